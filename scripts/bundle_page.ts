@@ -27,7 +27,6 @@ async function bundle(): Promise<{ readonly script: string; readonly map: string
   }
 }
 
-/** Returns the module of the page's files. */
 async function write(script: string): Promise<string> {
   const read = (name: string) => Deno.readTextFile(new URL(name, client));
   const files = {

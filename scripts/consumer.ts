@@ -1,4 +1,3 @@
-/** A package in a registry. */
 interface Published {
   readonly version: string;
   readonly exports: string | Readonly<Record<string, string>>;
@@ -46,7 +45,6 @@ export async function consumerFault(
     if (tests.length > 0) return `Cannot publish tests and benchmarks: ${tests.join(", ")}`;
 
     const consumers = await writeConsumers(made, { registry, uploaded });
-    // Downloads from this registry need a temporary cache; npm packages are shared.
     const cache = `${made}/cache`;
     await Deno.mkdir(cache);
     await Deno.symlink(JSON.parse((await runDeno(["info", "--json"])).output).npmCache, `${cache}/npm`);
@@ -99,7 +97,6 @@ async function writeConsumers(
 
 const ASSERT = "@std/assert";
 
-/** Implements the part of JSR's API that `deno publish` and `jsr:` imports need. */
 async function answer(
   request: Request,
   { registry, folder }: { readonly registry: Map<string, Published>; readonly folder: string },
@@ -112,7 +109,6 @@ async function answer(
     registry.set(name, published);
     return Response.json({ id: name, status: "success", error: null });
   }
-  // The package exists, the version doesn't.
   if (/^\/api\/scopes\/[^/]+\/packages\/[^/]+$/.test(pathname)) return Response.json({});
   const [, name = "", version, rest = ""] =
     /^\/(@[^/]+\/[^/]+)\/(?:([^/]+?)(?=_meta\.json$|\/))?(.*)$/.exec(pathname) ?? [];

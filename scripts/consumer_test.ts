@@ -7,12 +7,10 @@ function member(name: string, more: object = {}): string {
   return JSON.stringify({ name, version: "0.1.0", license: "MIT", exports: "./mod.ts", ...more });
 }
 
-/** Returns a README with an example and its `deno add`. */
 function example(code: string, added: string): string {
   return `# Example\n\n\`\`\`ts\n${code}\n\`\`\`\n\n\`\`\`\ndeno add ${added}\n\`\`\`\n`;
 }
 
-/** Two packages, one of them using the other and an npm package; a third is unpublished. */
 const WORKSPACE: Readonly<Record<string, string>> = {
   "deno.json": JSON.stringify({
     workspace: ["./one", "./two", "./hidden"],
@@ -38,7 +36,6 @@ const WORKSPACE: Readonly<Record<string, string>> = {
   "hidden/mod.ts": 'export const hidden: string = "hidden";\n',
 };
 
-/** Returns the fault of that workspace's consumer after changes of its files. */
 async function faultAfter(changes: Readonly<Record<string, string>>): Promise<string | undefined> {
   const root = await Deno.makeTempDir();
   try {

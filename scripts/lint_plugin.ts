@@ -78,7 +78,6 @@ export const PORTABLE_PACKAGES: readonly string[] = [
   "server",
 ];
 
-/** Programs that only Deno runs. */
 const DENO_PROGRAMS = "tools/sandbox/network/";
 
 const IMPURE_GLOBALS = ["Deno", "process", "Date", "performance", "fetch", "setTimeout", "setInterval"];
@@ -158,7 +157,6 @@ export const PROVIDER_PLACES: readonly string[] = [
 
 const PROVIDER = /openai|anthropic|claude|deepseek|gemini|mistral|groq|xai\b/;
 
-/** Unpublished packages that import the server's typed client by its path. */
 const CLIENT_USERS: readonly string[] = ["page", "cli"];
 
 /** Returns a file's package and its path in it; undefined outside `packages/`. */
@@ -191,6 +189,29 @@ function importFault(name: string, path: string, specifier: string): string | un
   const climbs = specifier.split("/").filter((part) => part === "..").length;
   if (climbs <= depth || (isTest(path) && specifier.includes("/tests/"))) return undefined;
   return `${specifier} leaves the package: import another package by its name.`;
+}
+
+/** How a comment doesn't begin: its first word is a verb, or the noun that it describes. */
+const OPENINGS = /^(?:What|Who|Whoever|Whatever|So many|So much|Of)\b/;
+
+/** Words without a meaning in this field, and the words to write instead. */
+const WORDS: Readonly<Record<string, string>> = {
+  nobody: "the passive",
+  somebody: "the user, the caller or the client",
+  anybody: "any user, caller or client",
+  whoever: "the user, the caller or the client",
+  anew: "again",
+  beside: "next to or in addition to",
+  "behind which": "after which",
+};
+
+/** Returns why a comment isn't standard English; `undefined` if it is. */
+function commentFault(comment: string): string | undefined {
+  const text = comment.replace(/^[*\s]+/, "").replaceAll(/`[^`]*`|\{@link[^}]*\}/g, "");
+  const [opening] = OPENINGS.exec(text) ?? [];
+  if (opening !== undefined) return `A comment begins with a verb or a noun, not with "${opening}".`;
+  const [word] = Object.keys(WORDS).filter((one) => new RegExp(`\\b${one}\\b`, "i").test(text));
+  return word === undefined ? undefined : `Instead of "${word}", write ${WORDS[word]}.`;
 }
 
 type Visitor = Deno.lint.LintVisitor;
@@ -314,6 +335,18 @@ const plugin: Deno.lint.Plugin = {
               : "";
             if (called === "test" || called === "step") {
               refuse(node, "State why a test is ignored: needs(NEED, name) of tests/needs.ts.");
+            }
+          },
+        };
+      },
+    },
+    "standard-english": {
+      create(context) {
+        return {
+          Program() {
+            for (const comment of context.sourceCode.getAllComments()) {
+              const message = commentFault(comment.value);
+              if (message !== undefined) context.report({ range: comment.range, message });
             }
           },
         };

@@ -30,7 +30,6 @@ function run(
 
 const coverageFolder = Deno.args.find((arg) => arg.startsWith("--coverage="))?.slice("--coverage=".length);
 
-/** Folders outside the workspace, with their own configuration and lock file. */
 const APART = [
   "tests/apart",
   "packages/page/client",
@@ -38,21 +37,18 @@ const APART = [
   "packages/app/mcp",
 ];
 
-/** Returns a gate that runs one command and prints its output only on failure. */
 async function command(args: readonly string[], folder?: string): Promise<Outcome> {
   const { ok, output } = await run(args, folder === undefined ? {} : { folder });
   if (!ok) console.log(output);
   return { passed: Number(ok), failed: Number(!ok) };
 }
 
-/** Returns a gate that runs a command in the workspace and in each separate folder. */
 async function everywhere(args: readonly string[], workspaceArgs: readonly string[] = []): Promise<Outcome> {
   let { failed } = await command([...args, ...workspaceArgs], ".");
   for (const folder of APART) failed += (await command(args, folder)).failed;
   return { passed: Number(failed === 0), failed };
 }
 
-/** Checks that the tests of all suites cover enough lines of each package. */
 async function coverage(): Promise<Outcome> {
   const folder = fromFileUrl(root);
   const { lcov, faults: unread } = await readCoverage(coverageFolder!, folder);
@@ -63,10 +59,8 @@ async function coverage(): Promise<Outcome> {
   return { passed: Number(faults.length === 0), failed: faults.length };
 }
 
-/** Maximum number of names of public entry points. */
 const MAX_PUBLIC_NAMES = 280;
 
-/** Checks circles, names and fields of the packages' sources, and their documentation. */
 async function sources(): Promise<Outcome> {
   const files = await sourceFiles();
   const entries = new Map(members.flatMap((member) => [...entryPoints(member)]));
@@ -114,14 +108,19 @@ async function docFaults(paths: readonly string[]): Promise<readonly string[]> {
   return ok || faults.length > 0 ? faults : [output];
 }
 
-/** The `@std` facades replace packages of JSR. */
 async function consumer(): Promise<Outcome> {
   const fault = await consumerFault(fromFileUrl(root), { standIns: config.links });
   if (fault !== undefined) console.log(fault);
   return { passed: Number(fault === undefined), failed: Number(fault !== undefined) };
 }
 
-/** Checks the npm packages with two public tools. */
+/** Comments, texts, pages and names use the words of the field. */
+function language(): Promise<Outcome> {
+  const permissions = ["--frozen", "--allow-read", "--allow-env", "--allow-run=git"];
+  return command(["run", "--quiet", ...permissions, "check_language.ts"], "tests/apart/language");
+}
+
+/** The packages as npm gets them, as two public checkers of packages see them. */
 async function packed(): Promise<Outcome> {
   const folder = await Deno.makeTempDir();
   try {
@@ -143,6 +142,7 @@ const gates: Readonly<Record<string, () => Promise<Outcome>>> = {
   fmt: () => everywhere(["fmt", "--check"]),
   lint: () => everywhere(["lint"]),
   sources,
+  language,
   page: () => command(["task", "page", "--check"]),
   check: () => everywhere(["check", "--doc", "--frozen"], [LOCK]),
   doc,

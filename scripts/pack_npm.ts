@@ -9,7 +9,6 @@ import { PACKAGE_TABLE } from "./lint_plugin.ts";
 const ROOT = fromFileUrl(new URL("..", import.meta.url));
 const PACKAGES = join(ROOT, "packages");
 
-/** Published packages. */
 export const PUBLISHED: readonly string[] = Object.keys(PACKAGE_TABLE)
   .filter((name) => readConfig(name).publish !== false);
 
@@ -67,19 +66,16 @@ export async function packForNpm(name: string, folder: string): Promise<string> 
 const PACK = ["pack", "--quiet", "--allow-dirty", "--no-source-maps"];
 const BUNDLE = ["bundle", "--quiet", "--frozen", "--platform=deno", "--code-splitting"];
 
-/** Packages of npm that the workspace imports, with their versions. */
 const IMPORTED: Readonly<Record<string, string>> = Object.fromEntries(
   Object.entries<string>(readJson(join(ROOT, "deno.json")).imports)
     .filter(([, specifier]) => specifier.startsWith("npm:"))
     .map(([name, specifier]) => [name, specifier.slice(`npm:${name}@`.length)]),
 );
 
-/** Returns the imports of a folder's modules and types, with versions. */
 async function dependencies(name: string, folder: string): Promise<Readonly<Record<string, string>>> {
   const names = new Set<string>();
   for (const path of await filesIn(folder)) {
     if (!/\.(js|d\.ts)$/.test(path)) continue;
-    // Ignores examples in comments.
     const code = (await Deno.readTextFile(path)).replaceAll(/\/\*.*?\*\//gs, "");
     const specifiers = code.matchAll(
       /^ *(?:import|export)\b[^"';]*\bfrom "([^".][^"]*)"|^ *import "([^".][^"]*)"|\bimport\("([^".][^"]*)"\)/gm,
@@ -101,14 +97,12 @@ async function dependencies(name: string, folder: string): Promise<Readonly<Reco
   );
 }
 
-/** Returns the first sentence of a package's README. */
 async function description(name: string): Promise<string> {
   const [, paragraph = ""] = (await Deno.readTextFile(join(PACKAGES, name, "README.md"))).split("\n\n");
   const [sentence = paragraph] = paragraph.replaceAll("`", "").split(/(?<=\.)\s/);
   return sentence.replaceAll(/\s+/g, " ");
 }
 
-/** Returns the origin of this clone, if it has one. */
 async function repository(name: string): Promise<{ readonly repository?: object }> {
   const asked = new Deno.Command("git", { args: ["remote", "get-url", "origin"], cwd: ROOT, stderr: "null" });
   const { success, stdout } = await asked.output();

@@ -1,6 +1,5 @@
 import { entryPoints, type Member, published, root } from "./repository.ts";
 
-/** A declaration of `deno doc`. */
 interface Declaration {
   readonly kind: string;
   readonly jsDoc?: { readonly tags?: readonly { readonly kind: string }[] };
@@ -13,13 +12,11 @@ interface Parameter {
   readonly left?: Parameter;
 }
 
-/** An exported name. */
 export interface PublicSymbol {
   readonly name: string;
   readonly declarations: readonly Declaration[];
 }
 
-/** A published package and the names of some entry points, without duplicates. */
 export interface PublicApi {
   readonly name: string;
   readonly symbols: readonly PublicSymbol[];
@@ -74,7 +71,6 @@ export function publicApiFaults({ name: packageName, symbols }: PublicApi): stri
   return faults;
 }
 
-/** Returns whether a type or a part of it, except function types, is of this kind. */
 function hasKind(type: unknown, kind: string): boolean {
   return someObject(type, (part) => part.kind === kind, (part) => part.kind === "fnOrConstructor");
 }
@@ -83,7 +79,6 @@ function hasName(value: unknown, typeName: string): boolean {
   return someObject(value, (part) => part.typeName === typeName);
 }
 
-/** Returns whether a condition holds for an object or a nested one, except skipped ones. */
 function someObject(
   value: unknown,
   holds: (part: Readonly<Record<string, unknown>>) => boolean,

@@ -45,7 +45,6 @@ const RUN_WITH_CLIENTS: readonly string[] = JSON.parse(
   )![1]!.replace(/,\s*\]/, "]"),
 );
 
-/** Longest first example of a README, in lines. */
 const MOST_LINES = 30;
 
 const PRUNING = ["adapters", "context", "gateway", "planner", "prune", "schemas"];

@@ -1,18 +1,14 @@
 import type { EntryPoints, SourceFile } from "./source_rules.ts";
 
-/** The `deno.json` of a workspace member. */
 export interface Member {
-  /** Folder, relative to the root, such as `packages/loop`. */
   readonly folder: string;
   readonly name: string;
   readonly publish?: false;
   readonly exports: string | Readonly<Record<string, string>>;
 }
 
-/** Root folder. */
 export const root: URL = new URL("../", import.meta.url);
 
-/** Workspace configuration. */
 export const config: {
   readonly workspace: readonly string[];
   /** Folders that replace packages of JSR. */
@@ -20,13 +16,11 @@ export const config: {
   readonly tasks: Readonly<Record<string, { readonly command: string }>>;
 } = readJson("deno.json");
 
-/** Members in workspace order. */
 export const members: readonly Member[] = config.workspace.map((path) => {
   const folder = path.replace(/^\.\//, "");
   return { folder, ...readJson(`${folder}/deno.json`) };
 });
 
-/** Published members. */
 export const published: readonly Member[] = members.filter((member) => member.publish !== false);
 
 /** Returns a member's files by import specifier, such as `@tare/loop/openai`. */
@@ -39,7 +33,6 @@ export function entryPoints({ name, folder, exports }: Member): EntryPoints {
   );
 }
 
-/** Returns the files that tasks run. */
 export function programs(): ReadonlySet<string> {
   const tasks = [config, readJson("packages/cli/deno.json"), readJson("tests/apart/deno.json")]
     .flatMap(({ tasks }: Pick<typeof config, "tasks">) => Object.values(tasks));

@@ -1,11 +1,9 @@
 /** A source file, or a Markdown file whose examples contain imports. */
 export interface SourceFile {
-  /** Path relative to the root, with forward slashes. */
   readonly path: string;
   readonly text: string;
 }
 
-/** Maximum number of files in a type circle. */
 export const MAX_CIRCLE = 3;
 
 /** Paths of entry points by specifier. */
@@ -42,7 +40,6 @@ export function sourceFaults(
   return faults;
 }
 
-/** Returns the number of lines of a text that ends with a line break. */
 export function lineCount(text: string): number {
   return text.split("\n").length - 1;
 }
@@ -52,7 +49,6 @@ export function isSource(path: string): boolean {
   return /^(packages|scripts|tests)\/.*\.tsx?$/.test(path) && !/(_test|_bench|\.d)\.tsx?$/.test(path);
 }
 
-/** Returns the source files of the packages. */
 export function packageSources(files: readonly SourceFile[]): SourceFile[] {
   return files.filter(({ path }) => path.startsWith("packages/") && isSource(path));
 }
@@ -76,7 +72,6 @@ export function importGraph(
   }));
 }
 
-/** Returns the import circles of two files or more, largest first. */
 export function typeCircles(files: readonly SourceFile[], entryPoints: EntryPoints): string[][] {
   const graph = importGraph(files, entryPoints);
   // Tarjan's algorithm: strongly connected components.
@@ -120,9 +115,7 @@ export function twofoldNames(files: readonly SourceFile[]): Map<string, string[]
   );
 }
 
-/** A field that isn't readonly. */
 export interface AssignedField {
-  /** Declaring file. */
   readonly path: string;
   readonly name: string;
   /** Files that import it, directly or from a package, and assign a field of this name. */
@@ -158,7 +151,6 @@ export function assignedFields(
     }
   }
   const begins = new Set(entryPoints.values());
-  /** Returns whether a file imports another directly or through an entry point. */
   const imports = (other: string, path: string) =>
     [...graph.get(other) ?? []].some((target) =>
       target === path || (begins.has(target) && graph.get(target)?.has(path))
@@ -180,7 +172,6 @@ export function assignedFields(
   return owners;
 }
 
-/** Removes comments on separate lines. */
 function code(text: string): string {
   return text.replaceAll(/^\s*\/\*[^]*?\*\//gm, "").replaceAll(/^\s*\/\/.*$/gm, "");
 }

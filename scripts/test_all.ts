@@ -12,7 +12,6 @@ import { howToInstall, type SuiteCommand, SUITES, workspaceTests } from "./teste
 import { add, NONE, readTestOutput, type Result, resultTable, type Row } from "./tested/test_output.ts";
 
 const isRest = Deno.args.includes("--rest");
-/** Files and folders of the fast suite to run. */
 const paths = Deno.args.filter((arg) => arg.includes("/"));
 const named = Deno.args.filter((arg) => arg !== "--rest" && !paths.includes(arg));
 const unknown = named.filter((name) => !Object.hasOwn(SUITES, name));
@@ -23,7 +22,6 @@ if (unknown.length > 0) {
 
 const { DENO_COVERAGE_DIR, ...inherited } = Deno.env.toObject();
 
-/** Runs a command of a suite and forwards its output. */
 async function run({ program, args, env }: SuiteCommand, covers = false): Promise<Result> {
   const child = new Deno.Command(program, {
     args: [...args],

@@ -23,7 +23,6 @@ interface Body {
   readonly messages: readonly { readonly role: string; readonly content: readonly object[] }[];
 }
 
-/** An agent on a model behind this provider, and the bodies that the provider got. */
 function agentOn(provider: Answer, { tools = [], store = memoryStore(), now = () => 0 }: {
   readonly tools?: readonly Tool[];
   readonly store?: Store;
@@ -57,7 +56,6 @@ async function post({ fetch }: HttpAgent, path: string, body: object): Promise<R
   return await fetch(new Request(url, { method: "POST", headers, body: JSON.stringify(body) }));
 }
 
-/** Plays a turn and gives its events. */
 async function playTurn(agent: HttpAgent, id: string, input: string): Promise<LoopEvent[]> {
   const { body } = await post(agent, `/${id}/turns`, { input });
   const events = await Array.fromAsync(body!.pipeThrough(new ServerSentEventParseStream()));
@@ -73,15 +71,14 @@ const readTool = (run: Tool["run"]): Tool => ({
   run,
 });
 
-/** How many places a request marks. */
 function countMarks(body: Body): number {
   return JSON.stringify(body).split('"cache_control"').length - 1;
 }
 
-/** What a turn of so many steps reads from the cache, step by step; `keep` may take marks out of each request. */
+/** Returns the cache reads of each of 40 steps; `keep` may remove breakpoints from a request. */
 async function playLongTurn(keep: (body: string) => string = (body) => body) {
   const steps = 40;
-  // The tenth step reads so much at once that the provider doesn't look back over it.
+  // The tenth step adds more blocks than the provider looks back over.
   const calls = (step: number) => step === 10 ? 24 : 2;
   const replies = Array.from({ length: steps }, (_, step): SimulatedReply => ({
     reasoning_content: `Step ${step}.`,
@@ -118,13 +115,13 @@ function hitRate(
   return Math.round(1_000 * sum("cachedTokens") / sum("promptTokens")) / 1_000;
 }
 
-Deno.test("a turn of 40 steps reads from the cache what the planner predicts, rewritten prompts and a step of 24 calls included", async () => {
+Deno.test("cache reads: a turn of 40 steps with rewrites and a step of 24 calls reads what the planner predicts", async () => {
   const { events, entries, rewritten, bodies, requests } = await playLongTurn();
   const end = events.at(-1);
   assertEquals(end?.type === "turn_end" && [end.reason, end.ledger.calls], ["completed", 41]);
   assertEquals(bodies.map(countMarks), [...Array(11).fill(3), 4, ...Array(10).fill(3), ...Array(19).fill(4)]);
   assertEquals(rewritten, [22, 36]);
-  // Of a prompt that was rewritten, all in front of the reply with the first call whose result left.
+  // Tokens of a rewritten prompt before the reply with the first call whose result was evicted.
   const lostTokens = entries.map(({ usage, predictedCachedTokens }) =>
     predictedCachedTokens - usage.cachedTokens
   );
@@ -142,8 +139,8 @@ Deno.test("a turn of 40 steps reads from the cache what the planner predicts, re
   );
 });
 
-Deno.test("the places that are marked are worth it", async () => {
-  /** Takes all marks away but those of some blocks, as a text without them. */
+Deno.test("cache breakpoints: the places that are marked are worth it", async () => {
+  /** Removes all cache breakpoints but those of some blocks. */
   const keeping =
     (keeps: (body: { system: object[]; messages: Body["messages"] }) => readonly unknown[]) =>
     (text: string) => {
@@ -155,7 +152,6 @@ Deno.test("the places that are marked are worth it", async () => {
     };
   const rates = {
     placed: hitRate((await playLongTurn()).requests),
-    // As clients do that mark their prompts themselves.
     systemAndEnd: hitRate(
       (await playLongTurn(
         keeping(({ system, messages }) => [system.at(-1), messages.at(-1)?.content.at(-1)]),
@@ -167,7 +163,7 @@ Deno.test("the places that are marked are worth it", async () => {
   assertEquals(rates, { placed: .906, systemAndEnd: .884, none: 0 });
 });
 
-Deno.test("no request has more than four marks, whatever is sent", () => {
+Deno.test("cache breakpoints: no request has more than four", () => {
   const property = fc.property(
     fc.record({
       heads: fc.nat(2),
@@ -209,7 +205,7 @@ Deno.test("no request has more than four marks, whatever is sent", () => {
   fc.assert(property, { numRuns: cases(500) });
 });
 
-Deno.test("thoughts and their signatures go back byte for byte, in the same turn, in later ones, and after a restart", async () => {
+Deno.test("thinking blocks: thoughts and signatures are sent back byte for byte in the same turn, later turns and after a restart", async () => {
   const hidden = { type: "redacted_thinking", data: "c2VjcmV0IGJ5dGVz" };
   const answers = [
     reply(
@@ -220,8 +216,8 @@ Deno.test("thoughts and their signatures go back byte for byte, in the same turn
       ...call(3, "toolu_1", '{"path": ', '"a" }'),
       ...call(4, "toolu_2", '{"path":"b"}'),
     ),
-    reply("end_turn", ...thinking(0, "Done.", "sig/2"), ...text(1, "Both say hello.")),
-    reply("end_turn", ...text(0, "As I said.")),
+    reply("end_turn", ...thinking(0, "Done.", "sig/2"), ...text(1, "Both are greetings.")),
+    reply("end_turn", ...text(0, "As stated.")),
   ];
   const folder = await Deno.makeTempDir();
   const open = async () => {
@@ -251,13 +247,13 @@ Deno.test("thoughts and their signatures go back byte for byte, in the same turn
     ];
     const second = [
       { type: "thinking", thinking: "Done.", signature: "sig/2" },
-      { type: "text", text: "Both say hello." },
+      { type: "text", text: "Both are greetings." },
     ];
     const replies = ({ messages }: Body) =>
       messages.flatMap(({ role, content }) => role === "assistant" ? [JSON.stringify(content)] : []);
     assertEquals(before.bodies.map(replies), [[], [JSON.stringify(first)]]);
     assertEquals(after.bodies.map(replies), [[JSON.stringify(first), JSON.stringify(second)]]);
-    // What was sent before leads the request after the restart, but for the marks.
+    // Apart from breakpoints, the request after the restart begins with what was sent before.
     const [sent, again] = [before.bodies[1], after.bodies[0]].map((body) => plain(body!));
     assertEquals(JSON.stringify(again).startsWith(JSON.stringify(sent).slice(0, -1)), true);
   } finally {
@@ -265,12 +261,11 @@ Deno.test("thoughts and their signatures go back byte for byte, in the same turn
   }
 });
 
-/** The messages of a request without its marks. */
 function plain({ messages }: Body): unknown {
   return JSON.parse(JSON.stringify(messages, (name, value) => name === "cache_control" ? undefined : value));
 }
 
-Deno.test("a turn on Messages ends by what its provider says", async () => {
+Deno.test("stop reasons: a turn on Messages ends as its provider reports", async () => {
   const endings = async (...replies: SimulatedReply[]) => {
     const provider = simulator({ model: scripted(replies), profile, tokenizer, apiKey: "key" });
     const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, provider.fetch);
@@ -285,7 +280,6 @@ Deno.test("a turn on Messages ends by what its provider says", async () => {
   assertEquals(await endings({ content: "Hi." }), ["completed", undefined]);
   assertEquals(await endings({ content: "Hi", finish_reason: "length" }), ["output_limit", undefined]);
   assertEquals(await endings({ content: "No", finish_reason: "content_filter" }), ["model_error", undefined]);
-  // What can't be shorter is sent once more.
   const tooLong = { fault: { type: "prompt_too_long" } } as const;
   assertEquals(await endings(tooLong, tooLong), ["model_error", "prompt_too_long"]);
   assertEquals(await endings({ fault: { type: "rate_limit", retryAfterMs: 5 } }), [

@@ -7,11 +7,9 @@ import { simulator } from "@tare/simulator";
 const tokenizer = { encode: (text: string) => text.split(/[ \n]/).map(hashText) };
 const words = (tokens: number, word: string) => Array.from({ length: tokens }, () => word).join(" ");
 
-/** The calls of a session in the ledger, of a client that sends these instructions with each request. */
 async function callsWith(
   { instructions, mark = false, headers = {} }: {
     readonly instructions: readonly string[];
-    /** Whether it marks its instructions for a cache that goes by marks. */
     readonly mark?: boolean;
     readonly headers?: Record<string, string>;
   },
@@ -66,7 +64,7 @@ const causes = (
   call: { readonly uncached: readonly { readonly cause: string; readonly tokens: number }[] },
 ) => Object.fromEntries(call.uncached.map(({ cause, tokens }) => [cause, tokens]));
 
-Deno.test("the ledger says which line of a client's instructions breaks its prefix, and what is read again for it", async () => {
+Deno.test("ledger: the line of a client's instructions that breaks its prefix is reported, with the tokens read again", async () => {
   const dated = (minute: number) => `${RULES}\nIt is 12:0${minute} now.\n${RULES}`;
   const [first, second, third] = await callsWith({ instructions: [dated(1), dated(2), dated(2)] });
   assertEquals([first?.changed, third?.changed], [null, null]);
@@ -75,7 +73,7 @@ Deno.test("the ledger says which line of a client's instructions breaks its pref
     "instructions",
     ...["date", 2, "It is 12:01 now.", "It is 12:02 now."],
   ]);
-  // Of what stands behind the line the question was there before; of the instructions half was served.
+  // After the line, the question was there before; half of the instructions was served.
   const { client_changed = 0, ...others } = causes(second!);
   assert(tokens > 8_000 && client_changed > 4_900 && client_changed < 5_200, JSON.stringify(causes(second!)));
   assert(Object.values(others).every((its) => its < 100), JSON.stringify(others));
@@ -83,7 +81,7 @@ Deno.test("the ledger says which line of a client's instructions breaks its pref
   assertEquals("client_changed" in causes(third!), false);
 });
 
-Deno.test("the ledger says what no request has asked to cache", async () => {
+Deno.test("ledger: prompts without a cache request are reported", async () => {
   const headers = { "x-tare": "observe" };
   const [, second] = await callsWith({ instructions: [RULES, RULES], mark: true, headers });
   const { not_marked = 0 } = causes(second!);

@@ -18,7 +18,7 @@ Deno.test("shownTools() more than halves the tokens of the built-in tools from t
   assertLess(second.tokensAfter, second.tokensBefore / 2);
 });
 
-Deno.test("what each first request of the agent holds is small: tools and instructions", async () => {
+Deno.test("first request: the agent's tools and instructions are small", async () => {
   const { count } = await loadTokenizer();
   const shell = { background: new BackgroundCommands() };
   const offered = [...workspaceTools({ workspace: ".", archive: memoryArchive(), shell }), programTool()];
@@ -31,7 +31,7 @@ Deno.test("what each first request of the agent holds is small: tools and instru
   assertLess(count(await Deno.readTextFile(instructions)), 450);
 });
 
-Deno.test("compactTool() of the built-in tools still says which arguments are required", () => {
+Deno.test("compactTool() of the built-in tools retains the required arguments", () => {
   for (const tool of tools) {
     const compact = compactTool(tool);
     assertEquals(compact.function.name, tool.function.name);

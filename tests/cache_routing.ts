@@ -7,21 +7,16 @@ import { simulator } from "@tare/simulator";
 import { seeded } from "./seeded.ts";
 import { word } from "./words.ts";
 
-/** What is played: conversations of one agent, which all begin with the same instructions and tools. */
+/** Parameters of the simulation: conversations of one agent with the same instructions and tools. */
 export interface RoutingScene {
   /** Machines of the provider, each with a cache of its own. */
   readonly shards: number;
-  /** Conversations that are led at the same time. */
   readonly conversations: number;
-  /** Requests of each. */
   readonly calls: number;
-  /** What lies between two of them, in milliseconds. */
   readonly betweenMs: number;
-  /** Whether the client sends its requests through a gateway. */
   readonly throughTare: boolean;
 }
 
-/** The scene whose figures are told. */
 export const ROUTING_SCENE: Omit<RoutingScene, "throughTare"> = {
   shards: 8,
   conversations: 12,
@@ -32,14 +27,14 @@ export const ROUTING_SCENE: Omit<RoutingScene, "throughTare"> = {
 const MODEL = "gpt-5.4";
 
 /**
- * Which share of all prompt tokens a provider's cache serves to a client that names its conversations by no key: straight,
- * or through Tare, which names them.
+ * Returns the share of cached prompt tokens of a client without cache keys, directly or through Tare, which
+ * adds them.
  */
 export async function measureRouting(scene: RoutingScene): Promise<number> {
   let nowMs = 0;
   const provider = simulator({
     model: () => ({ content: "It is done." }),
-    // A word is a token: what is measured is whose cache is asked, not how it counts.
+    // A word is a token: the routing is measured, not the counting.
     tokenizer: { encode: (text) => text.split(" ").map(hashText) },
     shards: scene.shards,
     now: () => nowMs,

@@ -1,7 +1,7 @@
 import { assert } from "@std/assert";
 import { measureRouting, ROUTING_SCENE } from "./cache_routing.ts";
 
-Deno.test("a client without a key is served by lot by a provider of eight machines, and from one cache through Tare", async () => {
+Deno.test("cache routing: a provider of eight machines serves a client without a key at random, and from one cache through Tare", async () => {
   const straight = await measureRouting({ ...ROUTING_SCENE, throughTare: false });
   const throughTare = await measureRouting({ ...ROUTING_SCENE, throughTare: true });
   assert(straight < 0.8, `straight: ${straight}`);

@@ -1,20 +1,18 @@
 import type { Message } from "@tare/messages";
 
-/** How the calls and answers of a conversation belong together. All numbers are message indexes. */
 export interface CallPairs {
-  /** Each answered call: the assistant message that made it and the tool message that answers it. */
+  /** Assistant message and answering tool message of each answered call. */
   readonly pairs: readonly { readonly call: number; readonly answer: number }[];
-  /** Assistant messages, once for each of their calls that nothing answers. */
+  /** Assistant messages, once for each unanswered call. */
   readonly unanswered: readonly number[];
   /** Tool messages that answer no call. */
   readonly orphans: readonly number[];
 }
 
 /**
- * Matches calls and answers. An answer belongs to the latest message before it that has an open call with its id;
- * this also settles ids that are empty or used twice.
+ * Matches answers to the latest earlier open call of the same id, also for empty or repeated ids.
  *
- * A conversation is whole if `unanswered` and `orphans` are empty.
+ * A conversation is complete if `unanswered` and `orphans` are empty.
  */
 export function callPairs(messages: readonly Message[]): CallPairs {
   const open: { at: number; id: string }[] = [];

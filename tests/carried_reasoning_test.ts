@@ -14,7 +14,6 @@ import { openStore } from "@tare/session/sqlite";
 const tokenizer = { encode: (text: string) => text.split(" ").map((word) => word.length) };
 const words = (tokens: number, word: string) => Array.from({ length: tokens }, () => word).join(" ");
 
-/** What a model is called here, and how it is asked. */
 const WAYS = {
   responses: (access) => openaiModel({ ...access, protocol: "responses", reasoning: "sealed" }),
   adaptive: (access) => anthropicModel({ ...access, baseURL: "http://provider", thinking: "adaptive" }),
@@ -31,7 +30,6 @@ interface Access {
 }
 type Way = keyof typeof WAYS;
 
-/** A body that a provider got, and how it was answered. */
 interface Sent {
   readonly body: {
     readonly model: string;
@@ -41,7 +39,7 @@ interface Sent {
   readonly status: number;
 }
 
-/** A provider for all ways, whose models reason before each step; and an agent on it, that can be stopped and started. */
+/** Starts a provider of all protocols whose models reason, and a restartable agent on it. */
 async function bench(replies: SimulatedReply[]) {
   const provider: Simulator = simulator({
     model: () => replies.shift() ?? { reasoning_content: words(20, "at-last"), content: "Done." },
@@ -138,12 +136,10 @@ async function turn(agent: HttpAgent, id: string, input: string, more: object = 
   return await eventsOf(await ask(agent, "POST", `/${id}/turns`, { input, ...more }));
 }
 
-/** How turns ended. */
 function ends(events: readonly LoopEvent[]): string[] {
   return events.flatMap((event) => event.type === "turn_end" ? [event.reason] : []);
 }
 
-/** Steps that reason and read, two at a time, and may say something. */
 function steps(count: number, name: string): SimulatedReply[] {
   return Array.from({ length: count }, (_, step) => ({
     reasoning_content: words(30, `${name}${step}`),
@@ -155,9 +151,8 @@ function steps(count: number, name: string): SimulatedReply[] {
   }));
 }
 
-/** What a request shows, piece by piece, without marks of the cache. */
 function pieces({ body: { input, messages } }: Sent): readonly string[] {
-  // Content of the user is one message to Anthropic, however it grows.
+  // Consecutive user content is one message to Anthropic.
   const list = input ??
     (messages ?? []).flatMap((message) =>
       Array.isArray(message.content)
@@ -169,7 +164,6 @@ function pieces({ body: { input, messages } }: Sent): readonly string[] {
   );
 }
 
-/** Whether a request doesn't begin with all that the one before it showed. */
 function isBroken(sent: readonly Sent[], at: number): boolean {
   const before = sent[at - 1];
   return before !== undefined && !pieces(before).every((piece, place) => pieces(sent[at]!)[place] === piece);
@@ -180,7 +174,7 @@ function rewrites(events: readonly LoopEvent[]): number {
 }
 
 for (const way of Object.keys(WAYS) as Way[]) {
-  Deno.test(`${way}: reasoning goes back as it came, over a long pruned loop, an approval, a restart and a copy`, async () => {
+  Deno.test(`carried reasoning, ${way}: it is sent back unchanged over a long pruned loop, an approval, a restart and a copy`, async () => {
     const writes = {
       reasoning_content: words(30, "sure"),
       tool_calls: [toolCall("read", { path: "last" }), toolCall("write", { path: "a" })],
@@ -206,18 +200,18 @@ for (const way of Object.keys(WAYS) as Way[]) {
       const third = await turn(agent, id, "And now?");
       assertEquals(ends(third), ["completed"]);
       assertEquals(sent.map(({ status }) => status), sent.map(() => 200));
-      // Each request begins with all of the one before, but where something was rewritten.
+      // Each request extends the one before, except after rewrites.
       const broken = sent.filter((_, at) => isBroken(sent, at)).length;
       assertEquals(broken, rewrites(first) + rewrites(second) + rewrites(third));
       assert(rewrites(first) > 0, "a loop this long is pruned");
-      // And what the one before showed was read from the cache, where it was long enough and nothing was rewritten.
+      // The previous prompt was read from the cache, where it was long enough and nothing was rewritten.
       const unread = requests.filter(({ cachedTokens }, at) => {
         const { promptTokens = 0 } = requests[at - 1] ?? {};
         return promptTokens > 1_200 && !isBroken(sent, at) && cachedTokens <= promptTokens - 128;
       });
       assertEquals(unread, []);
 
-      // A copy of the messages goes on with what was sealed in them.
+      // A copy of the messages continues with their sealed content.
       const lines = await (await ask(agent, "GET", `/${id}/export`)).text();
       const copied = await agent.fetch(
         new Request("http://127.0.0.1:8787/tare/v1/sessions/import", {
@@ -245,7 +239,7 @@ for (const way of Object.keys(WAYS) as Way[]) {
 }
 
 for (const way of Object.keys(WAYS) as Way[]) {
-  Deno.test(`${way}: reasoning stays with its step over a turn that was left, a helper, and going back`, async () => {
+  Deno.test(`carried reasoning, ${way}: it stays with its step over an abandoned turn, a subagent, and going back`, async () => {
     const one = (name: string, args: object, thought: string): SimulatedReply => ({
       reasoning_content: words(10, thought),
       tool_calls: [toolCall(name, { ...args })],
@@ -255,11 +249,10 @@ for (const way of Object.keys(WAYS) as Way[]) {
       { reasoning_content: "So.", content: "All four." },
       one("read", { path: "b" }, "second"),
       one("delegate", { task: "Look for it." }, "helped"),
-      // The helper's.
       ...[one("read", { path: "c" }, "helping"), { reasoning_content: "There.", content: "It is in c." }],
       one("save", { path: "a" }, "writing"),
       { reasoning_content: "Done.", content: "Written." },
-      { reasoning_content: "Again.", content: "As I said: all four." },
+      { reasoning_content: "Again.", content: "As stated: all four." },
     ]);
     try {
       let { agent, close } = await start();
@@ -284,7 +277,7 @@ for (const way of Object.keys(WAYS) as Way[]) {
       const undone = await (await ask(agent, "POST", `/${id}/undo`, { conversation: true })).json();
       assertEquals(ends(await turn(agent, undone.session.id, "Once more?")), ["completed"]);
       assertEquals([sent.length, sent.at(-1)!.status], [12, 200]);
-      // Before that turn: what had been sent then leads what is sent now.
+      // Before that turn: its prefix is the prefix of the current prompt.
       const before = sent.findLast(({ body }) => !JSON.stringify(body).includes("And what else?"))!;
       assertEquals(pieces(sent.at(-1)!).slice(0, pieces(before).length), pieces(before));
       await close();
@@ -294,10 +287,10 @@ for (const way of Object.keys(WAYS) as Way[]) {
   });
 }
 
-Deno.test("another model is shown what was said, and what was sealed goes back to the model that said it", async () => {
+Deno.test("carried reasoning: another model sees the text, and sealed content is sent back only to the model that wrote it", async () => {
   const said = (): SimulatedReply[] => [
     { reasoning_content: words(5, "hm"), tool_calls: [toolCall("read", { path: "a" })] },
-    { reasoning_content: "So.", content: "It says a." },
+    { reasoning_content: "So.", content: "It contains a." },
   ];
   const order: Way[] = ["responses", "adaptive", "chat", "budget", "responses", "chat"];
   const { start, sent: got, remove } = await bench(order.flatMap(said));
@@ -311,11 +304,11 @@ Deno.test("another model is shown what was said, and what was sealed goes back t
     }
     assertEquals(got.map(({ status }) => status), got.map(() => 200));
     const kinds = (at: number) => (got[at]!.body.input ?? []).map(({ type }) => type);
-    // What responses said first is whole again the second time, and what others said in between has no reasoning.
+    // Replies over responses return unchanged; those of others in between have no reasoning.
     assertEquals(pieces(got[8]!).slice(0, pieces(got[1]!).length), pieces(got[1]!));
     assertEquals(kinds(8).filter((type) => type === "reasoning").length, 2);
     assertEquals(JSON.stringify(got[2]!.body).includes("encrypted"), false);
-    // Who must have some reasoning in each reply gets a blank for what others thought.
+    // A model that requires reasoning in each reply gets a blank for others' replies.
     const replies = (got.at(-1)!.body.messages ?? []).filter(({ role }) => role === "assistant");
     assertEquals(replies.map(({ reasoning_content }) => reasoning_content), [
       ...[" ", " ", " ", " "],

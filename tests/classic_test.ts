@@ -1,4 +1,4 @@
-// What the classic policy does by its own triggers, through the agent server, its loop and a provider with a window.
+// Triggers of the classic policy, through the agent server, its loop and a provider with a window.
 import { assert, assertEquals, assertGreater, assertLess } from "@std/assert";
 import { ServerSentEventParseStream } from "@std/http";
 import { memoryStore } from "@tare/session/sqlite";
@@ -15,7 +15,6 @@ import { loadTokenizer } from "@tare/tiktoken";
 
 const tokenizer = await loadTokenizer();
 
-/** Prose of about so many tokens, in which no sentence is like another. */
 function prose(tokens: number, name: string): string {
   const sentences = Array.from(
     { length: Math.ceil(tokens / 12) },
@@ -24,10 +23,9 @@ function prose(tokens: number, name: string): string {
   return sentences.join(" ");
 }
 
-/** Options of a server that differ. */
 type Changes = Partial<Omit<AgentOptions, "models">> & { readonly models?: Partial<AgentOptions["models"]> };
 
-/** A provider with a window before which a server runs: what it was asked, and how each turn went. */
+/** Starts a server on a provider with a window; returns its requests, and each turn's outcome. */
 function serve(
   model: SimulatedModel,
   { windowTokens, ...changes }: Changes & { readonly windowTokens: number },
@@ -101,12 +99,11 @@ function endOf(events: readonly LoopEvent[]): string {
   return end?.type === "turn_end" ? `${end.reason}${end.message ?? ""}` : "none";
 }
 
-/** The mechanisms by which a turn's prompts were rewritten. */
 function rewritesOf(events: readonly LoopEvent[]): string[] {
   return events.flatMap((event) => event.type === "context_rewritten" ? [event.mechanism] : []);
 }
 
-Deno.test("what a program has written makes earlier reads of it old news", async () => {
+Deno.test("classic policy: a file's earlier reads are superseded when a program writes it", async () => {
   const workspace = await Deno.makeTempDir();
   await Deno.writeTextFile(`${workspace}/a.txt`, prose(1_000, "first"));
   const calls = [
@@ -139,7 +136,7 @@ const storyteller: SimulatedModel = ({ messages }) => {
   return { content: prose(1_500, contentText(last?.content)) };
 };
 
-Deno.test("20 text-heavy turns in a window of 16k all complete, fold, and never twice in a row", async () => {
+Deno.test("classic policy: 20 text-heavy turns in a window of 16k all complete with summaries, never two in a row", async () => {
   const { provider, start, summaries } = serve(storyteller, { windowTokens: 16_000 });
   const agent = start();
   const id = await newSession(agent);
@@ -159,7 +156,6 @@ Deno.test("20 text-heavy turns in a window of 16k all complete, fold, and never 
   assertGreater(folded.length, 1);
   for (const [at, n] of folded.entries()) assert(at === 0 || n - folded[at - 1]! > 1, `${folded}`);
   assertEquals(summaries().length, folded.length);
-  // What summaries took is in the turns' ledgers.
   assertEquals(paid, provider.requests.reduce((sum, { promptTokens }) => sum + promptTokens, 0));
   const { messages } = await (await agent.fetch(new Request(`http://localhost/tare/v1/sessions/${id}`)))
     .json();
@@ -167,7 +163,7 @@ Deno.test("20 text-heavy turns in a window of 16k all complete, fold, and never 
   await agent.close();
 });
 
-/** Two calls a turn, each of which gives a log of its own. */
+/** Makes two calls a turn, each of which returns a unique log. */
 const operator: SimulatedModel = ({ messages }) => {
   const start = messages.findLastIndex(({ role }) => role === "user");
   const calls = messages.slice(start).filter(({ role }) => role === "tool").length;
@@ -183,7 +179,7 @@ const log: Tool = {
   run: ({ name }) => prose(900, String(name)),
 };
 
-Deno.test("20 tool-heavy turns in a window of 16k all complete, bounded, without a summary", async () => {
+Deno.test("classic policy: 20 tool-heavy turns in a window of 16k all complete within it, without a summary", async () => {
   const { provider, start, summaries } = serve(operator, { windowTokens: 16_000, tools: [log] });
   const agent = start();
   const id = await newSession(agent);
@@ -201,7 +197,6 @@ Deno.test("20 tool-heavy turns in a window of 16k all complete, bounded, without
   await agent.close();
 });
 
-/** A history whose next prompt has so many tokens: a result that may be pruned, and talk. */
 function lines(tokens: number, resultTokens: number): string {
   const call = { id: "1", type: "function", function: { name: "log", arguments: "{}" } } as const;
   const words = (count: number) => Array(count).fill("harbour").join(" ");
@@ -219,10 +214,10 @@ function lines(tokens: number, resultTokens: number): string {
   return messages(tokens - count(0)).map((message) => JSON.stringify(message)).join("\n");
 }
 
-Deno.test("a prompt of 850 of 1,000 is pruned and never summarised; one of 950 is summarised as well", async () => {
+Deno.test("classic policy: a prompt of 850 of 1,000 is pruned and never summarised; one of 950 is summarised as well", async () => {
   const seen: unknown[] = [];
   for (const [tokens, resultTokens] of [[850, 500], [950, 500], [850, 30], [750, 500]] as const) {
-    // The provider counts all the rest as well, and has room for it.
+    // The provider counts everything else as well, and has room for it.
     const { start, summaries } = serve(() => ({ content: "Short." }), {
       windowTokens: 100_000,
       tools: [log],
@@ -250,7 +245,7 @@ Deno.test("a prompt of 850 of 1,000 is pruned and never summarised; one of 950 i
   ]);
 });
 
-Deno.test("a fold holds across a restart: the next prompt begins with the same bytes, and no other summary is asked for", async () => {
+Deno.test("classic policy: after a restart a summary stays: the next prompt has the same prefix, without a new summary", async () => {
   const store = memoryStore();
   const { provider, start, summaries } = serve(storyteller, { windowTokens: 16_000 });
   let agent = start({ store });
@@ -275,7 +270,7 @@ Deno.test("a fold holds across a restart: the next prompt begins with the same b
   await agent.close();
 });
 
-Deno.test("a window that is too small says why, once, and each turn ends with the provider's word", async () => {
+Deno.test("classic policy: a window that is too small is reported once, and each turn ends with the provider's error", async () => {
   const { start, summaries } = serve(storyteller, { windowTokens: 2_000, tools: [] });
   const agent = start();
   const id = await newSession(agent, { tools: [] });
@@ -291,12 +286,12 @@ Deno.test("a window that is too small says why, once, and each turn ends with th
   assertEquals([ends, summaries().length], [["model_error", "model_error"], 0]);
   assertEquals(warnings, [
     "The window is too small for this turn: with instructions and tools it takes N of 2000 tokens. " +
-    "Pruning and summaries pause until there is more to win.",
+    "Pruning and summaries pause until more can be freed.",
   ]);
   await agent.close();
 });
 
-Deno.test("what a tool loop leaves out of its context is read back by recall in the same turn", async () => {
+Deno.test("classic policy: messages omitted by a tool loop are recalled in the same turn", async () => {
   const secret = "The harbour master's name is Ada Quay.";
   const asked: string[] = [];
   const model: SimulatedModel = ({ messages }) => {

@@ -3,10 +3,9 @@ import type { Content, Message } from "@tare/messages";
 import { codePoints } from "./code_points.ts";
 
 /**
- * Whole conversations: each call has one answer, after it and before the next reply. They hold parallel calls,
- * answers out of order, ids that are unique, used again in every step, or empty, several user messages in a row,
- * turns without an answer, content in parts, reasoning, fields that no type names, and system and developer
- * messages anywhere between two messages.
+ * Generates complete conversations with parallel calls, answers out of order, unique, reused and empty ids,
+ * consecutive user messages, unanswered turns, parts, reasoning, unknown fields, and system messages
+ * anywhere.
  */
 export function conversations(): fc.Arbitrary<readonly Message[]> {
   return fc.record({
@@ -28,8 +27,8 @@ export function conversations(): fc.Arbitrary<readonly Message[]> {
 }
 
 /**
- * Conversations as they are found: like {@linkcode conversations}, then with some messages lost, doubled or moved,
- * so that calls lack answers, answers lack calls, and user messages stand between a call and its answer.
+ * Generates conversations with messages lost, duplicated or moved: calls without answers, answers without
+ * calls, and user messages between both.
  */
 export function messyConversations(): fc.Arbitrary<readonly Message[]> {
   const mishap = fc.record({ kind: fc.constantFrom("lose", "double", "move"), at: fc.nat(), to: fc.nat() });
@@ -39,7 +38,7 @@ export function messyConversations(): fc.Arbitrary<readonly Message[]> {
       const from = at % Math.max(1, messages.length);
       const taken = kind === "double" ? messages.slice(from, from + 1) : messages.splice(from, 1);
       if (kind !== "lose") {
-        // Copies, so that no object stands in a conversation twice.
+        // Copies, so that no object is in a conversation twice.
         messages.splice(to % (messages.length + 1), 0, ...taken.map((message) => ({ ...message })));
       }
     }
@@ -138,7 +137,7 @@ function sentence(): fc.Arbitrary<string> {
   );
 }
 
-/** Up to some ten thousand characters, so that limits are met from both sides. */
+/** Generates texts of up to some ten thousand characters, on both sides of limits. */
 function longText(): fc.Arbitrary<string> {
   return fc.tuple(fc.lorem({ maxCount: 20 }), fc.integer({ min: 1, max: 100 }))
     .map(([text, times]) => `${text}\n`.repeat(times));

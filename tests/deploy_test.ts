@@ -1,4 +1,4 @@
-// What deploy/ holds fits what it starts.
+// Checks that the files of deploy/ fit the programs that they start.
 import { assertEquals } from "@std/assert";
 import { fromFileUrl, join } from "@std/path";
 import { parseAllDocuments } from "yaml";
@@ -10,31 +10,30 @@ const unit = await Deno.readTextFile(join(ROOT, "deploy/tare@.service"));
 const image = await Deno.readTextFile(join(ROOT, "deploy/Containerfile"));
 const { tasks } = JSON.parse(await Deno.readTextFile(join(ROOT, "deno.json")));
 
-/** Names that an `Environment=` or `ENV` line gives values. */
 const namesIn = (text: string, line: RegExp) =>
   [...text.matchAll(line)].flatMap(([, rest = ""]) =>
     [...rest.matchAll(/(\w+)=/g)].map(([, name = ""]) => name)
   );
 const DENOS = ["DENO_DIR", "DENO_NO_UPDATE_CHECK", "NO_COLOR"];
 
-Deno.test("deploy/tare@.service sets what the server reads, and starts a task that there is", () => {
+Deno.test("deploy/tare@.service: its variables are read by the server, and its task exists", () => {
   const names = namesIn(unit, /^Environment=(.*)$/gm);
   assertEquals(names.filter((name) => !VARIABLES.includes(name)).sort(), DENOS);
   assertEquals(/^ExecStart=\S+\/deno task (\w+)$/m.exec(unit)?.[1]! in tasks, true);
 });
 
-/** What an end takes beside the steps that are under way, in seconds, and some time to spare. */
+/** Time of a shutdown beyond the current steps, in seconds, with reserve. */
 const END_S = 10;
 
-Deno.test("deploy/tare@.service gives a server the time to end in order", () => {
+Deno.test("deploy/tare@.service: a server has enough time for an orderly shutdown", () => {
   const seconds = Number(/^TimeoutStopSec=(\d+)$/m.exec(unit)?.[1]);
   assertEquals(seconds >= readSettings([], {}).endWithinSeconds + END_S, true);
 });
 
-Deno.test(needs(SYSTEMD, "deploy/tare@.service is a unit as systemd reads it"), async () => {
+Deno.test(needs(SYSTEMD, "deploy/tare@.service: systemd accepts the unit"), async () => {
   const folder = await Deno.makeTempDir();
   const path = join(folder, "tare@8787.service");
-  // Whether a program is there is up to the machine.
+  // Whether a program exists depends on the machine.
   await Deno.writeTextFile(path, unit.replace("/usr/local/bin/deno", "/bin/true"));
   const { code, stderr } = await new Deno.Command("systemd-analyze", { args: ["verify", "--man=no", path] })
     .output();
@@ -42,7 +41,7 @@ Deno.test(needs(SYSTEMD, "deploy/tare@.service is a unit as systemd reads it"), 
   await Deno.remove(folder, { recursive: true });
 });
 
-Deno.test("deploy/Containerfile brings the Deno that the tests ran with, and files that there are", async () => {
+Deno.test("deploy/Containerfile: the image has the tested Deno version, and existing files", async () => {
   const ci = await Deno.readTextFile(join(ROOT, ".ci/run"));
   assertEquals(/deno@[\d.]+/.exec(image)?.[0], /deno@[\d.]+/.exec(ci)?.[0]);
   assertEquals(
@@ -54,7 +53,7 @@ Deno.test("deploy/Containerfile brings the Deno that the tests ran with, and fil
   for (const path of cached) Deno.statSync(join(ROOT, path));
   const [, ...entry] = /^ENTRYPOINT (.*)$/m.exec(image)!;
   assertEquals(JSON.parse(entry[0]!).slice(-3), ["deno", "task", "start"]);
-  // Each line is an instruction, goes on with one, or says something.
+  // Each line is an instruction, its continuation, or a comment.
   const lines = image.replaceAll("\\\n", "").split("\n").filter((line) =>
     line !== "" && !line.startsWith("#")
   );
@@ -62,7 +61,6 @@ Deno.test("deploy/Containerfile brings the Deno that the tests ran with, and fil
   assertEquals(lines.filter((line) => !known.test(line)), []);
 });
 
-/** As much of a manifest as is looked at. */
 interface Manifest {
   readonly kind: string;
   readonly data: Readonly<Record<string, string>>;
@@ -105,7 +103,6 @@ async function manifestsOf(file: string): Promise<Manifest[]> {
   return parseAllDocuments(text).map((document) => document.toJS());
 }
 
-/** Where a pod's database is told, and the file that it mounts there. */
 function databaseOf({ containers: [container], volumes }: Pod): readonly (string | undefined)[] {
   const told = container!.env.find(({ name }) => name === "TARE_DATABASE")?.value;
   const { name, secret } = volumes.find(({ secret }) => secret)!;
@@ -113,7 +110,7 @@ function databaseOf({ containers: [container], volumes }: Pod): readonly (string
   return [told, `${mount?.mountPath}/${secret!.items[0]!.path}`];
 }
 
-Deno.test("deploy/kubernetes.yaml sets what the server reads, and its parts find each other", async () => {
+Deno.test("deploy/kubernetes.yaml: its variables are read by the server, and its parts reference each other", async () => {
   const [config, deployment, service, budget] = await manifestsOf("kubernetes.yaml");
   const { metadata: { labels }, spec: pod } = deployment!.spec.template;
   const [container] = pod.containers;
@@ -136,7 +133,7 @@ Deno.test("deploy/kubernetes.yaml sets what the server reads, and its parts find
     ["/health", port!.name],
     ["/health/ready", port!.name],
   ]);
-  // A server that is killed in the middle of handing over has its turns taken by others, but later.
+  // A server that is killed during the transfer has its turns taken over later.
   const pause = Number(container!.lifecycle.preStop.exec.command[1]);
   const endWithin = Number(config!.data.TARE_END_WITHIN);
   assertEquals(pod.terminationGracePeriodSeconds >= pause + endWithin + END_S, true);
@@ -146,7 +143,7 @@ Deno.test("deploy/kubernetes.yaml sets what the server reads, and its parts find
   assertEquals(told, mounted);
 });
 
-Deno.test("deploy/kubernetes_move.yaml runs a task that there is, on the same database", async () => {
+Deno.test("deploy/kubernetes_move.yaml: its task exists and uses the same database", async () => {
   const [job] = await manifestsOf("kubernetes_move.yaml");
   const { spec: pod } = job!.spec.template;
   const [container] = pod.containers;

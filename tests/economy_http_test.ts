@@ -14,7 +14,6 @@ import { generateWorkload, withHugeResult } from "./workload.ts";
 const profile = profileNamed("openai");
 const windowTokens = 200_000;
 
-/** The tools of a session, each giving the recorded results one after the other. */
 function recordedTools({ tools, messages }: Recording): Tool[] {
   const results = new Map<string, string[]>();
   const names = new Map<string, string>();
@@ -34,11 +33,10 @@ function recordedTools({ tools, messages }: Recording): Tool[] {
   }));
 }
 
-/** Plays a recorded session through server, loop, its adapter and simulator over HTTP. */
 async function playOverHttp(recording: Recording) {
   const { messages, calls } = recording;
   const tokenizer = await loadTokenizer();
-  // The clock stands at the time of the call that comes next.
+  // The clock shows the time of the next call.
   const now = (): number =>
     Math.floor(calls[Math.min(provider.requests.length, calls.length - 1)]?.timeMs ?? 0);
   const provider = simulator({ model: replayModel(messages), tokenizer, profile, now });
@@ -75,7 +73,6 @@ async function playOverHttp(recording: Recording) {
     const { id } = await (await post("", { instructions, tools })).json();
     for (const { role, content } of messages) {
       if (role !== "user") continue;
-      // The stream of events ends with the turn.
       const stream = await post(`/${id}/turns`, { input: contentText(content) });
       for await (const { data } of stream.body!.pipeThrough(new ServerSentEventParseStream())) {
         const event: LoopEvent = JSON.parse(data!);
@@ -90,7 +87,6 @@ async function playOverHttp(recording: Recording) {
   }
 }
 
-/** What the benchmark finds for each call. */
 async function playInBenchmark(recording: Recording) {
   const { count: countTokens } = await loadTokenizer();
   const usages: { readonly promptTokens: number; readonly cachedTokens: number }[] = [];
@@ -107,7 +103,7 @@ async function playInBenchmark(recording: Recording) {
   return usages;
 }
 
-Deno.test("a recorded session costs the same tokens over HTTP as in the benchmark, and the ledger says so", async () => {
+Deno.test("play(): a recorded session costs the same tokens over HTTP as in the benchmark and in the ledger", async () => {
   const recording = withHugeResult(generateWorkload()[3]!);
   const { requests, entries } = await playOverHttp(recording);
   const overHttp = requests.map(({ promptTokens, cachedTokens }) => ({ promptTokens, cachedTokens }));

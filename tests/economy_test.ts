@@ -40,7 +40,7 @@ function round(id: string, result: string, args = "{}"): (Message & { readonly t
   ];
 }
 
-Deno.test("readRecording() refuses what can't be replayed, in one sentence", () => {
+Deno.test("readRecording() refuses invalid recordings, in one sentence", () => {
   const user = { role: "user", content: "Hi." };
   const cases: [string, string][] = [
     ["{", "JSON"],
@@ -55,7 +55,7 @@ Deno.test("readRecording() refuses what can't be replayed, in one sentence", () 
   for (const [text, why] of cases) assertThrows(() => readRecording(text), Error, why);
 });
 
-Deno.test("readRecording() takes the notes off and finds the calls with their times", () => {
+Deno.test("readRecording() removes the notes and finds the calls with their times", () => {
   const [call, result] = round("1", "x");
   const [other, stated] = round("2", "Exit code: 0\nOutput:\nError: none.");
   const { messages, calls, usage } = readRecording(line([
@@ -74,7 +74,7 @@ Deno.test("readRecording() takes the notes off and finds the calls with their ti
   assertEquals(usage.get(1)?.cache_read, 4);
 });
 
-Deno.test("loadData() skips bad lines, counts them and says why", async () => {
+Deno.test("loadData() skips bad lines, counts them and reports why", async () => {
   const folder = await Deno.makeTempDir();
   try {
     const good = line([{ role: "user", content: "Hi." }, { role: "assistant", content: "Hello." }]);
@@ -89,7 +89,6 @@ Deno.test("loadData() skips bad lines, counts them and says why", async () => {
   }
 });
 
-/** How sessions are played here. */
 const PLAY = {
   profile: { ...profileNamed("openai"), minTokens: 0, blockTokens: 1 } satisfies Profile,
   windowTokens: 1e6,
@@ -99,12 +98,11 @@ const PLAY = {
   bare: true,
 };
 
-/** Shows only the newest message. */
 function forgetful(): CallPolicy {
   return { view: ({ messages, tools }) => ({ messages: messages.slice(-1), tools }) };
 }
 
-Deno.test("play() prices each call by what the cache serves of it", async () => {
+Deno.test("play() prices each call by its cache reads", async () => {
   const recording = readRecording(line([
     { role: "user", content: "x".repeat(400) },
     ...round("1", "y".repeat(4_000)),
@@ -133,14 +131,14 @@ Deno.test("play() pays for the fixed prefix, the recall tool and the output unle
   assert(recall.promptTokens > full.promptTokens);
 });
 
-Deno.test("play() counts what a call needs, what stood earlier and what isn't shown", async () => {
+Deno.test("play() counts content that a call needs, that appeared earlier and that isn't visible", async () => {
   const recording = readRecording(line([
-    { role: "user", content: "Look at firstName in file.ts, and say it in plain words." },
+    { role: "user", content: "Look at firstName in file.ts, and explain it in plain words." },
     ...round("1", "1\tconst thirdName = unknown;", '{"q":"firstName unheardOf plainwords"}'),
     ...round("2", "x", '{"old_string":"const   thirdName = unknown;","new_string":""}'),
     { role: "assistant", content: "Done." },
   ]));
-  // The first call sees the user's message; the second only its result, which holds the old text.
+  // The first call sees the user's message; the second only its result, which contains the old text.
   assertEquals((await play(recording, forgetful, PLAY)).repairs, 0);
   const blind: MakePolicy = () => ({
     view: ({ messages, tools }) => ({ messages: messages.slice(0, 1), tools }),
@@ -150,7 +148,7 @@ Deno.test("play() counts what a call needs, what stood earlier and what isn't sh
   assertEquals((await play(recording, forgetful, PLAY)).userShareGone, 2);
 });
 
-Deno.test("play() takes no name in a placeholder's list for shown", async () => {
+Deno.test("play() doesn't count a name in a placeholder's list as visible", async () => {
   const recording = readRecording(line([
     { role: "user", content: "Go." },
     ...round("1", "src/somewhere/deep.ts"),
@@ -170,7 +168,7 @@ Deno.test("play() takes no name in a placeholder's list for shown", async () => 
   assertEquals((await play(recording, listing, PLAY)).repairs, 1);
 });
 
-/** Shows every result as `show` says, by its place among the results. */
+/** Returns a policy that replaces every result by `show`, given its position. */
 function showing(show: (text: string, place: number) => string): MakePolicy {
   return () => ({
     view({ messages, tools }) {
@@ -185,7 +183,7 @@ function showing(show: (text: string, place: number) => string): MakePolicy {
   });
 }
 
-Deno.test("play() takes a name for shown whose parts are shown, unless it must be shown whole", async () => {
+Deno.test("play() counts a name as visible if its parts are, unless it must be visible whole", async () => {
   const recording = readRecording(line([
     { role: "user", content: "Go." },
     ...round("1", "src/somewhere/deep.ts"),
@@ -198,12 +196,12 @@ Deno.test("play() takes a name for shown whose parts are shown, unless it must b
   assertEquals(await repairs(grouped), 0);
   assertEquals(await repairs(grouped, "whole"), 1);
   assertEquals(await repairs("src/somewhere/deep.ts", "whole"), 0);
-  // A part must stand by itself, and no list of what left shows it.
+  // A part must be a whole word, and a list of evicted content doesn't count.
   assertEquals(await repairs("src/somewhere:\n  deeper.ts"), 1);
   assertEquals(await repairs("src/somewhere\n[elided: read result, 21 bytes]\nIt names: deep.ts"), 1);
 });
 
-Deno.test("play() takes what a reference points at for shown where it stands, and nothing that the reference quotes", async () => {
+Deno.test("play() counts a reference's target as visible at its place, and nothing that the reference quotes", async () => {
   const text = "     1→const needed = true;\n     2→const other = needed;";
   const recording = readRecording(line([
     { role: "user", content: "Go." },
@@ -223,7 +221,7 @@ Deno.test("play() takes what a reference points at for shown where it stands, an
   assertEquals([dangling.repairs, dangling.edits, dangling.editsWithLostText], [2, 1, 1]);
 });
 
-Deno.test("play() finds an edit's lines in a read of which only some lines are numbered", async () => {
+Deno.test("play() finds an edit's lines in a read with only some line numbers", async () => {
   const lines = Array.from({ length: 12 }, (_, at) => `  const value${at + 1} = measured(${at});`);
   const numbered = (at: number) => `${String(at + 1).padStart(6)}\t${lines[at]}`;
   const recording = readRecording(line([
@@ -237,11 +235,11 @@ Deno.test("play() finds an edit's lines in a read of which only some lines are n
     (await play(recording, showing((text, place) => place === 0 ? shown.join("\n") : text), PLAY))
       .editsWithLostText;
   assertEquals(await lost(sparse), 0);
-  // Behind the gap the next line has its number.
+  // After the gap the next line has its number.
   assertEquals(await lost([...sparse.slice(0, 4), numbered(5), ...sparse.slice(6)]), 1);
 });
 
-Deno.test("play() looks for the old lines of a patch that moves a file", async () => {
+Deno.test("play() searches the old lines of a patch that moves a file", async () => {
   const patch =
     "*** Begin Patch\n*** Update File: a.ts\n*** Move to: b.ts\n@@\n-const needed = true;\n+const needed = 1;\n*** End Patch";
   const recording = readRecording(line([
@@ -254,7 +252,7 @@ Deno.test("play() looks for the old lines of a patch that moves a file", async (
   assertEquals([edits, editsWithLostText], [1, 1]);
 });
 
-Deno.test("play() lets a call that needs what is gone recall it first, and the policy plans on with that", async () => {
+Deno.test("play() makes a call recall missing content first, and the policy continues with that", async () => {
   const recording = readRecording(line([
     { role: "user", content: "Go." },
     ...round("1", `let lostName = 1; ${"z".repeat(400)}`),
@@ -274,7 +272,7 @@ Deno.test("play() lets a call that needs what is gone recall it first, and the p
   assert(repairCost > 100);
 });
 
-Deno.test("repair() brings 7,000 tokens at most, what is needed among them", async () => {
+Deno.test("repair() returns 7,000 tokens at most, including the needed ones", async () => {
   const lost = { lines: new Set(["const needed = true;"]), names: new Set<string>() };
   const bearer: Message = {
     role: "tool",
@@ -288,7 +286,7 @@ Deno.test("repair() brings 7,000 tokens at most, what is needed among them", asy
   assertStringIncludes(String(result?.content), "const needed = true;");
 });
 
-Deno.test("compaction() goes on with a summary, the question and the last step, and pays for the summary", async () => {
+Deno.test("compaction() continues with a summary, the question and the last step, and pays for the summary", async () => {
   const steps = Array.from({ length: 12 }, (_, at) => round(`${at}`, "z".repeat(4_000))).flat();
   const recording = readRecording(
     line([{ role: "user", content: "Go." }, ...steps, { role: "assistant", content: "Done." }]),
@@ -308,7 +306,7 @@ Deno.test("halfOf() divides groups about evenly, always the same way", () => {
   assertEquals([halfOf("group-0"), halfOf("group-1")], [halfOf("group-0"), halfOf("group-1")]);
 });
 
-/** A session of so many rounds, and its cost when it is rewritten before the calls that `at` names. */
+/** Returns a session of this many rounds. */
 function sized(rounds: number): Recording {
   const tokens = [900, 400, 2_000, 300, 1_200, 700, 1_500, 400, 800, 1_000];
   return readRecording(line([
@@ -319,7 +317,7 @@ function sized(rounds: number): Recording {
   ]));
 }
 
-Deno.test("optimum() is the cheapest of all choices of calls, and what replaying them costs", async () => {
+Deno.test("optimum() is the cheapest choice of calls, and equals the cost of replaying it", async () => {
   const recording = sized(10);
   for (const name of ["anthropic-5m", "openai", "deepseek", "none"]) {
     for (const windowTokens of [6_000, 1e6]) {
@@ -375,7 +373,7 @@ Deno.test("measureEconomy() plays every policy, loses no user text by retention 
   }
 });
 
-Deno.test("measureEconomy() gives sessions over the window rows of their own, and each length if asked", async () => {
+Deno.test("measureEconomy() has separate rows for sessions over the window, and on request for each length", async () => {
   const recordings = generateWorkload().slice(0, 4);
   const measure = (byLength: boolean) =>
     measureEconomy([{ name: "generated", recordings }], {
@@ -396,7 +394,7 @@ Deno.test("measureEconomy() gives sessions over the window rows of their own, an
   ]);
 });
 
-Deno.test("measureEconomy() tells the share of sessions in which nothing needed was missing, by length too", async () => {
+Deno.test("measureEconomy() reports the share of sessions without a refetch, by length too", async () => {
   const session = (id: string, rounds: number, needed: string) =>
     readRecording(line([
       { role: "user", content: "Go." },
@@ -427,7 +425,7 @@ Deno.test("measureEconomy() tells the share of sessions in which nothing needed 
   ]);
 });
 
-Deno.test("the planner truncates on arrival as it ships, and its variants take from it what they are named for", async () => {
+Deno.test("planner policies: truncation has its defaults, and variants differ as their names state", async () => {
   const recording = withHugeResult(generateWorkload()[0]!);
   const most = async (policy: string) =>
     (await play(recording, POLICIES[policy]!, { ...PLAY, recall: true })).maxPromptTokens;

@@ -1,20 +1,19 @@
 /**
- * The inverse of compression, as a specification: what a reader makes of a compressed result, by nothing but what is
- * visible. Written apart from the code that compresses, on purpose. Holds no tests.
+ * Expands compressed results, as the specification of compression's inverse: it uses only visible content,
+ * and shares no code with the compression on purpose. Contains no tests.
  *
  * @module
  */
 
-/** A text that is visible above, and what the model knows it by. */
 export interface NamedText {
   readonly name: string;
   readonly text: string;
 }
 
-/** A result as it was before compression, as far as it can be rebuilt. */
+/** Original of a result, as far as it can be rebuilt. */
 export interface Expanded {
   readonly text: string;
-  /** The reference by which a visible marker says that the original is recalled; absent where `text` is the original. */
+  /** Reference for recalling the original, from a visible marker; absent if `text` is the original. */
   readonly ref?: string;
 }
 
@@ -23,14 +22,14 @@ const LABEL = /^\[(?:lines (\d+)-(\d+)|(\d+) lines) unchanged, as in (.+) above:
 const NUMBERS =
   /^line numbers ((?:"(?:[^"\\]|\\.)*" to \d+(?:, )?)+)(?: \(none on ("(?:[^"\\]|\\.)*")\))? (only on the first and each tenth line|but in references)$/;
 const RUN = /("(?:[^"\\]|\\.)*") to (\d+)/g;
-/** Numbers of lines that tools write, where no header says how. */
+/** Line numbers of tools without a header that describes them. */
 const KNOWN_NUMBER = /^(?: *\d+(?:→|\t|: |\) )|0\d*\| | *[1-9]\d*\|)/;
 
 /**
  * Rebuilds a result.
  *
- * @param above The texts in front of it, from the first on, as they are visible, and what each is known by.
- * @throws {Error} if something visible contradicts what its first line states, or a label leads nowhere.
+ * @param above The visible texts before it in order, with their names.
+ * @throws {Error} if visible content contradicts the first line, or a label has no target.
  */
 export function expand(shown: string, above: readonly NamedText[] = []): Expanded {
   const { parts, lines: body } = split(shown);
@@ -61,7 +60,6 @@ export function expand(shown: string, above: readonly NamedText[] = []): Expande
   return ref === undefined ? { text } : { text, ref };
 }
 
-/** The parts of the first line, and the lines below it. */
 function split(shown: string): { readonly parts: readonly string[]; readonly lines: readonly string[] } {
   const all = shown.split("\n");
   const header = HEADER.exec(all[0]!)?.[1];
@@ -82,7 +80,7 @@ function joined(lines: readonly Line[]): string {
   return lines.map(({ mark, line }) => mark + line).join("\n");
 }
 
-/** The lines of a numbered text apart from their numbers. */
+/** Separates the lines of a numbered text from their numbers. */
 function readNumbered(
   body: readonly string[],
   { part, above }: { readonly part: string; readonly above: readonly NamedText[] },
@@ -138,14 +136,12 @@ function numberIn(mark: string): number {
   return Number(/\d+/.exec(mark)![0]);
 }
 
-/** The mark of another line. */
 function markLike(first: string, number: number): string {
   const [padded] = /^\s*\d+/.exec(first)!;
   return String(number).padStart(padded.length, padded.startsWith("0") ? "0" : " ") +
     first.slice(padded.length);
 }
 
-/** The nearest block above that begins and ends so. */
 function blockAbove(
   above: readonly NamedText[],
   { name, length, first, last }: {
@@ -167,7 +163,6 @@ function blockAbove(
   throw new Error(`Nothing above begins with "${first}" and ends with "${last}" after ${length} lines`);
 }
 
-/** The lines of a visible text, without their numbers where it has some. */
 function readingsOf(text: string): (readonly string[])[] {
   const { parts, lines } = split(text);
   const numbered = parts.find((part) => NUMBERS.test(part));
@@ -194,7 +189,7 @@ function withLabels(lines: readonly string[], above: readonly NamedText[]): stri
   });
 }
 
-/** Lines of hits with the paths of the headings above them. */
+/** Prefixes lines of hits with the paths of the headings above them. */
 function withPaths(lines: readonly string[]): string[] {
   const all: string[] = [];
   let path: string | undefined;
@@ -211,12 +206,12 @@ function withPaths(lines: readonly string[]): string[] {
   return all;
 }
 
-/** The parts of JSON: strings, brackets, signs and all else. */
+/** Splits JSON into strings, brackets, punctuation and everything else. */
 function tokensOf(json: string): string[] {
   return json.match(/"(?:[^"\\]|\\.)*"|[{}[\],:]|\s+|[^\s"{}[\],:]+/g) ?? [];
 }
 
-/** Compact JSON as `JSON.stringify(value, null, indentation)` writes it. */
+/** Formats compact JSON as `JSON.stringify(value, null, indentation)` does. */
 function laidOut(json: string, indentation: string): string {
   let text = "";
   let depth = 0;

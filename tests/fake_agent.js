@@ -1,6 +1,6 @@
 // deno-lint-ignore-file no-console
-// Stands for an agent in tests: it asks once where its environment and arguments say, and ends with the code behind
-// `--exit`; with `--stay` it goes on until somebody has answered it again behind a file `go` in its folder.
+// Replaces an agent in tests: it sends one request to the address of its environment and arguments, and ends with the
+// code after `--exit`; with `--stay` it continues until it gets another answer after a file `go` appears in its folder.
 import { existsSync, readFileSync } from "node:fs";
 import process from "node:process";
 
@@ -14,7 +14,7 @@ if (args.includes("--settings")) {
 }
 const { ANTHROPIC_BASE_URL, ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN, OPENAI_BASE_URL } = process.env;
 const { OPENCODE_CONFIG_CONTENT, TARE_PI_URL } = process.env;
-// As opencode and pi: an address that they are told, and the key of their own file.
+// As opencode and pi: a configured address, and the key of their own file.
 const told = OPENCODE_CONFIG_CONTENT
   ? {
     address: JSON.parse(OPENCODE_CONFIG_CONTENT).provider.openai.options.baseURL,

@@ -7,7 +7,7 @@ import { plannerPolicy, play } from "@tare/simulator/economy";
 import { RECORDED } from "./recorded_sessions.ts";
 import { needs, RECORDINGS } from "./needs.ts";
 
-/** Position of the first message of the turn before the one that is being worked on; from there on no step leaves. */
+/** Returns the start of the turn before the current one; from there on no step is evicted. */
 function lastTurnButOne(messages: readonly Message[]): number {
   const starts = messages.flatMap(({ role }, at) => {
     const before = messages[at - 1];
@@ -20,7 +20,7 @@ function lastTurnButOne(messages: readonly Message[]): number {
 Deno.test({
   ...needs(
     RECORDINGS,
-    "the planner keeps what recorded Claude Code sessions in ../shared/trajectories flag as errors, until their turns are over",
+    "flagged errors: the planner retains those of recorded Claude Code sessions in ../shared/trajectories until their turns are over",
   ),
   async fn() {
     const { count: countTokens } = await loadTokenizer();
@@ -68,7 +68,7 @@ Deno.test({
     }
     const { others, ...flagged } = sums;
     assertEquals(flagged, { flagged: 45, elided: 0, gone: 0 });
-    // Of what nobody flags, much leaves.
+    // Much unflagged content is evicted.
     assertEquals(others > 500, true, `${others} others left`);
   },
 });

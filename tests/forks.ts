@@ -1,5 +1,5 @@
 /**
- * What a helper's first call reads from the provider's cache.
+ * Measures what a subagent's first call reads from the provider's cache.
  *
  * @module
  */
@@ -21,23 +21,19 @@ const STEPS = 8;
 const STEP_MS = 5_000;
 const PAUSE_MS = 3 * 60_000;
 
-/** What the first call of each helper of a session shared with its parent's newest request, and what of that was cached. */
+/** Overlap of a subagent's first call with its parent's newest request, and its cache reads. */
 export interface MeasuredFork {
-  /** Tokens of the parent's newest request. */
   readonly sharedTokens: number;
-  /** Of the helper's first call, tokens that the provider served. */
   readonly cachedTokens: number;
-  /** Whether the helper's request begins with that of its parent, messages and tools alike. */
+  /** Whether the subagent's request begins with its parent's messages and tools. */
   readonly isWhole: boolean;
 }
 
-/** The profiles of providers that cache prompts. */
 export const CACHING: readonly string[] = Object.keys(PROFILES).filter((name) => name !== "none");
 
-/** Plays a session of long turns whose steps each call for two helpers, at a simulated provider with a faithful cache. */
+/** Plays long turns whose steps each call two subagents, on a simulated provider. */
 export async function measureForks(name: string, { turns = 4 } = {}): Promise<{
   readonly forks: readonly MeasuredFork[];
-  /** How often a prompt was rewritten. */
   readonly rewrites: number;
 }> {
   const tokenizer = await loadTokenizer();
@@ -86,7 +82,7 @@ export async function measureForks(name: string, { turns = 4 } = {}): Promise<{
       if (!isHelper(request.messages)) parent = request;
       continue;
     }
-    if (!parent) throw new Error("Cannot measure a fork: its parent asked for nothing before.");
+    if (!parent) throw new Error("Cannot measure a fork: its parent sent no request before.");
     const pieces = ({ tools, messages }: typeof request) => [...tools, ...messages].map(hashPiece);
     const own = pieces(request);
     forks.push({
@@ -100,7 +96,7 @@ export async function measureForks(name: string, { turns = 4 } = {}): Promise<{
   return { forks, rewrites };
 }
 
-/** Reads in each step and calls for two helpers, who read once. */
+/** Reads in each step and calls two subagents, which read once. */
 const delegating: SimulatedModel = ({ messages }) => {
   const step = messages.length - 1 - messages.findLastIndex(({ role }) => role === "user");
   const read = toolCall("read", { path: `${messages.length}.txt` });

@@ -2,10 +2,10 @@ import { assertEquals, assertGreaterOrEqual } from "@std/assert";
 import { CACHING, measureForks } from "./forks.ts";
 import { CASE_FACTOR } from "./cases.ts";
 
-/** Turns of each session: with four, each provider's prompt is rewritten; with two, that of most. */
+/** Turns of each session: with four, all providers' prompts are rewritten; with two, most. */
 const TURNS = CASE_FACTOR > 1 ? 4 : 2;
 
-Deno.test("a helper's first call reads at least 95 % of its parent's newest request from each provider's cache", async () => {
+Deno.test("subagents: a subagent's first call reads 95 % of its parent's newest request from each provider's cache", async () => {
   const rewritten: string[] = [];
   for (const name of CACHING) {
     const { forks, rewrites } = await measureForks(name, { turns: TURNS });

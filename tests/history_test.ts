@@ -29,7 +29,6 @@ function made(id: string, number: number, options: Partial<MadeSession> = {}): M
   return { id, recording, startMs: Date.UTC(2026, 4, 1, 12), cwd: `/work/${id}`, model: CLAUDE, ...options };
 }
 
-/** A home of agents in a folder of its own. */
 async function withHome(
   files: Readonly<Record<string, readonly string[]>>,
   test: (home: string) => Promise<void>,
@@ -52,7 +51,6 @@ async function report(home: string, ...args: readonly string[]): Promise<Report>
   return JSON.parse(out);
 }
 
-/** What a session cost, by hand. */
 function usdOf(session: MadeSession, { isWritten }: { readonly isWritten: boolean }): number {
   const { input, output, cacheRead = 0, cacheWrite = 0 } = listPrice(session.model)!;
   const fresh = isWritten ? cacheWrite : input;
@@ -68,7 +66,6 @@ const TWO = made("two", 1, { model: GPT });
 const THREE = made("three", 3);
 const FOUR = made("four", 0, { model: GPT });
 
-/** A session of each agent. */
 const EACH = {
   ".claude/projects/p/one.jsonl": claudeCodeLines(ONE),
   ".codex/sessions/2026/05/01/rollout-two.jsonl": codexLines(TWO),
@@ -80,7 +77,7 @@ function addOpencode(home: string): void {
   writeOpencode(join(home, ".local/share/opencode/opencode.db"), [FOUR]);
 }
 
-Deno.test("tare history adds up what each agent's logs say, by agent, model, project and day", async () => {
+Deno.test("tare history: each agent's logs are totalled by agent, model, project and day", async () => {
   await withHome(EACH, async (home) => {
     addOpencode(home);
     const { byAgent, byModel, byProject, byDay, all, read } = await report(home, "--seconds", "0");
@@ -116,7 +113,7 @@ Deno.test("tare history adds up what each agent's logs say, by agent, model, pro
   });
 });
 
-Deno.test("tare history reads from each agent's log what was said, message by message", async () => {
+Deno.test("tare history: each agent's log is read message by message", async () => {
   await withHome(EACH, (home) => {
     addOpencode(home);
     const sessions = { "claude-code": ONE, codex: TWO, opencode: FOUR, pi: THREE };
@@ -134,7 +131,7 @@ Deno.test("tare history reads from each agent's log what was said, message by me
   });
 });
 
-Deno.test("tare history tells expired pauses from broken prefixes and from what is new", async () => {
+Deno.test("tare history: expired pauses, broken prefixes and new content are distinguished", async () => {
   const session = made("one", 3);
   const lines = claudeCodeLines(session);
   // One prompt in the middle of a turn isn't found in the cache, though it should be.
@@ -166,12 +163,12 @@ Deno.test("tare history tells expired pauses from broken prefixes and from what 
   });
 });
 
-Deno.test("tare history counts once what a session took over from another, and helpers by themselves", async () => {
+Deno.test("tare history: content that a session copied from another is counted once, and subagents separately", async () => {
   const lines = claudeCodeLines(ONE);
   const helper = made("helper", 0);
   await withHome({
     ".claude/projects/p/one.jsonl": lines,
-    // Goes on from it, with all that it said before under a name of its own.
+    // Continues it, with all its messages under new names.
     ".claude/projects/p/two.jsonl": lines.map((line) =>
       line.replaceAll('"sessionId":"one"', '"sessionId":"two"')
     ),
@@ -187,7 +184,7 @@ Deno.test("tare history counts once what a session took over from another, and h
   });
 });
 
-Deno.test("tare history skips and counts lines of no known shape, and reads the rest", async () => {
+Deno.test("tare history: lines of unknown shape are skipped and counted, and the rest is read", async () => {
   const lines = claudeCodeLines(ONE);
   const odd = [
     "no JSON",
@@ -207,7 +204,7 @@ Deno.test("tare history skips and counts lines of no known shape, and reads the 
   });
 });
 
-Deno.test("tare history leaves out other agents, projects and days, as it is told", async () => {
+Deno.test("tare history: agents, projects and days are filtered by options", async () => {
   const later = made("later", 0, { startMs: Date.UTC(2026, 5, 1), cwd: "/work/other" });
   const files = { ...EACH, ".claude/projects/p/later.jsonl": claudeCodeLines(later) };
   await withHome(files, async (home) => {
@@ -219,7 +216,7 @@ Deno.test("tare history leaves out other agents, projects and days, as it is tol
   });
 });
 
-Deno.test("tare history says what was wrong with what it was given", async () => {
+Deno.test("tare history: invalid options are reported", async () => {
   await withHome({ "nothing.txt": [] }, async (home) => {
     const said = async (...args: readonly string[]) => {
       const { code, err } = await runEntry("history", ["--home", home, ...args]);
@@ -227,23 +224,23 @@ Deno.test("tare history says what was wrong with what it was given", async () =>
       return err.trimEnd();
     };
     const agents = "claude-code, codex, opencode, pi, qwen-code, copilot, cline";
-    assertEquals(await said(), `Cannot find a session in ${home}: looked for logs of ${agents}.`);
+    assertEquals(await said(), `Cannot find a session in ${home}: no logs of ${agents}.`);
     assertEquals(
       await said("--agent", "emacs"),
-      `Cannot read logs of emacs: there are readers for ${agents}.`,
+      `Cannot read logs of emacs: it is not supported. Use one of ${agents}.`,
     );
     assertEquals(
       await said("--since", "May"),
-      "Cannot use --since May: it must be a day, such as 2026-01-31.",
+      "Cannot use --since May: it is not a day. Use the form 2026-01-31.",
     );
     assertEquals(
       await said("--seconds", "x"),
-      "Cannot use --seconds x: it must be a number from 0, or all.",
+      "Cannot use --seconds x: it is not a number. Use a number from 0, or all.",
     );
   });
 });
 
-Deno.test("what tare history says would have been saved is what bench savings prints for the recordings that it writes", async () => {
+Deno.test("tare history: the estimated saving equals bench savings for the recordings that it writes", async () => {
   const sessions = [ONE, made("two", 1), THREE];
   const files = Object.fromEntries(
     sessions.map((session) => [`.claude/projects/p/${session.id}.jsonl`, claudeCodeLines(session)]),
@@ -275,7 +272,7 @@ Deno.test("what tare history says would have been saved is what bench savings pr
       row.editsLostText,
       1e-9,
     );
-    // Dollars are the share that it would have saved of what was paid.
+    // Dollars are the estimated share of the cost.
     for (const { usd, replay, saved } of told.sessions) {
       assertEquals(replay!.without, "resend");
       assertAlmostEquals(saved!.pruned.k1, usd * (1 - replay!.planner.k1 / replay!.resent), 1e-9);
@@ -297,7 +294,7 @@ Deno.test("what tare history says would have been saved is what bench savings pr
   });
 });
 
-Deno.test("tare history tells it in a terminal's words", async () => {
+Deno.test("tare history: the report is printed as text", async () => {
   await withHome({ ".claude/projects/p/three.jsonl": claudeCodeLines(THREE) }, async (home) => {
     const { code, out, err } = await runEntry("history", ["--home", home, "--seconds", "all"]);
     assertEquals([code, err], [0, ""]);
@@ -305,14 +302,13 @@ Deno.test("tare history tells it in a terminal's words", async () => {
     assertStringIncludes(out, `$${usd} for 104 calls in 1 session, 2026-05-01 to 2026-05-01`);
     assertStringIncludes(
       out,
-      `What Tare would have made of 1 session, the dearest first: $${usd} of $${usd}.`,
+      `Estimated saving for 1 session, most expensive first: $${usd} of $${usd}.`,
     );
-    assertStringIncludes(out, "saved by warmth, which loses nothing: ");
+    assertStringIncludes(out, "by cache keep-alive: ");
     assertStringIncludes(out, "Read ");
   });
 });
 
-/** What is read of a log that is written here line by line: who says what, calls included, and where it was compacted. */
 function readSaid(agent: string, home: string) {
   const format = LOG_FORMATS.find((format) => format.agent === agent)!;
   return [...format.find({ home, env: () => undefined })].flatMap((path) =>
@@ -329,7 +325,7 @@ function readSaid(agent: string, home: string) {
 
 const jsonLines = (lines: readonly unknown[]) => lines.map((line) => JSON.stringify(line));
 
-Deno.test("of Claude Code's log what was taken back isn't in the conversation, but was paid; results are found wherever they hang", async () => {
+Deno.test("Claude Code's log: rewound messages aren't in the conversation but were paid; results are found anywhere", async () => {
   const usage = (tokens: number) => ({ input_tokens: tokens, output_tokens: 1 });
   const user = (uuid: string, parentUuid: string | null, content: unknown) => ({
     ...{ type: "user", uuid, parentUuid, message: { role: "user", content } },
@@ -376,7 +372,7 @@ Deno.test("of Claude Code's log what was taken back isn't in the conversation, b
   });
 });
 
-Deno.test("of Codex's newer logs each response's own record counts, that of a compaction included", async () => {
+Deno.test("Codex's newer logs: each response's own record counts, that of a compaction included", async () => {
   const item = (payload: unknown) => ({ type: "response_item", payload });
   const said = (role: string, text: string) =>
     item({
@@ -419,7 +415,7 @@ Deno.test("of Codex's newer logs each response's own record counts, that of a co
   });
 });
 
-Deno.test("of pi's log only the newest branch is the conversation; what a summary took was paid", async () => {
+Deno.test("pi's log: only the newest branch is the conversation; a summary's usage was paid", async () => {
   const usage = (input: number) => ({ input, output: 1, cacheRead: 0, cacheWrite: 0 });
   const entry = (id: string, parentId: string | null, message: Readonly<Record<string, unknown>>) => ({
     ...{ type: "message", id, parentId, message },
@@ -445,7 +441,7 @@ Deno.test("of pi's log only the newest branch is the conversation; what a summar
   });
 });
 
-Deno.test("of opencode's older files the same is read as of its database", async () => {
+Deno.test("opencode's older files: they are read like its database", async () => {
   const tokens = { input: 10, output: 1, reasoning: 2, cache: { read: 5, write: 0 } };
   const json = (value: unknown) => [JSON.stringify(value)];
   const state = { status: "error", input: { path: "x" }, error: "no such file", time: { end: 3 } };
@@ -466,7 +462,7 @@ Deno.test("of opencode's older files the same is read as of its database", async
   });
 });
 
-Deno.test("of Qwen Code's log only the newest branch is the conversation, without what was thought", async () => {
+Deno.test("Qwen Code's log: only the newest branch is the conversation, without reasoning", async () => {
   const entry = (
     uuid: string,
     parentUuid: string | null,
@@ -508,7 +504,7 @@ Deno.test("of Qwen Code's log only the newest branch is the conversation, withou
   );
 });
 
-Deno.test("of Copilot's log helpers are sessions of their own, and a reply has the usage in front of it", async () => {
+Deno.test("Copilot's log: subagents are sessions of their own, and a reply has the usage before it", async () => {
   const took = (apiCallId: string, inputTokens: number) => ({
     type: "session.usage_record",
     data: {
@@ -548,7 +544,7 @@ Deno.test("of Copilot's log helpers are sessions of their own, and a reply has t
   });
 });
 
-Deno.test("of Cline's log results and what stands beside them are read apart; the folder is in the file beside it", async () => {
+Deno.test("Cline's log: results and adjacent texts are read separately; the folder is in another file", async () => {
   const use = { type: "tool_use", id: "a", name: "run", input: { commands: ["ls"] } };
   const result = { type: "tool_result", tool_use_id: "a", content: "no", is_error: true };
   const metrics = (inputTokens: number) => ({

@@ -2,7 +2,7 @@ import type { ToolDefinition } from "@tare/messages";
 import { seeded } from "./seeded.ts";
 import { word } from "./words.ts";
 
-/** So many tools, about as long as those that people have: some 220 tokens each. */
+/** Returns this many generated tools of usual length: some 220 tokens each. */
 export function inventedTools(count: number): readonly ToolDefinition[] {
   const random = seeded(1);
   const words = (length: number) => Array.from({ length }, () => word(random)).join(" ");

@@ -28,7 +28,6 @@ import { chatBody, type JsonRecord, messagesBody, responsesBody } from "@tare/wi
 import { CHAT_FORMS, MESSAGES_FORMS, originalCalls, RESPONSES_FORMS } from "@tare/wire/internal";
 import { messyConversations } from "./conversations.ts";
 
-/** Texts as models, tools and clients may produce them: legal, nearly legal, and any. */
 const text = (): fc.Arbitrary<string> =>
   fc.oneof(
     fc.string({ unit: "binary", maxLength: 8 }),
@@ -110,7 +109,6 @@ const messages = (): fc.Arbitrary<Message> =>
     })),
   );
 
-/** A step: a reply with calls, and a result for each, in any order. */
 const steps = (): fc.Arbitrary<readonly Message[]> =>
   fc.record({
     content: fc.option(content()),
@@ -150,7 +148,6 @@ const KEYWORDS = [
   "required",
 ];
 
-/** Schemas of a value as servers of tools offer them, valid or not. */
 const nodes = (): fc.Arbitrary<unknown> =>
   fc.letrec<{ readonly node: unknown }>((tie) => ({
     node: fc.oneof(
@@ -202,7 +199,6 @@ const nodes = (): fc.Arbitrary<unknown> =>
     ),
   })).node;
 
-/** Schemas of arguments. */
 const schemas = (): fc.Arbitrary<JsonRecord> =>
   fc.record({
     base: fc.constantFrom<JsonRecord>(
@@ -234,7 +230,7 @@ interface Prompt {
   readonly tools: readonly ToolDefinition[];
 }
 
-/** Each protocol: how a request is written, and whose rules it is held to. */
+/** Protocols with their request format and the provider's rules. */
 const PROTOCOLS = [
   { write: chatBody, forms: CHAT_FORMS, dialects: DIALECTS.chat },
   {
@@ -251,12 +247,11 @@ const PROTOCOLS = [
   },
 ] as const;
 
-/** The body as a provider reads it. */
 function sent(body: JsonRecord, model = "m"): unknown {
   return JSON.parse(JSON.stringify({ model, ...body }));
 }
 
-Deno.test("wire: every provider accepts what is written of any history and any tools", () => {
+Deno.test("wire: requests of any history and any tools are legal for every provider", () => {
   fc.assert(
     fc.property(histories(), tools(), (messages, tools) => {
       for (const { write, dialects, ...more } of PROTOCOLS) {
@@ -274,7 +269,7 @@ Deno.test("wire: every provider accepts what is written of any history and any t
   );
 });
 
-Deno.test("wire: what is legal is sent as it is", () => {
+Deno.test("wire: legal content is sent unchanged", () => {
   const call = {
     id: "call_1",
     type: "function",
@@ -344,7 +339,7 @@ Deno.test("wire: two names or ids are never sent as the same, and a reply calls 
   );
 });
 
-Deno.test("wire: what follows changes nothing of what was sent before", () => {
+Deno.test("wire: later messages change nothing of what was sent before", () => {
   fc.assert(
     fc.property(fc.array(steps(), { maxLength: 4 }), steps(), tools(), (before, next, tools) => {
       const history = before.flat();
@@ -360,7 +355,7 @@ Deno.test("wire: what follows changes nothing of what was sent before", () => {
   );
 });
 
-Deno.test("wire: a renamed argument comes back under its own name", () => {
+Deno.test("wire: a renamed argument is returned under its own name", () => {
   const tool: ToolDefinition = {
     type: "function",
     function: {
@@ -390,7 +385,7 @@ Deno.test("wire: a renamed argument comes back under its own name", () => {
   });
 });
 
-Deno.test("wire: alternatives at the top of a schema become one object, and are told in words", () => {
+Deno.test("wire: alternatives at the top of a schema become one object, and are described in words", () => {
   const parameters = {
     type: "object",
     properties: { project: { type: "string" } },
@@ -432,7 +427,7 @@ Deno.test("wire: alternatives at the top of a schema become one object, and are 
   }]);
 });
 
-Deno.test("wire: a schema that is put right accepts what the original accepts", () => {
+Deno.test("wire: a repaired schema accepts what the original accepts", () => {
   const objects = fc.record({ a: nodes(), b: nodes() }).map((properties) => ({ type: "object", properties }));
   const originals = fc.oneof(
     objects,
@@ -465,7 +460,7 @@ Deno.test("wire: a schema that is put right accepts what the original accepts", 
 
 const characters = { encode: (text: string) => Array.from(text, (character) => character.charCodeAt(0)) };
 
-Deno.test("loop: bad arguments, a made-up name and another provider's ids end no session, also with another model", async () => {
+Deno.test("loop: bad arguments, an invented name and another provider's ids end no session, also with another model", async () => {
   const provider = simulator({
     model: scripted([
       { tool_calls: [toolCall("update", '{"title": "a', { id: "functions.update:0" })] },
@@ -519,13 +514,12 @@ Deno.test("loop: bad arguments, a made-up name and another provider's ids end no
   assertMatch(results[1]!, /Cannot run "list files": there is no such tool/);
   assertMatch(results[2]!, /its arguments are invalid/);
   assertEquals(results[3], "updated");
-  // The history has what the model produced.
+  // The history has the model's own output.
   const made = history.flatMap((message) => message.role === "assistant" ? message.tool_calls ?? [] : []);
   assertEquals(made.map(({ id }) => id).slice(0, 2), ["functions.update:0", "functions.list files:1"]);
   assertEquals(made[0]?.type === "function" && made[0].function.arguments, '{"title": "a');
 });
 
-/** Replies of a model as the simulator gives them. */
 const replies = (): fc.Arbitrary<SimulatedReply> =>
   fc.record({ content: fc.option(text()), calls: fc.array(calls(), { minLength: 1, maxLength: 3 }) }).map(
     ({ content, calls }) => ({ content, tool_calls: calls.filter((call) => call.type === "function") }),
@@ -573,7 +567,6 @@ Deno.test("loop: no reply, tool or result ends a session, in any protocol", asyn
   );
 });
 
-/** Whether a loop takes a tool: its schema is one. */
 function isUsable(definition: ToolDefinition): boolean {
   try {
     argumentsParser(definition);
@@ -590,7 +583,7 @@ async function played(events: ReturnType<typeof run>): Promise<TurnResult> {
   }
 }
 
-Deno.test("planner: every provider accepts what is written of a session's views", async () => {
+Deno.test("planner: requests of a session's views are legal for every provider", async () => {
   await fc.assert(
     fc.asyncProperty(histories(), tools(), async (history, tools) => {
       const session = plannerSession({

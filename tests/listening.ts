@@ -2,18 +2,12 @@ import { fromFileUrl } from "@std/path";
 import { serverPermissions, V8_FLAGS } from "../packages/app/handed_over.ts";
 import { readSettings } from "../packages/app/settings/settings.ts";
 
-/** A process that listens. Disposing of it ends it and waits until it is gone. */
 export interface Listening extends AsyncDisposable {
-  /** Where it listens. */
   readonly url: string;
-  /** The process's id. */
   readonly pid: number;
 }
 
-/**
- * Runs Deno with these arguments, and these variables beside the environment's, until the process says that it
- * `listens on URL`. @throws {Error} if it ends before.
- */
+/** Runs Deno until it prints `listens on URL`. @throws {Error} if it ends before. */
 export async function startListening(
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},
@@ -45,7 +39,7 @@ export async function startListening(
   };
 }
 
-/** Starts `main.ts` on a free port, with the permissions and V8 flags that the start command gives it. */
+/** Starts `main.ts` on a free port, with the start command's permissions and V8 flags. */
 export function startMain(
   flags: readonly string[],
   env: Readonly<Record<string, string>> = {},

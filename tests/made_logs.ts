@@ -3,17 +3,14 @@ import { countMessageTokens } from "@tare/messages/internal";
 import type { Recording } from "@tare/simulator/economy";
 import { DatabaseSync } from "node:sqlite";
 
-/** A session of which a log is made. */
 export interface MadeSession {
   readonly id: string;
   readonly recording: Recording;
-  /** When it begins, in milliseconds. */
   readonly startMs: number;
   readonly cwd: string;
   readonly model: string;
 }
 
-/** A step of it: what comes in, and the reply. */
 interface MadeStep {
   readonly asked: readonly Message[];
   readonly askedMs: number;
@@ -23,10 +20,10 @@ interface MadeStep {
 
 const TTL_MS = 5 * 60_000;
 
-/** Tokens of instructions and tools, which no log holds. */
+/** Tokens of instructions and tools, which no log contains. */
 const FRONT_TOKENS = 12_000;
 
-/** The steps of a session with a usage as a provider would report it that caches everything for five minutes. */
+/** Returns the steps of a session, with the usage of a cache of five minutes. */
 export function stepsOf({ recording, startMs }: MadeSession): MadeStep[] {
   const { calls, messages } = recording;
   let [taken, tokens, cached, lastMs] = [0, FRONT_TOKENS, 0, -Infinity];
@@ -44,7 +41,6 @@ export function stepsOf({ recording, startMs }: MadeSession): MadeStep[] {
   });
 }
 
-/** What all of a session's calls took. */
 export function usageOf(session: MadeSession): Usage[] {
   return stepsOf(session).map(({ usage }) => usage);
 }
@@ -54,7 +50,7 @@ const isoTime = (ms: number) => new Date(ms).toISOString();
 const functionsOf = ({ tool_calls: calls = [] }: MadeStep["answer"]) =>
   calls.flatMap((call) => call.type === "function" ? [call] : []);
 
-/** Lines as Claude Code writes them: a reply stands in several, each with its usage; hooks and attachments in between. */
+/** Returns lines in Claude Code's format: a reply takes several, each with its usage. */
 export function claudeCodeLines(session: MadeSession, options: { readonly agentId?: string } = {}): string[] {
   const { id, cwd, model } = session;
   const lines: string[] = [];
@@ -114,7 +110,7 @@ export function claudeCodeLines(session: MadeSession, options: { readonly agentI
   return lines;
 }
 
-/** Lines as Codex writes them: items, and behind the results of a response what it took. */
+/** Returns lines in Codex's format: items, and a response's usage after its results. */
 export function codexLines(session: MadeSession): string[] {
   const { id, cwd, model } = session;
   const steps = stepsOf(session);
@@ -162,7 +158,7 @@ export function codexLines(session: MadeSession): string[] {
     total.cached_input_tokens += last.cached_input_tokens;
     total.output_tokens += last.output_tokens;
     const info = { total_token_usage: { ...total }, last_token_usage: last };
-    // Told again when limits change.
+    // Repeated when limits change.
     for (const limits of [1, 2]) {
       write("event_msg", { type: "token_count", info, rate_limits: { limits } }, atMs);
     }
@@ -170,7 +166,7 @@ export function codexLines(session: MadeSession): string[] {
   return lines;
 }
 
-/** Lines as pi writes them: entries that name the one before. */
+/** Returns lines in pi's format: entries with their predecessors' ids. */
 export function piLines(session: MadeSession): string[] {
   const { id, cwd, model } = session;
   const steps = stepsOf(session);
@@ -206,7 +202,7 @@ export function piLines(session: MadeSession): string[] {
   return lines;
 }
 
-/** A database as opencode keeps one, as far as it is read. */
+/** Writes a database in opencode's format, with the fields that are read. */
 export function writeOpencode(path: string, sessions: readonly MadeSession[]): void {
   using database = new DatabaseSync(path);
   database.exec(`CREATE TABLE session (id text, parent_id text, directory text, time_created integer);

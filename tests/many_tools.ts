@@ -1,5 +1,6 @@
 /**
- * A session that works with many tools, on a server of its own: what its calls take, by how the tools are offered.
+ * Plays a session with many tools on a server of its own, and measures its calls by how the tools are
+ * offered.
  *
  * @module
  */
@@ -25,10 +26,8 @@ import { memoryStore } from "@tare/session/sqlite";
 import { seeded } from "./seeded.ts";
 import { word } from "./words.ts";
 
-/** How tools are offered. */
 export interface Offering extends PolicyOptions {
   readonly name: string;
-  /** Whether they may be deferred. */
   readonly mayDefer: boolean;
 }
 
@@ -41,7 +40,7 @@ const NONE = {
   notation: false,
 };
 
-/** The ways to offer tools that are compared. Nothing but tools ever leaves the prompt. */
+/** Compared ways to offer tools. Nothing but tools is removed from the prompt. */
 export const OFFERINGS: readonly Offering[] = [
   { name: "in full", mayDefer: false, mechanisms: NONE },
   { name: "deferred", mayDefer: true, mechanisms: { ...NONE, schemas: true } },
@@ -54,41 +53,33 @@ export const OFFERINGS: readonly Offering[] = [
   },
 ];
 
-/** What a session took. */
 export interface Played {
   readonly calls: number;
-  /** Tokens of the tools in the first request, with what tells of those that aren't in it. */
   readonly toolTokens: number;
   readonly promptTokens: number;
   readonly cachedTokens: number;
   readonly tokenUnits: number;
-  /** Absent where the provider names no price. */
+  /** Cost in dollars; absent without a price list. */
   readonly usd?: number;
-  /** What the ledger says was kept out by deferring. */
   readonly deferredTokens: number;
-  /** Every request, in order. */
   readonly requests: readonly ModelRequest[];
-  /** Every tool result. */
   readonly results: readonly string[];
 }
 
-/** What the session is played with. */
 export interface PlayOptions {
   readonly profile: Profile;
   readonly offering: Offering;
   readonly countTokens: CountTokens;
 }
 
-/** Steps of the session, where nothing is looked up, and of each turn. */
+/** Steps of the session without lookups, and of each turn. */
 const [STEPS, STEPS_A_TURN] = [30, 6];
 
-/** Time between two calls, in milliseconds. */
 const STEP_MS = 20_000;
 
-/** Every so many steps the next of so many different tools is called; the others read texts, and each turn ends. */
+/** Interval of steps that call a tool, and the number of different tools. */
 const [EVERY, DIFFERENT] = [2, 6];
 
-/** Plays a session in which every second step calls one of six of these tools. */
 export async function playTools(
   definitions: readonly ToolDefinition[],
   options: PlayOptions,
@@ -188,13 +179,12 @@ function toolOf(definition: ToolDefinition, mayDefer: boolean): Tool {
   };
 }
 
-/** So many invented words, the same ones each time. */
 function words(count: number, about: string): string {
   const random = seeded(about.length);
   return `${about}: ${Array.from({ length: count }, () => word(random)).join(" ")}`;
 }
 
-/** What a model does in a session: its replies, by what it sees and has looked up. */
+/** Returns the model of a session, which replies by its visible and looked-up tools. */
 function plannedWork(definitions: readonly ToolDefinition[], steps: number) {
   const calls = Array.from({ length: steps }, (_, step) => {
     const chosen = definitions[Math.floor((step / EVERY % DIFFERENT) * definitions.length / DIFFERENT)]!;
@@ -237,7 +227,7 @@ function plannedWork(definitions: readonly ToolDefinition[], steps: number) {
   };
 }
 
-/** Arguments that are valid by a schema, as few as may be. */
+/** Returns minimal arguments that are valid by a schema. */
 export function exampleOf(schema: JsonSchema): unknown {
   const { type, enum: values, properties = {}, required = [], items = {}, anyOf, oneOf, minItems = 0 } =
     schema as {

@@ -9,21 +9,18 @@ import { needs, RECORDINGS } from "./needs.ts";
 
 const [FULL, DEFERRED] = OFFERINGS;
 
-/** The session of the benchmark with these tools: what is promised of it. */
 async function assertWorthwhile(tools: readonly ToolDefinition[], profile: Profile): Promise<void> {
   const { count: countTokens } = await loadTokenizer();
   const full = await playTools(tools, { profile, offering: FULL!, countTokens });
   const deferred = await playTools(tools, { profile, offering: DEFERRED!, countTokens });
   assert(deferred.toolTokens < 3_000, `${deferred.toolTokens} tokens`);
   assert(deferred.tokenUnits < 0.65 * full.tokenUnits, `${deferred.tokenUnits} of ${full.tokenUnits}`);
-  // The ledger is told by who knows both sessions.
   const kept = full.promptTokens - deferred.promptTokens;
   assert(Math.abs(deferred.deferredTokens - kept) < 0.01 * kept, `${deferred.deferredTokens} of ${kept}`);
   assertEquals(deferred.results.filter((text) => text.startsWith("Cannot")), []);
   assertPrefixes(deferred.requests);
 }
 
-/** Each request is a prefix of the next, the tools the same. */
 function assertPrefixes(requests: readonly ModelRequest[]): void {
   for (const [at, { messages, tools }] of requests.slice(1).entries()) {
     const before = requests[at]!;
@@ -33,7 +30,7 @@ function assertPrefixes(requests: readonly ModelRequest[]): void {
   }
 }
 
-Deno.test("a session with 117 invented tools costs two thirds at most, by less than 3,000 tokens of its prompt", async () => {
+Deno.test("many tools: a session with 117 generated tools costs two thirds at most, with under 3,000 prompt tokens of tools", async () => {
   for (const name of ["anthropic-5m", "none"]) await assertWorthwhile(inventedTools(117), PROFILES[name]!);
 });
 
@@ -42,7 +39,7 @@ const RECORDED = new URL("../../shared/trajectories/github-mcp-server.json", imp
 Deno.test({
   ...needs(
     RECORDINGS,
-    "a session with the 117 tools of an MCP server costs two thirds at most, whatever the provider",
+    "many tools: a session with the 117 tools of an MCP server costs two thirds at most, for any provider",
   ),
   async fn() {
     const { tools } = JSON.parse(await Deno.readTextFile(RECORDED));

@@ -7,10 +7,9 @@ const CALLS = 60;
 const tokenizer = { encode: (text: string) => text.split(" ").map((word) => word.length) };
 const words = (tokens: number, word: string) => Array.from({ length: tokens }, () => word).join(" ");
 
-/** What a client marks: the last of its tools and its instructions, as continue does, or nothing at all. */
+/** Cache breakpoints of a client: on its last tool and its instructions, or none. */
 type Marks = "5m" | "1h" | "none";
 
-/** A request of a client that marks nothing of what is said. */
 function request(messages: readonly object[], ttl: Marks): Request {
   const mark = ttl !== "none" && { cache_control: { type: "ephemeral", ...(ttl === "1h" && { ttl }) } };
   const tool = { name: "read", description: words(900, "d"), input_schema: { type: "object" } };
@@ -27,7 +26,7 @@ function request(messages: readonly object[], ttl: Marks): Request {
   });
 }
 
-/** The share of its prompts that such a client's session of 60 calls reads from the cache, and what it wrote for an hour. */
+/** Returns the cached share of such a client's prompts in 60 calls, and its writes for an hour. */
 async function played(
   { throughTare, ttl = "5m", forget, baseURL = "http://provider/v1" }: {
     readonly throughTare: boolean;
@@ -79,7 +78,7 @@ async function played(
   };
 }
 
-Deno.test("a client that marks only tools and instructions has all of its conversation cached through Tare", async () => {
+Deno.test("cache breakpoints: a client that marks only tools and instructions has its whole conversation cached through Tare", async () => {
   const straight = await played({ throughTare: false });
   const whole = await played({ throughTare: true, forget: "nothing" });
   const planned = await played({ throughTare: true });
@@ -88,10 +87,10 @@ Deno.test("a client that marks only tools and instructions has all of its conver
   assert(planned.share >= 0.85, `planned: ${planned.share}`);
 });
 
-Deno.test("what is added behind a client's marks for an hour lasts as short as can be", async () => {
+Deno.test("cache breakpoints: those added after a client's for an hour have the shortest lifetime", async () => {
   const { share, hourTokens } = await played({ throughTare: true, ttl: "1h", forget: "nothing" });
   const straight = await played({ throughTare: false, ttl: "1h" });
-  // But for the tool that is offered beside the client's own.
+  // Except for the tool that is offered next to the client's own.
   assert(
     hourTokens - straight.hourTokens < 100,
     `${hourTokens} for an hour, straight ${straight.hourTokens}`,
@@ -99,7 +98,7 @@ Deno.test("what is added behind a client's marks for an hour lasts as short as c
   assert(share >= 0.85, `${share}`);
 });
 
-Deno.test("a client that marks nothing is helped where nothing else is cached, and left alone where nobody knows", async () => {
+Deno.test("cache breakpoints: a client without any gets them if nothing else is cached, and none if that is unknown", async () => {
   const own = { throughTare: true, ttl: "none" } as const;
   const known = await played({ ...own, baseURL: "https://api.anthropic.com/v1" });
   assert(known.share >= 0.85, `${known.share}`);

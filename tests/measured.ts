@@ -8,17 +8,14 @@ import { simulatedClock } from "../scripts/probe/clock.ts";
 
 const START_MS = Date.UTC(2026, 0, 1);
 
-/** Flags with which a provider may be paid. */
 export const PRICES = ["--price-in", "1", "--price-out", "5"];
 
-/** An experiment's surroundings in a folder of its own; no provider is named, and no time passes but by waiting. */
+/** Environment of an experiment, whose time passes only by waiting. */
 export interface Measuring extends Surroundings, AsyncDisposable {
   readonly lines: string[];
-  /** The results file of a `--name`. */
   readonly read: (file: string) => Promise<string>;
 }
 
-/** Surroundings for one test. */
 export async function measuring(environment: Surroundings["environment"] = {}): Promise<Measuring> {
   const folder = await Deno.makeTempDir();
   const lines: string[] = [];
@@ -33,14 +30,12 @@ export async function measuring(environment: Surroundings["environment"] = {}): 
   };
 }
 
-/** The same with a provider behind HTTP, whose cache lives by the same time. */
+/** Environment with a provider over HTTP, whose cache uses the same clock. */
 export interface MeasuringOverHttp extends Measuring {
   readonly requests: Simulator["requests"];
-  /** The faults of the next requests, in turn. */
   readonly faults: (Fault | null)[];
 }
 
-/** Surroundings whose provider is to be paid. */
 export async function measuringOverHttp(
   { profile, model }: { readonly profile: string; readonly model: SimulatedModel },
 ): Promise<MeasuringOverHttp> {
@@ -71,7 +66,6 @@ export async function measuringOverHttp(
   };
 }
 
-/** The last words of each request. */
 export function lastWords(requests: Simulator["requests"]): string[] {
   return requests.map(({ messages }) => {
     const last = messages.at(-1);

@@ -3,7 +3,7 @@ import { fromFileUrl } from "@std/path";
 
 const ROOT = fromFileUrl(new URL("../", import.meta.url));
 
-/** Runs a task's command as `tests/apart/deno.json` has it, in another folder and with no provider named. */
+/** Runs a task's command of `tests/apart/deno.json` in another folder, without a provider. */
 async function runTask(task: string, args: readonly string[], folder: string) {
   const { tasks } = JSON.parse(await Deno.readTextFile(`${ROOT}tests/apart/deno.json`));
   const [deno, run, ...words]: string[] = tasks[task].command.replace("cd ../.. && ", "").split(" ");
@@ -22,7 +22,7 @@ async function runTask(task: string, args: readonly string[], folder: string) {
   return { code, said: said ?? "", errors: errors ?? "" };
 }
 
-Deno.test("the experiments run with the permissions of their tasks alone, and say what is wrong in a sentence", async () => {
+Deno.test("experiments: they run with only their tasks' permissions, and report errors in a sentence", async () => {
   const cases: [task: string, args: string[], head: RegExp][] = [
     ["cache", ["--repeats", "1", "--tokens", "2000"], /^idle +still cached/],
     ["cache", ["--upgrade"], /^after +request/],
@@ -37,7 +37,7 @@ Deno.test("the experiments run with the permissions of their tasks alone, and sa
       const files = Array.from(Deno.readDirSync(`${folder}/.tare/measured`), ({ name }) => name);
       assert(files.includes("t.json"), files.join());
       const again = await runTask(task, [...args, "--budget", "0"], folder);
-      // What is done costs nothing more.
+      // A repetition of finished work costs nothing.
       assertEquals([again.code, again.said], [0, said]);
       const refused = await runTask(task, ["--budget", "much"], folder);
       assertEquals([refused.code, refused.said], [1, ""]);

@@ -20,7 +20,6 @@ const OFF: Mechanisms = {
   notation: false,
 };
 
-/** What the user asks for, turn by turn: the calls to make, one in each step. */
 const QUESTIONS: readonly (readonly [tool: string, args: Record<string, string>][])[] = [
   [["read_file", { path: "a.txt" }], ["read_file", { path: "b.txt" }]],
   [["read_file", { path: "c.txt" }], ["read_file", { path: "d.txt" }]],
@@ -29,7 +28,6 @@ const QUESTIONS: readonly (readonly [tool: string, args: Record<string, string>]
   }]],
 ];
 
-/** A model that makes the calls of the question and answers with the last word of each result. */
 const caller: SimulatedModel = ({ messages }) => {
   const start = messages.findLastIndex(({ role }) => role === "user");
   const calls: typeof QUESTIONS[number] = JSON.parse(contentText(messages[start]?.content));
@@ -43,7 +41,6 @@ const caller: SimulatedModel = ({ messages }) => {
   };
 };
 
-/** Prose of about so many tokens that ends with a word of its own. */
 function prose(tokens: number, last: string): string {
   const line = `The harbour of ${last} was quiet that morning and nobody spoke.\n`;
   return line.repeat(Math.ceil(tokens / 14)) + last;
@@ -61,11 +58,9 @@ async function makeWorkspace(): Promise<string> {
 interface Outcome {
   readonly answers: readonly string[];
   readonly ledgers: readonly TurnLedger[];
-  /** Prompt tokens of each request, as the provider counted them. */
   readonly promptTokens: number;
 }
 
-/** Plays all questions in one session through server, loop, its adapter and simulator, over real HTTP. */
 async function play(mechanisms: Mechanisms, workspace: string, windowTokens = 40_000): Promise<Outcome> {
   const tokenizer = await loadTokenizer();
   const provider = simulator({ model: caller, tokenizer });
@@ -122,7 +117,7 @@ function sum(ledgers: readonly TurnLedger[], figure: (ledger: TurnLedger) => num
   return ledgers.reduce((total, ledger) => total + figure(ledger), 0);
 }
 
-Deno.test("each mechanism saves what its ledger says, over real HTTP, and the answers stay the same", async (t) => {
+Deno.test("mechanisms: each one saves what its ledger reports, over HTTP, with the same answers", async (t) => {
   const workspace = await makeWorkspace();
   try {
     const off = await play(OFF, workspace);
@@ -135,7 +130,7 @@ Deno.test("each mechanism saves what its ledger says, over real HTTP, and the an
     ]);
     for (const mechanism of ["context", "prune", "schemas", "truncate"] as const) {
       await t.step(mechanism, async () => {
-        // In a full window old turns would give way to a summary, which has a request of its own.
+        // In a full window old turns would be replaced by a summary, which has a request of its own.
         const windowTokens = mechanism === "context" ? 200_000 : 40_000;
         const on = await play({ ...OFF, [mechanism]: true }, workspace, windowTokens);
         const saved = sum(on.ledgers, (ledger) => ledger.saved[mechanism] ?? 0);

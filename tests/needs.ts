@@ -1,20 +1,18 @@
 /**
- * What tests need of the machine beyond the lock file. A test whose need isn't met is ignored, and its name states the
- * need, so that the reason appears wherever the test does. Imports nothing. Holds no tests.
+ * Declares what tests need of the machine beyond the lock file. A test with an unmet need is ignored, and
+ * its name contains the need, so that the reason appears with the test. Imports nothing. Contains no tests.
  *
  * @module
  */
 
-/** Something that a machine may lack. */
 export interface Need {
-  /** As the name of the test states it. */
+  /** Text in the test's name. */
   readonly what: string;
-  /** How to get it, if it can be installed. */
   readonly how?: string;
   readonly isMet: () => boolean;
 }
 
-/** Returns name and options of a test, which is ignored unless all that it needs is there. */
+/** Returns the name and options of a test, which is ignored unless all needs are met. */
 export function needs(
   need: Need | readonly Need[],
   name: string,
@@ -26,7 +24,6 @@ export function needs(
   };
 }
 
-/** A sandbox by Bubblewrap, which the system may forbid. */
 export const BUBBLEWRAP: Need = {
   what: "bubblewrap",
   how: "apt-get install bubblewrap",
@@ -52,7 +49,7 @@ export const SSH: Need = program("ssh", "openssh-client", "-V");
 export const NPM: Need = program("npm", "npm", "--version");
 export const SYSTEMD: Need = program("systemd-analyze", "systemd", "--version");
 
-/** Library that changes the time that a program sees, from Debian's package. */
+/** Library of Debian's package that changes the time that a program sees. */
 export const FAKETIME_LIBRARY = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
 
 export const FAKETIME: Need = {
@@ -61,13 +58,13 @@ export const FAKETIME: Need = {
   isMet: () => exists(FAKETIME_LIBRARY),
 };
 
-/** Permissions of files don't apply to root. */
+/** Non-root user: root ignores file permissions. */
 export const NOT_ROOT: Need = { what: "a user other than root", isMet: () => Deno.uid() !== 0 };
 
-/** Runtimes such as workerd have none. */
+/** File system, which runtimes such as workerd lack. */
 export const FILES: Need = { what: "files", isMet: () => "readDir" in Deno };
 
-/** A file system other than that of temporary folders. */
+/** File system other than that of temporary folders. */
 export const SHARED_MEMORY: Need = { what: "shared memory (/dev/shm)", isMet: () => exists("/dev/shm") };
 
 export const LINUX: Need = { what: "Linux", isMet: () => Deno.build.os === "linux" };
@@ -76,7 +73,6 @@ export const NOT_WINDOWS: Need = {
   isMet: () => Deno.build.os !== "windows",
 };
 
-/** A file system in memory, as small as a test wants it. */
 export const SMALL_DISK: Need = {
   what: "the right to mount a disk",
   isMet: once(() => {
@@ -89,13 +85,11 @@ export const SMALL_DISK: Need = {
   }),
 };
 
-/** Recorded sessions in a folder next to the repository, which aren't part of it. */
 export const RECORDINGS: Need = {
   what: "recorded sessions",
   isMet: () => exists(new URL("../../shared/trajectories/", import.meta.url)),
 };
 
-/** A program in the path. */
 export function program(name: string, debianPackage: string, ...args: readonly string[]): Need {
   return { what: name, how: `apt-get install ${debianPackage}`, isMet: once(() => succeeds(name, ...args)) };
 }

@@ -1,8 +1,8 @@
-// Errors of callers without TypeScript: which parameter is missing, or isn't what it must be.
+// Errors of callers without TypeScript: a parameter that is missing or has a wrong type.
 import { assert, assertEquals } from "@std/assert";
 import { profileNamed } from "@tare/planner";
 
-/** Public functions that a caller's own data enters, by entry point. Everything else trusts its types. */
+/** Public functions with untrusted input, by entry point. All others trust their types. */
 const EDGES: Readonly<Record<string, readonly string[]>> = {
   messages: ["countRequestTokens", "sampledCount"],
   context: ["groupTurns", "toolLoopContext"],
@@ -30,7 +30,6 @@ const EDGES: Readonly<Record<string, readonly string[]>> = {
 // deno-lint-ignore no-explicit-any -- Called as JavaScript calls them, without types.
 type Untyped = (...args: any[]) => any;
 
-/** What a call throws or rejects with; nothing if it does neither. */
 async function complaint(call: Untyped, args: readonly unknown[]): Promise<string | undefined> {
   try {
     await call(...args);
@@ -41,7 +40,7 @@ async function complaint(call: Untyped, args: readonly unknown[]): Promise<strin
 }
 
 for (const [entry, names] of Object.entries(EDGES)) {
-  Deno.test(`@tare/${entry}: each function names what it lacks, whatever it is given`, async () => {
+  Deno.test(`@tare/${entry}: errors of invalid parameters name them`, async () => {
     const module: Readonly<Record<string, unknown>> = await import(`@tare/${entry}`);
     for (const name of names) {
       for (const args of [[], [{}], [[]], [[], {}], [{}, {}], ["text"], ["text", {}]]) {
@@ -58,7 +57,6 @@ const countTokens = () => 1;
 const hi = { role: "user", content: "Hi." };
 const session = { profile: profileNamed("openai"), archive, countTokens };
 
-/** A function, what it is given, and what it says. */
 const TABLE: readonly (readonly [string, readonly unknown[], string])[] = [
   ["prune pruneResults", [], "messages is missing; it must be an array of chat messages"],
   ["prune pruneResults", [{}, {}], "messages is an object; it must be an array of chat messages"],
@@ -118,7 +116,7 @@ const TABLE: readonly (readonly [string, readonly unknown[], string])[] = [
 
 for (const [symbol, args, told] of TABLE) {
   const [entry, name = ""] = symbol.split(" ");
-  Deno.test(`${name}() says: ${told}`, async () => {
+  Deno.test(`${name}() reports: ${told}`, async () => {
     const module = await import(`@tare/${entry}`);
     const said = await complaint(module[name], args);
     assertEquals(said?.slice(said.indexOf(": ") + 2), told);
@@ -126,7 +124,7 @@ for (const [symbol, args, told] of TABLE) {
   });
 }
 
-Deno.test("a session's view says what its history or call lacks", async () => {
+Deno.test("session.view(): errors name the missing part of a history or call", async () => {
   const { plannerSession, profileNamed } = await import("@tare/planner");
   const { policySession } = await import("@tare/planner/policies");
   for (const make of [plannerSession, policySession] as readonly Untyped[]) {

@@ -4,7 +4,6 @@ import { type History, plannerSession, type Profile, type SessionView } from "@t
 import { PrefixCache } from "@tare/planner/internal/parts";
 import { memoryArchive } from "@tare/prune";
 
-/** Plays the calls of a session, each with its history so far, against a simulated provider. */
 export async function play(
   histories: readonly (readonly Message[])[],
   { profile, windowTokens, idleMs, check }: {
@@ -32,8 +31,8 @@ export async function play(
 }
 
 /**
- * What must be shown of a history as it is: what people said; the last answer of each turn that ended with one; of the
- * others, and of the newest two, everything but the text of results. Written apart from the planner on purpose.
+ * Returns the messages of a history that must stay unchanged: user texts; the last answer of each complete
+ * turn; elsewhere everything but the text of results. Independent of the planner on purpose.
  */
 function mustBeShown(messages: readonly Message[]): readonly Message[] {
   const groups: Message[][] = [[]];
@@ -53,13 +52,13 @@ function mustBeShown(messages: readonly Message[]): readonly Message[] {
   );
 }
 
-/** Checks that a view shows what it must (invariant 8). */
+/** Checks that a view contains everything that must be visible (invariant 8). */
 export function checkAllIsShown({ messages }: History, view: SessionView): void {
   const shown = new Set(view.messages);
   for (const message of mustBeShown(messages)) {
     assert(shown.has(message), JSON.stringify(message).slice(0, 200));
   }
-  // Of steps that stay, each result is there, if only as a line.
+  // Each result of a remaining step is there, if only as a line.
   const places = new Set(view.places);
   for (const [at, message] of messages.entries()) {
     if (message.role === "tool" && places.has(at - 1)) assert(places.has(at), `result ${at} is gone`);

@@ -1,5 +1,5 @@
 /**
- * Requests to the agent's routes for sessions. Holds no tests.
+ * Sends requests to the agent's session routes. Contains no tests.
  *
  * @module
  */

@@ -15,7 +15,7 @@ const ok = () => ({ content: "ok" });
 const FIRST = "Answer with the word first.";
 const SECOND = "Answer with the word second.";
 
-Deno.test("bench cache measures a provider's time to live, and the server starts with what it wrote", async () => {
+Deno.test("bench cache: a provider's time to live is measured, and the server starts with the written profile", async () => {
   await using around = await measuringOverHttp({ profile: "anthropic-5m", model: ok });
   const { text, stopped } = await probeCache(PAID, around);
   assertEquals(stopped, undefined);
@@ -45,7 +45,7 @@ Deno.test("bench cache measures a provider's time to live, and the server starts
     notes: "2 prefixes of 2000 tokens for each idle time.",
   });
   assertStringIncludes(text, path);
-  // No prefix had been sent before, and each was left alone as long as it should be.
+  // No prefix had been sent before, and each pause was long enough.
   const { requests } = around;
   assertEquals(lastWords(requests).toSorted(), [...Array(8).fill(FIRST), ...Array(8).fill(SECOND)]);
   const { results } = JSON.parse(await around.read("t.json"));
@@ -58,12 +58,12 @@ Deno.test("bench cache measures a provider's time to live, and the server starts
   assert(
     requests.every(({ messages, cachedTokens }) => cachedTokens === 0 || messages.at(-1)?.content === SECOND),
   );
-  // Done is done.
+  // A repetition of finished work changes nothing.
   assertEquals((await probeCache(PAID, around)).text, text);
   assertEquals(requests.length, 16);
 });
 
-Deno.test("bench cache goes on where it was stopped, and sends again what was left alone for too long", async () => {
+Deno.test("bench cache: an interrupted run resumes, and repeats requests whose pause was too long", async () => {
   for (const [pauseMs, sentAgain] of [[0, 0], [15 * MINUTE, 6]] as const) {
     await using around = await measuringOverHttp({ profile: "anthropic-5m", model: ok });
     // All but one are sent, the first is read back, and the last can't be sent.
@@ -76,7 +76,7 @@ Deno.test("bench cache goes on where it was stopped, and sends again what was le
   }
 });
 
-Deno.test("bench cache stops before the budget is overrun, and goes on with a higher one", async () => {
+Deno.test("bench cache: the run stops before the budget is exceeded, and resumes with a higher one", async () => {
   await using around = await measuringOverHttp({ profile: "anthropic-5m", model: ok });
   // A request costs at most 2,100 tokens at 1.25 dollars a million and an answer of 1,000 tokens at 5.
   const budget = ["--budget", "0.02"];
@@ -89,7 +89,7 @@ Deno.test("bench cache stops before the budget is overrun, and goes on with a hi
   assert(spentUsd <= 0.02 && calls > 2, `${spentUsd} ${calls}`);
   assertEquals(around.requests.length, calls);
   assertStringIncludes(text, "idle");
-  // Not a request more without more money.
+  // No further request without a higher budget.
   await probeCache([...ARGS, ...PRICES, ...budget], around);
   assertEquals(around.requests.length, calls);
   assertEquals((await probeCache(PAID, around)).stopped, undefined);
@@ -102,14 +102,14 @@ Deno.test("bench cache stops before the budget is overrun, and goes on with a hi
   assertEquals(paid.spentUsd.toFixed(9), usd.toFixed(9));
 });
 
-Deno.test("bench cache says where nothing is ever cached, and writes no profile", async () => {
+Deno.test("bench cache: a provider that never caches is reported, and no profile is written", async () => {
   await using around = await measuringOverHttp({ profile: "none", model: ok });
   const { text } = await probeCache(PAID, around);
   assertStringIncludes(text, "Nothing was served from a cache");
   await assertRejects(() => around.read("t.profile.json"), Deno.errors.NotFound);
 });
 
-Deno.test("bench cache makes a table that never rises, whatever a provider does", async () => {
+Deno.test("bench cache: the table never rises, whatever a provider does", async () => {
   await using around = await measuring();
   const cached = [0, 1920, 1920, 1920, 0, 0];
   const provider = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
@@ -133,7 +133,7 @@ Deno.test("bench cache makes a table that never rises, whatever a provider does"
   const { text } = await probeCache(args, { ...around, environment });
   await provider.shutdown();
   assertMatch(text, /1m +1 of 2.*\n4m +2 of 2.*\n6m +0 of 2/);
-  // By its blocks the provider looks like this one.
+  // The provider's blocks match this profile.
   const { name, warmth } = readProfileFile(await around.read("t.profile.json"));
   assertEquals([name, warmth.slice(0, 3).map(({ probability }) => probability)], [
     "openai, measured",
@@ -141,7 +141,7 @@ Deno.test("bench cache makes a table that never rises, whatever a provider does"
   ]);
 });
 
-Deno.test("bench cache refuses what can't be measured, naming what would be right", async () => {
+Deno.test("bench cache: unmeasurable settings are refused, with valid ones", async () => {
   await using around = await measuringOverHttp({ profile: "openai", model: ok });
   const { environment } = around;
   const cases: [string[], typeof environment, string][] = [

@@ -10,10 +10,9 @@ const MINUTE = 60_000;
 const ARGS = ["--upgrade", "--name", "u"];
 const PAID = [...ARGS, ...PRICES, "--budget", "1"];
 
-/** A provider's own way with what it is sent: the body of each request, by its number. */
 type Rewrite = (body: string, number: number) => string;
 
-/** A provider behind the Messages format, whose cache lives by a time that passes only while somebody waits. */
+/** Starts a Messages provider, whose cache uses a clock that advances only by waiting. */
 async function messagesProvider(rewrite: Rewrite = (body) => body) {
   const around = await measuring();
   const faults: (Fault | null)[] = [];
@@ -45,12 +44,11 @@ async function messagesProvider(rewrite: Rewrite = (body) => body) {
   };
 }
 
-/** The columns of the report's table. */
 function figures(text: string): string[] {
   return text.split("\n").slice(1, 5).map((line) => line.replaceAll(/\s{2,}/g, " | "));
 }
 
-Deno.test("bench cache --upgrade measures price and lifetime of extended keep-alive in four requests", async () => {
+Deno.test("bench cache --upgrade: four requests measure price and lifetime of an extended keep-alive", async () => {
   await using around = await messagesProvider();
   const { text, stopped } = await probeCache(PAID, around);
   assertEquals(stopped, undefined);
@@ -75,12 +73,12 @@ Deno.test("bench cache --upgrade measures price and lifetime of extended keep-al
   const { spentUsd, calls, summary } = JSON.parse(await around.read("u.json"));
   assertEquals([spentUsd.toFixed(3), calls], ["0.032", 4]);
   assertEquals(summary, { billedAsDocumented: true, livesForAnHour: true, isRefreshed: true });
-  // Done is done.
+  // A repetition of finished work changes nothing.
   assertEquals((await probeCache(PAID, around)).text, text);
   assertEquals(around.requests.length, 4);
 });
 
-Deno.test("bench cache --upgrade reports a refused extension, and one that a read doesn't renew", async () => {
+Deno.test("bench cache --upgrade: an hour granted as five minutes, and a read that doesn't extend it, are reported", async () => {
   const cases: [Rewrite, RegExp][] = [
     [
       (body) => body.replaceAll(',"ttl":"1h"', ""),
@@ -98,7 +96,7 @@ Deno.test("bench cache --upgrade reports a refused extension, and one that a rea
   }
 });
 
-Deno.test("bench cache --upgrade continues after an interruption, and starts again if that is too late", async () => {
+Deno.test("bench cache --upgrade: an interrupted run resumes, or restarts if it is too late", async () => {
   for (const [pauseMs, sent] of [[0, 4], [5 * MINUTE, 5]] as const) {
     await using around = await messagesProvider();
     around.faults.push(null, { type: "error", status: 400 });
@@ -109,7 +107,7 @@ Deno.test("bench cache --upgrade continues after an interruption, and starts aga
   }
 });
 
-Deno.test("bench cache --upgrade stops before it exceeds the budget, and reports missing settings", async () => {
+Deno.test("bench cache --upgrade: the run stops before the budget is exceeded, and reports the required one", async () => {
   await using around = await messagesProvider();
   const { stopped, text } = await probeCache([...ARGS, ...PRICES, "--budget", "0.04"], around);
   assertMatch(stopped ?? "", /^Stopped: the next request could cost /);

@@ -1,9 +1,8 @@
-/** Milliseconds of CPU that a process took since its start, its threads together. */
 export function cpuMs(pid: number): number {
   return ticksMs(statOf(pid).slice(11, 13));
 }
 
-/** Milliseconds of CPU that a process and its children took, those that have ended too. */
+/** Returns the CPU time of a process and its children, including ended ones, in milliseconds. */
 export function cpuWithChildrenMs(pid: number): number {
   const ofChildren = [...Deno.readDirSync("/proc")].map(({ name }) => {
     try {
@@ -17,27 +16,24 @@ export function cpuWithChildrenMs(pid: number): number {
   return ticksMs(statOf(pid).slice(11, 15)) + ofChildren.reduce((sum, ms) => sum + ms, 0);
 }
 
-/** Bytes of memory that a process holds, in pages that are its own or shared. */
 export function memoryOf(pid: number): number {
   return 1024 * Number(/^VmRSS:\s+(\d+) kB$/m.exec(Deno.readTextFileSync(`/proc/${pid}/status`))?.[1]);
 }
 
-/** Bytes that a process wrote to disks since its start. */
 export function writtenBytes(pid: number): number {
   return Number(/^write_bytes: (\d+)$/m.exec(Deno.readTextFileSync(`/proc/${pid}/io`))?.[1]);
 }
 
-/** A hundred ticks a second, on every Linux that there is. */
+/** Converts clock ticks to milliseconds: Linux reports a hundred per second. */
 function ticksMs(ticks: readonly string[]): number {
   return 10 * ticks.reduce((sum, some) => sum + Number(some), 0);
 }
 
-/** Id of a process's parent. */
 export function parentOf(pid: number): number {
   return Number(statOf(pid)[1]);
 }
 
-/** What `/proc/PID/stat` says behind the process's name, its state first. */
+/** Returns the fields of `/proc/PID/stat` after the process's name, its state first. */
 function statOf(pid: number): string[] {
   const text = Deno.readTextFileSync(`/proc/${pid}/stat`);
   return text.slice(text.lastIndexOf(")") + 2).split(" ");

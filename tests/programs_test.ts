@@ -16,7 +16,6 @@ import {
   untilAborted,
 } from "../packages/loop/fixture_test.ts";
 
-/** Plays a turn whose first reply runs this program. */
 function playing(code: string, tools: readonly Tool[], options: Partial<RunOptions> = {}) {
   const { model } = scripted(callTools(call("p", "run_program", { code })), say("Done."));
   return collect(
@@ -28,7 +27,6 @@ function playing(code: string, tools: readonly Tool[], options: Partial<RunOptio
   );
 }
 
-/** What a program came back with. */
 function resultOf({ messages }: TurnResult): string {
   const answer = messages.find(({ role }) => role === "tool");
   return answer?.role === "tool" ? String(answer.content) : "";
@@ -37,7 +35,7 @@ function resultOf({ messages }: TurnResult): string {
 const line = tool("line", ({ n }) => `line ${n}`, { stance: "rederivable" });
 const fails = tool("fails", () => ({ content: "Cannot do it: no.", error: true }));
 
-Deno.test("run_program calls tools, and only what it prints and returns enters the history", async () => {
+Deno.test("run_program: calls tools, and only its output and return value enter the history", async () => {
   const code = `
     const lines: string[] = [];
     for (let n = 1; n < 4; n++) lines.push(await tools.line({ n }));
@@ -63,7 +61,7 @@ Deno.test("run_program calls tools, and only what it prints and returns enters t
   assertEquals(resultOf(result), 'The last is line 3 {"of":3}\nPrinted too its own undefined\n[6,6,6]');
 });
 
-Deno.test("run_program tells what it made, what stayed out of the prompt, and what was written", async () => {
+Deno.test("run_program: reports its calls, the tokens omitted from the prompt, and the written files", async () => {
   const write = tool("write", () => "ok", { writes: "path" });
   const big = tool("big", () => "A long line of words that nobody prints. ".repeat(500));
   const code = `
@@ -79,7 +77,7 @@ Deno.test("run_program tells what it made, what stayed out of the prompt, and wh
   assertEquals(made, [{ calls: 4, failed: 1, keptTokens }]);
 });
 
-Deno.test("run_program names what was written in the order of the calls, whichever ended first", async () => {
+Deno.test("run_program: names written files in the order of the calls, whichever ended first", async () => {
   const opened = Promise.withResolvers<void>();
   const write = tool("write", async ({ path }) => {
     if (path === "a.ts") await opened.promise;
@@ -101,7 +99,7 @@ Deno.test("run_program names what was written in the order of the calls, whichev
   assertEquals(resultOf(result), "It printed nothing.\n\n[Written: a.ts, b.ts, c.ts]");
 });
 
-Deno.test("run_program gives errors by message and line, and what was printed before", async () => {
+Deno.test("run_program: returns errors by message and line, and the output before", async () => {
   const failing = async (code: string, tools: readonly Tool[] = [line, fails]) => {
     const { events, result } = await playing(code, tools);
     assertEquals(
@@ -131,7 +129,7 @@ Deno.test("run_program gives errors by message and line, and what was printed be
   assertStringIncludes(await failing("print(fetch)"), "fetch is not defined");
 });
 
-Deno.test("run_program says what can't be called from it, and finds no tools where none are hidden", async () => {
+Deno.test("run_program: reports tools that can't be called from it, and finds no tools where none are hidden", async () => {
   const clients = { type: "function", function: { name: "theirs" } } as const;
   const code = `
     for (const [name, args] of [["theirs", {}], ["find_tools", { query: "words" }], ["line", { n: 9 }]]) {
@@ -146,7 +144,7 @@ Deno.test("run_program says what can't be called from it, and finds no tools whe
   ]);
 });
 
-Deno.test("run_program has limits, each with words of its own", async () => {
+Deno.test("run_program: has limits, each with an error of its own", async () => {
   const told = async (code: string) => resultOf((await playing(code, [line])).result);
   const many = await told(`
     for (let n = 1; n < 258; n++) await tools.line({ n }).catch((error) => print(n, error.message));
@@ -174,7 +172,7 @@ Deno.test("run_program has limits, each with words of its own", async () => {
   );
 });
 
-Deno.test("run_program is told at once that it waits for what nothing brings, and of nothing that a call still brings", async () => {
+Deno.test("run_program: fails at once if it waits for something that can't happen, and not for what a call may still do", async () => {
   const forEver = `
     print(await tools.line({ n: 1 }));
     await new Promise(() => {});
@@ -204,7 +202,7 @@ Deno.test("run_program is told at once that it waits for what nothing brings, an
   assertEquals(resultOf((await playing(resolved, [slow])).result), "slow");
 });
 
-Deno.test("run_program waits for its calls, however it ends, and runs only so many at a time", async () => {
+Deno.test("run_program: waits for its calls, however it ends, and limits concurrent ones", async () => {
   let running = 0;
   let most = 0;
   const slow = tool("slow", async ({ n }) => {
@@ -225,7 +223,7 @@ Deno.test("run_program waits for its calls, however it ends, and runs only so ma
   assertStringIncludes(resultOf(result), "Error: early");
 });
 
-Deno.test("run_program waits for what a call's end brings about, however long that takes to call again", async () => {
+Deno.test("run_program: waits for the effects of a call's end, however long the next call takes", async () => {
   const code = `
     const aside = async () => {
       for (let n = 1; n < 4; n++) {
@@ -240,7 +238,7 @@ Deno.test("run_program waits for what a call's end brings about, however long th
   assertEquals(resultOf(result), "over\nline 1\nline 2\nline 3");
 });
 
-Deno.test("run_program is run next to a call whose id its own calls could have", async () => {
+Deno.test("run_program: runs next to a call whose id its own calls could have", async () => {
   const { model } = scripted(
     callTools(
       call("p", "run_program", { code: "await tools.line({ n: 1 });" }),
@@ -263,7 +261,7 @@ Deno.test("run_program is run next to a call whose id its own calls could have",
   ]);
 });
 
-Deno.test("run_program stops with its turn", async () => {
+Deno.test("run_program: stops with its turn", async () => {
   const controller = new AbortController();
   const hangs = tool("hangs", async (_, { signal }) => {
     controller.abort();
@@ -279,7 +277,6 @@ Deno.test("run_program stops with its turn", async () => {
   assertEquals(resultOf(result), "Cannot finish run_program: the turn was stopped before it ended.");
 });
 
-/** What the events tell of the calls of a program. */
 function journalOf(events: readonly LoopEvent[]): Journal {
   const calls = events.filter((event) => event.type === "tool_call" && event.parent !== undefined);
   return {
@@ -291,7 +288,6 @@ function journalOf(events: readonly LoopEvent[]): Journal {
   };
 }
 
-/** Plays on a turn that was cut off while this program ran. */
 async function playingOn(code: string, journal: Journal, tools: readonly Tool[]) {
   const calls = [call("p", "run_program", { code })];
   const messages: Message[] = [
@@ -307,7 +303,7 @@ async function playingOn(code: string, journal: Journal, tools: readonly Tool[])
   }));
 }
 
-Deno.test("run_program runs nothing more where it makes other calls than before", async () => {
+Deno.test("run_program: runs nothing more if it makes other calls than before", async () => {
   const made = new Map([["p/1", { name: "line", arguments: '{"n":2}' }]]);
   const results = [{ id: "p/1", content: "line 2", error: false }];
   const ran: unknown[] = [];
@@ -364,7 +360,6 @@ const PLAYS = `
   return [log, Date.now(), Math.random()];
 `;
 
-/** A tool whose calls end in an order that this chance makes, each with an answer that says which it was. */
 function oddTool(chance: () => number) {
   const pending: (() => void)[] = [];
   const ran: string[] = [];
@@ -389,7 +384,7 @@ async function released<T>(odd: ReturnType<typeof oddTool>, work: Promise<T>): P
   return value;
 }
 
-Deno.test("run_program played again does the same, in whatever order its calls ended, and makes none twice", async () => {
+Deno.test("run_program: does the same when replayed, in whatever order its calls ended, and makes none twice", async () => {
   const seeds = fc.integer({ min: 1, max: 2 ** 31 - 1 });
   await fc.assert(
     fc.asyncProperty(plan, seeds, fc.nat(1000), async (plan, seed, cut) => {
@@ -412,7 +407,7 @@ Deno.test("run_program played again does the same, in whatever order its calls e
       const ended = new Set(journalOf(known).results.map(({ id }) => id));
       assertEquals(second.ran.filter((id) => ended.has(id)), []);
       assertEquals(new Set(second.ran).size, second.ran.length);
-      // What is known of both stretches makes the whole again.
+      // The events of both parts form the whole.
       const both = [...known, ...part.events.filter((event) => "parent" in event)];
       const again = await playingOn(code, journalOf(both), []);
       assertEquals(resultOf(again.result), resultOf(part.result));

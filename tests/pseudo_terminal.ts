@@ -1,31 +1,31 @@
 /**
- * A pseudo-terminal, so that tests can type at a program as a person does: it is the program's controlling terminal, and
- * Ctrl-C reaches all of its foreground processes. It needs nothing but the system's C library (Linux).
+ * A pseudo-terminal for tests: the controlling terminal of a program, so that Ctrl-C reaches all of its foreground
+ * processes. It needs only the system's C library (Linux).
  *
  * @module
  */
 
-/** A program at a terminal of its own. */
+/** A program with its own terminal. */
 export interface Terminal extends AsyncDisposable {
-  /** The process that was started. */
+  /** Process id of the program. */
   readonly pid: number;
-  /** All that was shown so far. */
+  /** Returns all output so far. */
   readonly text: () => string;
-  /** Types this; `\x03` is Ctrl-C, `\r` Enter. */
+  /** Types keys; `\x03` is Ctrl-C, `\r` Enter. */
   readonly type: (keys: string) => void;
   /**
-   * Resolves to what was shown behind position `from` once `pattern` matches it.
+   * Resolves to the output after position `from` once it matches `pattern`.
    *
-   * @throws {Error} with all that was shown, if the program ends without having shown it or {@linkcode PATIENCE_MS} pass.
+   * @throws {Error} with all output, if the program ends without a match or {@linkcode PATIENCE_MS} pass.
    */
   readonly shows: (pattern: RegExp, from?: number) => Promise<string>;
-  /** Closes the terminal as soon as something more is shown: nothing can be written to it any more, and the system hangs up. */
+  /** Closes the terminal at the next output: writing to it fails, and the system sends SIGHUP. */
   readonly close: () => void;
-  /** How the program ended; the terminal is closed then. */
+  /** Exit status; the terminal is closed then. */
   readonly ended: Promise<Deno.CommandStatus>;
 }
 
-/** Starts a program at a terminal of 100 columns. */
+/** Starts a program in a terminal of 100 columns. */
 export function openTerminal(
   command: readonly string[],
   { cwd, env = {} }: { readonly cwd?: string; readonly env?: Readonly<Record<string, string>> } = {},
@@ -39,7 +39,7 @@ export function openTerminal(
   const name = new Uint8Array(64);
   libc.symbols.ptsname_r(master, name, BigInt(name.length));
   const path = new TextDecoder().decode(name.subarray(0, name.indexOf(0)));
-  // A process that leads its session and has no terminal yet gets the first one that it opens.
+  // The first terminal that a session leader opens becomes its controlling terminal.
   const process = new Deno.Command("/bin/sh", {
     args: ["-c", 'tty=$1; shift; exec "$@" <>"$tty" >&0 2>&0', "sh", path, ...command],
     detached: true,
@@ -101,19 +101,19 @@ export function openTerminal(
     close: () => isToClose = true,
     ended,
     async [Symbol.asyncDispose]() {
-      // A test that failed leaves nothing behind that fails the next ones.
+      // A failed test must not affect the next ones.
       if (!hasEnded) process.kill("SIGKILL");
       await ended;
     },
   };
 }
 
-/** How long something that a program never shows is waited for, on however busy a machine, in milliseconds. */
+/** Longest wait for output, on a busy machine, in milliseconds. */
 export const PATIENCE_MS = 120_000;
 
 const O_RDWR = 2;
 const O_NOCTTY = 0o400;
-/** A program that had this end of its own terminal too would keep it open. */
+/** Flag: the program must not inherit this end, because it would keep the terminal open. */
 const O_CLOEXEC = 0o2000000;
 const TIOCSWINSZ = 0x5414n;
 

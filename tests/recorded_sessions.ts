@@ -3,10 +3,10 @@ import type { Recording } from "@tare/simulator/economy";
 import { loadData } from "../scripts/savings/load_data.ts";
 import { CASE_FACTOR } from "./cases.ts";
 
-/** The folder of recorded sessions beside the checkout. They aren't part of it: `undefined` where there is none. */
+/** Folder of recorded sessions next to the checkout; `undefined` without one. */
 export const RECORDED: string | undefined = pathOf("../../shared/trajectories/");
 
-/** Requests of an agent that asks for a title first, with other texts of the same lengths; likewise. */
+/** Requests of an agent that requests a title first; `undefined` without the file. */
 export const TITLE_FIRST: string | undefined = pathOf("../../shared/cases/requests/title_first.json");
 
 function pathOf(file: string): string | undefined {
@@ -19,12 +19,11 @@ function pathOf(file: string): string | undefined {
   }
 }
 
-/** Most calls of a recording that is replayed by default. */
 const SHORT_CALLS = 40;
 
 /**
- * Returns the recordings that a test replays, of the source `name` or of all: of each source the first short one, and
- * with `TARE_TEST_CASES` > 1 the first `limit`.
+ * Returns the recordings to replay: of each source the first short one, and with `TARE_TEST_CASES` > 1 the
+ * first `limit`.
  */
 export function recordedSessions(
   { limit = Infinity, name }: { readonly limit?: number; readonly name?: string } = {},

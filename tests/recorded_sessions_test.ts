@@ -4,7 +4,7 @@ import { recordedSessions } from "./recorded_sessions.ts";
 import { needs, RECORDINGS } from "./needs.ts";
 
 Deno.test({
-  ...needs(RECORDINGS, "invariant 8 holds on recorded sessions in ../shared/trajectories"),
+  ...needs(RECORDINGS, "invariant 8: recorded sessions in ../shared/trajectories meet it"),
   async fn() {
     for (const { messages, calls } of recordedSessions({ limit: 6 })) {
       const histories = calls.map((call) => messages.slice(0, call.messages));

@@ -1,6 +1,6 @@
 /**
- * The simulated provider of tests: a model decides the replies, pieces of them come after pauses, and requests are recorded.
- * Holds no tests.
+ * Simulates a provider for tests: a model decides the replies, pieces are sent after pauses, and requests
+ * are recorded. Contains no tests.
  *
  * @module
  */
@@ -8,24 +8,21 @@ import { profileNamed } from "@tare/planner";
 import { simulator, type SimulatorOptions } from "@tare/simulator";
 import { responsesUpstream } from "./gateway/responses_upstream.ts";
 
-/** One request: each of its parts as JSON, which a cache would compare byte by byte. */
+/** Request, each part as JSON, which a cache would compare byte by byte. */
 export interface RecordedRequest {
   readonly tools: string;
   readonly messages: readonly string[];
-  /** Tokens that the provider served from its cache. */
   readonly cachedTokens: number;
 }
 
-/** A simulated provider of three protocols that records its requests. */
+/** Simulated provider of three protocols that records its requests. */
 export interface Recorder {
   readonly fetch: (request: Request) => Promise<Response>;
   /** Returns the requests of a conversation in order; it is identified by its first text. */
   readonly requestsOf: (firstText: string) => readonly RecordedRequest[];
 }
 
-/** One that listens on loopback. */
 export interface RecordingProvider extends Pick<Recorder, "requestsOf"> {
-  /** The base URL for clients. */
   readonly url: string;
   readonly close: () => Promise<void>;
 }
@@ -80,7 +77,7 @@ export function recorder(
   };
 }
 
-/** Returns the parts of a request that a cache would compare, in their order, and the text that identifies it. */
+/** Returns the parts of a request that a cache would compare, and the text that identifies it. */
 function read(body: string): RecordedRequest & { readonly name: string } {
   const { messages, input, system, instructions, tools } = JSON.parse(body);
   const heads = [system, instructions].filter((text) => text !== undefined && text !== null);
@@ -93,7 +90,6 @@ function read(body: string): RecordedRequest & { readonly name: string } {
   };
 }
 
-/** Returns the first text of a part. */
 function textOf(part: unknown): string {
   if (typeof part === "string") return part;
   const [first] = Array.isArray(part) ? part : [part];
@@ -101,7 +97,7 @@ function textOf(part: unknown): string {
   return text ?? (content === undefined || content === null ? "" : textOf(content));
 }
 
-/** Cache breakpoints move from request to request, and are not part of what is cached. */
+/** Removes cache breakpoints, which move from request to request and are not part of the cached content. */
 function withoutBreakpoints(part: unknown): unknown {
   return JSON.parse(JSON.stringify(part, (name, value) => name === "cache_control" ? undefined : value));
 }

@@ -9,7 +9,6 @@ import { generateWorkload } from "./workload.ts";
 
 const profile = profileNamed("openai");
 
-/** Plays all sessions by a counter before a provider that counts exactly. */
 async function playAll(countTokens: CountTokens, exact: CountTokens) {
   const played = { cost: 0, cachedTokens: 0, missedTokens: 0 };
   for (const recording of generateWorkload()) {
@@ -44,7 +43,7 @@ async function play(
   return played;
 }
 
-Deno.test("sessions that count by samples cost what those cost that count exactly, and foresee the cache", async () => {
+Deno.test("sampled counting: sessions cost what those with exact counts cost, and predict the cache", async () => {
   const { count } = await loadTokenizer();
   const [exact, sampled] = [await playAll(count, count), await playAll(sampledCount(count), count)];
   assertAlmostEquals(sampled.cost / exact.cost, 1, 0.02);

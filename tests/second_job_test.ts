@@ -15,7 +15,6 @@ const JOBS = 12;
 const STEPS = 10;
 const TASK = "Find the fault in all parts.";
 
-/** A part of a program, another one for each call. */
 function partOf(number: number): string {
   return Array.from(
     { length: 120 },
@@ -24,7 +23,6 @@ function partOf(number: number): string {
     .join("\n");
 }
 
-/** Reads a part in each step, in each turn as many. */
 const reading: SimulatedModel = ({ messages }) => {
   const step = messages.length - 1 - messages.findLastIndex(({ role }) => role === "user");
   if (step >= 2 * STEPS) return { content: "Found." };
@@ -32,7 +30,7 @@ const reading: SimulatedModel = ({ messages }) => {
   return { tool_calls: [toolCall("read", { part: `${part}` })] };
 };
 
-/** A provider with a faithful cache, whose clock stands further with each request. */
+/** Starts a provider with a faithful cache, whose clock advances with each request. */
 async function provider() {
   const tokenizer = await loadTokenizer();
   let nowMs = 0;
@@ -44,7 +42,6 @@ async function provider() {
       nowMs += 5_000;
       return simulated.fetch(new Request(url, init));
     },
-    /** What the requests cost since the last time that it was asked. */
     spent: (() => {
       let from = 0;
       return () => {
@@ -56,7 +53,7 @@ async function provider() {
   };
 }
 
-Deno.test("a session's twelve forks over HTTP each cost what the first does, and none stops rewriting", async () => {
+Deno.test("forks: a session's twelve forks over HTTP each cost what the first does, and none stops rewriting", async () => {
   const upstream = await provider();
   let reads = 0;
   const read: Tool = {
@@ -100,7 +97,7 @@ Deno.test("a session's twelve forks over HTTP each cost what the first does, and
   await agent.close();
 });
 
-Deno.test("the same job twelve times through the gateway costs each time what it does first, as a session of its own", async () => {
+Deno.test("repeated job: the same job twelve times through the gateway costs the same each time, as a separate session", async () => {
   const upstream = await provider();
   const made = gateway({
     upstreams: { chat: { baseURL: "http://provider/v1", profile, windowTokens: 400_000 } },

@@ -1,4 +1,4 @@
-/** Numbers from 0 to 1 that look random and are always the same: mulberry32 (Ettinger 2017, public domain). */
+/** Returns a seeded random generator from 0 to 1: mulberry32 (Ettinger 2017, public domain). */
 export function seeded(seed: number): () => number {
   let state = seed;
   return () => {

@@ -1,6 +1,6 @@
 /**
- * The agent server's process with parts that no setting chooses: the first argument holds them as JSON, the others are the
- * server's own.
+ * Runs the agent server with parts that no setting chooses: the first argument contains them as JSON, the
+ * others are the server's own.
  *
  * @module
  */

@@ -1,6 +1,6 @@
 /**
- * Stores of plain maps: one that random use of other stores is compared with, and one that several openings share, whose
- * processes can be paused and killed. Holds no tests of its own.
+ * Stores of plain maps: a reference model for random tests of other stores, and one that several openings
+ * share, whose processes can be paused and killed. Contains no tests.
  *
  * @module
  */
@@ -38,20 +38,19 @@ import {
   sessionExistsError,
 } from "../packages/session/store/store_error.ts";
 
-/** How a store is opened. */
 interface OpenOptions {
-  /** Milliseconds since the epoch; idempotency keys expire by it. Default: the system's clock. */
+  /**
+   * Returns milliseconds since the epoch, for the expiry of idempotency keys. Default: the system's clock.
+   */
   readonly now?: () => number;
 }
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 
-/** Who has a session now, where several may. */
 class Held {
   #holder: object | undefined;
   #fence = 0;
 
-  /** Nothing if nobody has it. */
   get holder(): object | undefined {
     return this.#holder;
   }
@@ -61,48 +60,43 @@ class Held {
     return this.#fence;
   }
 
-  /** Somebody takes it. Gives the number of this hold. */
+  /** Takes the hold and returns its number. */
   take(holder: object): number {
     this.#holder = holder;
     return ++this.#fence;
   }
 
-  /** Nobody has it any more. */
   release(): void {
     this.#holder = undefined;
   }
 }
 
-/** What one opening may do beside the others. */
+/** Access of one opening in relation to the others. */
 interface Access {
-  /** What holds and keys are of that are its own now. */
   readonly owner: () => object;
-  /** Whether these were its own, now or before its lease was lost. */
+  /** Reports whether an owner was this opening, now or before its lease was lost. */
   readonly wasOwner: (owner: object) => boolean;
-  /** Whether the opening that these were of is there. */
   readonly isThere: (owner: object) => boolean;
-  /** Does this when the process gets to it. */
   readonly enter: <T>(act: () => T) => Promise<T>;
   /** @throws {StoreError} `fenced` if it doesn't hold the session. */
   readonly assertHeld: (id: string, held: Held) => void;
-  /** Takes an answer, and gives what takes it back. @throws if nobody waits for it. */
+  /** Accepts an answer, and returns its undo. @throws if no request waits for it. */
   readonly answer: (requestId: string, json: string) => () => void;
-  /** Told of sessions to which something was written, or that are gone, and of what was written. */
+  /** Reports changed or removed sessions, and the written records. */
   readonly changed: (ids: Iterable<string>, records?: readonly StoreRecord[]) => void;
 }
 
-/** Values are kept as JSON, so that what a caller does to them later changes nothing. */
+/** Session with values as JSON, independent of later changes by callers. */
 interface MemorySession {
   readonly held: Held;
   readonly record: string;
   readonly kind: SessionRecord["kind"];
   readonly by: string | undefined;
-  /** The session that it was forked from, as long as that is there. */
   parent: MemorySession | undefined;
   readonly events: { readonly type: string; readonly json: string }[];
   readonly state: Map<string, string>;
   readonly texts: Map<string, string>;
-  /** What it can be found by, and the number of the record that said so. */
+  /** Searchable names, and the number of the record that set them. */
   named: { readonly names: readonly string[]; readonly number: number };
   touchedAtMs: number;
 }
@@ -110,7 +104,6 @@ interface MemorySession {
 interface MemoryKey {
   readonly bodyHash: string;
   readonly isAtomic: boolean;
-  /** The opening that claimed it. */
   readonly owner: object;
   readonly touchedAtMs: number;
   readonly done?: { readonly response: string; readonly sessionId: string | undefined };
@@ -122,7 +115,7 @@ interface MemoryDocument {
 }
 
 interface MemoryDelivery {
-  /** All of it that doesn't change with time. */
+  /** JSON of the fields that don't change with time. */
   readonly json: string;
   readonly receiver: string;
   readonly sessionId: string | undefined;
@@ -131,36 +124,27 @@ interface MemoryDelivery {
   readonly claims: number;
 }
 
-/** What is kept in a place in memory. */
 interface Tables {
-  /** By id, the oldest first. */
   readonly sessions: Map<string, MemorySession>;
-  /** By kind and id. */
   readonly documents: Map<string, MemoryDocument>;
-  /** By scope and key. */
   readonly keys: Map<string, MemoryKey>;
-  /** By id, the oldest first. */
   readonly deliveries: Map<string, MemoryDelivery>;
-  /** What sessions have come to, by what tells it from others. */
   readonly sums: Map<string, StoredSums>;
-  /** How many records have named sessions. */
   namings: number;
 }
 
-/** A store, and what writes to it at once. */
 interface OpenTables {
   readonly store: Store;
-  /** Writes all or nothing. Not to be called but within {@linkcode Access.enter}. */
+  /** Writes all or nothing. May only be called within {@linkcode Access.enter}. */
   readonly write: (records: readonly StoreRecord[]) => void;
 }
 
-/** A place in memory. The function that it returns opens its store, each time as another process would. */
+/** Creates a place in memory. Returns a function that opens its store as another process would. */
 export function memoryPlace(): (options?: OpenOptions) => Store {
   const tables = noTables();
   return (options = {}) => openTables(tables, options, alone()).store;
 }
 
-/** Nothing is kept yet. */
 function noTables(): Tables {
   return {
     sessions: new Map(),
@@ -172,7 +156,6 @@ function noTables(): Tables {
   };
 }
 
-/** What somebody may do who has the store for himself. */
 function alone(): Access {
   const own = {};
   return {
@@ -188,7 +171,6 @@ function alone(): Access {
   };
 }
 
-/** Opens what is kept in these tables. */
 function openTables(
   tables: Tables,
   { now = Date.now }: OpenOptions,
@@ -207,14 +189,14 @@ function openTables(
     return session;
   };
 
-  /** A session to be changed. What is made in the same commit needs no hold. */
+  /** Returns a session to change. One created in the same commit needs no hold. */
   const own = (id: string, made?: ReadonlySet<string>): MemorySession => {
     const session = named(id);
     if (!made?.has(id)) assertHeld(id, session.held);
     return session;
   };
 
-  /** Something happens to a session that is changed. Gives what undoes that. */
+  /** Updates a changed session's last use. Returns the undo. */
   const touch = (id: string, made: ReadonlySet<string>): () => void => {
     const session = own(id, made);
     const { touchedAtMs } = session;
@@ -222,7 +204,6 @@ function openTables(
     return () => void (session.touchedAtMs = touchedAtMs);
   };
 
-  /** Adds to what sessions have come to, and gives what undoes that. */
   const addSums = (added: StoredSums): () => void => {
     const { kind, by, day, about } = added;
     const name = jsonText([kind, by, day, about]);
@@ -231,7 +212,6 @@ function openTables(
     return set(tables.sums, name, { ...added, sums: sum });
   };
 
-  /** Writes one record and gives what undoes it. */
   const writeOne = (record: StoreRecord, made: Set<string>): () => void => {
     switch (record.type) {
       case "session": {
@@ -353,7 +333,7 @@ function openTables(
   };
   const commit: Store["commit"] = (records) => settle(() => write(records));
 
-  /** The key, if somebody who is there has claimed it and it has no response yet. */
+  /** Returns the key, if an existing opening has claimed it and it has no response yet. */
   const claimed = (key: Parameters<Store["releaseKey"]>[0]): MemoryKey | undefined => {
     const kept = keys.get(keyName(key));
     return kept && !kept.done && isThere(kept.owner) ? kept : undefined;
@@ -406,7 +386,6 @@ function openTables(
     for (const session of sessions.values()) if (session.parent === gone) session.parent = undefined;
     changed([id]);
   };
-  /** Ids of sessions of a kind, the longest idle first. */
   const byIdleness = (wanted: SessionRecord["kind"]): [string, MemorySession][] =>
     [...sessions].filter(([, { kind }]) => kind === wanted)
       .sort(([, one], [, other]) => one.touchedAtMs - other.touchedAtMs);
@@ -551,10 +530,9 @@ function openTables(
   return { store, write };
 }
 
-/** Records that change a session that is there, so that who writes them holds it. */
+/** Types of records that change an existing session, which requires its hold. */
 const HELD = ["events", "state", "sums", "names", "archive"] as const;
 
-/** Whether a record changes a session that is there. */
 function isHeldFor(record: StoreRecord): record is Extract<StoreRecord, { type: (typeof HELD)[number] }> {
   return (HELD as readonly string[]).includes(record.type);
 }
@@ -567,7 +545,6 @@ function storedDelivery({ json, madeAtMs, dueAtMs, claims }: MemoryDelivery): St
   };
 }
 
-/** What a session takes. */
 function bytesOf({ events, state, texts }: MemorySession): number {
   const all = [...events.map(({ json }) => json), ...state.values(), ...texts.values()];
   return all.reduce((sum, { length }) => sum + length, 0);
@@ -587,10 +564,10 @@ function keyName({ scope, key }: Parameters<Store["releaseKey"]>[0]): string {
   return JSON.stringify([scope, key]);
 }
 
-/** Events are told along as long as their JSON isn't longer than this. */
+/** Longest JSON of events that are reported with their content. */
 const TOLD_CHARS = 2_000;
 
-/** The events that a commit adds to a session, as whoever watches that is told of them. */
+/** Returns the events that a commit adds to a session, as reported to watchers. */
 function newEvents(records: readonly StoreRecord[], id: string): readonly StoredEvent[] {
   const added = records.flatMap((record) =>
     record.type === "events" && record.sessionId === id ? record : []
@@ -603,7 +580,7 @@ function newEvents(records: readonly StoreRecord[], id: string): readonly Stored
   return json.length > TOLD_CHARS ? [] : JSON.parse(json);
 }
 
-/** What an opening is as long as its lease is renewed in time. */
+/** Identity of an opening as long as its lease is renewed in time. */
 interface Owner {
   expiresAtMs: number;
   /** Whether another opening has taken something from it. */
@@ -612,41 +589,38 @@ interface Owner {
 
 interface Opening {
   owner: Owner;
-  /** All that it has been: each time its lease was lost it goes on as another one. */
+  /** All identities: each lost lease creates another one. */
   readonly owners: WeakSet<object>;
   listener?: Parameters<SharedStore["listen"]>[0];
   readonly holds: Map<string, { readonly hold: Hold; readonly controller: AbortController; isHeld: boolean }>;
   readonly watchers: Map<string, Set<(seen?: Sighting) => void>>;
-  /** Lets those go on who wait for the process. Absent: it runs. */
+  /** Resolves when the process continues. Absent: it runs. */
   paused?: PromiseWithResolvers<void> | undefined;
   isKilled: boolean;
   lostLeases: number;
-  /** Sessions that it has taken from openings that were gone. */
+  /** Number of sessions taken over from lost openings. */
   takenOver: number;
 }
 
 interface Asked {
   readonly request: HolderRequest;
-  /** Who was asked. */
   readonly owner: object;
   readonly resolve: (answer: { readonly answer: unknown } | undefined) => void;
-  /** As JSON. */
   answer?: string;
 }
 
-/** An empty store in memory that several can have open. An opening that is lost keeps its sessions for `leaseMs`. */
+/** Creates an empty store for several openings. A lost one holds its sessions for `leaseMs`. */
 export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number } = {}): {
-  /** Opens it once more, as another process does. */
   readonly open: (options?: OpenOptions) => {
     readonly store: Store & { readonly shared: SharedStore };
-    /** Stops the process: nothing that it asks of the store is done, and it is told nothing. */
+    /** Pauses the process: its operations wait, and nothing is reported to it. */
     readonly pause: () => void;
-    /** Lets it go on. What it asked for is done now, as far as it may be. */
+    /** Resumes the process. Its waiting operations are done now, as far as allowed. */
     readonly wake: () => void;
-    /** Ends the process as `SIGKILL` does. What it waits for never comes. */
+    /** Ends the process as `SIGKILL` does. Its operations never complete. */
     readonly kill: () => void;
   };
-  /** Lets so many milliseconds go by. The leases of those that are neither paused nor killed are renewed then. */
+  /** Advances the time. Then the leases of running openings are renewed. */
   readonly pass: (ms: number) => void;
 } {
   const tables = noTables();
@@ -664,15 +638,13 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
     if (!session) throw noSessionError(id);
     return session;
   };
-  /** Waits until the process runs. */
   const running = async ({ paused, isKilled }: Opening): Promise<void> => {
     await (isKilled ? new Promise<void>(() => {}) : paused?.promise);
   };
-  /** Calls a process back, once it runs. */
   const tell = (opening: Opening, call: () => void) => {
     running(opening).then(() => openings.has(opening) && call());
   };
-  /** Settles what was asked of those who have answered, or don't hold the session any more. */
+  /** Settles requests that are answered, or whose owner no longer holds the session. */
   const settle = () => {
     for (const [id, { request, owner, answer, resolve }] of asks) {
       const isOpen = tables.sessions.get(request.sessionId)?.held.holder === owner && isThere(owner);
@@ -686,7 +658,7 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
     const whose = holder === owner ? "this" : holder && isThere(holder) ? "other" : "left";
     return { fence, holder: holder ? whose : "nobody", lastEvent };
   };
-  /** Tells somebody who watches a session how it is now, with what was written last. */
+  /** Reports a session's state to a watcher, with the last writes. */
   const show = (
     opening: Opening,
     id: string,
@@ -711,7 +683,7 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
       }
     }
   };
-  /** What an opening does every now and then: it renews its lease, or finds that it was lost. */
+  /** Renews an opening's lease, or detects its loss. */
   const beat = (opening: Opening) => {
     if (!opening.owner.isDead) {
       opening.owner.expiresAtMs = nowMs + leaseMs;
@@ -749,7 +721,7 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
       await running(opening);
       return result;
     };
-    /** The session that is held for the commit that is being written. */
+    /** Session that is held for the current commit. */
     let brief: string | undefined;
     const { store, write } = openTables(tables, options, {
       owner: () => opening.owner,

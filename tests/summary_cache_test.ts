@@ -12,10 +12,9 @@ const WINDOW = 16_000;
 const TURNS = 20;
 const tokenizer = await loadTokenizer();
 
-/** A model that tells long stories, and sums them up when it is asked to. */
 const teller: SimulatedModel = ({ messages }) => {
   const asked = contentText(messages.at(-1)?.content);
-  if (isInstruction(asked)) return { content: "I told stories of many handlers." };
+  if (isInstruction(asked)) return { content: "I wrote stories of many handlers." };
   const story = Array.from({ length: 110 }, (_, at) => `${asked}_handler${at * 7919} met resolveX${at}().`);
   return { content: story.join(" ") };
 };
@@ -24,7 +23,6 @@ function isInstruction(text: string): boolean {
   return text.startsWith("The context window is nearly full.");
 }
 
-/** Tells a story in each turn; gives what the provider answered and what the session booked. */
 async function tell(name: string) {
   let nowMs = 0;
   const profile = profileNamed(name);
@@ -39,7 +37,7 @@ async function tell(name: string) {
     archive: memoryArchive(),
     countTokens: tokenizer.count,
     windowTokens: WINDOW,
-    // Nothing but the full window takes text away.
+    // Only a full window evicts text.
     advanced: { retention: { stepTailTokens: Infinity } },
     summarise: summariseWith(model, { countTokens: tokenizer.count, unfinished() {} }),
   });
@@ -76,7 +74,7 @@ async function lastOf(events: AsyncGenerator<unknown, TurnResult>): Promise<Turn
   }
 }
 
-Deno.test("a summary's prompt is read from the provider's cache, and the ledger books what it took", async () => {
+Deno.test("summaries: a summary's prompt is read from the provider's cache, and the ledger records its usage", async () => {
   for (const name of ["openai", "anthropic-5m", "deepseek"]) {
     const { requests, entries, history } = await tell(name);
     assertEquals(requests.filter(({ status }) => status !== 200), []);

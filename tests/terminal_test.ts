@@ -1,4 +1,4 @@
-// What people see at a terminal: the chat and the demonstration, driven in a pseudo-terminal.
+// Runs the chat and the demo in a pseudo-terminal.
 import { assert, assertEquals, assertMatch, assertNotMatch } from "@std/assert";
 import { fromFileUrl } from "@std/path";
 import { contentText, type Model } from "@tare/messages";
@@ -11,10 +11,10 @@ import { recordingProvider } from "./recording_provider.ts";
 import { LINUX, needs } from "./needs.ts";
 
 const ROOT = fromFileUrl(new URL("..", import.meta.url));
-/** Behind the prompt the cursor is put into the third column. */
+/** The prompt, after which the cursor is moved to the third column. */
 const PROMPT = new RegExp("› \u001b\\[3G$");
 
-/** Reads a log when it is told to, waits until it is stopped when it is told to, and otherwise says what it heard. */
+/** Calls a tool on `read` and `run`, waits for an abort on `wait`, and otherwise echoes. */
 const model: Model = async function* ({ messages, signal }) {
   const last = messages.at(-1)!;
   const asked = contentText(last.content).trim();
@@ -78,12 +78,12 @@ function serve(workspace = ".", approvals: AgentOptions["approvals"] = { rules: 
   };
 }
 
-Deno.test({ ...needs(LINUX, "chat: a session is talked in, stopped, looked at and left") }, async () => {
+Deno.test({ ...needs(LINUX, "chat: messages, cancellation, commands and exit") }, async () => {
   const workspace = await Deno.makeTempDir();
   await using server = serve(workspace);
   const env = { TARE_PORT: server.port, TARE_HOST: "", TARE_TOKEN: "", NO_COLOR: "1" };
   await using chat = openTerminal([Deno.execPath(), "task", "-q", "chat"], { cwd: ROOT, env });
-  /** Types a line and gives what is shown up to the next prompt. */
+  /** Types a line. Resolves to the output up to the next prompt. */
   const say = async (line: string, expected: RegExp = PROMPT) => {
     const from = chat.text().length;
     chat.type(line);
@@ -91,10 +91,10 @@ Deno.test({ ...needs(LINUX, "chat: a session is talked in, stopped, looked at an
   };
   assertMatch(
     await chat.shows(PROMPT),
-    /Talking to echo at http:\/\/127\.0\.0\.1:\d+\. \/help lists the commands\./,
+    /Chatting with echo at http:\/\/127\.0\.0\.1:\d+\. \/help lists the commands\./,
   );
   assertMatch(await say("hello\r"), /── step 1\r\nYou said hello\.\r\nledger: 1 call, /);
-  // The wait is shown, and Ctrl-C ends the turn and not the program.
+  // The waiting line is visible, and Ctrl-C ends only the turn.
   await say("wait\r", /⠋ \d+ s: the model[^]*⠙ \d+ s: the model/);
   assertMatch(
     await say("\x03"),
@@ -104,24 +104,24 @@ Deno.test({ ...needs(LINUX, "chat: a session is talked in, stopped, looked at an
     await say("read\r"),
     /→ log \{\}\r\n[^]*← log \{\}: 2,400 bytes[^]*It is read\.\r\nledger: 2 calls/,
   );
-  assertMatch(await say("/results\r"), /\r\n +(\d) {2}log, alive: [\d,]+ of [\d,]+ tokens\r\n/);
-  // The arrow brings a line back, to change it.
+  assertMatch(await say("/results\r"), /\r\n +(\d) {2}log, visible: [\d,]+ of [\d,]+ tokens\r\n/);
+  // Arrow keys recall a line for editing.
   await say("\x1b[A\x1b[A\x7f\x7f\x7f\x7fhello again\r", /You said hello again\.[^]*ledger: [^]*› \S+$/);
-  assertMatch(await say("/quote\r"), /The cache is warm with probability \d/);
+  assertMatch(await say("/quote\r"), /Probability that the prompt is still cached: \d+ %/);
   const listed = await say("/sessions\r");
   const [, id = ""] = /\r\n([0-9a-f-]+) {2}4 turns.* {2}hello\r\n/.exec(listed) ?? [];
-  assertMatch(await say("/new\r"), /A new session begins with what you say next\./);
-  assertMatch(await say("/results\r"), /Cannot do \/results: nothing has been said yet/);
+  assertMatch(await say("/new\r"), /Your next message starts a new session\./);
+  assertMatch(await say("/results\r"), /Cannot run \/results: this session has no messages yet/);
   assertMatch(await say(`/session ${id.slice(0, 12)}\r`), /› hello\r\n› wait\r\n› read\r\n› hello again\r\n/);
-  // Ctrl-C drops what was typed.
+  // Ctrl-C clears the line.
   assertNotMatch(await say("lost\x03"), /You said/);
-  assertNotMatch(await say("/quote it\r", /The cache is warm[^]*› \S+$/), /lost/);
-  // What a command writes is there before it ends.
+  assertNotMatch(await say("/quote it\r", /A cost unit is[^]*› \S+$/), /lost/);
+  // A command's output is visible before it ends.
   await say("run\r", /→ shell [^]*first\r\n[^]*\d+ s: shell/);
   const before = chat.text().length;
   await Deno.writeTextFile(`${workspace}/go`, "");
   assertMatch(await chat.shows(/← shell [^]*› \S+$/, before), /ledger: 2 calls/);
-  // What is pasted is one message, and a line that ends with a backslash goes on.
+  // Pasted text is one message, and a backslash continues a line.
   const pasted = Array.from({ length: 200 }, (_, at) => `line ${at + 1}`).join("\r\n");
   assertMatch(
     await say(`see \x1b[200~${pasted}\r\n\x1b[201~ there\r`, /ledger: [^]*› \S+$/),
@@ -132,28 +132,33 @@ Deno.test({ ...needs(LINUX, "chat: a session is talked in, stopped, looked at an
   await say("\x03");
   await say("one\\\r", /… \S+$/);
   assertMatch(await say("two\r", /ledger: [^]*› \S+$/), /You said one\r\ntwo\./);
-  // The last message again, and changed, each in a copy.
-  assertMatch(await say("/retry\r", /ledger: [^]*› \S+$/), /A copy goes on[^]*You said one\r\ntwo\./);
+  // The last message again, and edited, each in a fork.
+  assertMatch(await say("/retry\r", /ledger: [^]*› \S+$/), /Continuing in a fork[^]*You said one\r\ntwo\./);
   await say("/ed\t", /\/edit $/);
   await say("\r", /› \S+\/edit one↵two$/);
   assertMatch(
     await say("\x7f\x7f\x7fthree\r", /ledger: [^]*› \S+$/),
     /\/session [0-9a-f]{8}\r\n[^]*You said one\r\nthree\./,
   );
-  // A copy has cost what was said in it.
+  // A fork has only its own costs.
   assertMatch(
     await say("/cost\r"),
-    /the session: +[\d,]+ token units for 1 call: [^]*\r\nnewest turn: +[\d,]+ token units for 1 call: /,
+    /session: +[\d,]+ cost units for 1 call: [^]*\r\nlast turn: +[\d,]+ cost units for 1 call: /,
   );
   await say(`/session ${id}\r`);
   chat.type("\x04");
-  await chat.shows(new RegExp(`The session stays: --session ${id}`));
+  await chat.shows(new RegExp(`Continue this session with --session ${id}`));
   assertEquals((await chat.ended).code, 0);
   await Deno.remove(workspace, { recursive: true });
 });
 
 Deno.test(
-  { ...needs(LINUX, "chat and ask: what doesn't only read is asked for, and no answer is typed ahead") },
+  {
+    ...needs(
+      LINUX,
+      "chat and ask: calls that don't only read need approval, and earlier input doesn't answer",
+    ),
+  },
   async () => {
     const workspace = await Deno.makeTempDir();
     await Deno.writeTextFile(`${workspace}/go`, "");
@@ -165,14 +170,14 @@ Deno.test(
       chat.type(line);
       return await chat.shows(expected, from);
     };
-    const ASKS = new RegExp("or why not: (\u001b\\[\\d+G)?$");
+    const ASKS = new RegExp("a reason to deny: (\u001b\\[\\d+G)?$");
     await chat.shows(PROMPT);
-    assertMatch(await say("run\r", ASKS), / May this run: shell \{"command":"echo first; until/);
-    assertMatch(await say("y\r"), /! shell [^]*: allow by person\r\n[^]*← shell [^]*It is read\./);
+    assertMatch(await say("run\r", ASKS), / Allow shell \{"command":"echo first; until/);
+    assertMatch(await say("y\r"), /! shell [^]*: allowed by the user\r\n[^]*← shell [^]*It is read\./);
     await say("run\r", ASKS);
-    assertMatch(await say("not now\r"), /: deny by person: not now\r\n[^]*← shell [^]*error, /);
+    assertMatch(await say("not now\r"), /: denied by the user: not now\r\n[^]*← shell [^]*error, /);
     await say("run\r", ASKS);
-    assertMatch(await say("\x03"), /Cancelling the turn …[^]*: deny by cancel\r\n/);
+    assertMatch(await say("\x03"), /Cancelling the turn …[^]*: denied by cancellation\r\n/);
     assertMatch(await say("hello\r"), /You said hello\./);
     chat.type("\x04");
     assertEquals((await chat.ended).code, 0);
@@ -188,11 +193,11 @@ Deno.test(
     });
     await again.shows(ASKS);
     again.type("y\r");
-    await again.shows(/allow by person[^]*It is read\.[^]*› \S*$/);
-    // What runs for another window is shown, and then the message is said.
+    await again.shows(/allowed by the user[^]*It is read\.[^]*› \S*$/);
+    // Another client's turn is shown, and then the message is sent.
     const elsewhere = await fetch(url, { method: "POST", headers, body: JSON.stringify({ input: "wait" }) });
     again.type("hello\r");
-    await again.shows(/Its turn goes on, and Ctrl-C stops it: wait\r\n[^]*\d+ s: the (model|turn)/);
+    await again.shows(/A turn is running; Ctrl-C stops it: wait\r\n[^]*\d+ s: the (model|turn)/);
     again.type("\x03");
     await again.shows(/! cancelled: [^]*You said hello\.\r\n[^]*› \S*$/);
     await elsewhere.text();
@@ -204,9 +209,9 @@ Deno.test(
     await asked.shows(ASKS);
     asked.type("a\r");
     assertEquals((await asked.ended).code, 0);
-    assertMatch(asked.text(), /: allow by person[^]*It is read\./);
+    assertMatch(asked.text(), /: always allowed by the user[^]*It is read\./);
 
-    // Who pipes something in is asked too.
+    // Piped input doesn't disable approvals.
     await using piped = openTerminal(
       ["/bin/sh", "-c", `echo run | exec "$0" task -q ask`, Deno.execPath()],
       { cwd: ROOT, env },
@@ -214,9 +219,9 @@ Deno.test(
     await piped.shows(ASKS);
     piped.type("a\r");
     assertEquals((await piped.ended).code, 0);
-    assertMatch(piped.text(), /: allow by person[^]*It is read\./);
+    assertMatch(piped.text(), /: always allowed by the user[^]*It is read\./);
 
-    // Nobody answers a pipe.
+    // Piped output can't be answered.
     const { success, stderr } = await new Deno.Command(Deno.execPath(), {
       args: ["task", "-q", "ask", "run"],
       cwd: ROOT,
@@ -229,7 +234,7 @@ Deno.test(
 );
 
 Deno.test(
-  { ...needs(LINUX, "chat: a turn that runs is cancelled when the terminal is closed") },
+  { ...needs(LINUX, "chat: closing the terminal cancels the running turn") },
   async () => {
     await using server = serve();
     const env = { TARE_PORT: server.port, TARE_HOST: "", TARE_TOKEN: "", NO_COLOR: "1" };
@@ -253,7 +258,7 @@ for (const [program, ...args] of [["terminal/chat.ts"], ["ask.ts", "wait"]]) {
   Deno.test({
     ...needs(
       LINUX,
-      `${program}: nothing can be written any more when a terminal is closed, and the turn is cancelled`,
+      `${program}: a closed terminal cancels the turn`,
     ),
   }, async () => {
     await using server = serve();
@@ -264,7 +269,7 @@ for (const [program, ...args] of [["terminal/chat.ts"], ["ask.ts", "wait"]]) {
       await terminal.shows(PROMPT);
       terminal.type("wait\r");
     }
-    // It is written anew all the time.
+    // The waiting line is redrawn periodically.
     await terminal.shows(/s: the model/);
     terminal.close();
     await terminal.ended;
@@ -279,7 +284,7 @@ for (const [program, ...args] of [["terminal/chat.ts"], ["ask.ts", "wait"]]) {
 }
 
 Deno.test({
-  ...needs(LINUX, "chat: whoever comes back to a turn that runs sees it go on, and what is typed meanwhile"),
+  ...needs(LINUX, "chat: a joined turn is shown, and input during a turn is sent after it"),
 }, async () => {
   const workspace = await Deno.makeTempDir();
   await using server = serve(workspace);
@@ -293,7 +298,7 @@ Deno.test({
   const url = `http://127.0.0.1:${server.port}/tare/v1/sessions`;
   const { sessions: [{ id }] } = await (await fetch(url)).json();
   await using second = chat("--session", id);
-  await second.shows(/Its turn goes on, and Ctrl-C stops it: run\r\n/);
+  await second.shows(/A turn is running; Ctrl-C stops it: run\r\n/);
   first.type("hello\r");
   await Deno.writeTextFile(`${workspace}/go`, "");
   assertMatch(
@@ -302,16 +307,16 @@ Deno.test({
   );
   assertMatch(
     await second.shows(/It is read\.[^]*› \S+$/),
-    // A line on what it waits for stands there once it has waited for some time.
+    // The waiting line may precede it.
     // deno-lint-ignore no-control-regex
-    /Its turn goes on[^]*(?:\r\n|\x1b\[K)← shell[^]*It is read\./,
+    /A turn is running[^]*(?:\r\n|\x1b\[K)← shell[^]*It is read\./,
   );
   const from = first.text().length;
   const before = second.text().length;
   second.type("wait\r");
   await second.shows(/s: the model/, before);
   first.type(`/session ${id}\r`);
-  await first.shows(/Its turn goes on, and Ctrl-C stops it: wait\r\n/, from);
+  await first.shows(/A turn is running; Ctrl-C stops it: wait\r\n/, from);
   first.type("\x03");
   await first.shows(/! cancelled: [^]*› \S+$/, from);
   for (const terminal of [first, second]) {
@@ -322,7 +327,7 @@ Deno.test({
 });
 
 Deno.test({
-  ...needs(LINUX, "tare: in a new folder it starts a server and talks, finds it again, and stops it"),
+  ...needs(LINUX, "tare: starts a folder's server, chats, finds the server again, and stops it"),
 }, async () => {
   const folder = await Deno.realPath(await Deno.makeTempDir());
   const cwd = `${folder}/project`;
@@ -346,7 +351,7 @@ Deno.test({
     OPENAI_BASE_URL: provider.url,
     TARE_MODEL: "scripted",
     XDG_DATA_HOME: `${folder}/data`,
-    // Styled whatever this test itself runs with.
+    // Styled, even if this test runs with NO_COLOR.
     NO_COLOR: "",
   };
   const tare = (...args: string[]) =>
@@ -355,8 +360,8 @@ Deno.test({
   assertMatch(
     await first.shows(PROMPT),
     new RegExp(
-      `Started a server for ${cwd} in [\\d.]+ s\\. It stays: tare stop ends it\\.\r\n[^]*` +
-        `Talking to scripted in ${cwd}\\. /help lists the commands\\.\r\n`,
+      `Started a server for ${cwd} in [\\d.]+ s\\. It runs in the background; tare stop ends it\\.\r\n[^]*` +
+        `Chatting with scripted in ${cwd}\\. /help lists the commands\\.\r\n`,
     ),
   );
   const say = async (keys: string) => {
@@ -368,7 +373,7 @@ Deno.test({
   first.type("see @note\t");
   await first.shows(/› \S+see @notes\.md $/);
   await say("and @shot.png\r");
-  // The picture stays with what is changed, though its file is gone, until it is taken out.
+  // The image stays with the edited message, without its file, until its mark is removed.
   await Deno.remove(`${cwd}/shot.png`);
   for (const keys of ["\r", "\x7f".repeat(" [picture 1]".length) + "\r"]) {
     const from = first.text().length;
@@ -394,15 +399,15 @@ Deno.test({
   assertNotMatch(await second.shows(PROMPT), /Started a server/);
   second.type("\x04");
   assertEquals((await second.ended).code, 0);
-  assertMatch(second.text(), new RegExp(`It goes on with session ${id}\\.`));
+  assertMatch(second.text(), new RegExp(`Continuing session ${id}\\.`));
   await using stop = tare("stop");
   assertEquals((await stop.ended).code, 0);
-  assertMatch(stop.text(), new RegExp(`The server of ${cwd} has ended\\.`));
+  assertMatch(stop.text(), new RegExp(`The server of ${cwd} has stopped\\.`));
   await using again = tare("stop");
   assertEquals((await again.ended).code, 1);
   assertMatch(again.text(), new RegExp(`Cannot find a server for ${cwd}: none runs there`));
 
-  // Without a model it says what to do, and why a start failed.
+  // It reports a missing model, and why a start failed.
   await using without = openTerminal([Deno.execPath(), "run", "-A", `${ROOT}packages/cli/tare.ts`], {
     cwd,
     env: { ...env, TARE_MODEL: "" },
@@ -410,7 +415,7 @@ Deno.test({
   assertEquals((await without.ended).code, 1);
   assertMatch(
     without.text(),
-    /Cannot talk yet: this server has a provider and no model\. To talk, set .*TARE_MODEL/,
+    /Cannot start a chat: this server has a provider but no model\. For a chat, set .*TARE_MODEL/,
   );
   assertEquals((await tare("stop").ended).code, 0);
   await using wrong = openTerminal([Deno.execPath(), "run", "-A", `${ROOT}packages/cli/tare.ts`], {
@@ -424,7 +429,7 @@ Deno.test({
 });
 
 Deno.test(
-  { ...needs(LINUX, "demo: a progress bar moves, and a table has the figures of the ledger") },
+  { ...needs(LINUX, "demo: shows progress, and a table of the ledgers") },
   async () => {
     const command = [Deno.execPath(), "task", "-q", "demo", "--workspace", "packages/messages"];
     await using demo = openTerminal(command, { cwd: ROOT, env: { NO_COLOR: "1" } });
@@ -435,7 +440,7 @@ Deno.test(
     assertEquals(shares, shares.toSorted((a, b) => a - b));
     assertMatch(shown, /the provider is simulated/);
     assertMatch(shown, /everything resent +fixed triggers +planner\r\nmodel calls/);
-    assertMatch(shown, /in the same words +(\d+) +\1 +\1\r\n/);
+    assertMatch(shown, /with the same text +(\d+) +\1 +\1\r\n/);
     assertMatch(shown, /Next: .*http:\/\/127\.0\.0\.1:8787\//);
   },
 );

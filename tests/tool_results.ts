@@ -1,12 +1,11 @@
 /**
- * Generated results of tools, each with a call that may give it: tables, files with and without numbers, logs, JSON,
- * output of terminals. Holds no tests.
+ * Generates results of tools, each with a call that may return it: tables, files with and without numbers,
+ * logs, JSON, terminal output. Contains no tests.
  *
  * @module
  */
 import fc from "./cases.ts";
 
-/** A call, and the text that answers it. */
 export interface ToolResult {
   readonly tool: string;
   readonly args: Readonly<Record<string, unknown>>;
@@ -37,14 +36,12 @@ function columns(rows: readonly (readonly string[])[], separator: string): strin
   return rows.map((row) => row.join(separator));
 }
 
-/** Rows whose first column counts up. */
 const rows = fc.tuple(
   start,
   fc.array(fc.array(cell, { minLength: 1, maxLength: 4 }), { minLength: 7, maxLength: 40 }),
 )
   .map(([first, cells]) => cells.map((row, at) => [String(first + at), ...row]));
 
-/** Tables as databases and commands print them. */
 const table = fc.oneof(
   fc.tuple(rows, fc.constantFrom("\t", "|", ",", " | ", ": ", "→", "  ")).map(([all, separator]) =>
     columns(all, separator)
@@ -71,7 +68,7 @@ const table = fc.oneof(
   ),
 );
 
-/** The ways in which tools number lines, and a call of such a tool. */
+/** Line number formats, each with a call of such a tool. */
 export const NUMBERINGS: readonly {
   readonly tool: string;
   readonly args: Readonly<Record<string, unknown>>;
@@ -139,7 +136,7 @@ function padded(mark: string): (lines: readonly string[], first: number) => stri
     lines.map((one, at) => `${String(first + at).padStart(6)}${mark}${one}`).join("\n");
 }
 
-/** Files as tools that are known to number lines show them. */
+/** Files in the formats of known tools that number lines. */
 export const numbered: fc.Arbitrary<ToolResult> = fc.record({
   how: fc.constantFrom(...NUMBERINGS),
   lines: fc.array(line, { minLength: 12, maxLength: 60 }),
@@ -217,7 +214,7 @@ const broken = fc.tuple(
   end === "mixed" ? lines.map((one, at) => one + ["\n", "\r\n", "\r"][at % 3]).join("") : lines.join(end)
 );
 
-/** Calls of every kind, by agents that are known and by others. */
+/** Calls of every kind, by known agents and others. */
 const calls = fc.constantFrom<Omit<ToolResult, "text">>(
   { tool: "Bash", args: { command: "sqlite3 app.db 'select * from t'" } },
   { tool: "Bash", args: { command: "npm test" } },
@@ -254,7 +251,7 @@ const texts = fc.oneof(
   broken,
 );
 
-/** Results of any tool: of some the text is what such a tool gives, of most it is something else. */
+/** Results of any tool: some with a text of that tool, most with another. */
 export const anyResult: fc.Arbitrary<ToolResult> = fc.oneof(
   { weight: 3, arbitrary: fc.tuple(calls, texts).map(([call, text]) => ({ ...call, text })) },
   { weight: 1, arbitrary: numbered },

@@ -1,6 +1,6 @@
 /**
- * Generated sessions in every script in front of a provider that counts otherwise and refuses what its window doesn't
- * hold. Holds no tests.
+ * Generates sessions in every script on a provider with another tokenizer, which refuses prompts over its
+ * window. Contains no tests.
  *
  * @module
  */
@@ -9,7 +9,7 @@ import { type Pin, plannerSession, profileNamed, type PromptSession, PromptTooLo
 import { makePin, pinsAfter } from "@tare/planner/internal";
 import { memoryArchive, RECALL_TOOL } from "@tare/prune";
 
-/** Letters or words of each script, and how many tokens a UTF-16 code unit of them takes. */
+/** Letters or words of each script, and tokens per UTF-16 code unit. */
 const SCRIPTS: Readonly<
   Record<string, { readonly words: readonly string[]; readonly rates: readonly [number, number] }>
 > = {
@@ -36,10 +36,9 @@ const SCRIPTS: Readonly<
   base64: { words: [], rates: [0.6, 0.95] },
 };
 
-/** All of them. */
 export const SCRIPT_NAMES: readonly string[] = Object.keys(SCRIPTS);
 
-/** What tells the scripts apart for the provider's counter: the first that fits a character. */
+/** Patterns of the scripts: a character's first match counts. */
 const TESTS: readonly (readonly [RegExp, string])[] = [
   [/[\u3040-\u30ff]/, "japanese"],
   [/[\u3400-\u9fff\u3000-\u303f]/, "chinese"],
@@ -53,7 +52,7 @@ const TESTS: readonly (readonly [RegExp, string])[] = [
   [/[\u0080-\uffff]/, "emoji"],
 ];
 
-/** Numbers from 0 to 1 that follow from a seed (mulberry32). */
+/** Returns a seeded random generator from 0 to 1 (mulberry32). */
 export function seeded(seed: number): () => number {
   let state = seed >>> 0;
   return () => {
@@ -64,7 +63,7 @@ export function seeded(seed: number): () => number {
   };
 }
 
-/** A tokenizer that nobody knows: so many tokens for a code unit of each script. */
+/** Returns a tokenizer with a random rate for each script. */
 function provider(random: () => number): CountTokens {
   const rates = new Map(
     Object.entries(SCRIPTS).map(([name, { rates: [low, high] }]) => [name, low + (high - low) * random()]),
@@ -97,7 +96,6 @@ function provider(random: () => number): CountTokens {
 
 const BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/** So many code units of a script. */
 function textOf(script: string, length: number, random: () => number): string {
   const { words } = SCRIPTS[script]!;
   const space = script === "chinese" || script === "japanese" || script === "thai" ? "" : " ";
@@ -112,19 +110,17 @@ function textOf(script: string, length: number, random: () => number): string {
   return pieces.join(script === "base64" ? "\n" : "").slice(0, length).toWellFormed();
 }
 
-/** How a session counts. */
 export type Counter = "exact" | "estimating" | "undercounting";
 
-/** What became of a session. */
 export interface PlayedWindow {
   readonly calls: number;
-  /** Requests over the window that were sent, though a prompt had been reported. */
+  /** Requests over the window although a prompt's usage had been reported. */
   readonly over: readonly { readonly call: number; readonly tokens: number; readonly windowTokens: number }[];
-  /** First requests over the window: the provider refused them. */
+  /** First requests over the window, which the provider refused. */
   readonly refused: number;
-  /** Requests that were sent again after a refusal and were over the window again. */
+  /** Requests over the window that were sent after a refusal. */
   readonly refusedTwice: number;
-  /** Whether it ended because what was said didn't fit, and what of the window that really took. */
+  /** Share of the window of the texts that ended the session; `undefined` if none did. */
   readonly tooLong: number | undefined;
   /** Mean share of the window that prompts took. */
   readonly use: number;
@@ -134,14 +130,14 @@ const TOOLS: readonly ToolDefinition[] = ["read", "search", "shell", "edit"].map
   type: "function",
   function: {
     name,
-    description: `What ${name} is for, in some words, and what it gives.`,
+    description: `Purpose of ${name}, in some words, and its result.`,
     parameters: { type: "object", properties: { path: { type: "string", description: "A path." } } },
   },
 }));
 
 const PROFILES = ["anthropic-5m", "openai", "deepseek", "none"];
 
-/** Plays a session that follows from a seed, and tells which requests its window didn't hold. */
+/** Plays the session of a seed, and reports the requests that its window didn't hold. */
 export async function playWindow(
   seed: number,
   { counter: name, exact }: { readonly counter: Counter; readonly exact: CountTokens },
@@ -189,7 +185,7 @@ export async function playWindow(
     },
   ];
   if (random() < 0.2) {
-    // A conversation that was led elsewhere so far.
+    // Beginning of a conversation that was held elsewhere.
     for (let step = 0; step < 12; step++) {
       answer(history, { random, pick, files, text: () => text(largest), ask: () => text(largest / 3) });
     }
@@ -264,7 +260,7 @@ function tokensIn(message: Message, count: CountTokens): number {
   return tokens;
 }
 
-/** The model's reply and what follows: calls side by side with their results, or an answer and the next question. */
+/** Appends the model's reply with its parallel calls and results, or an answer and the next question. */
 function answer(
   history: Message[],
   { random, pick, files, text, ask }: {

@@ -4,7 +4,6 @@ import { loadTokenizer } from "@tare/tiktoken";
 import { type Counter, playWindow } from "./window_sessions.ts";
 import { cases, SEED } from "./cases.ts";
 
-/** So many sessions are played with each counter. */
 const SESSIONS = cases(8);
 
 const { count } = await loadTokenizer();
@@ -18,7 +17,6 @@ for (const counter of ["exact", "estimating", "undercounting"] satisfies readonl
   });
 }
 
-/** The same counter, which counts each text once. */
 function remembering(count: CountTokens): CountTokens {
   const counted = new Map<string, number>();
   return (text) => {

@@ -1,4 +1,3 @@
-/** What invented words are made of. */
 export const SYLLABLES: readonly string[] = [
   "ba",
   "co",
@@ -16,12 +15,10 @@ export const SYLLABLES: readonly string[] = [
   "vex",
 ];
 
-/** An invented word. */
 export function word(random: () => number): string {
   return pick(SYLLABLES, random) + pick(SYLLABLES, random) + pick(SYLLABLES, random);
 }
 
-/** One member of a list. */
 export function pick<T>(list: readonly T[], random: () => number): T {
   return list[Math.floor(random() * list.length)] as T;
 }

@@ -3,7 +3,7 @@ import { readRecording, type Recording } from "@tare/simulator/economy";
 import { seeded } from "./seeded.ts";
 import { pick, word } from "./words.ts";
 
-/** The workload's sessions: their turns, the tool rounds of each, and whether the user pauses between turns. */
+/** Turns of each session, their tool rounds, and whether the user pauses. */
 const SHAPES = [
   { turns: 2, rounds: 4, pauseMs: 20_000 },
   { turns: 3, rounds: 12, pauseMs: 60_000 },
@@ -33,8 +33,8 @@ function tool(name: string, description: string, args: readonly string[]): ToolD
 }
 
 /**
- * Sessions of a coding agent that reads, searches, edits and runs an invented project, for those who have no
- * recordings. Always the same. They refer back to what they read as recorded sessions do: mostly to what was read in the same turn.
+ * Generates sessions of a coding agent on an imaginary project, always the same, as a substitute for
+ * recordings. They refer back to earlier reads mostly within a turn.
  */
 export function generateWorkload(): Recording[] {
   return SHAPES.map((shape, at) =>
@@ -42,7 +42,7 @@ export function generateWorkload(): Recording[] {
   );
 }
 
-/** A session whose first result is repeated so often that it is longer than what enters a prompt whole. */
+/** Returns a session whose first result is repeated until it is too long to enter a prompt whole. */
 export function withHugeResult(recording: Recording): Recording {
   const { messages } = recording;
   const first = messages.findIndex(({ role }) => role === "tool");
@@ -78,7 +78,7 @@ function generateSession(
   for (let turn = 0; turn < turns; turn++) {
     ts += turn === 0 ? 0 : pauseMs * (0.5 + random());
     const at = Math.floor(random() * project.files.length);
-    // Within a turn the agent stays among a few files, the first of them most.
+    // Within a turn the agent stays among a few files, mostly the first one.
     const near = Array.from({ length: 6 }, (_, next) => project.files[(at + next) % project.files.length]!);
     const topic = near[0]!;
     messages.push({

@@ -1,4 +1,4 @@
-// What is wrong is refused by name where it enters, or does no harm: nothing that is accepted gives a number that is none.
+// Invalid options are refused by name at the entry, or have no effect: no accepted option produces NaN.
 import { assert, assertEquals, assertMatch, assertRejects, assertThrows } from "@std/assert";
 import fc, { cases } from "./cases.ts";
 import { type CallParams, tare } from "@tare/adapters/ai-sdk";
@@ -37,7 +37,6 @@ const MODEL = {
 const counter = { countTokens: estimateTokens };
 const eliding = () => ({ ...counter, archive: memoryArchive() });
 
-/** Functions with what they may be given, and what they give. */
 const FUNCTIONS: Readonly<
   Record<
     string,
@@ -107,7 +106,7 @@ const FUNCTIONS: Readonly<
   },
 };
 
-/** Whether something holds a number that is none, or a text that was made of an object. */
+/** Reports whether a value contains NaN, or a text made from an object. */
 function isPoisoned(value: unknown, seen = new Set<unknown>()): boolean {
   if (typeof value === "number") return Number.isNaN(value);
   if (typeof value === "string") return value.includes("[object ");
@@ -128,7 +127,7 @@ const wrong = fc.oneof(
   fc.anything(),
 );
 
-Deno.test("10,000 wrong options are refused by name, or do no harm", async () => {
+Deno.test("options: 10,000 wrong ones are refused by name, or have no effect", async () => {
   const options = Object.entries(FUNCTIONS).flatMap(([name, { right, more }]) =>
     [...Object.keys(right()), ...more].map((option) => [name, option] as const)
   );
@@ -140,7 +139,7 @@ Deno.test("10,000 wrong options are refused by name, or do no harm", async () =>
       try {
         given = await run({ ...right(), [option]: value });
       } catch (error) {
-        // A window of a few tokens is right.
+        // A window of a few tokens is valid.
         if (error instanceof PromptTooLong && typeof value === "number") return;
         refused++;
         const { message } = error as Error;
@@ -160,12 +159,12 @@ const OPTIONS: PromptSessionOptions = {
   ...counter,
 };
 
-Deno.test("what people get wrong is refused by name, with what would be right", async () => {
+Deno.test("options: common mistakes are refused by name, with a valid value", async () => {
   const session = (options: Untyped) => () => plannerSession({ ...OPTIONS, ...options });
   const refusals: readonly (readonly [() => unknown, string])[] = [
     [
       session({ profile: "openai" }),
-      'options.profile is "openai"; it must be a profile, as chooseProfile({ model }) or',
+      'options.profile is "openai"; it must be a profile, such as chooseProfile({ model }) or',
     ],
     [
       session({ countTokens: () => Promise.resolve(4) }),
@@ -217,7 +216,7 @@ Deno.test("what people get wrong is refused by name, with what would be right", 
   assertEquals(planned.sent(USAGE)?.usage, USAGE);
 });
 
-Deno.test("unknown options are refused with the nearest known name", async () => {
+Deno.test("options: unknown ones are refused with the nearest known name", async () => {
   const upstreams = { chat: { baseURL: "http://provider.test/v1", profile: profileNamed("openai") } };
   const countTokens = () => Promise.resolve(estimateTokens);
   const model = { model: "gpt-5.5" };
@@ -278,7 +277,7 @@ Deno.test("unknown options are refused with the nearest known name", async () =>
   );
 });
 
-Deno.test("messages of others are named, with what makes chat messages of them", async () => {
+Deno.test("messages: other formats are named in the error, with their converter", async () => {
   const anthropic = "a message of Anthropic's Messages API: fromAnthropic() of @tare/wire reads its requests";
   const responses = "an item of OpenAI's Responses API: fromResponses() of @tare/wire reads its requests";
   const sdk = "a message of the AI SDK: fromAiSdk() of @tare/adapters/ai-sdk makes chat messages of them";

@@ -36,9 +36,7 @@ import { type Books, type TareOptions, warnByConsole, withDefaults } from "./opt
 /** A chat message and the positions of its source items. */
 export interface Piece {
   readonly message: Message;
-  /** Position of the first item. */
   readonly at: number;
-  /** Position after the last item. */
   readonly end: number;
   /** Index of the part, if one item contains several messages. Default: the whole item. */
   readonly part?: number;
@@ -54,10 +52,8 @@ export interface Reader<Given> {
 
 /** A model call of a framework. */
 export interface AdaptedCall<Given> {
-  /** Whole history. */
   readonly given: readonly Given[];
   readonly tools: readonly ToolDefinition[];
-  /** Name of the conversation, if any. */
   readonly name?: string | undefined;
   readonly model?: string | undefined;
   /** Cancels the wait for a summary. */
@@ -93,20 +89,15 @@ interface Conversation<Given> extends KnownConversation {
   pieces: readonly Piece[];
   /** Messages of the pieces, stored because there may be thousands. */
   messages: readonly Message[];
-  /** Messages of the last view. */
   shown: readonly Message[];
-  /** Ids of the tool calls in the last reply. */
   replied: readonly string[];
-  /** Call in flight. */
   inFlight: symbol | undefined;
   /** Settles when no view is being created. */
   atRest: Promise<unknown>;
-  /** Number of calls with the current instructions. */
   calls: number;
   /** Number of messages that the session retains, if the rest changed. */
   cutBack: number | undefined;
   bytes: number;
-  /** Last stored state. */
   stored: Stored | undefined;
 }
 
@@ -119,7 +110,6 @@ interface Group<Given> {
   ready: Promise<string> | undefined;
 }
 
-/** Stored state of a conversation. */
 interface Stored {
   readonly state: unknown;
   readonly lookedAt: unknown;
@@ -128,10 +118,8 @@ interface Stored {
   readonly history: StoredHistory;
 }
 
-/** Maximum number of ledger entries. */
 const LEDGER_LENGTH = 1_000;
 
-/** Maximum number of conversations per key. */
 const STORED_LENGTH = 32;
 
 /** Length of a message's beginning and end that identify it, in UTF-16 code units. */
@@ -142,7 +130,6 @@ const [MESSAGE_BYTES, TOKEN_BYTES] = [1_024, 8];
 
 const MEMORY = { conversations: 1_000, bytes: 256 * 1_024 ** 2 };
 
-/** Checks of options; `plannerSession()` checks `planning`. */
 const OPTIONS: NeededOptions<TareOptions<unknown>> = {
   "profile?": "value",
   "countTokens?": "value",
@@ -193,7 +180,6 @@ export class AdaptedConversations<Given, Call> implements Books {
     this.#sessionOptions = session;
     this.#warn = warn;
     this.#reader = reader;
-    // Validates the other options.
     plannerSession({ ...session, archive: memoryArchive() });
   }
 
@@ -205,7 +191,6 @@ export class AdaptedConversations<Given, Call> implements Books {
     return this.#total;
   }
 
-  /** Returns the view of the next call. */
   async view(call: AdaptedCall<Given>): Promise<AdaptedView> {
     const heads = this.#headsOf(call.given);
     const group = this.#groupOf(call, heads);
@@ -292,7 +277,6 @@ export class AdaptedConversations<Given, Call> implements Books {
     }
   }
 
-  /** Returns the number of leading instructions. */
   #headsOf(given: readonly Given[]): number {
     const at = given.findIndex((one) => !this.#reader.read([one], 0).every(isInstruction));
     return at < 0 ? given.length : at;
@@ -643,14 +627,12 @@ function textsOf<Given>(conversations: readonly Conversation<Given>[], texts: Ar
   };
 }
 
-/** Returns whether the framework named the group. */
 function isNamed({ name }: Pick<Group<unknown>, "name">): boolean {
   return name.startsWith("=");
 }
 
 const items = new WeakMap<Message, HistoryItem>();
 
-/** Returns a message as an item of a history. */
 function itemOf(message: Message): HistoryItem {
   const known = items.get(message);
   if (known) return known;
@@ -700,7 +682,6 @@ export async function askFitting<Reply>(
   }
 }
 
-/** Returns a model with replaced methods. */
 export function withMethods<Model extends object>(
   model: Model,
   methods: Readonly<Record<string, (request: never) => unknown>>,
@@ -715,7 +696,6 @@ export function withMethods<Model extends object>(
   });
 }
 
-/** Returns the texts of a framework's or client's error. */
 function wordsOf(error: unknown): string {
   const { message, responseBody, code, error: body } = Object(error) as Readonly<Record<string, unknown>>;
   return [message, responseBody, code, body && JSON.stringify(body)]

@@ -11,7 +11,6 @@ import { type Options, optionsWith } from "./fixture_test.ts";
 import { type LangChainMessage, tare as langchain } from "./langchain.ts";
 import { tare as agents } from "./openai_agents.ts";
 
-/** A provider with an unlimited cache: it serves the longest common prefix with earlier prompts. */
 class Provider {
   readonly specificationVersion = "v4";
   readonly modelId = "m";
@@ -19,14 +18,12 @@ class Provider {
   cost = 0;
   /** Ids of the calls in the next reply. Default: none. */
   calls: readonly string[] = [];
-  /** Settles before the reply. */
   wait: Promise<unknown> = Promise.resolve();
   readonly #cached = new Set<number>();
 
   async doGenerate({ prompt }: Pick<CallParams, "prompt">) {
     this.prompts.push(prompt);
     const content = this.calls.map((toolCallId) => ({ type: "tool-call", toolCallId }));
-    // Fields that a model reads.
     const units = prompt.map(({ role, content }) =>
       `${role} ${JSON.stringify(content).replaceAll(/"(type|toolCallId)":"[^"]*",?|\\n/g, " ")}`
     );
@@ -65,7 +62,6 @@ function adapterWith(options: Options & Pick<TareOptions<CallParams>, "conversat
 const SYSTEM: PromptMessage = { role: "system", content: "You review builds." };
 const TOOLS = [{ type: "function", name: "recall", inputSchema: { type: "object" } }];
 
-/** A part with its possible fields. */
 function part(part: Readonly<Record<string, unknown>> & { readonly type: string }) {
   return part;
 }
@@ -85,7 +81,6 @@ function step(id: string, tokens = 2_500): PromptMessage[] {
   ];
 }
 
-/** Copies a history, as the SDK does for each call. */
 function anew(prompt: readonly PromptMessage[]): PromptMessage[] {
   return structuredClone(prompt) as PromptMessage[];
 }
@@ -227,7 +222,6 @@ Deno.test("tare() runs a recall only in the conversation that requested it", asy
   assertStringIncludes(await recall.execute({ find: "line 9999" }), "Give a ref as well");
 });
 
-/** Returns a store of JSON texts in memory. */
 function memoryStore() {
   const kept = new Map<string, string>();
   return {
@@ -298,7 +292,6 @@ Deno.test("tare() evicts the least recently used conversations, by number and by
       await adapter.model.doGenerate({ prompt } as CallParams);
       return adapter.ledger.at(-1)?.conversation;
     };
-    // Stored state is loaded again as another object.
     const numbers: unknown[] = [];
     for (const name of ["a", "b", "a", "c", "a", "b"]) numbers.push(await ask(name));
     assertEquals(numbers, [1, 2, 1, 3, 1, 4]);
@@ -406,7 +399,6 @@ Deno.test("tare() retries a failed first call in the same conversation", async (
   assertEquals(adapter.ledger.map(({ conversation }) => conversation), [1]);
 });
 
-/** An action on a conversation. */
 const ACTS = fc.array(
   fc.oneof(
     fc.record({ type: fc.constant("reads" as const), files: fc.integer({ min: 1, max: 4 }) }),

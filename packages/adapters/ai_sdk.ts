@@ -49,9 +49,7 @@ export interface CallParams {
 export interface AiSdkModel {
   readonly specificationVersion: string;
   readonly modelId: string;
-  /** Requests a reply. */
   doGenerate(params: never): PromiseLike<unknown>;
-  /** Requests a streamed reply. */
   doStream(params: never): PromiseLike<unknown>;
 }
 
@@ -63,7 +61,6 @@ export interface AiSdkOptions<Model> extends TareOptions<CallParams> {
 
 /** The wrapped model and its ledger. */
 export interface AiSdkAdapter<Model> extends Books {
-  /** Wrapped model. */
   readonly model: Model;
   /**
    * Tools to add. Without them evicted content can't be recalled. AI SDK 5 doesn't support Standard JSON Schema: there, use
@@ -184,7 +181,6 @@ interface ReportedUsage {
   readonly outputTokens?: number | { readonly total?: number | undefined };
 }
 
-/** Returns the conversation's name from the call's provider options. */
 function namedByOptions({ providerOptions }: CallParams): string | undefined {
   const name = providerOptions?.["tare"]?.["conversation"];
   return typeof name === "string" ? name : undefined;
@@ -251,7 +247,6 @@ function readTool({ name, description, inputSchema }: FunctionTool): ToolDefinit
   };
 }
 
-/** Returns a tool with the planned definition. */
 function writeTool(tool: FunctionTool, shown: ToolDefinition | undefined): FunctionTool {
   const { description, parameters } = shown?.function ?? {};
   if (!parameters || (description === tool.description && parameters === tool.inputSchema)) return tool;

@@ -5,15 +5,12 @@ import fc from "../../tests/cases.ts";
 import { type CallParams, fromAiSdk, tare, toAiSdk } from "./ai_sdk.ts";
 import type { PromptMessage } from "./types.ts";
 
-/** A message part. */
 type PromptPart = Exclude<PromptMessage["content"], string>[number];
 
 interface Asked extends CallParams {
-  /** Reported usage. */
   readonly usage?: object;
 }
 
-/** Returns a model that records its calls and rejects the specified ones. */
 class Noting {
   readonly specificationVersion = "v4";
   readonly modelId = "m";
@@ -56,7 +53,6 @@ function text(text: string) {
   return { type: "text", text };
 }
 
-/** A part with its possible fields. */
 function part(part: Readonly<Record<string, unknown>> & { readonly type: string }) {
   return part;
 }
@@ -176,7 +172,7 @@ Deno.test("tare() replaces old turns by a placeholder when the window is full", 
 });
 
 Deno.test("tare() shortens long user texts in a full window, part by part", async () => {
-  const summarise = () => Promise.reject(new Error("nobody asks for a summary"));
+  const summarise = () => Promise.reject(new Error("unexpected summary request"));
   const { shown, warnings } = adapterWith({ windowTokens: 15000, planning: { summarise } });
   const long = (seed: string) => text(Array.from({ length: 2_000 }, (_, at) => `${seed}${at}`).join(" "));
   const paste: PromptMessage = { role: "user", content: [text("Look at this."), long("paste")] };
@@ -193,7 +189,7 @@ Deno.test("tare() shortens long user texts in a full window, part by part", asyn
   assertStrictEquals(opening?.text, "Look at this.");
   assert(body?.text.includes("[elided: middle of this message"), body?.text);
   assertEquals(warnings, [
-    "The window is full: of 2 long messages of the user head and tail are shown.",
+    "The window is full: only head and tail of 2 long messages of the user are visible.",
   ]);
 });
 
@@ -201,7 +197,7 @@ Deno.test("tare() compacts a tool's schema once it was called, and leaves provid
   const inputSchema = {
     type: "object",
     properties: { id: { type: "string", description: "Which one. ".repeat(40) } },
-    description: "What to read. ".repeat(200),
+    description: "The path to read. ".repeat(200),
   };
   const read = { type: "function", name: "read", description: "Reads. ".repeat(300), inputSchema };
   const others = [

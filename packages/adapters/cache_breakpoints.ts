@@ -7,12 +7,10 @@
 import type { Profile, SessionView } from "@tare/planner";
 import type { PromptMessage, PromptPart } from "./model_prompt.ts";
 
-/** Maximum number of breakpoints per request. */
 const MAX_BREAKPOINTS = 4;
 
 const HOUR_MS = 3_600_000;
 
-/** Provider options, by provider name. */
 type ProviderOptions = Readonly<Record<string, Readonly<Record<string, unknown>> | undefined>>;
 
 /** Cache rules, or a function that returns the current ones. */
@@ -37,7 +35,6 @@ export function setBreakpoints(
     readonly view: Pick<SessionView, "messages" | "stable">;
     readonly ends: readonly number[];
     readonly tools: readonly unknown[];
-    /** The call's other parameters. */
     readonly call: { readonly providerOptions?: unknown };
   },
 ): readonly PromptMessage[] {

@@ -32,7 +32,6 @@ function step(id: string): PromptMessage[] {
   ];
 }
 
-/** Returns the model's requests for these sequential calls through one adapter. */
 async function askedBy(
   calls: readonly CallParams[],
   { modelId = "claude-sonnet-5", profile = CLAUDE.profile } = {},
@@ -52,7 +51,6 @@ async function askedBy(
   return asked;
 }
 
-/** Returns the positions of messages with breakpoints. */
 function markedIn({ prompt }: CallParams): number[] {
   return prompt.flatMap(({ providerOptions }, at) =>
     Object(providerOptions).anthropic?.cacheControl ? [at] : []

@@ -6,7 +6,6 @@ import type { TareOptions } from "./types.ts";
 /** Options independent of an adapter's call type. */
 export type Options = Omit<TareOptions<never>, "conversation">;
 
-/** Returns the options of an adapter in a test, with defaults and a separate archive. */
 export function optionsWith(options: Options = {}): Options {
   return {
     profile: profileNamed("openai"),

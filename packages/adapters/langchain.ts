@@ -36,9 +36,7 @@ import { type Books, cachesMarked, modelName, type TareOptions, withDefaults } f
 
 /** Fields of a LangChain message that are read here. */
 export interface LangChainMessage {
-  /** Type: `system`, `human`, `ai`, `tool` and others. */
   readonly type: string;
-  /** Text or content blocks. */
   readonly content: string | readonly unknown[];
 }
 
@@ -65,7 +63,6 @@ export interface LangChainOptions extends TareOptions<LangChainCall> {
 
 /** Argument of `createMiddleware()`. */
 export interface LangChainAdapter extends Books {
-  /** Always `Tare`. */
   readonly name: "Tare";
   /** Calls the model with the view. */
   readonly wrapModelCall: <Call extends LangChainCall, Reply>(
@@ -131,7 +128,6 @@ function ofLangChain({ model: given, ...options }: LangChainOptions): LangChainA
       const given: readonly LangChainMessage[] = isBare ? call.messages : [systemMessage, ...call.messages];
       const name = nameOf(call);
       const offered = tools.flatMap(readTool);
-      // Duplicate tool names are rejected.
       const recall = offered.some(({ function: { name } }) => name === RECALL_TOOL.function.name)
         ? []
         : [RECALL_TOOL];
@@ -297,7 +293,6 @@ function writeMessages(
   });
 }
 
-/** Returns a copy of the same class with other content. */
 function withContent(origin: LangChainMessage, { content }: Message): LangChainMessage {
   const blocks = origin.content;
   let at = 0;

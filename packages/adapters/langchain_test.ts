@@ -3,7 +3,6 @@ import { memoryArchive, RECALL_TOOL } from "@tare/prune";
 import { LONG, type Options, optionsWith, SUMMARISING } from "./fixture_test.ts";
 import { type LangChainMessage, tare } from "./langchain.ts";
 
-/** A message like those of LangChain's classes. */
 class Said implements LangChainMessage {
   readonly content: LangChainMessage["content"];
   readonly type: string = "";
@@ -37,7 +36,6 @@ class Removed extends Said {
 
 const USER = new Human({ content: "Look." });
 
-/** A message with its possible fields. */
 function made<Fields extends { readonly content: LangChainMessage["content"] }>(
   Kind: new (fields: Fields) => LangChainMessage,
   fields: Fields,
@@ -228,7 +226,6 @@ Deno.test("tare() adds the recall tool and runs only its calls", async () => {
   };
   await adapter.wrapModelCall(call, ({ tools }) => void seen.push(...tools));
   assertEquals(seen, [{ name: "read" }, RECALL_TOOL]);
-  // Like an agent's tool node.
   interface Call {
     readonly toolCall: { readonly name: string; readonly args: object };
     readonly tool: { invoke(): unknown } | undefined;

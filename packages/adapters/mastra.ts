@@ -45,7 +45,6 @@ export interface MastraCall<PromptItem extends PromptMessage = PromptMessage> {
 
 /** A processor of Mastra's agents. */
 export interface MastraProcessor {
-  /** Always `tare`. */
   readonly id: "tare";
   /** Records the tools; changes nothing. */
   processInputStep(step: {
@@ -90,7 +89,6 @@ type Chunks = Parameters<MastraProcessor["processLLMResponse"]>[0]["chunks"];
 const TOOLS = "tools";
 const MADE = "made";
 
-/** Retries of a step whose prompt was rejected as too long. */
 const MAX_RETRIES = 1;
 
 /**
@@ -150,7 +148,6 @@ function ofMastra({ model, ...options }: MastraOptions): MastraAdapter {
           tools: [],
           call: {},
         });
-        // Its messages are those of the prompt, or copies.
         return { prompt: [...marked] as (typeof prompt)[number][] };
       },
       async processLLMResponse({ chunks, state, fromCache }) {
@@ -179,7 +176,6 @@ function ofMastra({ model, ...options }: MastraOptions): MastraAdapter {
   };
 }
 
-/** Returns the id of the memory's thread. */
 function threadOf({ requestContext }: MastraCall): string | undefined {
   const { thread } = Object(requestContext?.get("MastraMemory")) as {
     readonly thread?: { readonly id?: unknown };

@@ -7,7 +7,6 @@ import { type LangChainMessage, tare as langchain } from "./langchain.ts";
 import { tare as mastra } from "./mastra.ts";
 import { tare as agents } from "./openai_agents.ts";
 
-/** A payload as base64 and bytes. */
 interface Payload {
   readonly data: string;
   readonly bytes: Uint8Array;
@@ -82,7 +81,6 @@ const AI_SDK_TEXTS: Readonly<Record<string, Build>> = {
 
 const CALL = { toolCallId: "1", toolName: "look" };
 
-/** Returns a prompt whose user message, result and reply contain these. */
 function promptOf(
   { user, output, answer }: { readonly user?: object; readonly output: object; readonly answer?: object },
 ) {
@@ -98,7 +96,6 @@ function promptOf(
   return prompt;
 }
 
-/** Returns the request of an AI SDK model and its counted tokens. */
 async function askAiSdk(prompt: readonly PromptMessage[], version: string) {
   const asked: CallParams[] = [];
   const model = {
@@ -235,7 +232,6 @@ Deno.test("tare() for LangChain: media of users, results and replies is complete
   );
 });
 
-/** Outputs and contents of the OpenAI Agents SDK. */
 const AGENTS_BLOCKS: Readonly<Record<string, Build>> = {
   "image": ({ data }) => ({ type: "image", image: `data:${PNG};base64,${data}` }),
   "image of data": ({ data }) => ({ type: "image", image: { data, mediaType: PNG } }),
@@ -315,7 +311,6 @@ Deno.test("tare() for the AI SDK: media of old turns stays complete while texts 
       role: "assistant",
       content: [{ type: "text" }].map((part) => ({ ...part, text: "Seen." })),
     });
-    // The cache has expired by then.
     nowMs += 24 * 3_600_000;
     await adapter.model.doGenerate({
       prompt: [...prompt, ...promptOf({ output: text }).slice(0, 1)],

@@ -36,7 +36,6 @@ export type PromptPart = Exclude<PromptMessage["content"], string>[number];
 /** The recall tool for frameworks with Standard JSON Schema. Its name must be `recall`. */
 export interface FrameworkRecallTool {
   readonly description: string;
-  /** JSON Schema of the arguments. */
   readonly inputSchema: {
     readonly "~standard": {
       readonly version: 1;
@@ -139,7 +138,6 @@ function readMessage({ role, content }: PromptMessage, at: number): Piece[] {
         given.type === "tool-result" ? { ...place, part, message: readResult(given as ResultPart) } : []
       );
       if (results.length > 0) return results;
-      // Only approvals, which stay in place.
       return [{ ...place, message: { role: "function", name: "approval", content: JSON.stringify(parts) } }];
     }
     default:
@@ -274,7 +272,6 @@ function withOutput(part: PromptPart, { content }: Message): PromptPart {
   return { ...part, ...shown };
 }
 
-/** Returns a user's content with texts shortened by the plan. */
 function shortened({ content }: PromptMessage, message: Message): PromptMessage["content"] {
   const shown = message.content;
   if (typeof content === "string" || typeof shown === "string" || !shown) return contentText(shown);
@@ -295,7 +292,6 @@ function withResults(message: PromptMessage, results: ReadonlyMap<number, Prompt
     : { ...message, content: shown };
 }
 
-/** Pieces of SDK messages, with a copy of the message. */
 const knownMessages = new WeakMap<
   PromptMessage,
   { readonly said: PromptMessage; readonly pieces: readonly Piece[] }
@@ -346,7 +342,6 @@ export function toAiSdk<Given extends PromptMessage>(
     given: "array",
     view: { messages: "messages", places: "array" },
   });
-  // Its messages are the given ones, or copies.
   return [...writePrompt(given, { view, pieces: piecesOf(given) }).prompt] as Given[];
 }
 

@@ -48,15 +48,12 @@ export interface AgentsCall {
 
 /** A model of the SDK. */
 export interface AgentsModel {
-  /** Requests a reply. */
   getResponse(request: never): Promise<unknown>;
-  /** Requests a streamed reply. */
   getStreamedResponse(request: never): AsyncIterable<unknown>;
 }
 
 /** Options of the adapter. */
 export interface AgentsOptions<Model> extends TareOptions<AgentsCall> {
-  /** Model. */
   readonly model: Model;
 }
 
@@ -70,7 +67,6 @@ export interface AgentsAdapter<Model> extends Books {
   /** Tools to add. Without them evicted content can't be recalled. */
   readonly tools: readonly [{
     readonly type: "function";
-    /** Always `recall`. */
     readonly name: string;
     readonly description: string;
     readonly parameters: {
@@ -246,7 +242,6 @@ interface Block {
   readonly text?: string;
 }
 
-/** An item of a run's history; the type of a message is optional. */
 interface Item {
   readonly type?: string;
   readonly role?: string;
@@ -331,7 +326,6 @@ function newItem({ role, content }: Message): Item {
     : { type: "message", role, status: "completed", content: [{ type: "output_text", text }] };
 }
 
-/** Returns a result or user item with planned content. */
 function edited(item: Item, { content }: Message): Item {
   if (item.type === "function_call_result") {
     const text = contentText(content);
@@ -353,7 +347,6 @@ function readTool({ name, description, parameters }: FunctionTool): ToolDefiniti
   return { type: "function", function: { name, description, parameters } };
 }
 
-/** Returns a tool with the planned definition. */
 function writeTool(tool: FunctionTool, shown: ToolDefinition | undefined): FunctionTool {
   const { description = tool.description, parameters = tool.parameters } = shown?.function ?? {};
   return description === tool.description && parameters === tool.parameters

@@ -13,7 +13,6 @@ interface Request extends Readonly<Record<string, unknown>> {
   readonly tools: readonly Readonly<Record<string, unknown>>[];
 }
 
-/** Returns a model that records its requests. */
 class Noting {
   readonly #requests: Request[] = [];
   readonly usage: object;
@@ -150,7 +149,7 @@ Deno.test("tare() compacts a tool's schema once it was called, and leaves hosted
   const parameters = {
     type: "object",
     properties: { id: { type: "string", description: "Which one. ".repeat(40) } },
-    description: "What to read. ".repeat(200),
+    description: "The path to read. ".repeat(200),
   };
   const read = { type: "function", name: "read", description: "Reads. ".repeat(300), parameters };
   const other = { type: "hosted_tool", name: "web_search" };

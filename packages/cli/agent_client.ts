@@ -19,21 +19,21 @@ import { wholeNumber } from "./option.ts";
 
 export { Reconnection, RefusedError } from "../server/client.ts";
 
-export const AWAY = "The server can't be reached. The turn goes on once it is there again; waiting for it.";
+export const AWAY = "The server can't be reached. Waiting for it; the turn continues once it is back.";
 
 export interface ServerAddress {
   readonly url: string;
   readonly token?: string;
 }
 
-/** Host names of this machine: the owner's key is sent to no other. */
+/** Host names of this machine, the only ones that get the owner's key. */
 const THIS_MACHINE: readonly string[] = ["127.0.0.1", "localhost", "[::1]"];
 
 /**
- * Returns the server at `url`, or at TARE_HOST and TARE_PORT as `read` returns them, or else that of the folder where the
- * command was called. The key is TARE_TOKEN, or the owner's for a server on this machine.
+ * Returns the server at `url`, at TARE_HOST and TARE_PORT, or of the caller's folder, with TARE_TOKEN or, on this
+ * machine, the owner's key.
  *
- * @throws {Error} if none of these is set and none runs for the folder.
+ * @throws {Error} if no address is set and no server runs for the folder.
  */
 export async function serverAddress(
   read: (variable: string) => string | undefined,
@@ -53,23 +53,21 @@ export async function serverAddress(
 }
 
 /**
- * Returns the address that TARE_HOST and TARE_PORT name, if one of them is set; port 0 is any free port.
+ * Returns the address of TARE_HOST and TARE_PORT; undefined if neither is set or the port is 0.
  *
- * @throws {RangeError} if the port is no port.
+ * @throws {RangeError} if the port is invalid.
  */
 export function statedAddress(host = "", port = ""): string | undefined {
   if (port !== "" && wholeNumber(0, 65_535).read(port) === undefined) {
     throw new RangeError(
-      `Cannot find the server: TARE_PORT is ${
-        JSON.stringify(port)
-      }, but it must be a whole number from 0 to 65535.`,
+      `Cannot find the server: TARE_PORT is ${JSON.stringify(port)}. Use a whole number from 0 to 65535.`,
     );
   }
   if (Number(port) === 0 && (host === "" || port !== "")) return undefined;
   return `http://${host.includes(":") ? `[${host}]` : host || "127.0.0.1"}:${port || USUAL_PORT}`;
 }
 
-/** Finds a server, by `url` if given, and returns clients of it. @throws {Error} if none runs for the folder. */
+/** Returns clients of the server at `url`, or else of the folder's server. @throws {Error} if none runs. */
 export async function connect(url?: string) {
   const address = await serverAddress((name) => Deno.env.get(name), url);
   const api = apiClient(address.url, address.token);
@@ -80,7 +78,7 @@ function apiClient(url: string, token: string | undefined): Client {
   return client({
     url: url.replace(/\/+$/, ""),
     token: () => token,
-    unreachable: `Cannot reach the server at ${url}: start it with tare start, or deno task start.`,
+    unreachable: `Cannot reach the server at ${url}. Start it with tare start, or deno task start.`,
   });
 }
 
@@ -121,8 +119,8 @@ export type ToldCall = Told<"GET /sessions/{id}/calls">["calls"][number];
 export type AgentClient = ReturnType<typeof agentClient>;
 
 /**
- * Returns a client of the agent server. All methods throw a `RefusedError` with a sentence for users if the server
- * refuses, with status 0 if it can't be reached.
+ * Returns a client of the server. Its methods throw a `RefusedError` for users, with status 0 if the server can't be
+ * reached.
  */
 export function agentClient(url: string, token?: string) {
   const api = apiClient(url, token);
@@ -135,24 +133,22 @@ export function agentClient(url: string, token?: string) {
   const session = async (id: string): Promise<Whole> => {
     const told = await api.json("GET /sessions/{id}", { path: { id } });
     if (told.kind === "agent") return told;
-    throw new Error(`Cannot use session ${id}: it is another agent's. Go on in that agent.`);
+    throw new Error(`Cannot use session ${id}: it belongs to another agent. Continue it there.`);
   };
   return {
-    /** Makes a session. Resolves to its id. */
     createSession: async (settings: ChosenSettings = {}) =>
       (await api.json("POST /sessions", { body: settings })).id,
     settings: async (id: string): Promise<ChosenSettings> => {
       const told = await session(id);
       return Object.fromEntries(SETTINGS.map((name) => [name, told[name]]));
     },
-    /** Starts a turn. Resolves to its events once it runs. By default its approval requests will be answered. */
+    /** Starts a turn. Resolves to its events. `unattended`: approvals won't be answered. */
     startTurn: (
       id: string,
       input: Content,
       { unattended = false, leavesNow = false, effort }: {
         readonly unattended?: boolean;
         readonly leavesNow?: boolean;
-        /** Reasoning effort. Default: the session's. */
         readonly effort?: string | undefined;
       } = {},
     ): Promise<AsyncIterable<NumberedEvent>> =>
@@ -164,7 +160,6 @@ export function agentClient(url: string, token?: string) {
           ...(effort !== undefined && { effort }),
         },
       }),
-    /** Makes a copy of a session: whole, or up to before one of the user's messages. */
     fork: (id: string, before?: number) =>
       api.json("POST /sessions/{id}/fork", {
         path: { id },
@@ -175,7 +170,6 @@ export function agentClient(url: string, token?: string) {
     findFiles: async (search: string, limit: number): Promise<readonly string[]> =>
       (await api.json("GET /agent/files", { query: { search, limit } })).files,
     calls: (id: string): Promise<readonly ToldCall[]> => allCalls(api, id),
-    /** Sets model or effort of the next turns. Resolves to the current ones. */
     choose: (id: string, body: Body<"POST /sessions/{id}/model">) =>
       api.json("POST /sessions/{id}/model", { path: { id }, body }),
     spend: (query: NonNullable<Asking<"GET /spend">["query"]>): Promise<SpendReport> =>
@@ -184,7 +178,7 @@ export function agentClient(url: string, token?: string) {
       api.json("GET /misses", { query }),
     sessionSpend: (id: string): Promise<SessionSpend> =>
       api.json("GET /sessions/{id}/spend", { path: { id } }),
-    /** Resolves to the events after this number, until nothing runs and no approval is pending. */
+    /** Resolves to the events after this number, until no turn runs and no approval is pending. */
     follow: (id: string, after: number): Promise<AsyncIterable<NumberedEvent>> =>
       api.events("GET /sessions/{id}/events", { path: { id }, query: { after } }),
     approvals: async (id: string) =>
@@ -194,7 +188,6 @@ export function agentClient(url: string, token?: string) {
       await api.json("POST /sessions/{id}/approvals/{approval}", { path, body: answer });
     },
     session: (id: string): Promise<SessionStatus> => session(id),
-    /** Cancels what runs in a session and deletes it. */
     async deleteSession(id: string): Promise<void> {
       await (await api.send("DELETE /sessions/{id}", { path: { id } })).body?.cancel();
     },
@@ -202,18 +195,15 @@ export function agentClient(url: string, token?: string) {
     async cancel(id: string): Promise<void> {
       await api.json("POST /sessions/{id}/cancel", { path: { id } });
     },
-    /** The newest sessions whose texts hold `search`, at most 20. */
     listSessions: async (search: string): Promise<readonly SessionTitle[]> =>
       (await list({ limit: 20, search })).sessions,
-    /** Resolves to a page of sessions, the newest first: the first page, or that after the session with the id `after`. */
+    /** Resolves to a page of sessions, newest first, after the session with the id `after`. */
     pageOfSessions: (after?: string): Promise<SessionPage> => list(after === undefined ? {} : { after }),
-    /** Resolves to the user's messages, the oldest first. */
     async questions(id: string): Promise<readonly string[]> {
       const { messages } = await session(id);
       return messages.filter(({ role }) => role === "user")
         .map(({ content }) => contentText(content));
     },
-    /** Resolves to the user's last message and its position. */
     async lastQuestion(
       id: string,
     ): Promise<{ readonly place: number; readonly content: Content } | undefined> {
@@ -224,22 +214,18 @@ export function agentClient(url: string, token?: string) {
     },
     quote: (id: string) => api.json("GET /sessions/{id}/quote", { path: { id } }),
     prompt: (id: string) => api.json("GET /sessions/{id}/prompt", { path: { id } }),
-    /** Retains or evicts the message at this position. */
     pin: (id: string, place: number, wish: Pin["wish"]) =>
       api.json("POST /sessions/{id}/pins", { path: { id }, body: { place, wish } }),
-    /** Resolves to the files that each turn has changed, the oldest first. */
     changes: async (id: string) => (await api.json("GET /sessions/{id}/changes", { path: { id } })).turns,
     undo: (id: string, body: Body<"POST /sessions/{id}/undo">) =>
       api.json("POST /sessions/{id}/undo", { path: { id }, body }),
     redo: (id: string, body: Body<"POST /sessions/{id}/redo">) =>
       api.json("POST /sessions/{id}/redo", { path: { id }, body }),
-    /** Keeps a session's prompt in the provider's cache for so many minutes. */
     keepWarm: (id: string, minutes: number) =>
       api.json("POST /sessions/{id}/keep_warm", { path: { id }, body: { minutes } }),
-    /** Resolves to a session's messages, one JSON line each, or as HTML. */
     exportSession: async (id: string, format: "lines" | "html" = "lines") =>
       bodyOf(await api.send("GET /sessions/{id}/export", { path: { id }, query: { format } })),
-    /** Makes sessions of such lines, or of lines with a session each. Resolves to their ids. */
+    /** Imports a session from such lines, or one session per line. Resolves to the ids. */
     async importSessions(lines: Uint8Array<ArrayBuffer>): Promise<readonly string[]> {
       const { sessions } = await api.json("POST /sessions/import", { lines });
       return sessions.map(({ id }) => id);
@@ -249,7 +235,7 @@ export function agentClient(url: string, token?: string) {
     async removeKey(name: string): Promise<void> {
       await (await api.send("DELETE /keys/{name}", { path: { name } })).body?.cancel();
     },
-    /** Resolves to all that the server stores, as a file; incomplete if the stream fails. */
+    /** Resolves to the server's data as a database file; incomplete if the stream fails. */
     backUp: async () => bodyOf(await api.send("GET /backup")),
   };
 }

@@ -37,7 +37,7 @@ async function withServer(use: (url: string) => Promise<void>): Promise<void> {
   }
 }
 
-Deno.test("agentClient() makes sessions, streams turns and cancels", async () => {
+Deno.test("agentClient() creates sessions, streams turns and cancels them", async () => {
   await withServer(async (url) => {
     const client = agentClient(url);
     const session = await client.createSession();
@@ -48,7 +48,7 @@ Deno.test("agentClient() makes sessions, streams turns and cancels", async () =>
   });
 });
 
-Deno.test("agentClient() numbers events, gives them again, lists sessions and forgets them", async () => {
+Deno.test("agentClient() numbers and replays events, lists and deletes sessions", async () => {
   await withServer(async (url) => {
     const client = agentClient(url);
     const [first, second] = [await client.createSession(), await client.createSession()];
@@ -92,7 +92,7 @@ Deno.test("agentClient() exports sessions and imports them", async () => {
   });
 });
 
-Deno.test("agentClient() says in a sentence what the server refuses, and that it can't be reached", async () => {
+Deno.test("agentClient() rejects with the server's error, or if it can't be reached", async () => {
   let url = "";
   await withServer(async (running) => {
     url = running;
@@ -107,11 +107,11 @@ Deno.test("agentClient() says in a sentence what the server refuses, and that it
   await assertRejects(
     () => agentClient(url).createSession(),
     Error,
-    `Cannot reach the server at ${url}: start it with tare start, or deno task start.`,
+    `Cannot reach the server at ${url}. Start it with tare start, or deno task start.`,
   );
 });
 
-Deno.test("serverAddress() goes by the address that is given, or by host and port", async () => {
+Deno.test("serverAddress() prefers the given address to host and port", async () => {
   const at = (variables: Readonly<Record<string, string>>, url?: string) =>
     serverAddress((name) => variables[name], url);
   assertEquals(await at({ TARE_HOST: "::1", TARE_PORT: "1", TARE_TOKEN: "t" }), {
@@ -121,7 +121,7 @@ Deno.test("serverAddress() goes by the address that is given, or by host and por
   assertEquals(await at({ TARE_HOST: "", TARE_PORT: "1", TARE_TOKEN: "" }), { url: "http://127.0.0.1:1" });
   assertEquals(await at({ TARE_HOST: "127.0.0.2" }), { url: "http://127.0.0.2:8787" });
   assertEquals(await at({ TARE_HOST: "h", TARE_TOKEN: "t" }, "http://x"), { url: "http://x", token: "t" });
-  // Which one was free, the server has noted: there is none here.
+  // The server records the free port; no server runs here.
   const home = { XDG_DATA_HOME: "/nowhere", TARE_WORKSPACE: "/nowhere" };
   for (const more of [{}, { TARE_HOST: "127.0.0.1" }]) {
     const free = at({ TARE_PORT: "0", ...more, ...home });
@@ -130,6 +130,6 @@ Deno.test("serverAddress() goes by the address that is given, or by host and por
   await assertRejects(
     () => at({ TARE_PORT: "tcp://10.0.0.1:80" }),
     RangeError,
-    'Cannot find the server: TARE_PORT is "tcp://10.0.0.1:80", but it must be a whole number from 0 to 65535.',
+    'Cannot find the server: TARE_PORT is "tcp://10.0.0.1:80". Use a whole number from 0 to 65535.',
   );
 });

@@ -1,5 +1,5 @@
 /**
- * Puts a question to the running agent server: `deno task ask "…"`.
+ * Sends one message to the running server: `deno task ask "…"`.
  *
  * @module
  */
@@ -19,12 +19,12 @@ import { shownJson, shownText, writeAll } from "./terminal/shown_text.ts";
 import { waitingLine } from "./terminal/waiting.ts";
 import { STOPPING, watchTurn } from "./terminal/watch_turn.ts";
 
-/** Time after which the user is notified that standard input is read, in milliseconds: it may be open unnoticed. */
+/** Time after which waiting for standard input is reported, in milliseconds. */
 const TOLD_MS = 2_000;
 
 async function pipedIn(): Promise<PipedInput | undefined> {
   if (Deno.stdin.isTerminal()) return undefined;
-  const timer = setTimeout(() => console.error("Reading standard input, up to its end …"), TOLD_MS);
+  const timer = setTimeout(() => console.error("Reading standard input until its end …"), TOLD_MS);
   try {
     return await readPiped(Deno.stdin.readable);
   } finally {
@@ -32,18 +32,17 @@ async function pipedIn(): Promise<PipedInput | undefined> {
   }
 }
 
-/** Returns the terminal's input, also while something is piped in; undefined without a terminal. */
+/** Returns the terminal's input, even if standard input is a pipe. */
 function keyboard(): Readable | undefined {
   if (Deno.stdin.isTerminal()) return process.stdin;
   try {
     return Readable.fromWeb(Deno.openSync("/dev/tty").readable);
   } catch {
-    // There is none, as on Windows or in a service.
     return undefined;
   }
 }
 
-/** Within this time a second signal is the same Ctrl-C: npx and deno task forward what the terminal sent them too. */
+/** Signals within this time are one Ctrl-C: npx and deno task forward it too. */
 const SAME_KEY_MS = 1000;
 
 async function ask(
@@ -56,13 +55,13 @@ async function ask(
   },
 ): Promise<TurnEnd["reason"]> {
   const isSeen = Deno.stdout.isTerminal() && !json;
-  // A pipe gets the answer only.
+  // Standard output of a pipe contains only the answer.
   const write = (piece: string) => writeAll(isSeen ? Deno.stdout : Deno.stderr, piece);
   const columns = () => isSeen ? Deno.consoleSize().columns : undefined;
   const height = () => isSeen ? Deno.consoleSize().rows : undefined;
   const line = isSeen ? waitingLine({ write, columns, height }) : undefined;
   const isColoured = isSeen && !Deno.noColor;
-  // From the start: what is typed before an approval request is no answer to it.
+  // Read from the start, so that earlier input doesn't answer an approval request.
   const keys = line && keyboard();
   const lines = keys && createInterface({ input: keys, output: process.stdout, terminal: false });
   const person = line && lines && askPerson(lines, { write: line.write, isColoured });
@@ -91,7 +90,7 @@ async function ask(
       say("Cancelling the turn …");
       turn.cancel().catch((error) => say(error.message));
     } else if (Date.now() - cancelledAt > SAME_KEY_MS) {
-      say(`Left before the server said that the turn has ended: it may still run in session ${session}.`);
+      say(`Exited before the turn ended: it may still run in session ${session}.`);
       Deno.exit(130);
     }
   };
@@ -101,7 +100,7 @@ async function ask(
       if (isSeen) line?.write(`\n${shown}\n`);
       else console.error(shown);
     } catch {
-      // The terminal was closed; the turn is cancelled all the same.
+      // The terminal was closed; the turn is cancelled anyway.
     }
   };
   for (const signal of STOPPING) Deno.addSignalListener(signal, cancel);
@@ -117,31 +116,30 @@ async function ask(
 
 await runCommandLine({
   call: "deno task ask",
-  summary: "Puts a question to the agent server and prints what happens",
-  usage: ['[--session ID] [--effort LEVEL] [--json] "question"'],
+  summary: "Sends one message to the running server and prints the turn",
+  usage: ['[--session ID] [--effort LEVEL] [--json] "message"'],
   options: {
-    session: option("ID", "Continue this session instead of starting one"),
+    session: option("ID", "Continue this session. Default: start one"),
     effort: option(
       "LEVEL",
-      "How much the model shall reason, such as low or high. Default: as the session says",
+      "Reasoning effort, such as low or high. Default: the session's",
     ),
     json: flag("Print the events as JSON lines"),
     ...SERVER_OPTIONS,
   },
   notes:
-    `What is piped in is sent behind the question, up to 256 KiB of text. @picture.png in it sends a picture.
+    `Standard input is appended to the message, up to 256 KiB of text. @image.png in the message attaches an image.
 ${KEY_NOTE}
-Into a pipe goes the answer alone; what happens meanwhile is told on standard error.
-At a terminal you are asked before a call runs that does more than read; TARE_UNATTENDED of the server says what
-happens elsewhere.
-Ctrl-C cancels the turn. If the server doesn't answer, a second Ctrl-C leaves, and the turn may run on.`,
+If standard output is a pipe, it contains only the answer; progress goes to standard error.
+On a terminal, calls that do more than read need your approval; elsewhere the server's TARE_UNATTENDED decides.
+Ctrl-C cancels the turn. A second Ctrl-C exits without waiting for its end.`,
   hasWords: true,
 }, async ({ values: { url, session, effort, json = false }, positionals }) => {
   const question = positionals.join(" ").trim();
   const piped = await pipedIn();
   if (question === "" && !piped) return "usage";
   if (piped?.isCut) {
-    console.error(`Of what is piped in only the first ${piped.text.length} characters are sent.`);
+    console.error(`Standard input is too long: only its first ${piped.text.length} characters are sent.`);
   }
   const input = await withPictures(piped ? withPiped(question, piped) : question, {
     folder: callersPath("."),

@@ -1,5 +1,5 @@
 /**
- * Sees to it that a server runs for the folder, in the background: `tare` does it before it talks.
+ * Starts the folder's server in the background, if none runs. `tare` does this before a chat.
  *
  * @module
  */
@@ -16,20 +16,22 @@ import { shownText } from "./terminal/shown_text.ts";
 
 const LOG_FILE = "server.log";
 
-/** Time between two checks whether it listens, in milliseconds. */
 const LOOK_MS = 25;
 
-/** Characters of the output of a server that didn't start that are shown. */
 const MOST_SAID = 2_000;
 
 const environment = Object.fromEntries(
   Object.entries(Deno.env.toObject()).filter(([, value]) => value !== ""),
 );
 
-/** Starts a server that stays, and resolves once it listens. @throws {Error} with its output, if it ends before. */
+/**
+ * Starts a server that outlives this process. Resolves once it listens.
+ *
+ * @throws {Error} with its output, if it fails.
+ */
 async function start(): Promise<FoundServer> {
   const { TARE_DATA: own, INIT_CWD = "." } = environment;
-  // Reading all settings would take as long as the server does.
+  // Reading all settings would take as long as starting the server.
   const data = own
     ? resolve(INIT_CWD, own)
     : dataFolder({ workspace: callersFolder(environment) }, environment);
@@ -37,7 +39,7 @@ async function start(): Promise<FoundServer> {
   const path = join(data, LOG_FILE);
   const log = openSync(path, "w", 0o600);
   const child = spawn(Deno.execPath(), [...denoArgs("start"), "--stays"], {
-    // The terminal's Ctrl-C isn't meant for it, nor does it end with the terminal.
+    // Neither Ctrl-C nor closing the terminal ends it.
     detached: true,
     stdio: ["ignore", log, log],
   });
@@ -46,14 +48,17 @@ async function start(): Promise<FoundServer> {
   child.on("exit", () => hasEnded = true);
   child.on("error", () => hasEnded = true);
   for (;;) {
-    // Another one may have started it meanwhile.
     const isOver = hasEnded;
     const found = await runningServer(environment);
     if (found) {
       child.unref();
       return found;
     }
-    if (isOver) throw new Error(Deno.readTextFileSync(path).trim().slice(-MOST_SAID) || "The server ended.");
+    if (isOver) {
+      throw new Error(
+        Deno.readTextFileSync(path).trim().slice(-MOST_SAID) || "Cannot start the server: it ended at once.",
+      );
+    }
     await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
   }
 }
@@ -63,13 +68,16 @@ await runCommandLine({
   summary: "Starts the server of this folder in the background, if none runs",
   options: {},
   notes:
-    `It goes by the variables that tare start goes by, writes what it says into ${LOG_FILE} of its data folder, and stays
-until tare stop.`,
+    `It uses the same variables as tare start, logs to ${LOG_FILE} in its data folder, and runs until tare stop.`,
 }, async () => {
   const isStated = statedAddress(environment.TARE_HOST, environment.TARE_PORT) !== undefined;
   if (isStated || await runningServer(environment)) return;
   const began = performance.now();
   const { folder } = await start();
   const seconds = ((performance.now() - began) / 1000).toFixed(1);
-  console.log(shownText(`Started a server for ${folder} in ${seconds} s. It stays: tare stop ends it.`));
+  console.log(
+    shownText(
+      `Started a server for ${folder} in ${seconds} s. It runs in the background; tare stop ends it.`,
+    ),
+  );
 });

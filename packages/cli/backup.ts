@@ -1,5 +1,5 @@
 /**
- * Writes all that a running server keeps into a file: `deno task backup FILE`.
+ * Backs up the running server's data to a file: `deno task backup FILE`.
  *
  * @module
  */
@@ -11,11 +11,11 @@ import { callersPath, KEY_NOTE, runCommandLine, SERVER_OPTIONS } from "./command
 
 await runCommandLine({
   call: "deno task backup",
-  summary: "Writes all that a running server keeps into a file, from which a server can go on, and checks it",
+  summary: "Backs up the running server's data to a file, and verifies it",
   usage: ["[--url URL] FILE"],
   details:
-    `To go back to it, end the server, empty its data folder and put the file there as tare.db. A server whose sessions are
-in PostgreSQL is backed up by PostgreSQL's tools: docs/several_servers.md.`,
+    `To restore it, stop the server, empty its data folder and copy the file there as tare.db. Sessions in PostgreSQL are
+backed up with PostgreSQL's tools: docs/several_servers.md.`,
   options: SERVER_OPTIONS,
   notes: KEY_NOTE,
   hasWords: true,
@@ -33,9 +33,8 @@ in PostgreSQL is backed up by PostgreSQL's tools: docs/several_servers.md.`,
   return 0;
 });
 
-/** Writes it to the disk, readable by its owner only. */
+/** Writes a file that only its owner may read, and syncs it to disk. */
 async function receive(bytes: ReadableStream<Uint8Array>, path: string): Promise<void> {
-  // An incomplete one.
   await Deno.remove(path).catch(() => {});
   using file = await Deno.open(path, { write: true, createNew: true, mode: 0o600 });
   for await (const piece of whole(bytes)) {
@@ -48,6 +47,6 @@ async function* whole(bytes: ReadableStream<Uint8Array>): AsyncGenerator<Uint8Ar
   try {
     yield* bytes;
   } catch (cause) {
-    throw new Error("Cannot back up: the server broke off. Try again.", { cause });
+    throw new Error("Cannot back up: the connection to the server was lost. Try again.", { cause });
   }
 }

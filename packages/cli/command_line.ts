@@ -3,17 +3,18 @@ import { resolve } from "@std/path";
 import { parseArgs, type ParseArgsConfig } from "node:util";
 import { shownText } from "./terminal/shown_text.ts";
 
-/** Parses a command line. @throws {RangeError} with the fault and the known options. */
 export function commandLine<const Config extends ParseArgsConfig>(
   config: Config,
 ): ReturnType<typeof parseArgs<Config>> {
   try {
     return parseArgs(config);
   } catch (error) {
-    // After its first sentence Node advises how to send the option as a word.
+    // Later sentences explain positionals.
     const [wrong = ""] = (error as Error).message.split(/\. |\n/, 1);
     const known = Object.keys(config.options ?? {}).map((name) => `--${name}`).join(", ");
-    throw new RangeError(`Cannot read the command: ${wrong}. Its options are ${known}.`, { cause: error });
+    throw new RangeError(`Cannot parse the command line: ${wrong}. Its options are ${known}.`, {
+      cause: error,
+    });
   }
 }
 
@@ -26,7 +27,6 @@ interface Option {
 
 type OptionTable = Readonly<Record<string, Option>>;
 
-/** Returns an option without a value. */
 export function flag(text: string) {
   return { type: "boolean", text } as const satisfies Option;
 }
@@ -44,39 +44,34 @@ export function optionOr(initial: string, value: string, text: string) {
   } as const satisfies Option;
 }
 
-/** A command, from which parsing and `--help` follow. */
+/** A command: parsing and `--help` derive from it. */
 export interface Command<Options extends OptionTable> {
-  /** How it is called, without arguments. */
   readonly call: string;
-  /** What it does, without an end. */
+  /** Purpose, without a full stop. */
   readonly summary: string;
-  /** What may follow its name, a line for each form. Default: its options. */
+  /** Forms of the arguments, one line each. Default: the options. */
   readonly usage?: readonly string[];
-  /** Text above the options in `--help`. */
   readonly details?: string;
   readonly options: Options;
-  /** Text below them. */
   readonly notes?: string;
-  /** Whether words may follow. Default: false. */
+  /** Whether positionals are allowed. Default: false. */
   readonly hasWords?: boolean;
 }
 
 export const SERVER_OPTIONS = {
-  url: option("URL", "The server. Default: by TARE_HOST and TARE_PORT, or the one of this folder"),
+  url: option("URL", "Server address. Default: TARE_HOST and TARE_PORT, or this folder's server"),
 };
 
-/** What such a command says about keys. */
-export const KEY_NOTE =
-  "The key that is sent along is TARE_TOKEN, or the owner's of a server on this machine.";
+export const KEY_NOTE = "The key is TARE_TOKEN, or the owner's key of a server on this machine.";
 
 export const REPORT_OPTIONS = {
-  from: option("DAY", "The first day, by UTC, such as 2026-01-31. Default: any"),
-  to: option("DAY", "The last day. Default: any"),
-  json: flag("Print what the server says as JSON"),
+  from: option("DAY", "First day (UTC), such as 2026-01-31. Default: any"),
+  to: option("DAY", "Last day (UTC). Default: any"),
+  json: flag("Print the server's report as JSON"),
   ...SERVER_OPTIONS,
 };
 
-/** Runs a command and exits with the result of `main` (default 0; `"usage"` prints the help). Errors are printed. */
+/** Runs a command, prints errors, and exits with the code from `main` (default 0; `"usage"` prints the help). */
 export async function runCommandLine<const Options extends OptionTable>(
   command: Command<Options>,
   main: (
@@ -99,7 +94,7 @@ export async function runCommandLine<const Options extends OptionTable>(
   });
 }
 
-/** Exits with the code that a function returns, 0 by default. Errors are printed as sentences. */
+/** Exits with the code from `main` (default 0), or prints its error and exits with 1. */
 export async function exitAfter(main: () => Promise<number | void>): Promise<void> {
   try {
     Deno.exit(await main() ?? 0);
@@ -109,20 +104,19 @@ export async function exitAfter(main: () => Promise<number | void>): Promise<voi
   }
 }
 
-/** Returns a path as the caller means it: a task runs in the project's folder. */
+/** Resolves a path against the caller's folder: tasks run in the project's folder. */
 export function callersPath(path: string): string {
   return resolve(Deno.env.get("INIT_CWD") || ".", path);
 }
 
-/** Checks days of options. @throws {Error} if one has another form. */
 export function checkDays(days: Readonly<Record<string, string | undefined>>): void {
   for (const [option, day] of Object.entries(days)) {
     if (day === undefined || /^\d{4}-\d{2}-\d{2}$/.test(day) && Number.isFinite(Date.parse(day))) continue;
-    throw new Error(`Cannot use --${option} ${day}: it must be a day, such as 2026-01-31.`);
+    throw new Error(`Cannot use --${option} ${day}: it is not a day. Use the form 2026-01-31.`);
   }
 }
 
-/** Parses a list of known words. @throws {RangeError} if there are others. */
+/** Parses a comma-separated list. @throws {RangeError} if it contains an unknown word. */
 export function knownWords<Word extends string>(
   text: string,
   { known, what }: { readonly known: readonly Word[]; readonly what: string },
@@ -130,7 +124,7 @@ export function knownWords<Word extends string>(
   const words = text.split(",").map((word) => word.trim());
   const found = known.filter((word) => words.includes(word));
   if (found.length === new Set(words).size) return found;
-  throw new RangeError(`${what} is ${JSON.stringify(text)}, and some of ${known.join(", ")} are wanted.`);
+  throw new RangeError(`${what} is ${JSON.stringify(text)}. Use a list of ${known.join(", ")}.`);
 }
 
 function helpOf({ call, summary, usage, details, options, notes }: Command<OptionTable>): string {

@@ -1,6 +1,5 @@
 /**
- * Says why prompts weren't read from the cache, and what would mend it, or whether an agent is rightly behind the server:
- * `deno task doctor`.
+ * Explains cache misses, or checks an agent's configuration: `deno task doctor`.
  *
  * @module
  */
@@ -18,18 +17,18 @@ import { shownJson, shownText } from "./terminal/shown_text.ts";
 const CHANGES: Readonly<
   Record<NonNullable<MissesReport["misses"][number]["dearest"]["changed"]>["kind"], string>
 > = {
-  bill: "a number for the bill",
-  git_status: "the state of a repository",
+  bill: "a billing header",
+  git_status: "a Git status",
   date: "a date or time",
   number: "a number or hash",
   text: "a text",
-  order: "the order of tools",
-  list: "which tools there are",
+  order: "the order of the tools",
+  list: "the list of tools",
 };
 
-/** Returns what was paid: dollars as far as prices are known, else token units. */
+/** Returns the cost in dollars, or in cost units if no call has a price. */
 function cost({ usd, tokenUnits, calls, unpricedCalls }: MissesReport["misses"][number]): string {
-  return unpricedCalls === calls ? counted(tokenUnits, "token unit") : `$${inDollars(usd)}`;
+  return unpricedCalls === calls ? counted(tokenUnits, "cost unit") : `$${inDollars(usd)}`;
 }
 
 function told(miss: MissesReport["misses"][number]): string {
@@ -37,7 +36,7 @@ function told(miss: MissesReport["misses"][number]): string {
   return [
     `${cost(miss)}  ${name}: ${counted(tokens, "token")} in ${counted(calls, "call")}`,
     `    ${remedy}`,
-    `    Dearest: call ${call} of session ${session}.${changed ? ` ${toldChange(changed)}` : ""}`,
+    `    Most expensive: call ${call} of session ${session}.${changed ? ` ${toldChange(changed)}` : ""}`,
   ].join("\n");
 }
 
@@ -67,18 +66,21 @@ function report({ sessions, calls, promptTokens, cachedTokens, misses }: MissesR
   return [
     `${counted(sessions, "session")}, ${counted(calls, "call")}: ${share.toFixed(1)} % of ${
       counted(promptTokens, "prompt token")
-    } came from the cache. The rest, and what was paid for it:`,
-    ...part("NEED NOT HAVE BEEN", avoidable),
-    ...part("HAD TO BE, OR NOBODY CAN SAY", others),
+    } came from the cache. Cost of the rest (1 cost unit = 1 input token not read from the cache):`,
+    ...part("AVOIDABLE", avoidable),
+    ...part("UNAVOIDABLE OR UNKNOWN", others),
   ].join("\n\n");
 }
 
-const MARKS = { right: "ok   ", wrong: "WRONG", "not known": "?    " } as const;
+const MARKS = { right: "ok   ", wrong: "FAIL ", "not known": "?    " } as const;
 
-/** Checks an agent's installation. Returns whether nothing is wrong. */
 async function check(name: string, { url, model }: { readonly url?: string; readonly model?: string }) {
   const entry = knownAgent(name);
-  if (!entry) throw new Error(`Cannot look at ${name}: there are ${Object.keys(AGENTS).join(", ")}.`);
+  if (!entry) {
+    throw new Error(
+      `Cannot check ${name}: it is not a known agent. Use one of ${Object.keys(AGENTS).join(", ")}.`,
+    );
+  }
   const environment = Deno.env.toObject();
   const server = await serverAddress((name) => environment[name], url);
   const findings = await checkInstallation({ name, entry, server, environment, model });
@@ -88,15 +90,12 @@ async function check(name: string, { url, model }: { readonly url?: string; read
 
 await runCommandLine({
   call: "deno task doctor",
-  summary:
-    "Says why prompts weren't read from the provider's cache, what that has cost, and what would mend it",
+  summary: "Explains cache misses: their causes, what they cost, and how to avoid them",
   usage: ["[--session ID] [--from DAY] [--to DAY]", "AGENT [--model NAME]"],
-  details: `AGENT: looks instead whether this agent is rightly behind the server: ${
-    Object.keys(AGENTS).join(", ")
-  }`,
+  details: `AGENT: checks instead whether this agent uses the server: ${Object.keys(AGENTS).join(", ")}`,
   options: {
-    model: option("NAME", "Asks this model for a word, which may cost something, to see that it streams"),
-    session: option("ID", "Only this session. Default: the 200 newest of the agent, and of other agents"),
+    model: option("NAME", "Request one word from this model to check streaming, which may cost money"),
+    session: option("ID", "Only this session. Default: the 200 newest of Tare's agent and of other agents"),
     ...REPORT_OPTIONS,
   },
   notes: KEY_NOTE,

@@ -5,6 +5,7 @@ import type { SessionEvent } from "@tare/server";
 import { counted, formatCount, oneLine } from "@tare/server/internal/format";
 import { type EntryOf, TranscriptReducer } from "@tare/server/internal/transcript";
 import { usdText } from "./dollars.ts";
+import { MECHANISM_NAMES } from "./ledger_names.ts";
 import { drawnMarkdown } from "./terminal/drawn_markdown.ts";
 import { shownDiff } from "./terminal/shown_diff.ts";
 import { rowsOf, shownText } from "./terminal/shown_text.ts";
@@ -14,15 +15,20 @@ const COLUMNS = 108;
 
 const MAX_LINES = 60;
 
-/** Rows of a running call's output that are shown at most. */
 const MAX_ROWS = 8;
 
-/** Length of the end of an output that is searched for them, in UTF-16 code units. */
 const NEWEST = 8_192;
 
 const INDENT = "  ";
 
-/** Returns the newest rows of an output, and whether they are all. Text after `\r` replaces its line. */
+const ANSWERED_BY: Readonly<Record<Extract<SessionEvent, { type: "approval_answered" }>["by"], string>> = {
+  person: "by the user",
+  time: "after a timeout",
+  message: "by the next message",
+  cancel: "by cancellation",
+};
+
+/** Returns the last rows of an output and whether they are complete. Text after `\r` replaces its line. */
 function newestRows(output: string, columns: number) {
   const newest = output.slice(-NEWEST);
   const lines = newest.replace(/\n$/, "").split("\n").map((line) => {
@@ -41,13 +47,12 @@ function newestRows(output: string, columns: number) {
 }
 
 /**
- * Returns a printer of a turn's events: each step as it happens, changes by calls, and at the end the ledger in one line.
+ * Returns a printer of a turn's events: steps, calls, changed files, and at the end the ledger in one line.
  *
- * @param options.isColoured Whether changes are colored and replies are drawn as Markdown. Default: false.
- * @param options.columns Width of the terminal.
- * @param options.showAbove Shows the newest rows of a running call's output, or none; as many stay once it has ended.
- * Default: the whole output is printed.
- * @param options.plan The model's plan so far.
+ * @param options.isColoured Whether to color changes and render replies as Markdown. Default: false.
+ * @param options.columns Width of the terminal. Default: 100.
+ * @param options.showAbove Shows the last rows of a running call's output. Default: the whole output is printed.
+ * @param options.plan The model's current plan.
  */
 export function eventPrinter(
   write: (text: string) => void,
@@ -61,7 +66,6 @@ export function eventPrinter(
   let lineOpen = false;
   const transcript = new TranscriptReducer(options);
   const { columns = 100, showAbove } = options;
-  /** Key of the call with the newest output. */
   let writer = -1;
   const put = (text: string) => {
     write(text);
@@ -86,7 +90,7 @@ export function eventPrinter(
     showOutput();
     const { rows, isAll } = newestRows(output, columns - 1);
     const lines = output.replace(/\n$/, "").split("\n").length;
-    if (!isAll) line(`${INDENT}… the end of ${counted(lines, "line")}:`);
+    if (!isAll) line(`${INDENT}… last rows of ${counted(lines, "line")}:`);
     rows.forEach(line);
   };
   const called = (call: EntryOf<"call">) => {
@@ -97,7 +101,6 @@ export function eventPrinter(
   const ended = (call: EntryOf<"call">) => {
     endOutput(call);
     const { content, error, bytes = 0, durationMs = 0, change, made } = call.result!;
-    // The plan itself was printed.
     if (call.name === PLAN_TOOL_NAME && transcript.plan && !error) return;
     line(
       `${indent(call)}← ${oneLine(nameOf(call), COLUMNS / 2)}: ${error ? "error, " : ""}` +
@@ -106,25 +109,25 @@ export function eventPrinter(
     if (error && content !== "") {
       line(`${indent(call)}  ${oneLine(content.split("\n", 1)[0]!, 2 * COLUMNS)}`);
     }
-    // An approval request may have shown it.
+    // The approval request showed it.
     if (!change || call.proposed) return;
     const lines = shownDiff(change, options);
     for (const one of lines.slice(0, MAX_LINES)) write(`  ${one}\n`);
-    if (lines.length > MAX_LINES) line(`  … and ${formatCount(lines.length - MAX_LINES)} lines more`);
+    if (lines.length > MAX_LINES) line(`  … and ${formatCount(lines.length - MAX_LINES)} more lines`);
   };
   return (event) => {
     const open = transcript.openCalls;
     const changes = transcript.apply(event);
-    // The user has typed the one and seen the other.
     if (event.type === "turn_start" || event.type === "message_added") return;
     if (event.type === "step_start") line(`── step ${event.step}`);
-    if (event.type === "helper_started") line(`↳ a helper works in session ${event.session}`);
+    if (event.type === "helper_started") line(`↳ subagent started in session ${event.session}`);
     if (event.type === "turn_end") open.forEach(endOutput);
     if (event.type === "approval_answered") {
       const [{ entry } = {}] = changes;
       const name = entry?.kind === "call" ? nameOf(entry) : event.id;
       const reason = event.reason === undefined ? "" : `: ${oneLine(event.reason, COLUMNS / 2)}`;
-      return line(`! ${oneLine(name, COLUMNS / 2)}: ${event.decision} by ${event.by}${reason}`);
+      const decision = event.always ? "always allowed" : event.decision === "deny" ? "denied" : "allowed";
+      return line(`! ${oneLine(name, COLUMNS / 2)}: ${decision} ${ANSWERED_BY[event.by]}${reason}`);
     }
     for (const { entry, before } of changes) {
       switch (entry?.kind) {
@@ -176,30 +179,30 @@ export function shownPlan({ steps, done }: WorkPlan): readonly string[] {
   return steps.map((step, at) => `  ${at < done ? "☑" : at === done ? "▶" : "☐"} ${oneLine(step, COLUMNS)}`);
 }
 
-/** Calls by a program are indented. */
 function indent({ parent }: { readonly parent?: string }): string {
   return parent === undefined ? "" : INDENT;
 }
 
-/** Returns the totals of a program's calls. */
 function madeText(made: Extract<SessionEvent, { readonly type: "tool_result" }>["made"]): string {
   if (!made) return "";
   const failed = made.failed > 0 ? `, ${formatCount(made.failed)} failed` : "";
-  return `; ${counted(made.calls, "call")}${failed}, ${formatCount(made.keptTokens)} tokens kept outside`;
+  return `; ${counted(made.calls, "call")}${failed}, ${
+    formatCount(made.keptTokens)
+  } tokens kept out of the prompt`;
 }
 
 export function ledgerLine(
   { calls, promptTokens, cachedTokens, outputTokens, saved, estimated, tokenUnits, usd }: TurnLedger,
 ): string {
   const savings = Object.entries(saved).filter(([, tokens]) => tokens !== 0).map(([mechanism, tokens]) =>
-    `${mechanism} ${formatCount(tokens)}`
+    `${MECHANISM_NAMES[mechanism] ?? mechanism} ${formatCount(tokens)}`
   );
   const costs = [
     ...(usd === undefined ? [] : [usdText(usd)]),
-    ...(tokenUnits === undefined ? [] : [`${formatCount(Math.round(tokenUnits))} token units`]),
+    ...(tokenUnits === undefined || usd !== undefined ? [] : [counted(Math.round(tokenUnits), "cost unit")]),
   ];
-  return `ledger: ${counted(calls, "call")}, ${formatCount(promptTokens)} prompt tokens, of these ` +
-    `${formatCount(cachedTokens)} cached, ${formatCount(outputTokens)} output tokens; ` +
+  return `ledger: ${counted(calls, "call")}, ${formatCount(promptTokens)} prompt tokens (` +
+    `${formatCount(cachedTokens)} cached), ${formatCount(outputTokens)} output tokens; ` +
     (costs.length > 0 ? `cost: ${costs.join(", ")}; ` : "") +
-    `tokens saved: ${savings.join(", ") || "none"}${estimated ? " (counted here)" : ""}`;
+    `tokens removed from prompts: ${savings.join(", ") || "none"}${estimated ? " (usage estimated)" : ""}`;
 }

@@ -67,14 +67,14 @@ Deno.test("eventPrinter() prints steps, streamed text, calls in one line, result
       "~ schemas: prose of 1 tool (shown once); 2,000 → 800 tokens",
       "> Be quick.",
       "Done.",
-      "ledger: 2 calls, 12,345 prompt tokens, of these 9,000 cached, 67 output tokens; " +
-      "tokens saved: schemas 1,200",
+      "ledger: 2 calls, 12,345 prompt tokens (9,000 cached), 67 output tokens; " +
+      "tokens removed from prompts: tool descriptions 1,200",
       "",
     ],
   );
 });
 
-Deno.test("eventPrinter() says what was answered to what a turn asked, and by whom", () => {
+Deno.test("eventPrinter() prints answers to approvals", () => {
   const answer = {
     type: "approval_answered",
     approvalId: "q-1",
@@ -89,11 +89,11 @@ Deno.test("eventPrinter() says what was answered to what a turn asked, and by wh
       { ...answer, reason: "Not\nnow." },
       { ...answer, id: "2", decision: "allow", by: "time" },
     ]).split("\n").filter((line) => !line.startsWith("ledger")),
-    ['! shell {"command":"ls"}: deny by person: Not now.', "! 2: allow by time", ""],
+    ['! shell {"command":"ls"}: denied by the user: Not now.', "! 2: allowed after a timeout", ""],
   );
 });
 
-Deno.test("eventPrinter() shows what a program calls below it, and what that kept outside", () => {
+Deno.test("eventPrinter() indents calls in code mode and prints their totals", () => {
   const call = { type: "tool_call", step: 1, arguments: "{}" } as const;
   const result = {
     type: "tool_result",
@@ -114,13 +114,13 @@ Deno.test("eventPrinter() shows what a program calls below it, and what that kep
       "→ run_program {}",
       "  → read_file {}",
       "  ← read_file {}: 7 bytes, 2 ms",
-      "← run_program {}: 7 bytes, 2 ms; 12 calls, 1 failed, 3,400 tokens kept outside",
+      "← run_program {}: 7 bytes, 2 ms; 12 calls, 1 failed, 3,400 tokens kept out of the prompt",
       "",
     ],
   );
 });
 
-Deno.test("eventPrinter() says why a turn ended early", () => {
+Deno.test("eventPrinter() prints why a turn ended early", () => {
   assertEquals(
     printed([{ type: "turn_end", reason: "step_limit", text: "", message: "50 steps are the limit", ledger }])
       .split("\n")[0],
@@ -128,7 +128,7 @@ Deno.test("eventPrinter() says why a turn ended early", () => {
   );
 });
 
-Deno.test("ledgerLine() says what the calls cost, as far as that is known", () => {
+Deno.test("ledgerLine() reports dollars and cost units, as far as known", () => {
   const cost = (more: object) => /cost: .*?;/.exec(ledgerLine({ ...ledger, saved: {}, ...more }))?.[0];
   assertEquals(
     [{}, { tokenUnits: 1234.4 }, { tokenUnits: 1, usd: 1.234 }, { usd: 0.01234 }, { usd: 0.00001 }, {
@@ -136,8 +136,8 @@ Deno.test("ledgerLine() says what the calls cost, as far as that is known", () =
     }].map(cost),
     [
       undefined,
-      "cost: 1,234 token units;",
-      "cost: $1.23, 1 token units;",
+      "cost: 1,234 cost units;",
+      "cost: $1.23;",
       "cost: $0.0123;",
       "cost: under $0.0001;",
       "cost: $0.0000;",
@@ -145,14 +145,16 @@ Deno.test("ledgerLine() says what the calls cost, as far as that is known", () =
   );
 });
 
-Deno.test("ledgerLine() says when nothing was saved and when tokens were counted here", () => {
+Deno.test("ledgerLine() reports missing savings and estimated usage", () => {
   assertEquals(
-    ledgerLine({ ...ledger, saved: {}, estimated: true }).endsWith("tokens saved: none (counted here)"),
+    ledgerLine({ ...ledger, saved: {}, estimated: true }).endsWith(
+      "removed from prompts: none (usage estimated)",
+    ),
     true,
   );
 });
 
-Deno.test("eventPrinter() shows a command's output as it comes, without what would command the terminal", () => {
+Deno.test("eventPrinter() streams a command's output, escaped", () => {
   const output = (text: string): SessionEvent => ({ type: "tool_output", step: 1, id: "1", text });
   assertEquals(
     printed([output("on\x1b[2Je\r\n\ttw"), output("o"), { type: "step_start", step: 2 }]),
@@ -160,7 +162,7 @@ Deno.test("eventPrinter() shows a command's output as it comes, without what wou
   );
 });
 
-Deno.test("eventPrinter() shows the newest rows of what calls write above what is waited for, and how much there was", () => {
+Deno.test("eventPrinter() shows the last rows of running calls above the waiting line", () => {
   let above: readonly string[] | undefined;
   let text = "";
   const print = eventPrinter((piece) => text += piece, {
@@ -178,7 +180,7 @@ Deno.test("eventPrinter() shows the newest rows of what calls write above what i
     text = "";
     return [told, above];
   };
-  // Lines that come in pieces, wide ones, and such as are written anew.
+  // Partial, wide and overwritten lines.
   assertEquals(written("a", "on", "e\x1b[2J\r", "\ntwo\tis here now\n"), [
     "  one\\x1b[2J",
     "  two    is ",
@@ -187,25 +189,25 @@ Deno.test("eventPrinter() shows the newest rows of what calls write above what i
   assertEquals(written("b", "10 %\r", "20 %\r", "30"), ["  30"]);
   assertEquals(end("b"), ["  30\n|", ["  one\\x1b[2J", "  two    is ", "  here now"]]);
   assertEquals(end("a"), ["  one\\x1b[2J\n  two    is \n  here now\n|", undefined]);
-  // Of many lines the newest.
+  // The last of many lines.
   const lines = Array.from({ length: 20_000 }, (_, at) => `line ${at + 1}\n`).join("");
   const last = Array.from({ length: 8 }, (_, at) => `  line ${19_993 + at}`);
   assertEquals(written("c", lines), last);
-  assertEquals(end("c"), [["  … the end of 20,000 lines:", ...last, "|"].join("\n"), undefined]);
-  // One line without an end, of letters that take two columns.
+  assertEquals(end("c"), [["  … last rows of 20,000 lines:", ...last, "|"].join("\n"), undefined]);
+  // An unfinished line of wide characters.
   const wide = [...Array.from({ length: 7 }, () => "  日日日日日"), "  日日"];
   assertEquals(written("d", "日".repeat(65_002)), wide);
-  // What nothing came of.
+  // A call without a result.
   print({ type: "turn_end", reason: "cancelled", text: "", ledger });
   assertEquals(text.split("\n").slice(0, 10), [
-    "  … the end of 1 line:",
+    "  … last rows of 1 line:",
     ...wide,
     "! cancelled: the turn ended",
   ]);
   assertEquals(above, undefined);
 });
 
-Deno.test("eventPrinter() lets no words of a model, tool or server look like a question, or hide one", () => {
+Deno.test("eventPrinter() escapes text that imitates or hides an approval request", () => {
   const { step, name } = { step: 1, name: "a\x1b]0;t\x07" };
   const forged = `${questionOf({ name: "ls", arguments: "{}" })}\n\x1b[8m`;
   const shown = printed([
@@ -218,18 +220,18 @@ Deno.test("eventPrinter() lets no words of a model, tool or server look like a q
     { type: "turn_end", reason: "model_error", text: "", message: forged, ledger },
   ]);
   assertEquals(/[^\P{Cc}\n]|▌/u.test(shown), false);
-  assertEquals(shown.split("\n")[0], "\\x1b[7m\\u{258c}?\\x1b[27m May this run: ls {}");
+  assertEquals(shown.split("\n")[0], "\\x1b[7m\\u{258c}?\\x1b[27m Allow ls {}");
 });
 
-Deno.test("eventPrinter() tells of a helper, whose steps show as its call's output", () => {
+Deno.test("eventPrinter() prints a subagent's start and its output", () => {
   const shown = printed([
     { type: "helper_started", id: "1", session: "s" },
     { type: "tool_output", step: 1, id: "1", text: "read_file a\n" },
   ]);
-  assertEquals(shown, "↳ a helper works in session s\nread_file a\n");
+  assertEquals(shown, "↳ subagent started in session s\nread_file a\n");
 });
 
-Deno.test("eventPrinter() shows what calls have changed, once, and of much the beginning", () => {
+Deno.test("eventPrinter() prints diffs once, truncated", () => {
   const change = { path: "a", added: 1, removed: 1, diff: "@@ -1 +1 @@\n-one\n+two\x1b[2K" };
   const result = (id: string, diff = change.diff) => ({
     ...{ type: "tool_result", step: 1, id, name: "edit_file", content: "edited", error: false } as const,
@@ -251,13 +253,13 @@ Deno.test("eventPrinter() shows what calls have changed, once, and of much the b
       "Half a line",
       ...shown("asked"),
       ...shown("unasked", "  @@ -1 +1 @@", "  -one", "  +two\\x1b[2K"),
-      ...shown("long", ...Array.from({ length: 60 }, (_, at) => `  +${at}`), "  … and 2 lines more"),
+      ...shown("long", ...Array.from({ length: 60 }, (_, at) => `  +${at}`), "  … and 2 more lines"),
       "",
     ],
   );
 });
 
-Deno.test("eventPrinter() draws what the model says where it may colour, and ends it before anything else", () => {
+Deno.test("eventPrinter() renders replies as Markdown if colored", () => {
   const message = { role: "assistant", content: "" } as const;
   const events: SessionEvent[] = [
     { type: "text_delta", step: 1, text: "# One\nA **wo" },
@@ -274,7 +276,7 @@ Deno.test("eventPrinter() draws what the model says where it may colour, and end
   assertEquals(printed(events), "# One\nA **word** and **more\n→ f **\n| a |\n! w\n");
 });
 
-Deno.test("eventPrinter() shows the plan as it is after each call, also of a turn before", () => {
+Deno.test("eventPrinter() prints the plan after each change, including an earlier plan", () => {
   const call = (args: object) =>
     ({ type: "tool_call", step: 1, id: "1", name: "update_plan", arguments: JSON.stringify(args) }) as const;
   const result = (error: boolean): SessionEvent => ({

@@ -1,5 +1,5 @@
 /**
- * Writes a session as chat messages, one a line, or as a file for people: `deno task export ID`.
+ * Exports a session as JSON lines or as an HTML page: `deno task export ID`.
  *
  * @module
  */
@@ -10,13 +10,13 @@ import { shownLines } from "./terminal/shown_text.ts";
 
 await runCommandLine({
   call: "deno task export",
-  summary: "Writes a session as chat messages, one a line of JSON, to standard output",
+  summary: "Writes a session to standard output, one chat message per line of JSON",
   usage: ["[--url URL] [--html FILE] ID"],
   options: {
     html: option(
       "FILE",
-      "Writes it into FILE for people instead: one page, in which nothing runs or is fetched. All that was said is\n" +
-        "in it, and what tools read: look through it before you pass it on",
+      "Write a static page to FILE instead, without scripts or external resources. It contains all messages and\n" +
+        "tool results: check it before you share it",
     ),
     ...SERVER_OPTIONS,
   },
@@ -28,13 +28,13 @@ await runCommandLine({
   if (values.html !== undefined) {
     const path = callersPath(values.html);
     await Deno.writeFile(path, await client.exportSession(id, "html"), { mode: 0o600 });
-    return console.error(`Wrote ${path}. All that was said is in it, and what tools read.`);
+    return console.error(`Wrote ${path}. It contains all messages and tool results.`);
   }
   const lines = await client.exportSession(id);
   const shown = new TransformStream<string, string>({
     transform: (text, controller) => controller.enqueue(shownLines(text)),
   });
-  // A file gets the bytes unchanged.
+  // Hidden characters are escaped on a terminal only.
   await (Deno.stdout.isTerminal()
     ? lines.pipeThrough(new TextDecoderStream()).pipeThrough(shown).pipeThrough(new TextEncoderStream())
     : lines).pipeTo(Deno.stdout.writable);

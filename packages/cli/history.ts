@@ -1,6 +1,5 @@
 /**
- * Says what the agents on this machine have spent, by their own logs, and what Tare would have made of it:
- * `deno task history`.
+ * Reports what this machine's agents have spent, from their logs, and the estimated saving: `deno task history`.
  *
  * @module
  */
@@ -16,7 +15,7 @@ import { ProgressBar } from "./terminal/progress_bar.ts";
 
 const AGENTS = LOG_FORMATS.map(({ agent }) => agent);
 
-/** Opens a file to be written later, when nothing else can be. Returns what replaces its text, and then appends to it. */
+/** Opens a file before write permission is revoked. Returns a function that first replaces its text, then appends. */
 function openOutput(path: string): (text: string) => void {
   const file = Deno.openSync(path, { write: true, create: true });
   let isNew = false;
@@ -31,36 +30,36 @@ function readSeconds(value: string): number {
   if (value === "all") return Infinity;
   const seconds = Number(value);
   if (value.trim() !== "" && seconds >= 0) return seconds;
-  throw new Error(`Cannot use --seconds ${value}: it must be a number from 0, or all.`);
+  throw new Error(`Cannot use --seconds ${value}: it is not a number. Use a number from 0, or all.`);
 }
 
 await runCommandLine({
   call: "deno task history",
   summary:
-    `Says what the agents on this machine have spent, by the logs that they keep, and what Tare would have made of the
-same sessions. It only reads, and nothing leaves the machine`,
+    `Reports what this machine's agents have spent, from their logs, and what Tare would have saved. It only reads these
+logs, and sends nothing`,
   usage: ["[--agent NAME] [--project TEXT] [--since DAY] [--seconds 10]"],
   options: {
     agent: option("NAME", `${AGENTS.join(", ")}. Default: all`),
-    project: option("TEXT", "Only sessions of folders whose path holds this. Default: all"),
-    since: option("DAY", "The first day, by UTC, such as 2026-01-31. Default: any"),
+    project: option("TEXT", "Only sessions in folders whose path contains this. Default: all"),
+    since: option("DAY", "First day (UTC), such as 2026-01-31. Default: any"),
     seconds: optionOr(
       "10",
       "N",
-      "How long sessions are played again, the dearest first; 0: not at all, all: until the last.",
+      "Time for replaying sessions, most expensive first; 0: none, all: every session.",
     ),
     json: flag("Print everything as JSON"),
-    html: option("FILE", "Write everything as a page, which needs nothing beside it"),
+    html: option("FILE", "Write everything as a self-contained page"),
     recordings: option(
       "DIR",
-      "Write the sessions that are played as recordings, for deno task bench savings --data DIR",
+      "Write the replayed sessions as recordings for deno task bench savings --data DIR",
     ),
-    home: option("DIR", "The folder in which agents keep their logs. Default: yours"),
+    home: option("DIR", "Home folder with the agents' logs. Default: yours"),
   },
 }, async ({ values }) => {
   const { agent, project, since, json, html, recordings } = values;
   if (agent !== undefined && !AGENTS.includes(agent)) {
-    throw new Error(`Cannot read logs of ${agent}: there are readers for ${AGENTS.join(", ")}.`);
+    throw new Error(`Cannot read logs of ${agent}: it is not supported. Use one of ${AGENTS.join(", ")}.`);
   }
   checkDays({ since });
   const sinceMs = since === undefined ? undefined : Date.parse(since);
@@ -68,7 +67,7 @@ same sessions. It only reads, and nothing leaves the machine`,
   const home = values.home === undefined
     ? Deno.env.get("HOME") ?? Deno.env.get("USERPROFILE")
     : callersPath(values.home);
-  if (home === undefined) throw new Error("Cannot find logs: HOME isn't set. Say --home DIR.");
+  if (home === undefined) throw new Error("Cannot find logs: HOME isn't set. Use --home DIR.");
   const page = html === undefined ? undefined : openOutput(callersPath(html));
   if (recordings !== undefined) Deno.mkdirSync(callersPath(recordings), { recursive: true });
   const files = new Map(
@@ -80,7 +79,6 @@ same sessions. It only reads, and nothing leaves the machine`,
       ]),
   );
   for (const write of files.values()) write("");
-  // From here on it can only read.
   await Deno.permissions.revoke({ name: "write" });
 
   const env = (name: string) => values.home === undefined ? Deno.env.get(name) || undefined : undefined;
@@ -92,8 +90,8 @@ same sessions. It only reads, and nothing leaves the machine`,
   if (history.sessions.length === 0) {
     bar.clear();
     throw new Error(
-      `Cannot find a session in ${home}: looked for logs of ${agent ?? AGENTS.join(", ")}${
-        project === undefined && since === undefined ? "" : ", by --project and --since"
+      `Cannot find a session in ${home}: no logs of ${agent ?? AGENTS.join(", ")}${
+        project === undefined && since === undefined ? "" : " match --project and --since"
       }.`,
     );
   }

@@ -23,9 +23,9 @@ function lineOf({ id, url, types, key, failingSince, disabled }: Webhook): strin
   const state = disabled
     ? `disabled (${disabled.reason}) since ${disabled.at}`
     : failingSince === undefined
-    ? "sent to"
-    : `nothing gets through since ${failingSince}`;
-  return [id, url, types.join(","), ...(key === undefined ? [] : [`of ${key}`]), state].join("  ");
+    ? "delivering"
+    : `failing since ${failingSince}`;
+  return [id, url, types.join(","), ...(key === undefined ? [] : [`key ${key}`]), state].join("  ");
 }
 
 function deliveryLine({ id, type, session, createdAt, status, nextAttemptAt, attempts }: Delivery): string {
@@ -33,27 +33,27 @@ function deliveryLine({ id, type, session, createdAt, status, nextAttemptAt, att
   const came = last && (last.status ?? last.error);
   return [
     ...[createdAt, id, type, session ?? "", status, counted(attempts.length, "attempt")],
-    ...(came === undefined ? [] : [`the last ${came}`]),
-    ...(nextAttemptAt === undefined ? [] : [`next at ${nextAttemptAt}`]),
+    ...(came === undefined ? [] : [`last: ${came}`]),
+    ...(nextAttemptAt === undefined ? [] : [`next attempt at ${nextAttemptAt}`]),
   ].join("  ");
 }
 
 await runCommandLine({
   call: "deno task hooks",
-  summary: "Manages webhooks: requests when turns end or calls need approval (docs/operation.md)",
+  summary: "Manages webhooks, which report the end of turns and pending approvals (docs/operation.md)",
   usage: [
     ...["add URL [--types turn.ended,approval.asked]", "list", "enable ID", "disable ID", "rotate ID"],
     ...["remove ID", "deliveries ID", "redeliver ID DELIVERY"],
   ],
-  details: `  add         Makes a webhook and prints its secret, which is shown this once
-  list        Says where each goes, and whether anything gets through
-  enable      Sends to it again, also what still waits; disable ends that
-  rotate      Prints a new secret; for a day the one before signs too
-  remove      Nothing more is sent to it
-  deliveries  Says what it was told, and what came of it
-  redeliver   Sends a delivery once more`,
-  options: { types: optionOr("turn.ended", "LIST", "What it tells of."), ...SERVER_OPTIONS },
-  notes: `The server's TARE_WEBHOOK_HOSTS says which hosts may be told. ${KEY_NOTE}`,
+  details: `  add         Creates a webhook and prints its secret, once
+  list        Prints each webhook with its state
+  enable      Resumes deliveries, waiting ones included; disable stops them
+  rotate      Prints a new secret; the old one also signs for a day
+  remove      Deletes the webhook
+  deliveries  Lists deliveries with their status
+  redeliver   Repeats a delivery`,
+  options: { types: optionOr("turn.ended", "LIST", "Events to report."), ...SERVER_OPTIONS },
+  notes: `The server's TARE_WEBHOOK_HOSTS lists the allowed hosts. ${KEY_NOTE}`,
   hasWords: true,
 }, async ({ values, positionals: [act = "", ...given] }) => {
   if (ACTS[act] !== given.length) return "usage";
@@ -69,7 +69,11 @@ await runCommandLine({
       const { webhook, secret } = await api.json("POST /webhooks", { body });
       // The only output on stdout, so that it can be piped.
       console.log(secret);
-      console.error(shownText(`That is the secret of ${webhook.id}, which tells ${webhook.url}. Keep it.`));
+      console.error(
+        shownText(
+          `This is the secret of ${webhook.id}, which reports to ${webhook.url}. Store it: it is not shown again.`,
+        ),
+      );
       break;
     }
     case "list":
@@ -88,7 +92,7 @@ await runCommandLine({
       break;
     case "remove":
       await (await api.send("DELETE /webhooks/{webhook}", { path })).body?.cancel();
-      console.log(`Removed webhook ${first}: nothing more is sent to it.`);
+      console.log(`Removed webhook ${first}.`);
       break;
     case "deliveries": {
       const { deliveries } = await api.json("GET /webhooks/{webhook}/deliveries", { path });

@@ -1,5 +1,5 @@
 /**
- * Makes sessions of a file of chat messages or recorded sessions: `deno task import FILE`.
+ * Imports sessions from a file: `deno task import FILE`.
  *
  * @module
  */
@@ -9,11 +9,11 @@ import { callersPath, KEY_NOTE, runCommandLine, SERVER_OPTIONS } from "./command
 
 await runCommandLine({
   call: "deno task import",
-  summary: "Makes sessions of a file, and prints their ids",
+  summary: "Imports sessions from a file, and prints their ids",
   usage: ["[--url URL] FILE"],
   details:
-    `FILE holds one session, a chat message a line of JSON, as deno task export writes it; or several sessions, one a line,
-each an object with "messages". If a line is bad, its number is named and nothing is imported.`,
+    `FILE contains one session with a chat message per line of JSON, as written by deno task export; or several sessions,
+each a line with an object that has "messages". If a line is invalid, its number is printed and nothing is imported.`,
   options: SERVER_OPTIONS,
   notes: KEY_NOTE,
   hasWords: true,

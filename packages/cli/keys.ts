@@ -1,5 +1,5 @@
 /**
- * Gives others keys to the running server, and takes them away: `deno task keys add NAME`.
+ * Manages keys of the running server: `deno task keys add NAME`.
  *
  * @module
  */
@@ -12,36 +12,35 @@ const ACTS: Readonly<Record<string, number>> = { add: 1, list: 0, remove: 1, pag
 
 const ROUTES: readonly Asker["routes"][number][] = ["gateway", "agent", "approve", "metrics"];
 
-/** Parses an option with a number. @throws {RangeError} if it has another form. */
 function numberOf(
   text: string,
   { flag, form, right }: { readonly flag: string; readonly form: RegExp; readonly right: string },
 ) {
   const number = Number(form.exec(text)?.[1]);
   if (number > 0) return number;
-  throw new RangeError(`Cannot add a key: --${flag} is ${JSON.stringify(text)}, and ${right} is wanted.`);
+  throw new RangeError(`Cannot add a key: --${flag} is ${JSON.stringify(text)}. Use ${right}.`);
 }
 
 await runCommandLine({
   call: "deno task keys",
-  summary: "Gives others keys to the running server, and takes them away",
+  summary: "Adds, lists and removes keys of the running server",
   usage: [
     "add NAME [--budget $5/day] [--routes gateway,agent] [--rate 60/min]",
     ...["list", "remove NAME", "page"],
   ],
-  details: `  add     Makes a key and prints its secret, which is shown this once
-  list    Says what each is for, and what it has cost today
-  remove  Nothing is answered with it any more; its sessions stay
-  page    Prints the page's address with the owner's key, which signs in`,
+  details: `  add     Creates a key and prints its secret, once
+  list    Prints each key's routes, limits and cost today
+  remove  Revokes a key; its sessions are kept
+  page    Prints the page's address with the owner's key, for signing in`,
   options: {
-    budget: option("$N/day", "Most US dollars that its sessions may cost on a day of UTC. Default: no limit"),
+    budget: option("$N/day", "Highest cost of its sessions per day (UTC), in US dollars. Default: no limit"),
     routes: optionOr(
       "gateway,agent",
       "LIST",
-      "gateway: model calls of other agents; agent: sessions of this one; approve: saying what calls in its\n" +
-        "own sessions may do; metrics: reading the server's figures.",
+      "gateway: model calls of other agents; agent: sessions of Tare's agent; approve: answering approvals of\n" +
+        "its own sessions; metrics: reading the server's metrics.",
     ),
-    rate: option("N/min", "Most requests in a minute. Default: no limit"),
+    rate: option("N/min", "Rate limit, in requests per minute. Default: no limit"),
     ...SERVER_OPTIONS,
   },
   notes: KEY_NOTE,
@@ -69,7 +68,7 @@ await runCommandLine({
       });
       // The only output on stdout, so that it can be piped.
       console.log(secret);
-      console.error(`That is the key of ${name}. It is kept nowhere: who loses it needs another one.`);
+      console.error(`This is the key of ${name}. It is not stored: if it is lost, create another one.`);
       break;
     }
     case "list": {
@@ -88,11 +87,11 @@ await runCommandLine({
     }
     case "remove":
       await client.removeKey(name);
-      console.log(`Removed the key of ${name}: nothing is answered with it any more.`);
+      console.log(`Removed the key of ${name}. Requests with it are refused from now on.`);
       break;
     case "page":
       if (token === undefined) {
-        throw new Error("Cannot show the address: no key of the server's owner is known here.");
+        throw new Error("Cannot print the address: the owner's key is not on this machine. Set TARE_TOKEN.");
       }
       console.log(`${url}/#key=${token}`);
       break;

@@ -1,12 +1,12 @@
 import process from "node:process";
 
-/** How often a process looks whether who started it is still there, in milliseconds. */
+/** Interval between checks of the parent process, in milliseconds. */
 const LOOK_MS = 1000;
 
-/** Programs that only start others and wait for them, as `npx deno task start` does; a shell's own command too. */
+/** Programs that only start another one and wait for it, such as the steps of `npx deno task start`. */
 const LAUNCHER = /^(\S*\/)?((deno|node|npm|npx)\b|sh -c )/;
 
-/** Returns the ids of parent processes that only launch this one; none where `ps` isn't available. */
+/** Returns the ids of ancestors that only launch this process; none where `ps` isn't available. */
 export async function launchers(): Promise<readonly number[]> {
   const parents = new Map<number, { readonly parent: number; readonly command: string }>();
   try {
@@ -28,14 +28,14 @@ export async function launchers(): Promise<readonly number[]> {
     const { parent, command } = parents.get(pid) ?? {};
     if (parent === undefined || command === undefined || !LAUNCHER.test(command)) break;
     found.push(pid);
-    // A shell in front of them all is a person's script.
+    // An outermost shell is the user's script.
     if (!/^(\S*\/)?sh /.test(command)) last = found.length;
     pid = parent;
   }
   return found.slice(0, last);
 }
 
-/** Calls back once the process that started this one has ended, or one of the others. */
+/** Calls back once the parent process or one of `others` has ended. */
 export function whenLeft(callback: () => void, others: readonly number[] = []): void {
   const parent = Deno.ppid;
   const timer = setInterval(() => {
@@ -45,12 +45,10 @@ export function whenLeft(callback: () => void, others: readonly number[] = []): 
   }, LOOK_MS);
 }
 
-/** Whether a process is there. */
 export function isAlive(pid: number): boolean {
   try {
     return process.kill(pid, 0);
   } catch (error) {
-    // It may be another user's.
     return (error as { readonly code?: unknown }).code === "EPERM";
   }
 }

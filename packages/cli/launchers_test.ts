@@ -12,7 +12,7 @@ Deno.test("whenLeft() calls back once one of the processes has ended", async () 
 });
 
 Deno.test(
-  needs(PS, "launchers() finds who only launched a process, up to a shell of a person's own"),
+  needs(PS, "launchers() returns launching ancestors up to the user's shell"),
   async () => {
     const module = new URL("./launchers.ts", import.meta.url).href;
     const code = `const { launchers } = await import(${JSON.stringify(module)}); ` +
@@ -27,7 +27,7 @@ Deno.test(
         .output();
       return JSON.parse(new TextDecoder().decode(stdout)) as number[];
     };
-    // Both are children of this process, which is Deno.
+    // Both are children of this Deno process.
     const [shell, ...all] = await run(["-c", '"$@"; exit $?', "sh", ...deno]);
     assertEquals(all.slice(0, 2), [shell, Deno.pid]);
     const script = await Deno.makeTempFile();

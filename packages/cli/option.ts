@@ -1,11 +1,11 @@
-/** How a value is read, and what would be right. */
 export interface OptionReader<T> {
-  /** The value, or nothing for a wrong one. */
+  /** Returns undefined for an invalid value. */
   readonly read: (text: string) => T | undefined;
+  /** Description of valid values. */
   readonly right: string;
 }
 
-/** Reads a whole number within these limits. */
+/** Returns a reader of whole numbers between two limits, inclusive. */
 export function wholeNumber(least: number, most: number): OptionReader<number> {
   return {
     read: (digits) => {
@@ -16,7 +16,6 @@ export function wholeNumber(least: number, most: number): OptionReader<number> {
   };
 }
 
-/** Whether a folder is there. */
 export function isDirectory(path: string): boolean {
   return infoOf(path)?.isDirectory ?? false;
 }

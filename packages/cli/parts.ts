@@ -1,6 +1,6 @@
 /**
- * What the server's process shares with the commands: where a folder's server is found, how options are read, and how
- * text is shown in a terminal.
+ * Code that the server's process shares with the commands: finding a folder's server, reading options, and escaping
+ * text for terminals.
  *
  * @module
  */

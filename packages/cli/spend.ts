@@ -1,5 +1,5 @@
 /**
- * Says where the money went: `deno task spend`.
+ * Reports costs: `deno task spend`.
  *
  * @module
  */
@@ -10,6 +10,7 @@ import { connect } from "./agent_client.ts";
 import { checkDays, KEY_NOTE, option, optionOr, REPORT_OPTIONS, runCommandLine } from "./command_line.ts";
 import { counted, formatCount } from "@tare/server/internal/format";
 import { inDollars } from "./dollars.ts";
+import { STATE_NAMES } from "./ledger_names.ts";
 import { shownJson, shownText } from "./terminal/shown_text.ts";
 import { short, table } from "./terminal/table.ts";
 
@@ -17,40 +18,38 @@ const PARTS: Readonly<Record<keyof CallReport["spent"]["tokenUnits"], string>> =
   cacheRead: "cache reads",
   new: "new",
   expired: "expired",
-  ownRewrite: "own rewrites",
+  ownRewrite: "rewrites",
   changed: "changed",
-  lost: "lost",
+  lost: "dropped",
   output: "output",
-  ping: "keeping warm",
+  ping: "keep-alive",
 };
 
 const WORDS =
-  `Cache reads: what the provider's cache served. New: what no request held before, cache writes included. Expired: sent
-again because the cache's time was over. Own rewrites: sent again because Tare rewrote the prompt, summaries included.
-Changed: sent again because tools or model changed. Lost: sent again though the cache's time wasn't over. Output: replies.
-Keeping warm: requests that kept the cache from expiring while nothing was asked.`;
+  `Cache reads: tokens read from the provider's cache. New: tokens sent for the first time, cache writes included. Expired:
+sent again after the cache expired. Rewrites: sent again because Tare rewrote the prompt, summaries included. Changed: sent
+again because tools or model changed. Dropped: sent again although the cache should not have expired. Output: replies.
+Keep-alive: requests that kept the cache from expiring during pauses.`;
 
 const UNITS =
-  "A token unit is the price of one input token that isn't in the cache; replies aren't among them.";
+  "A cost unit is the price of one input token that is not read from the cache; replies are not included.";
 
 type Cost = Pick<Sums, "usd" | "tokenUnits" | "unpricedCalls">;
 
-/** Returns dollars for a table: an unknown price isn't 0. */
 function dollarsOf({ usd, unpricedCalls }: Pick<Cost, "usd" | "unpricedCalls">): string {
   return usd === 0 && unpricedCalls > 0 ? "–" : inDollars(usd);
 }
 
-/** Returns a cost as text: dollars as far as prices are known, and the number of calls without one. */
+/** Returns dollars, or cost units if no call has a price; and the number of calls without a price. */
 function inWords({ usd, tokenUnits, unpricedCalls }: Cost): string {
   const without = unpricedCalls > 0 ? `; ${counted(unpricedCalls, "call")} without a price` : "";
-  // An unknown price isn't 0.
   const cost = usd === 0 && unpricedCalls > 0
-    ? counted(tokenUnits, "token unit")
-    : `$${inDollars(usd)} (${counted(tokenUnits, "token unit")})`;
+    ? counted(tokenUnits, "cost unit")
+    : `$${inDollars(usd)} (${counted(tokenUnits, "cost unit")})`;
   return cost + without;
 }
 
-/** Returns a table of costs by part: in dollars, or in token units if no call has a price. */
+/** Returns a table of costs by part: in dollars, or in cost units if no call has a price. */
 function tableOfSums(
   name: string,
   rows: readonly { readonly name: string; readonly sums: Sums }[],
@@ -63,7 +62,7 @@ function tableOfSums(
     (isPriced || part !== "output") && (all.pings > 0 || part !== "ping")
   );
   return table(
-    [name, isPriced ? "dollars" : "token units", "calls", ...parts.map((part) => PARTS[part]), "no price"],
+    [name, isPriced ? "dollars" : "cost units", "calls", ...parts.map((part) => PARTS[part]), "no price"],
     rows.map(({ name, sums }) => [
       name,
       format(isPriced ? sums.usd : sums.tokenUnits),
@@ -75,15 +74,17 @@ function tableOfSums(
 }
 
 function told(by: string, { all, rows, hasMore }: SpendReport): string {
-  const named = rows.map(({ key, session: _, ...sums }) => ({ name: key || "not known", sums }));
+  const named = rows.map(({ key, session: _, ...sums }) => ({ name: key || "unknown", sums }));
   const titles = rows.flatMap(({ key, session }) =>
     session ? [`${key}  ${[session.title, session.model, session.agent].filter(Boolean).join(", ")}`] : []
   );
   return [
-    `${inWords(all)} for ${counted(all.calls, "call")}. Days are those of UTC.`,
+    `${inWords(all)} for ${counted(all.calls, "call")}. Days are in UTC.`,
     tableOfSums(by, named, all),
-    ...titles.length > 0 ? [`${titles.join("\n")}\n\nMore of one of them: deno task spend --session ID`] : [],
-    ...hasMore ? ["There are more rows than these."] : [],
+    ...titles.length > 0
+      ? [`${titles.join("\n")}\n\nDetails of a session: deno task spend --session ID`]
+      : [],
+    ...hasMore ? ["There are more rows."] : [],
     ...all.programs > 0
       ? [programsInWords({
         programs: all.programs,
@@ -99,25 +100,24 @@ function told(by: string, { all, rows, hasMore }: SpendReport): string {
 function programsInWords(
   { programs, calls, failed, keptTokens }: NonNullable<SessionSpend["programs"]>,
 ): string {
-  return `${counted(programs, "program")} made ${counted(calls, "call")}, of which ${
+  return `Code mode: ${counted(programs, "program")} made ${counted(calls, "call")} (${
     formatCount(failed)
-  } failed, ` +
-    `and kept ${
+  } failed) and ` +
+    `kept ${
       counted(keptTokens, "token")
-    } of what these returned outside of every prompt. That is no saving: ` +
-    "nobody knows what would have been called instead.";
+    } of their results out of the prompts. This is not counted as a saving, ` +
+    "because the calls without code mode are unknown.";
 }
 
-/** Rows of each table about a session. */
 const ROWS = 10;
 
 function toldOfSession({ all, turns, tools, subjects, results, programs }: SessionSpend): string {
   const carried = (name: string, rows: readonly SessionSpend["tools"][number][]) =>
     table(
-      [name, "dollars", "token units", "results", "tokens"],
+      [name, "dollars", "cost units", "results", "tokens"],
       rows.slice(0, ROWS).map(({ key, tokenUnits, results, tokens, ...cost }) => [
         ...[
-          short(key) || "not known",
+          short(key) || "unknown",
           dollarsOf(cost),
           formatCount(tokenUnits),
           formatCount(results),
@@ -131,26 +131,26 @@ function toldOfSession({ all, turns, tools, subjects, results, programs }: Sessi
   }));
   return [
     `${inWords(all)} for ${counted(all.calls, "call")}.`,
-    tableOfSums("dearest turns", named, all),
+    tableOfSums("most expensive turns", named, all),
     ...results.length === 0 ? [] : [
-      "What results cost by being carried in each prompt, about:",
+      "Estimated carrying cost of tool results, which every later prompt contains:",
       carried("by tool", tools),
       carried("by path or command", subjects),
       table(
-        ["dearest results", "dollars", "token units", "calls", "tokens", "message", "now"],
+        ["most expensive results", "dollars", "cost units", "calls", "tokens", "message", "state"],
         results.map(({ tool, subject, tokenUnits, calls, tokens, place, state, ...cost }) => [
-          short([tool, subject].filter(Boolean).join(" ")) || "not known",
+          short([tool, subject].filter(Boolean).join(" ")) || "unknown",
           ...[
             dollarsOf(cost),
             formatCount(tokenUnits),
             formatCount(calls),
             formatCount(tokens),
             String(place),
-            state,
+            STATE_NAMES[state] ?? state,
           ],
         ]),
       ),
-      `Let one go: POST ${API_PATH}/sessions/ID/pins {"place": MESSAGE, "wish": "let_go"}, or on the page.`,
+      `Evict one: /results in the chat, the page, or POST ${API_PATH}/sessions/ID/pins {"place": MESSAGE, "wish": "let_go"}.`,
     ],
     ...programs ? [programsInWords(programs)] : [],
     `${WORDS}\n${UNITS}`,
@@ -159,17 +159,17 @@ function toldOfSession({ all, turns, tools, subjects, results, programs }: Sessi
 
 await runCommandLine({
   call: "deno task spend",
-  summary: "Says what model calls have cost, and what for",
+  summary: "Reports the cost of model calls, by cause",
   usage: ["[--by day] [--from DAY] [--to DAY]", "--session ID"],
   options: {
-    by: optionOr("day", "WHAT", `${SPEND_BY.join(", ")}.`),
-    session: option("ID", "One session: its dearest turns, tools, paths and commands, and results"),
+    by: optionOr("day", "GROUP", `${SPEND_BY.join(", ")}.`),
+    session: option("ID", "One session: its most expensive turns, tools, paths, commands and results"),
     ...REPORT_OPTIONS,
   },
   notes: KEY_NOTE,
 }, async ({ values: { by: given, from, to, session, json, url } }) => {
   const by = SPEND_BY.find((one) => one === given);
-  if (!by) throw new Error(`Cannot cut by ${given}: there are ${SPEND_BY.join(", ")}.`);
+  if (!by) throw new Error(`Cannot group by ${given}. Use one of ${SPEND_BY.join(", ")}.`);
   checkDays({ from, to });
   const { client } = await connect(url);
   if (session !== undefined) {

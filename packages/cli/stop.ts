@@ -1,5 +1,5 @@
 /**
- * Ends the folder's server: `tare stop`.
+ * Stops the folder's server: `tare stop`.
  *
  * @module
  */
@@ -9,17 +9,17 @@ import { isAlive } from "./launchers.ts";
 import { findServer } from "./server/noted_server.ts";
 import { shownText } from "./terminal/shown_text.ts";
 
-/** Time between two checks whether it has ended, in milliseconds. */
+/** Interval between checks of the process, in milliseconds. */
 const CHECK_MS = 25;
 
 await runCommandLine({
   call: "tare stop",
-  summary: "Ends the server of this folder in order, as Ctrl-C would at its terminal",
+  summary: "Shuts down this folder's server, as Ctrl-C in its terminal does",
   options: {},
-  notes: "Turns that run are interrupted; sessions stay.",
+  notes: "Running turns are interrupted; sessions are kept.",
 }, async () => {
   const { pid, folder } = await findServer(Deno.env.toObject());
   Deno.kill(pid, "SIGINT");
   while (isAlive(pid)) await new Promise((resolve) => setTimeout(resolve, CHECK_MS));
-  console.log(shownText(`The server of ${folder} has ended.`));
+  console.log(shownText(`The server of ${folder} has stopped.`));
 });

@@ -1,10 +1,10 @@
 /**
- * The command `tare`: what the tasks of this project do, in the folder in which one stands.
+ * The command `tare`: runs the tasks of this project for the current folder.
  *
  * @module
  */
 // deno-lint-ignore-file no-console
-// An installed command is run without the project's configuration: nothing here may need its imports.
+// An installed command runs without the project's configuration, so it can't use the import map.
 import { denoArgs, TASKS } from "./tasks.ts";
 
 const COMMANDS = [
@@ -29,26 +29,26 @@ const COMMANDS = [
   "move",
 ] as const;
 
-const HELP = `Keeps long tool-using agents cheap without making them forget:
+const HELP =
+  `Reduces the cost of long agent sessions. The model can read back everything that is evicted from its prompt.
 
-  tare                    talk with the agent in this folder; starts its server in the background if none runs
+  tare                    chat with the agent in this folder; starts its server in the background if none runs
   tare COMMAND [--help]
 
 ${COMMANDS.map((name) => `  ${name.padEnd(7)} ${TASKS[name]!.description}`).join("\n")}
 
-The folder in which you start the server is its workspace, if TARE_WORKSPACE or --workspace names no other.`;
+The server's workspace is the folder where it is started, unless TARE_WORKSPACE or --workspace sets another.`;
 
-/** Runs a task with these arguments at this terminal, and resolves to its exit code. */
 async function run(task: string, args: readonly string[]): Promise<number> {
   const child = new Deno.Command(Deno.execPath(), { args: [...denoArgs(task), ...args] }).spawn();
   pass = (signal) => child.kill(signal);
   return (await child.status).code;
 }
 
-/** Passes on a signal that this process alone is sent. */
+/** Forwards a signal that only this process receives. */
 let pass = (_signal: Deno.Signal) => {};
 
-// The terminal's Ctrl-C reaches the program itself.
+// The terminal sends Ctrl-C to the program directly.
 if (Deno.build.os !== "windows") {
   Deno.addSignalListener("SIGINT", () => {});
   for (const signal of ["SIGTERM", "SIGHUP"] as const) {
@@ -71,6 +71,6 @@ if (!isHelp && (given === undefined || given.startsWith("-")) && Deno.stdin.isTe
   Deno.exit(code === 0 ? await run("chat", Deno.args) : code);
 }
 console.log(
-  isHelp || given === undefined ? HELP : `Cannot do ${given}: there is no such command.\n\n${HELP}`,
+  isHelp || given === undefined ? HELP : `Cannot run ${given}: there is no such command.\n\n${HELP}`,
 );
 Deno.exit(isHelp || given === undefined ? 0 : 2);

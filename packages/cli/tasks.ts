@@ -1,4 +1,4 @@
-// An installed command is run without the project's configuration: nothing here may need its imports.
+// An installed command runs without the project's configuration, so it can't use the import map.
 import { fileURLToPath } from "node:url";
 
 type Tasks = Readonly<Record<string, { readonly description: string; readonly command: string }>>;
@@ -7,10 +7,9 @@ function tasksOf(config: string): Tasks {
   return JSON.parse(Deno.readTextFileSync(new URL(config, import.meta.url))).tasks;
 }
 
-/** The tasks of the project and of this package: what each does, and with which permissions. */
 export const TASKS: Tasks = { ...tasksOf("../../deno.json"), ...tasksOf("deno.json") };
 
-/** Returns the arguments with which Deno runs one of them, with its permissions and no others. */
+/** Returns Deno's arguments for a task, with only that task's permissions. */
 export function denoArgs(task: string): readonly string[] {
   const [, ...flags] = TASKS[task]!.command.replace("cd ../.. && ", "").split(" ");
   const program = fileURLToPath(new URL(`../../${flags.pop()}`, import.meta.url));

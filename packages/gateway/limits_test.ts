@@ -6,7 +6,6 @@ const MIB = 2 ** 20;
 const encode = (text: string) => new TextEncoder().encode(text);
 const REQUEST = { model: "m", stream: true, messages: [{ role: "user", content: "Hi" }], tools: [BASH] };
 
-/** What a client gets of a stream of these pieces, or of a whole reply, and what was told of it. */
 async function passed(pieces: readonly string[], type = "text/event-stream") {
   let next = 0;
   const upstream = () =>
@@ -29,13 +28,13 @@ async function passed(pieces: readonly string[], type = "text/event-stream") {
 const chunk = (delta: object) => `data: ${JSON.stringify({ id: "c", choices: [{ index: 0, delta }] })}\n\n`;
 const isSame = (text: string, pieces: readonly string[]) => text === pieces.join("");
 
-Deno.test("gateway passes a stream that begins with line feeds", async () => {
+Deno.test("gateway() forwards a stream that begins with line feeds", async () => {
   const pieces = ["\n", "\r\n\n", chunk({ content: "Hi" }), "data: [DONE]\n\n"];
   const { text, told } = await passed(pieces);
   assertEquals([isSame(text, pieces), told], [true, []]);
 });
 
-Deno.test("gateway passes an event that is too long on as it comes, with all that is behind it", async () => {
+Deno.test("gateway() forwards a stream unchanged from an event that is too long", async () => {
   const pieces = [
     chunk({ content: "Hi" }),
     'data: {"x":"',
@@ -45,11 +44,11 @@ Deno.test("gateway passes an event that is too long on as it comes, with all tha
   ];
   const { text, told } = await passed(pieces);
   assertEquals([isSame(text, pieces), told], [true, [
-    "Error: Cannot plan: one of its events has more than 16 MiB; the rest of the stream is passed on as it comes.",
+    "Error: Cannot process a model call: one of its events has more than 16 MiB; the rest of the stream is forwarded unchanged.",
   ]]);
 });
 
-Deno.test("gateway passes a stream on whose calls are too many to be read", async () => {
+Deno.test("gateway() forwards a stream with too many calls unchanged", async () => {
   const call = (index: number) => ({ index, id: `c${index}`, function: { name: "f", arguments: "{}" } });
   const pieces = [
     ...Array.from({ length: 257 }, (_, index) => chunk({ tool_calls: [call(index)] })),
@@ -59,19 +58,19 @@ Deno.test("gateway passes a stream on whose calls are too many to be read", asyn
   assertEquals(isSame(text, pieces), true);
   assertStringIncludes(
     String(told),
-    "it makes more than 256 calls of tools; the rest of the stream is passed on",
+    "it makes more than 256 calls of tools; the rest of the stream is forwarded",
   );
 });
 
-Deno.test("gateway passes a whole reply on as it comes that is too long to be read", async () => {
+Deno.test("gateway() forwards a reply that is too long unchanged", async () => {
   const pieces = ['{"choices": [], "x": "', ...Array(17).fill("x".repeat(MIB)), '"}'];
   const { text, told } = await passed(pieces, "application/json");
   assertEquals([isSame(text, pieces), told], [true, [
-    "Error: Cannot plan: the reply has more than 16 MiB; the answer is passed on as it comes.",
+    "Error: Cannot process a model call: the reply has more than 16 MiB; the answer is forwarded unchanged.",
   ]]);
 });
 
-Deno.test("gateway reads no more of an error than it tells", async () => {
+Deno.test("gateway() reads only the quoted part of an error", async () => {
   const left = Promise.withResolvers<void>();
   const recall = { index: 0, id: "r", function: { name: "recall", arguments: '{"ref":"x"}' } };
   const replies = [
@@ -98,7 +97,7 @@ Deno.test("gateway reads no more of an error than it tells", async () => {
   await left.promise;
 });
 
-Deno.test("gateway passes a request on as it came that is nested too deep to be worked through", async () => {
+Deno.test("gateway() forwards a request that is nested too deep unchanged", async () => {
   const errors: unknown[] = [];
   const { fetch, seen } = gatewayed(() => completion({ content: "Hi" }), {
     onError: (error) => errors.push(error),
@@ -110,6 +109,6 @@ Deno.test("gateway passes a request on as it came that is nested too deep to be 
   await response.body?.cancel();
   assertEquals([seen.map(({ text }) => text), response.status], [[body], 200]);
   assertEquals(errors.map(String), [
-    "Error: Cannot plan: it is nested more than 200 levels deep; the request was sent on as it came.",
+    "Error: Cannot process a model call: it is nested more than 200 levels deep; the request was forwarded unchanged.",
   ]);
 });

@@ -3,7 +3,7 @@
  *
  * @module
  */
-export { type SchemaCheck, schemaChecker, type SchemaCheckerOptions } from "./arguments/arguments.ts";
+export { type SchemaCheck, schemaChecker, type SchemaCheckerOptions } from "./arguments/schema_checker.ts";
 export { addLedgers, BudgetSpent, EMPTY_LEDGER, pinOf, type ToolPin } from "./event.ts";
 export { type ResumedTurn, systemClock, type TurnTime } from "./run_options.ts";
 export { SentRequests } from "./run.ts";

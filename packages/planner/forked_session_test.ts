@@ -10,7 +10,7 @@ const DAY_MS = 24 * 60 * 60_000;
 const QUESTION: Message = { role: "user", content: "And now?" };
 const ANSWER: Message = { role: "assistant", content: "ok" };
 
-/** A turn with a result that is evicted at once. */
+/** Returns a turn with a result that is evicted at once. */
 function turn(id: string): Message[] {
   return [
     { role: "user", content: `Read ${id}.` },

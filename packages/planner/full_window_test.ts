@@ -25,7 +25,7 @@ const WINDOW = 16_000;
 const { count: countTokens } = await loadTokenizer();
 const tools = [RECALL_TOOL];
 
-/** Prose full of unique identifiers, of about so many tokens. */
+/** Returns prose of unique identifiers, of about this many tokens. */
 function prose(tokens: number, name: string): string {
   const words: string[] = [];
   for (let at = 0; at < tokens / 9; at++) words.push(`${name}_handler${at * 7919}Ref calls resolveX${at}().`);
@@ -35,7 +35,7 @@ function prose(tokens: number, name: string): string {
 const first: Message = { role: "user", content: `remember RULE-n. ${prose(300, "task")}` };
 const system: Message = { role: "system", content: "Be brief." };
 
-/** Questions and answers of so many tokens. */
+/** Returns questions and answers of these sizes. */
 function talk(
   turns: number,
   { asks, answers }: { readonly asks: number; readonly answers: number },
@@ -203,7 +203,7 @@ Deno.test("plannerSession() pays for a failing summary once, and requests it aga
     assertLess(calls.length, 5);
     for (const [at, call] of calls.entries()) assert(call - (calls[at - 1] ?? -9) > 3, `${calls}`);
     assertEquals(
-      played.warnings.filter((warning) => warning.startsWith("Cannot summarise")).length,
+      played.warnings.filter((warning) => warning.startsWith("Cannot summarize")).length,
       calls.length,
     );
     await assertNothingLost(history, played);
@@ -285,7 +285,7 @@ Deno.test("plannerSession() shows head and tail of the user's long texts before 
     assertLess(countTokens(shown), 1_020);
   }
   assert(contentText(messages[5]?.content).endsWith("Look at this."));
-  const warning = "The window is full: of 1 long message of the user head and tail are shown.";
+  const warning = "The window is full: only head and tail of 1 long message of the user are visible.";
   assertEquals(played.warnings, [warning, warning]);
   const originals = await Promise.all(
     (played.state as { readonly edits: readonly { readonly ref: string }[] }).edits.map(({ ref }) =>
@@ -306,7 +306,7 @@ Deno.test("plannerSession() warns once that the window is full if nothing would 
   });
   assertEquals(asked, 0);
   assertEquals(warnings, [
-    "The window is full, and nothing more can leave the prompt that would free a tenth of it.",
+    "The window is full, and no further eviction would free a tenth of the prompt.",
   ]);
   assertEquals(views.at(-1)?.messages, history);
   assertGreater(countRequestTokens({ messages: history }, countTokens), 0.9 * WINDOW);

@@ -203,7 +203,7 @@ Deno.test("invariant 6: evicted content is archived before its edit exists; with
           assertEquals(await archiveRef(original), edit.ref);
         }
         const failed = view.warnings.filter((warning) =>
-          !/^(Rewriting has cost|The window is|Cannot summarise|Cannot bring back)/.test(warning)
+          !/^(Rewriting has cost|The window is|Cannot summarize|Cannot restore)/.test(warning)
         );
         assert(failed.every((warning) => warning.includes("the disk is full")));
       }

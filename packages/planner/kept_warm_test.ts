@@ -160,7 +160,7 @@ Deno.test("nextPing() of a session uses its own calls and prices, and a fork's o
   assertThrows(
     () => talk.ping(0, "exact", 1),
     Error,
-    "Cannot book a ping: this session has sent nothing yet",
+    "Cannot record a keep-alive request: this session has sent nothing yet. Call sent() first.",
   );
   assertEquals(talk.session.nextPing({ ...idle, nowMs: 0 }), undefined);
   let tokens = 0;

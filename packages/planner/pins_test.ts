@@ -137,14 +137,14 @@ Deno.test("pins: a full window evicts retained messages last, ends their pins an
   const full = await call(messages, { pins });
   assertEquals([full.endedPins, shownAt(full, 2) === messages[2]], [pins, false]);
   assertEquals(full.warnings, [
-    "The window is full: message 2 left it, which user asked to keep. The pin is over.",
+    "The window is full: message 2, pinned by user, was evicted. The pin has ended.",
   ]);
   // Messages without room aren't restored.
   messages.push(answer, question);
   const back = await call(messages, { pins });
   assertEquals([back.endedPins, shownAt(back, 2) === messages[2]], [pins, false]);
   assertEquals(back.warnings, [
-    "Cannot bring back message 2, which user asked for: with it the window would be full. The pin is over.",
+    "Cannot restore message 2, pinned by user: it would fill the window. The pin has ended.",
   ]);
 });
 
@@ -202,7 +202,7 @@ Deno.test("pins: another message in a pin's place is not affected, and nothing i
   const pins = [makePin(history, { place: 2, wish: "let_go" }, { countTokens: estimateTokens })];
   const { call, session } = make({ profile: profileNamed("none"), mechanisms: { ...OFF, prune: false } });
   assertEquals((await call(history, { pins })).messages, history);
-  assertEquals(session.noPins, "nothing leaves this session's prompt, which is sent as it is");
+  assertEquals(session.noPins, "this session's prompts are sent unchanged");
   const other = make({ profile: profileNamed("none") });
   const changed = [...turn("z", 80), question];
   assertEquals((await other.call(changed, { pins })).rewrites.flatMap(({ asked = [] }) => asked), []);
@@ -240,12 +240,12 @@ Deno.test("makePin() throws with the reason if a message can't be evicted or ret
   ];
   for (
     const [place, wish, why] of [
-      [0, "keep", "instructions never leave"],
-      [7, "let_go", "the session has 7, numbered from 0"],
-      [2, "let_go", "it is the assistant's; only results of tools can be let go"],
-      [3, "let_go", "it is no longer than the line that would stand in its place"],
+      [0, "keep", "instructions are never evicted"],
+      [7, "let_go", "the session has 7 messages, numbered from 0"],
+      [2, "let_go", "it is the assistant's. Only tool results can be evicted"],
+      [3, "let_go", "it is no longer than its placeholder"],
       [5, "let_go", "only its text could be recalled"],
-      [6, "let_go", "the provider needs it where it stands"],
+      [6, "let_go", "the provider requires it in its place"],
     ] as const
   ) {
     assertThrows(() => makePin(history, { place, wish }, { countTokens: estimateTokens }), RangeError, why);

@@ -216,7 +216,7 @@ Deno.test("plannerSession() changes nothing and warns if evicted content can't b
   const { edits, view } = await call([ask("Run."), ...commands(3, 3_000)]);
   assertEquals(edits, []);
   assertEquals(view.warnings.length, 1);
-  assertStringIncludes(view.warnings[0] ?? "", "the disk is full. Nothing left the prompt.");
+  assertStringIncludes(view.warnings[0] ?? "", "the disk is full. Nothing was evicted.");
 });
 
 Deno.test("plannerSession() summarizes old turns if evictions can't make room, and records the cost", async () => {

@@ -59,7 +59,7 @@ export function policySession(
   const { policy = "planner", triggers = {}, ...rest } = Object(options) as typeof options;
   if (policy !== "planner" && policy !== "classic") {
     throw new TypeError(
-      `Cannot run policySession(): options.policy is ${policy}; it must be one of planner, classic`,
+      `Cannot run policySession(): options.policy is ${policy}. It must be planner or classic.`,
     );
   }
   checkGiven("policySession()", { "options.triggers": triggers }, { "options.triggers": TRIGGERS });

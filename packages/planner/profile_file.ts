@@ -8,7 +8,10 @@ interface Rule {
 
 const PRICE: Rule = { right: "a number from 0", holds: (value) => isFrom(value, 0) };
 const TIME: Rule = { right: "a number of milliseconds from 0", holds: (value) => isFrom(value, 0) };
-const TEXT: Rule = { right: "a text", holds: (value) => typeof value === "string" && value !== "" };
+const TEXT: Rule = {
+  right: "a non-empty string",
+  holds: (value) => typeof value === "string" && value !== "",
+};
 
 const LINE = '{"idleMs": 60000, "probability": 0.9}';
 
@@ -28,7 +31,7 @@ const RULES: Readonly<Record<Exclude<keyof Profile, "warmth"> | "profile", Rule>
   },
   read: PRICE,
   price: {
-    right: 'dollars for a million tokens such as {"input": 3, "output": 15, "cacheRead": 0.3}, and perhaps ' +
+    right: 'dollars per million tokens, such as {"input": 3, "output": 15, "cacheRead": 0.3}, optionally ' +
       'cacheWrite, cacheWriteHour and "long": {"aboveTokens": 200000, "input": 2, "output": 1.5}',
     holds: isPrice,
   },
@@ -50,7 +53,7 @@ export function readProfileFile(text: string): Profile {
   const fields: Readonly<Record<string, unknown>> = { profile, ...own };
   for (const [field, value] of Object.entries(fields)) {
     if (!FIELDS.includes(field)) {
-      refuse(`it has a field ${JSON.stringify(field)}, but fields are ${FIELDS.join(", ")}`);
+      refuse(`unknown field ${JSON.stringify(field)}. Known fields: ${FIELDS.join(", ")}.`);
     }
     if (field !== "warmth") check(field, value, RULES[field as keyof typeof RULES]);
   }
@@ -63,20 +66,20 @@ function parseObject(text: string): Readonly<Record<string, unknown>> {
   try {
     value = JSON.parse(text);
   } catch (error) {
-    refuse(`it is no JSON (${(error as Error).message})`, error);
+    refuse(`invalid JSON (${(error as Error).message}).`, error);
   }
-  if (typeof value !== "object" || value === null || Array.isArray(value)) refuse("it is no JSON object");
+  if (typeof value !== "object" || value === null || Array.isArray(value)) refuse("it is not a JSON object.");
   return value as Readonly<Record<string, unknown>>;
 }
 
 function checkWarmth(lines: unknown): void {
-  const list = { right: `a list of lines such as ${LINE}`, holds: Array.isArray };
+  const list = { right: `a list of entries such as ${LINE}`, holds: Array.isArray };
   check("warmth", lines, list);
   let before: Profile["warmth"][number] = { idleMs: 0, probability: 1 };
   for (const [at, line] of (lines as Profile["warmth"]).entries()) {
     const name = `warmth[${at}]`;
     check(name, line, {
-      right: `a line such as ${LINE}`,
+      right: `an entry such as ${LINE}`,
       holds: (value) => typeof value === "object" && value !== null,
     });
     check(`${name}.idleMs`, line.idleMs, {
@@ -85,7 +88,7 @@ function checkWarmth(lines: unknown): void {
     });
     const most = before.probability;
     check(`${name}.probability`, line.probability, {
-      right: `a number from 0 to ${most}${most < 1 ? ": a prefix doesn't come back" : ""}`,
+      right: `a number from 0 to ${most}${most < 1 ? ": a lost prefix doesn't return" : ""}`,
       holds: (value) => isFrom(value, 0) && Number(value) <= most,
     });
     before = line;
@@ -94,7 +97,7 @@ function checkWarmth(lines: unknown): void {
 
 function check(field: string, value: unknown, { right, holds }: Rule): void {
   if (holds(value)) return;
-  refuse(`${field} is ${value === undefined ? "missing" : JSON.stringify(value)}, but it must be ${right}`);
+  refuse(`${field} is ${value === undefined ? "missing" : JSON.stringify(value)}. It must be ${right}.`);
 }
 
 function refuse(why: string, cause?: unknown): never {
@@ -118,7 +121,7 @@ function oneOf(names: readonly string[]): Rule {
 
 const PRICE_FIELDS: readonly string[] = ["cacheRead", "cacheWrite", "cacheWriteHour", "long"];
 
-/** Whether a value is a price: no field is missing, unknown or negative. */
+/** Returns whether a value is a price: no field is missing, unknown or negative. */
 export function isPrice(value: unknown): value is Price {
   const { long, ...prices } = Object(value) as Readonly<Record<string, unknown>>;
   return hasNumbers(prices, ["input", "output"]) &&

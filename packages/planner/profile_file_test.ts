@@ -19,48 +19,48 @@ Deno.test("readProfileFile() takes fields from the file, and the rest from the n
 
 Deno.test("readProfileFile() throws naming the field and the requirement", () => {
   const faults: [unknown, string][] = [
-    [[], "it is no JSON object"],
-    [{ warmth: WARMTH }, "profile is missing, but it must be one of anthropic-5m, "],
-    [{ profile: "x" }, 'profile is "x", but it must be one of anthropic-5m, '],
-    [{ profile: "none", warm: [] }, 'it has a field "warm", but fields are profile, name, minTokens, '],
-    [{ profile: "none", name: "" }, 'name is "", but it must be a text'],
-    [{ profile: "none", read: "0.1" }, 'read is "0.1", but it must be a number from 0'],
-    [{ profile: "none", write: -1 }, "write is -1, but it must be a number from 0"],
+    [[], "it is not a JSON object."],
+    [{ warmth: WARMTH }, "profile is missing. It must be one of anthropic-5m, "],
+    [{ profile: "x" }, 'profile is "x". It must be one of anthropic-5m, '],
+    [{ profile: "none", warm: [] }, 'unknown field "warm". Known fields: profile, name, minTokens, '],
+    [{ profile: "none", name: "" }, 'name is "". It must be a non-empty string'],
+    [{ profile: "none", read: "0.1" }, 'read is "0.1". It must be a number from 0'],
+    [{ profile: "none", write: -1 }, "write is -1. It must be a number from 0"],
     [
       { profile: "none", price: { input: 3 } },
-      'price is {"input":3}, but it must be dollars for a million tokens ',
+      'price is {"input":3}. It must be dollars per million tokens, ',
     ],
-    [{ profile: "none", price: 3 }, "price is 3, but it must be dollars for a million tokens such as "],
+    [{ profile: "none", price: 3 }, "price is 3. It must be dollars per million tokens, such as "],
     [
       { profile: "none", price: { input: 3, output: "15" } },
-      'price is {"input":3,"output":"15"}, but it must be ',
+      'price is {"input":3,"output":"15"}. It must be ',
     ],
     [{ profile: "none", price: { input: 3, output: 1, read: 1 } }, "price is {"],
     [{ profile: "none", price: { input: 3, output: 1, long: { aboveTokens: 1 } } }, "price is {"],
-    [{ profile: "none", blockTokens: 0 }, "blockTokens is 0, but it must be a whole number from 1"],
-    [{ profile: "none", minTokens: 1.5 }, "minTokens is 1.5, but it must be a whole number from 0"],
-    [{ profile: "none", dialect: "x" }, 'dialect is "x", but it must be one of anthropic, '],
-    [{ profile: "none", warmth: {} }, "warmth is {}, but it must be a list of lines such as "],
+    [{ profile: "none", blockTokens: 0 }, "blockTokens is 0. It must be a whole number from 1"],
+    [{ profile: "none", minTokens: 1.5 }, "minTokens is 1.5. It must be a whole number from 0"],
+    [{ profile: "none", dialect: "x" }, 'dialect is "x". It must be one of anthropic, '],
+    [{ profile: "none", warmth: {} }, "warmth is {}. It must be a list of entries such as "],
     [
       { profile: "none", warmth: [{ idleMs: 1 }] },
-      "warmth[0].probability is missing, but it must be a number from 0 to 1",
+      "warmth[0].probability is missing. It must be a number from 0 to 1",
     ],
     [
       { profile: "none", warmth: [{ idleMs: 1, probability: 1.4 }] },
-      "warmth[0].probability is 1.4, but it must be a number from 0 to 1",
+      "warmth[0].probability is 1.4. It must be a number from 0 to 1",
     ],
     [
       { profile: "none", warmth: [{ idleMs: "1m", probability: 1 }] },
-      'warmth[0].idleMs is "1m", but it must be a number above 0',
+      'warmth[0].idleMs is "1m". It must be a number above 0',
     ],
-    [{ profile: "none", warmth: [null] }, "warmth[0] is null, but it must be a line such as "],
+    [{ profile: "none", warmth: [null] }, "warmth[0] is null. It must be an entry such as "],
     [
       { profile: "none", warmth: [{ idleMs: 2, probability: 1 }, { idleMs: 2, probability: 0 }] },
-      "warmth[1].idleMs is 2, but it must be a number above 2",
+      "warmth[1].idleMs is 2. It must be a number above 2",
     ],
     [
       { profile: "none", warmth: [{ idleMs: 1, probability: 0.5 }, { idleMs: 2, probability: 0.6 }] },
-      "warmth[1].probability is 0.6, but it must be a number from 0 to 0.5: a prefix doesn't come back",
+      "warmth[1].probability is 0.6. It must be a number from 0 to 0.5: a lost prefix doesn't return",
     ],
   ];
   for (const [file, message] of faults) {
@@ -70,5 +70,5 @@ Deno.test("readProfileFile() throws naming the field and the requirement", () =>
       `Cannot use the profile: ${message}`,
     );
   }
-  assertThrows(() => readProfileFile("{"), RangeError, "Cannot use the profile: it is no JSON");
+  assertThrows(() => readProfileFile("{"), RangeError, "Cannot use the profile: invalid JSON (");
 });

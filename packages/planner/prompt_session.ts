@@ -64,29 +64,29 @@ export interface PromptSessionOptions {
   readonly alwaysFull?: readonly string[] | undefined;
   /** Stored {@linkcode PromptSession.state}. Default: a new session. */
   readonly state?: unknown;
-  /** Options that few callers need. */
+  /** Options that few callers need. Default: none. */
   readonly advanced?: AdvancedSessionOptions;
 }
 
 /** Options of a {@linkcode PromptSession} that few callers need. */
 export interface AdvancedSessionOptions {
   /**
-   * Whether the window is an assumption. Then a prompt that doesn't fit is sent, for the provider to refuse.
+   * Whether the window is assumed. Then a prompt that doesn't fit is sent, for the provider to refuse.
    * Default: false.
    */
   readonly assumesWindow?: boolean | (() => boolean);
   /** Compaction by the client, for the baseline. Default: the cheapest known one. */
   readonly compaction?: {
     /**
-     * Returns the prompt tokens from which it compacts. Default: from where a reply of `replyTokens` wouldn't
-     * fit.
+     * Returns the prompt tokens from which it compacts, for replies of up to `replyTokens`. Default: where
+     * the rest of the window would not hold a reply.
      */
     readonly fullFrom?: (windowTokens: number, replyTokens: number | undefined) => number;
     /** Whether it decides by the last prompt, not by the next one. Default: false. */
     readonly isLate?: boolean;
     /**
      * Characters of each result in the summary call, which then contains only the removed messages. Default:
-     * the call contains the whole prompt, which a warm cache serves.
+     * the whole prompt, which a warm cache serves.
      */
     readonly resultChars?: number;
     /** Returns the characters of the retained newest messages, as JSON, by `fullFrom`. Default: none. */
@@ -103,9 +103,9 @@ export interface AdvancedSessionOptions {
   /** Retention rules. Default: evict what costs more to carry than to fetch again. */
   readonly retention?: Partial<Retention>;
   /**
-   * Loss limit of a rewrite: the share of the cost of resending everything that it may lose if the session
-   * ended right after it. At twice this loss, and at least 2,000 cost units, the session stops rewriting.
-   * Infinite: no limit. Default: 0.05.
+   * Most that a rewrite may lose if the session ended right after it, as a share of the cost of resending
+   * everything. At twice this loss, and at least 2,000 cost units, rewriting stops. Infinite: no limit.
+   * Default: 0.05.
    */
   readonly lossLimit?: number;
   /** Runs long work step by step, so that other work can run in between. Default: all steps at once. */
@@ -114,10 +114,8 @@ export interface AdvancedSessionOptions {
   readonly lookedAt?: unknown;
 }
 
-/** All options of a {@linkcode PromptSession} in one object. */
 export interface FlatSessionOptions extends Omit<PromptSessionOptions, "advanced">, AdvancedSessionOptions {}
 
-/** Runs all steps at once. */
 export function allAtOnce(steps: Iterator<void, void>): Promise<void> {
   while (!steps.next().done) { /* The steps do the work. */ }
   return Promise.resolve();
@@ -131,7 +129,7 @@ export interface Standing {
   readonly fileText: boolean;
   /** Whether it edits or writes. */
   readonly edits: boolean;
-  /** Number of names of which it is the newest bearer. */
+  /** Number of names that last appeared in it. */
   readonly names: number;
   /** Calls since it entered. */
   readonly age: number;
@@ -203,9 +201,9 @@ export interface PromptCall {
   readonly recall?: boolean;
   /** Pins of single messages. Default: none. */
   readonly pins?: readonly Pin[] | undefined;
-  /** Aborts the wait for a summary. */
+  /** Signal that aborts the wait for a summary. Default: none. */
   readonly signal?: AbortSignal | undefined;
-  /** Called while a long summary makes progress. */
+  /** Callback during a long summary. Default: none. */
   readonly progress?: (() => void) | undefined;
 }
 
@@ -239,24 +237,21 @@ export class PromptTooLong extends Error {
   override readonly name = "PromptTooLong";
   /** Estimated tokens of that prompt, as the provider counts. */
   readonly promptTokens: number;
-  /** The model's context window. */
   readonly windowTokens: number;
   /** The longest message that can't be evicted. */
   readonly longest: {
     /** Position in the history; −1: the tools. */
     readonly place: number;
-    /** Estimated tokens. */
     readonly tokens: number;
   };
 
-  /** Creates the error; `what` names the longest message. */
   constructor(
     { promptTokens, windowTokens, longest }: Pick<PromptTooLong, "promptTokens" | "windowTokens" | "longest">,
     what: string,
   ) {
     super(
-      `Cannot send the prompt: it has about ${promptTokens} tokens after all that could leave has left, and the model ` +
-        `reads ${windowTokens} at most. ${what} takes about ${longest.tokens} of them; ${WHAT_TO_DO}.`,
+      `Cannot send the prompt: it has about ${promptTokens} tokens after all evictions, and the model ` +
+        `reads ${windowTokens} at most. ${what} takes about ${longest.tokens} of them. ${WHAT_TO_DO}.`,
     );
     this.promptTokens = promptTokens;
     this.windowTokens = windowTokens;
@@ -265,7 +260,7 @@ export class PromptTooLong extends Error {
 }
 
 const WHAT_TO_DO =
-  "shorten it, send it in parts, put it in a file that is read piece by piece, or choose a model with " +
+  "Shorten it, split it, put it in a file that is read piece by piece, or choose a model with " +
   "a larger window";
 
 /** Cost of one prompt in cost units: the price of one uncached input token is 1. */
@@ -273,18 +268,15 @@ export type QuotedPrompt = Quote["asIs"];
 
 /** Cost of a request before it is sent. */
 export interface Quote {
-  /** The prompt unchanged. */
   readonly asIs: {
-    /** Tokens of the prompt, as the provider counts them. */
     readonly promptTokens: number;
-    /** Of these, tokens that the cache serves if it is still warm. */
     readonly cachedTokens: number;
     /** Cost with a warm cache. */
     readonly warmTokenUnits: number;
     /** Cost with a cold cache. */
     readonly coldTokenUnits: number;
   };
-  /** The prompt without everything evictable; its size is an estimate. */
+  /** The prompt without everything evictable, estimated. */
   readonly rewritten: Quote["asIs"];
   /** Cache hit probability. */
   readonly alive: number;

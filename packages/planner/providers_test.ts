@@ -22,7 +22,7 @@ Deno.test("profileNamed() throws for an unknown name, listing the known ones", (
       RangeError,
       `Cannot use profile ${
         JSON.stringify(name)
-      }: it is none of anthropic-5m, anthropic-1h, openai, openai-24h, openai-5.6, deepseek, gemini, grok, glm, kimi, qwen, mistral, minimax, local, none`,
+      }: unknown name. Use one of anthropic-5m, anthropic-1h, openai, openai-24h, openai-5.6, deepseek, gemini, grok, glm, kimi, qwen, mistral, minimax, local, none`,
     );
   }
 });

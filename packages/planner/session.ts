@@ -41,7 +41,6 @@ interface SessionState {
   readonly truncated: readonly number[];
   readonly planner: PlannerState;
   readonly fullWindow: FullWindow;
-  /** Usage of summaries that isn't recorded with a call yet. */
   readonly summary?: Usage;
   readonly stopSaid: boolean;
   readonly unreadReported: boolean;
@@ -68,10 +67,10 @@ const TRUNCATE_TOKENS = 16_000;
 const NOTHING_ARRIVED: Arrived = { edits: [], truncated: [], rewrites: [], warnings: [] };
 
 const STOPPED =
-  "Rewriting has cost this session more than it saved; from now on only a full window changes its prompt.";
+  "Rewriting has cost this session more than it saved. From now on only a full window changes its prompt.";
 
 const UNREAD =
-  "The provider reports no cache reads where there should be some; prompts are planned as for one without a cache " +
+  "The provider reports no cache reads although it should. Prompts are planned as without a cache " +
   "until it reports a read.";
 
 /**
@@ -151,7 +150,6 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
     };
   }
 
-  /** Returns the view of a request that isn't a turn. */
   async function look(history: History, call: PromptCall): Promise<SessionView> {
     const { restore } = await import("./edits/restore.ts");
     const edits = fittingEdits(state.edits, history.messages);
@@ -290,7 +288,7 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
       checkUsage(usage);
       told = {};
       if (!view || !plans.has(view)) {
-        throw new Error("Cannot book a call: this session viewed nothing for it");
+        throw new Error("Cannot record a call: this session made no view for it. Call view() first.");
       }
       const restored = restorations.get(view);
       if (restored) return restored.book({ usage, summary: undefined, heldTokens });
@@ -303,7 +301,7 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
     },
     rejected(limit, { promptTokens, view = newest } = {}) {
       if (!view || !plans.has(view)) {
-        throw new Error("Cannot take note of a refusal: this session viewed nothing for it");
+        throw new Error("Cannot record a refused call: this session made no view for it. Call view() first.");
       }
       const plan = plans.get(view);
       if (!plan) return;
@@ -333,7 +331,9 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
     },
     pinged(ping) {
       if (known.account.sent.length === 0) {
-        throw new Error("Cannot book a ping: this session has sent nothing yet");
+        throw new Error(
+          "Cannot record a keep-alive request: this session has sent nothing yet. Call sent() first.",
+        );
       }
       told = {};
       const entry = known.bookPing(ping);
@@ -369,7 +369,7 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
       return makeSession({ ...given, archive, state: forked }, fork);
     },
     get noPins() {
-      return isEdited() ? undefined : "nothing leaves this session's prompt, which is sent as it is";
+      return isEdited() ? undefined : "this session's prompts are sent unchanged";
     },
     revert() {
       state = { ...state, edits: [], truncated: [], reverted: true };
@@ -422,7 +422,7 @@ export function oneByOne<Args extends readonly unknown[], Result>(
   };
 }
 
-/** Whether the model of a call can recall evicted content. */
+/** Returns whether the model of a call can recall evicted content. */
 export function canRecall({ tools }: History, { recall }: PromptCall): boolean {
   return recall ?? tools.some((tool) => tool.function.name === RECALL_TOOL.function.name);
 }
@@ -511,8 +511,8 @@ export function checkOptions(caller: string, options: PromptSessionOptions): voi
   const { profile } = Object(options) as Partial<PromptSessionOptions>;
   if (typeof profile === "string") {
     throw new TypeError(
-      `Cannot run ${caller}: options.profile is "${profile}"; it must be a profile, as chooseProfile({ model }) or ` +
-        `profileNamed("${profile}") gives it`,
+      `Cannot run ${caller}: options.profile is "${profile}"; it must be a profile, such as chooseProfile({ model }) or ` +
+        `profileNamed("${profile}")`,
     );
   }
   checkGiven(caller, { options }, { options: SESSION_OPTIONS });

@@ -2,7 +2,7 @@ import { estimateTokens, type Message } from "@tare/messages";
 import { plannerSession, type PlanningSession, profileNamed } from "@tare/planner";
 import { memoryArchive } from "@tare/prune";
 
-/** Code-like text, at four characters per token. */
+/** Returns code-like text, at four characters per token. */
 function text(seed: number, tokens: number): string {
   let all = "";
   for (let at = 0; all.length < 4 * tokens; at++) {
@@ -11,7 +11,7 @@ function text(seed: number, tokens: number): string {
   return all;
 }
 
-/** The first messages of a growing turn. Each step reads or runs something and explains it. */
+/** Returns the first messages of a growing turn. Each step reads or runs something and explains it. */
 function turn(length: number): Message[] {
   const messages: Message[] = [{ role: "user", content: "Find out why the build fails." }];
   for (let at = 0; messages.length < length; at++) {

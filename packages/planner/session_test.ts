@@ -185,7 +185,7 @@ Deno.test("plannerSession() changes nothing and warns when the archive fails", a
   const seen = await view(messages);
   assertEquals(seen.messages, messages);
   assertEquals(seen.warnings.length, 2);
-  for (const warning of seen.warnings) assertMatch(warning, /the disk is full\. Nothing left the prompt\.$/);
+  for (const warning of seen.warnings) assertMatch(warning, /the disk is full\. Nothing was evicted\.$/);
 });
 
 Deno.test("plannerSession() requests a summary when messages other than results fill the window", async () => {
@@ -257,7 +257,7 @@ Deno.test("plannerSession() makes concurrent views one after the other, and reco
   );
   const other = make().session;
   for (const book of [() => other.sent(), () => other.sent(usage(1), first)]) {
-    assertThrows(book, Error, "Cannot book a call: this session viewed nothing for it");
+    assertThrows(book, Error, "Cannot record a call: this session made no view for it. Call view() first.");
   }
 });
 

@@ -187,7 +187,7 @@ function parseCall(call: ToolCall, tools: ToolTraits | undefined): CallFacts {
 const READERS = /^(?:cat|bat|batcat|nl|head|tail|sed|g?awk|less|more|tac|type|gc|get-content)$/;
 const EDITING_WORD = /^(?:-i|--in-place)/;
 
-/** Whether a command shows a file unchanged, apart from line numbers. */
+/** Returns whether a command shows a file unchanged, apart from line numbers. */
 export function isReader({ name, words }: ShellCommand): boolean {
   if (name === "git") {
     const [command, ...rest] = gitCommand(words);

@@ -44,7 +44,7 @@ function step(number: number, chars: number, unit = `line ${number} of the file,
   ];
 }
 
-/** The provider's count: one token per Chinese character, a quarter for others. */
+/** Returns the provider's count: one token per Chinese character, a quarter for others. */
 function counted({ messages }: Pick<SessionView, "messages">): number {
   const text = JSON.stringify(messages);
   const han = text.match(/[\u4e00-\u9fff]/g)?.length ?? 0;
@@ -307,5 +307,5 @@ Deno.test("view() stays within the window in an endless turn, whatever the model
   }
   assertLessOrEqual(most, WINDOW);
   assertLess(rewrites, 250);
-  assert(warnings.has("The window is full: of the turn that goes on the oldest n steps left."));
+  assert(warnings.has("The window is full: the oldest n steps of the active turn were evicted."));
 });

@@ -21,7 +21,7 @@ const CLOSE_MS = 2_000;
 
 const HOUR_MS = 60 * 60_000;
 
-/** Most sessions loaded by exact names, else by names that several may share. */
+/** Most sessions loaded by exact names, then by names that several may share. */
 const LOADED = { own: 4, alike: 8 };
 
 /** Most sessions that wait for a failed store. */
@@ -213,21 +213,24 @@ export class WriteBehind<S extends RegisteredSession> {
   }
 
   /**
-   * Passes the stored sessions of these names that are newer than in memory to `take`, the best match last. Does
-   * nothing if the store is late or fails. Never rejects.
+   * Passes the stored sessions of these names that are newer than in memory to `take`, the best match last: first those
+   * with an exact name, then those with a shared one unless `take` returns that the former suffice. Does nothing if the
+   * store is late or fails. Never rejects.
    */
   async loadNamed(
     { own, alike }: { readonly own: readonly string[]; readonly alike: readonly string[] },
-    take: (loaded: readonly LoadedSession[]) => void,
+    take: (loaded: readonly LoadedSession[]) => boolean,
   ): Promise<void> {
     const { store, storesContent, waitMs } = this.#options;
     if (!storesContent || this.#isPaused) return;
     await this.#within(waitMs, async (isLate) => {
-      const sure = await store.findNamed(own, LOADED.own);
-      const meant = sure.length > 0 ? sure : await store.findNamed(alike, LOADED.alike);
-      const news = meant.filter((one) => this.isNews(one));
-      const loaded = await Promise.all(news.map(({ id, fence }) => this.#read(id, fence)));
-      if (!isLate()) take(loaded.flatMap((one) => one ?? []).reverse());
+      for (const [names, limit] of [[own, LOADED.own], [alike, LOADED.alike]] as const) {
+        const named = await store.findNamed(names, limit);
+        if (named.length === 0) continue;
+        const news = named.filter((one) => this.isNews(one));
+        const loaded = await Promise.all(news.map(({ id, fence }) => this.#read(id, fence)));
+        if (isLate() || take(loaded.flatMap((one) => one ?? []).reverse())) return;
+      }
     });
   }
 

@@ -17,7 +17,6 @@ export const DIALECTS: Readonly<Record<"chat" | "responses" | "messages", readon
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Returns a dialect's message for the first rule that a body violates; undefined if it is valid. */
 export function refusalOf(body: unknown, dialect: Dialect): string | undefined {
   return refusalIn(body, [dialect])?.slice(`${dialect}: `.length);
 }
@@ -79,7 +78,6 @@ const NAME = /^[a-zA-Z0-9_-]{1,64}$/;
 
 const ROLES: readonly unknown[] = ["system", "developer", "user", "assistant", "tool", "function"];
 
-/** Part types that a message may contain, by role. Default: any. */
 const PARTS: Readonly<Record<string, readonly string[] | undefined>> = {
   system: ["text"],
   developer: ["text"],
@@ -238,7 +236,6 @@ function checkResponses(body: Fields): void {
       if (type === "function_call") checkArguments(textOf(item.arguments, `input[${at}].arguments`), "vllm");
       open.add(String(id));
     } else if (String(type).endsWith("_call")) {
-      // Tools of the provider that the client runs, such as a shell.
       if (typeof id === "string") open.add(id);
     } else if (type === "function_call_output" || type === "custom_tool_call_output") {
       checkCallId(id, at);
@@ -531,7 +528,7 @@ function decode(step: string): string {
 /** Positions in schemas that aren't converted to a grammar. */
 const NOT_IN_GRAMMAR = /\.(?:not|if|then|else|contains|propertyNames)(?:\.|$)/;
 
-/** Keywords of which a schema needs one to be converted to a grammar. */
+/** A schema needs one of these keywords to be converted to a grammar. */
 const RECOGNIZED: readonly string[] = [
   ...["type", "$ref", "anyOf", "oneOf", "allOf", "const", "enum"],
   ...["properties", "items", "prefixItems", "pattern", "additionalProperties"],

@@ -1,7 +1,7 @@
 import { ApiError } from "@tare/wire/internal";
 
 /**
- * Unusual ways in which providers split tool calls into chunks:
+ * Unusual splits of tool calls into chunks:
  *
  * - `whole`: all calls in one chunk;
  * - `characters`: one UTF-16 code unit of arguments per chunk, which splits surrogate pairs;
@@ -12,7 +12,6 @@ import { ApiError } from "@tare/wire/internal";
  */
 export type ToolCallPieces = "whole" | "characters" | "repeated" | "interleaved" | "no_index" | "no_id";
 
-/** A fault of a provider in one request, as plain data. */
 export type Fault =
   /** Status 429, with the wait in `retry-after` (whole seconds, rounded up) and `retry-after-ms`. */
   | { readonly type: "rate_limit"; readonly retryAfterMs: number }

@@ -9,11 +9,8 @@ import { ApiError } from "@tare/wire/internal";
 import type { Fault } from "./fault.ts";
 
 export interface SimulatedRequest {
-  /** Model name from the request. */
   readonly model: string;
-  /** Conversation from the request. */
   readonly messages: readonly Message[];
-  /** Tools of the request; empty without tools. */
   readonly tools: readonly ToolDefinition[];
 }
 
@@ -22,13 +19,10 @@ export type SimulatedToolCall = Omit<FunctionToolCall, "id"> & { readonly id?: s
 
 /** A simulated model's reply, an assistant message. Unknown fields are sent unchanged. */
 export interface SimulatedReply extends Omit<AssistantMessage, "role" | "content" | "tool_calls"> {
-  /** Text. Default: none. */
   readonly content?: string | null;
-  /** Calls. Default: none. */
   readonly tool_calls?: readonly SimulatedToolCall[];
   /** Finish reason. Default: `tool_calls` if there are any, otherwise `stop`. */
   readonly finish_reason?: string;
-  /** Fault of the provider in this reply; overrides the simulator's `faults`. */
   readonly fault?: Fault;
 }
 

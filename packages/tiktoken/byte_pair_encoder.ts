@@ -9,13 +9,12 @@ interface BytePairEncoder {
   readonly encode: (text: string) => readonly number[];
 }
 
-/** Length of the windows in which the pattern is matched, in UTF-16 code units: V8 runs out of stack at about four million. */
+/** Window for matching the pattern, in UTF-16 code units: V8 runs out of stack at about four million. */
 const WINDOW_LENGTH = 2 ** 20;
 
-/** Maximum UTF-8 bytes per UTF-16 code unit. */
 const MAX_UNIT_BYTES = 3;
 
-/** Longest piece that is encoded in a reused buffer, in code units. */
+/** Longest piece for the reused buffer, in code units. */
 const KEPT_LENGTH = 4096;
 
 /** Size of the cache of token counts: number of pieces, and their longest length in code units. */
@@ -88,7 +87,7 @@ function makeBuffers(length: number) {
 const textEncoder = new TextEncoder();
 
 function utf8(text: string, bytes: Uint8Array): number {
-  // Most pieces are a few ASCII letters, for which encodeInto is slower than copying.
+  // Most pieces are a few ASCII letters, and copying them is faster than encodeInto.
   for (let i = 0; i < text.length; i++) {
     const code = text.charCodeAt(i);
     if (code >= 0x80) return textEncoder.encodeInto(text, bytes).written;
@@ -116,7 +115,6 @@ function windowEnd(text: string, start: number): number {
   return /[\uD800-\uDBFF]/.test(text[limit - 1] ?? "") ? limit - 1 : limit;
 }
 
-/** Longest piece that is merged in reused arrays, in bytes. */
 const KEPT_BYTES = 4096;
 
 /**
@@ -135,7 +133,6 @@ export class BytePairMerger {
   /** First and last entry of each rank's list; -1 if empty. */
   readonly #heads: Int32Array;
   readonly #tails: Int32Array;
-  /** Binary heap of ranks with a non-empty list. */
   readonly #heap: Int32Array;
 
   constructor(table: RankTable) {
@@ -234,7 +231,6 @@ interface Workspace {
 }
 
 function makeWorkspace(length: number): Workspace {
-  // Each byte is considered once, and two parts after each merge.
   const entries = 3 * length;
   return {
     hashes: new Int32Array(length + 1),
@@ -279,7 +275,6 @@ function popHeap(heap: Int32Array, size: number): void {
  * Every index is in range by construction, hence the `!`.
  */
 export class RankTable {
-  /** Number of ranks. */
   readonly size: number;
   readonly #longest: number;
   /** Bytes of all tokens; those of rank r are from `#starts[r]` to `#starts[r + 1]`. */
@@ -302,7 +297,6 @@ export class RankTable {
     );
     this.#powers = new Int32Array(this.#longest + 1).fill(1);
     for (let i = 1; i <= this.#longest; i++) this.#powers[i] = Math.imul(this.#powers[i - 1]!, HASH_BASE);
-    // At least half of the slots are free.
     this.#slotBits = 33 - Math.clz32(this.size);
     this.#slots = new Int32Array(2 << this.#slotBits);
     for (let rank = 0; rank < this.size; rank++) this.#insert(rank);

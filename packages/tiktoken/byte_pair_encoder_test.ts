@@ -59,7 +59,6 @@ function ranksOf(packed: string): Map<string, number> {
   return ranks;
 }
 
-/** Byte-pair encoding by definition, without merges of rank `limit` and above. */
 function mergeSlowly(text: string, ranks: ReadonlyMap<string, number>, limit = Infinity): string[] {
   const parts = [...text];
   for (;;) {

@@ -65,7 +65,6 @@ export async function loadTokenizer(options: TokenizerOptions = {}): Promise<Tok
 
 type Encoding = Tokenizer["encoding"];
 
-/** Encoding for models with an unknown encoding. */
 const UNKNOWN: Encoding = "o200k_base";
 
 /**

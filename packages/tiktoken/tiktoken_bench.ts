@@ -39,7 +39,6 @@ function repeat(unit: string): string {
   return unit.repeat(Math.ceil(LENGTH / unit.length)).slice(0, LENGTH);
 }
 
-/** Returns deterministic random text from a linear congruential generator. */
 function random(alphabet: string): string {
   const characters = [...alphabet];
   let state = 12345;

@@ -23,7 +23,6 @@ const { list, since } = parseArgs({
   options: { list: { type: "boolean" }, since: { type: "string" } },
 }).values;
 
-/** Range of changed source lines of counted commits. */
 const COMMIT_LINES = [60, 200] as const;
 
 const files = await sourceFiles();
@@ -103,7 +102,6 @@ function detail(what: readonly string[]): void {
   if (list) { for (const one of what) console.log(`    ${one}`); }
 }
 
-/** Returns source files with one importer that are neither an entry point nor a program. */
 function filesOfOneImporter(files: readonly SourceFile[]): string[] {
   const importers = new Map<string, number>();
   for (const imported of importGraph(files, entries).values()) {
@@ -119,7 +117,6 @@ function filesOfOneImporter(files: readonly SourceFile[]): string[] {
     .sort();
 }
 
-/** Returns the number of package source files per counted commit, in ascending order. */
 async function filesOfCommits(): Promise<number[]> {
   const { stdout } = await new Deno.Command("git", {
     args: [

@@ -1,21 +1,16 @@
-/** A function that a program ran. */
 export interface EnteredFunction {
-  /** File path, relative to the measured folder. */
   readonly path: string;
   /** Name; "" for an anonymous function. */
   readonly name: string;
-  /** Offset in the compiled file. */
   readonly offset: number;
 }
 
-/** A running server program with recorded function calls. */
 export interface MarkedProgram extends AsyncDisposable {
   readonly url: string;
   /** Returns the functions that ran since the last call, except module-level code. */
   readonly entered: () => Promise<readonly EnteredFunction[]>;
 }
 
-/** Coverage of a file by V8's profiler. */
 interface Script {
   readonly url: string;
   readonly functions: readonly {
@@ -47,7 +42,6 @@ export async function startMarked(
     try {
       process.kill("SIGTERM");
     } catch (error) {
-      // The program has already ended.
       if (!(error instanceof TypeError || error instanceof Deno.errors.NotFound)) throw error;
     }
     await Promise.all([process.status, errors.ended, output.ended]);
@@ -89,7 +83,6 @@ export async function startMarked(
   };
 }
 
-/** Reads a stream to its end; resolves to the first group of `pattern`. */
 function told(
   output: ReadableStream<Uint8Array<ArrayBuffer>>,
   pattern: RegExp,

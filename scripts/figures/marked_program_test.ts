@@ -14,7 +14,7 @@ console.log(\`The program listens on http://127.0.0.1:\${server.addr.port}\`);
     "ours/answer.ts": `
 import { other } from "../theirs/other.ts";
 const greeting = (name: string): string => "Hello " + name;
-export const never = (): string => greeting("nobody");
+export const never = (): string => greeting("you");
 export async function answer(request: Request): Promise<Response> {
   if (request.method === "POST") await import("./late.ts");
   return new Response(request.method === "PUT" ? greeting(other()) : "");

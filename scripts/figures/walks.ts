@@ -3,18 +3,13 @@ import { API_PATH } from "../../packages/server/client.ts";
 import { simulator, toolCall } from "@tare/simulator";
 import { type EnteredFunction, type MarkedProgram, startMarked } from "./marked_program.ts";
 
-/** Functions that one kind of request runs. */
 export interface Walk {
-  /** Kind of request. */
   readonly kind: string;
-  /** Functions, with paths relative to `packages/`. */
   readonly functions: readonly EnteredFunction[];
 }
 
-/** Size of a kind of request. */
 export interface WalkSize {
   readonly files: number;
-  /** Named functions only. */
   readonly functions: number;
   /** Planner files, included in `files`. */
   readonly planner: number;
@@ -27,13 +22,11 @@ const ROUNDS = 3;
 /** Time without non-idle activity after which a request is complete, in milliseconds. */
 const QUIET_MS = 200;
 
-/** Maximum number of such waits. */
 const MAX_WAITS = 100;
 
-/** Time in which idle activity is recorded, in milliseconds; timers fire about every second. */
+/** Recording time of idle activity, in milliseconds; timers fire about every second. */
 const IDLE_MS = 2500;
 
-/** Returns the number of files and functions of a request. */
 export function walkSize({ functions }: Walk): WalkSize {
   const files = new Set(functions.map(({ path }) => path));
   const planner = [...files].filter((path) => path.startsWith("planner/"));
@@ -75,7 +68,6 @@ export async function measureWalks(): Promise<Walk[]> {
   }
 }
 
-/** Starts a provider whose model calls the tool that the newest message names, or else replies. */
 function startProvider(): { readonly url: string } & AsyncDisposable {
   const provider = simulator({
     model({ messages }) {
@@ -93,7 +85,7 @@ function startProvider(): { readonly url: string } & AsyncDisposable {
   return { url: `http://127.0.0.1:${server.addr.port}`, [Symbol.asyncDispose]: () => server.shutdown() };
 }
 
-const ANSWER = "The notes say what was expected of them.";
+const ANSWER = "The notes contain the expected text.";
 
 /** Sends all requests several times; counts functions that ran each time except the first. */
 async function walkAll(server: MarkedProgram, ownerFile: string): Promise<Walk[]> {
@@ -113,7 +105,6 @@ async function walkAll(server: MarkedProgram, ownerFile: string): Promise<Walk[]
   return [...walks].map(([kind, functions]) => ({ kind, functions: [...functions.values()] }));
 }
 
-/** Returns the functions that run until only idle activity remains. */
 async function enteredUntilQuiet(
   server: MarkedProgram,
   idle: ReadonlySet<string>,
@@ -138,7 +129,6 @@ interface AskedRequest {
   readonly ask: () => Promise<unknown>;
 }
 
-/** Returns all requests in order, with different texts in each round. */
 function requests(
   url: string,
   { round, ownerFile }: { readonly round: number; readonly ownerFile: string },

@@ -6,23 +6,16 @@ import { ask, type Bench } from "./experiment.ts";
 import { formatDuration } from "./clock.ts";
 import { nonce, prose, randomOf } from "./texts.ts";
 
-/** A sent prefix and its cached tokens when it was sent again. */
 export interface CacheSample {
-  /** Time of the first response, in milliseconds since 1970. */
   readonly writtenAtMs: number;
-  /** Tokens of the first request. */
   readonly promptTokens: number;
   /** Idle time before the second request, in milliseconds. Absent while waiting. */
   readonly idleMs?: number;
-  /** Reported usage of the second request. */
   readonly usage?: Usage;
 }
 
-/** Settings of a measurement. */
 export interface CacheSettings {
-  /** Idle times in milliseconds, ascending. */
   readonly idleMs: readonly number[];
-  /** Prefixes per idle time. */
   readonly repeats: number;
   readonly prefixTokens: number;
 }
@@ -109,22 +102,15 @@ async function send(
 
 type Warmth = Profile["warmth"][number];
 
-/** Results of one idle time. */
 export interface CacheLine extends Warmth {
-  /** Prefixes that were sent twice. */
   readonly samples: number;
-  /** Cache hits among them. */
   readonly warm: number;
-  /** Mean cached share of a prefix's tokens. */
   readonly share: number;
-  /** Probability in the profile. */
   readonly stated: number;
 }
 
-/** Results and the resulting profile. */
 export interface CacheSummary {
   readonly lines: readonly CacheLine[];
-  /** Profile for `--profile`; absent without any cache hit. */
   readonly profileFile?: Partial<Profile> & { readonly profile: string };
 }
 
@@ -190,7 +176,6 @@ function neverRising(lines: readonly CacheLine[]): CacheLine[] {
   return pools.flatMap((pool) => pool.map((line) => ({ ...line, probability: mean(pool) })));
 }
 
-/** Returns a table of the lines. */
 export function cacheTable(lines: readonly CacheLine[]): string {
   return formatTable([
     ["idle", "still cached", "share of tokens", "profile", "measured"],

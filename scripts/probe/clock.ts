@@ -1,18 +1,14 @@
-/** A clock that tests can replace. */
 export interface Clock {
   /** Milliseconds since 1970. */
   readonly now: () => number;
-  /** Resolves after this time. */
   readonly wait: (ms: number) => Promise<void>;
 }
 
-/** The system's clock. */
 export const systemClock: Clock = {
   now: () => Date.now(),
   wait: (ms) => new Promise((resolve) => setTimeout(resolve, ms)),
 };
 
-/** Returns a clock that advances only during waits. */
 export function simulatedClock(startMs: number): Clock {
   let nowMs = startMs;
   return {
@@ -40,7 +36,6 @@ export function readDuration(flag: string, text: string): number {
   );
 }
 
-/** Formats a duration as `5m` or `1h 30m`, in seconds or longer. */
 export function formatDuration(ms: number): string {
   let left = Math.round(ms / 1_000) * 1_000;
   const parts: string[] = [];

@@ -14,30 +14,22 @@ import { type Clock, simulatedClock, systemClock } from "./clock.ts";
 import { money, OutOfBudget, paidModel, type Prices } from "./paid_model.ts";
 import { Results } from "./results.ts";
 
-/** Variables of the provider, as for the server. */
 const VARIABLES = ["OPENAI_API_KEY", "OPENAI_BASE_URL", "TARE_MODEL", "TARE_PROFILE"];
 
-/** Variables of a provider with the Messages API. */
 const MESSAGES_VARIABLES = ["ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "TARE_MODEL", "TARE_PROFILE"];
 
-/** Folder of results, relative to the working directory. */
 const FOLDER = ".tare/measured";
 
-/** Prices of the simulator, in USD per million tokens. */
+/** In USD per million tokens. */
 const SIMULATED_PRICES: Prices = { inUsd: 1, outUsd: 5, budgetUsd: Infinity };
 
-/** Environment of an experiment. */
 export interface Surroundings {
   readonly environment: Readonly<Record<string, string | undefined>>;
-  /** Folder of results. */
   readonly folder: string;
-  /** Clock with a real provider; start time of the simulator's own. */
   readonly clock: Clock;
-  /** Receives lines of progress. */
   readonly log: (line: string) => void;
 }
 
-/** Flags of all experiments. */
 export const FLAGS = {
   name: { type: "string" },
   "price-in": { type: "string" },
@@ -45,27 +37,20 @@ export const FLAGS = {
   budget: { type: "string" },
 } as const;
 
-/** Values of {@linkcode FLAGS}. */
 export type FlagValues = { readonly [Flag in keyof typeof FLAGS]?: string | undefined };
 
-/** An experiment to run. */
 export interface BenchPlan {
-  /** Name of the task. */
   readonly task: string;
   readonly values: FlagValues;
   /** Settings as plain data; only results with equal settings are continued. */
   readonly settings: Readonly<Record<string, unknown>>;
-  /** Model without a provider. */
   readonly simulated: SimulatedModel;
   /** Whether the Messages API is used, with the shortest replies. Default: false. */
   readonly inMessages?: boolean;
 }
 
-/** A provider, its prices and the results so far. */
 export interface Bench<R> {
-  /** The provider's model; each request is paid from the budget. */
   readonly model: Model;
-  /** Returns the model with fields that replace those of the request's body. */
   readonly asking: (body: Readonly<Record<string, unknown>>) => Model;
   readonly modelName: string;
   readonly isSimulated: boolean;
@@ -74,9 +59,7 @@ export interface Bench<R> {
   readonly clock: Clock;
   readonly countTokens: CountTokens;
   readonly results: Results<R>;
-  /** Logs progress and cost. */
   readonly progress: (line: string) => void;
-  /** Writes a file `NAME` + ending next to the results; returns its path. */
   readonly write: (ending: string, text: string) => string;
 }
 
@@ -209,7 +192,6 @@ export function readCount(flag: string, text: string): number {
   );
 }
 
-/** A reply and its usage. */
 export interface Reply {
   readonly message: AssistantMessage;
   readonly usage: Usage;
@@ -229,7 +211,6 @@ export async function ask(model: Model, request: Pick<ModelRequest, "messages" |
   throw new RangeError("Cannot measure this provider: it reports no usage with its replies.");
 }
 
-/** Runs work; resolves to a message if the budget is used up. */
 export async function withinBudget(work: () => Promise<void>): Promise<string | undefined> {
   try {
     await work();
@@ -240,7 +221,6 @@ export async function withinBudget(work: () => Promise<void>): Promise<string | 
   }
 }
 
-/** Runs an experiment as a program: prints its report or error. */
 export async function runBench(
   experiment: (args: readonly string[], surroundings: Surroundings) => Promise<Report>,
 ): Promise<void> {
@@ -261,11 +241,8 @@ export async function runBench(
   Deno.exitCode = 1;
 }
 
-/** Result of an experiment. */
 export interface Report {
-  /** Table, and paths of further files. */
   readonly text: string;
-  /** Reason for an incomplete result. */
   readonly stopped?: string | undefined;
 }
 

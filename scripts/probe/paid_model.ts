@@ -9,13 +9,11 @@ import type { Profile } from "@tare/planner";
 import { promptCost } from "@tare/planner/internal/parts";
 import type { Results } from "./results.ts";
 
-/** Prices and budget. */
 export interface Prices {
   /** USD per million uncached prompt tokens; the profile determines the price of cached ones. */
   readonly inUsd: number;
   /** USD per million output tokens. */
   readonly outUsd: number;
-  /** Limit of all runs together, in USD. */
   readonly budgetUsd: number;
 }
 
@@ -25,7 +23,6 @@ export class OutOfBudget extends Error {}
 /** Assumed length of a reply until a longer one is received. */
 const LEAST_OUTPUT_TOKENS = 1_000;
 
-/** Returns the cost of tokens, in USD. */
 export function usd(
   { inUsd, outUsd }: Prices,
   profile: Profile,
@@ -81,7 +78,6 @@ export function paidModel(
   };
 }
 
-/** Formats an amount: `$0.0123`. */
 export function money(usd: number): string {
   return `$${usd.toFixed(4)}`;
 }

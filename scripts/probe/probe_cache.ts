@@ -31,7 +31,6 @@ import { probeUpgrade, summariseUpgrade, type UpgradeSample, upgradeTable } from
 const NOTHING_CACHED =
   "Nothing was served from a cache: the provider has none, doesn't report it, or uses machines that don't share one.";
 
-/** Runs the experiment. */
 export async function probeCache(args: readonly string[], surroundings: Surroundings): Promise<Report> {
   const values = parseFlags(args, {
     idle: { type: "string", default: "1m,5m,10m,30m,1h,2h" },
@@ -68,7 +67,6 @@ export async function probeCache(args: readonly string[], surroundings: Surround
   };
 }
 
-/** Smallest prefix for extended keep-alive. */
 const LEAST_UPGRADE_TOKENS = 20_000;
 
 async function upgrade(

@@ -4,16 +4,13 @@ import { join } from "@std/path";
 export interface Circumstances {
   readonly task: string;
   readonly model: string;
-  /** Address of the provider, or `simulator`. */
   readonly provider: string;
   readonly profile: string;
-  /** Settings as plain data. */
   readonly settings: Readonly<Record<string, unknown>>;
 }
 
 interface Contents<R> {
   readonly circumstances: Circumstances;
-  /** Seed of all generated texts. */
   readonly seed: number;
   readonly spentUsd: number;
   readonly calls: number;
@@ -44,7 +41,6 @@ export class Results<R> {
     return this.#contents.seed;
   }
 
-  /** Cost of all runs. */
   get spentUsd(): number {
     return this.#contents.spentUsd;
   }
@@ -53,18 +49,15 @@ export class Results<R> {
     return this.#contents.results[key];
   }
 
-  /** Stores or removes a result. */
   set(key: string, result: R | undefined): void {
     const { [key]: _, ...others } = this.#contents.results;
     this.#change({ results: result === undefined ? others : { ...others, [key]: result } });
   }
 
-  /** Records a request. */
   spend(usd: number): void {
     this.#change({ spentUsd: this.#contents.spentUsd + usd, calls: this.#contents.calls + 1 });
   }
 
-  /** Stores a summary. */
   summarise(summary: unknown): void {
     this.#change({ summary });
   }

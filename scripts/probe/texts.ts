@@ -2,7 +2,6 @@ import type { CountTokens } from "@tare/messages";
 import { seeded } from "../../tests/seeded.ts";
 import { pick, word } from "../../tests/words.ts";
 
-/** Returns a name that is unique to its seed. */
 export function nonce(seed: number, name: string): string {
   return `${seed.toString(36)} ${name}`;
 }
@@ -14,7 +13,6 @@ export function randomOf(name: string): () => number {
   return seeded(hash);
 }
 
-/** Returns lines of invented words of about this number of tokens. */
 export function prose(
   tokens: number,
   { random, countTokens }: { readonly random: () => number; readonly countTokens: CountTokens },

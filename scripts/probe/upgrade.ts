@@ -6,13 +6,11 @@ import { formatDuration } from "./clock.ts";
 import { money } from "./paid_model.ts";
 import { nonce, prose, randomOf } from "./texts.ts";
 
-/** One of the four requests and its usage. */
 export interface UpgradeSample {
   readonly atMs: number;
   readonly usage: Usage;
 }
 
-/** Settings of a measurement. */
 export interface UpgradeSettings {
   readonly prefixTokens: number;
 }
@@ -22,7 +20,6 @@ const ANSWER_TOKENS = 600;
 
 const MINUTE = 60_000;
 
-/** Time and purpose of each request. */
 const STEPS = [
   { name: "writes the prefix for five minutes", afterMs: 0 },
   { name: "reads it, with a one-hour breakpoint after a reply", afterMs: 280_000 },
@@ -30,16 +27,13 @@ const STEPS = [
   { name: "reads it after the hour, but within an hour of the last read", afterMs: 70 * MINUTE },
 ] as const;
 
-/** Tolerance of a request's time. */
 const LATE_MS = 15_000;
 
-/** Smallest cached share of a cache hit. */
 const READ_SHARE = 0.9;
 
 const FIVE_MINUTES = { type: "ephemeral" };
 const AN_HOUR = { type: "ephemeral", ttl: "1h" };
 
-/** Returns a text with a cache breakpoint. */
 function marked(text: string, cache_control: Readonly<Record<string, string>>) {
   return [{ type: "text", text, cache_control }];
 }
@@ -132,7 +126,6 @@ async function send(
   return (await ask(asking(body), { messages, tools: [] })).usage;
 }
 
-/** Result of the four requests. */
 export interface UpgradeSummary {
   /** Whether the extension was billed as a read and a one-hour write of the reply only. */
   readonly billedAsDocumented: boolean;
@@ -142,7 +135,6 @@ export interface UpgradeSummary {
   readonly isRefreshed: boolean;
 }
 
-/** Summarizes the requests; undefined until all are complete. */
 export function summariseUpgrade({ results }: Bench<UpgradeSample>): UpgradeSummary | undefined {
   const samples = STEPS.flatMap((_, at) => results.get(`${at + 1}`) ?? []);
   const [first, ping, back, late] = samples.map(({ usage }) => usage);
@@ -158,7 +150,6 @@ export function summariseUpgrade({ results }: Bench<UpgradeSample>): UpgradeSumm
   };
 }
 
-/** Returns a table of the requests and its conclusions. */
 export function upgradeTable(
   { results, profile, prices }: Bench<UpgradeSample>,
   summary: UpgradeSummary | undefined,

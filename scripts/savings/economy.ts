@@ -14,13 +14,11 @@ import { formatTable } from "../format_table.ts";
 
 const DEFAULT_PROFILES = ["anthropic-5m", "openai", "deepseek", "none"];
 
-/** Selectable policies: their names and a lookup. */
 export interface Choice {
   readonly names: readonly string[];
   readonly named: typeof policyNamed;
 }
 
-/** Replays recorded sessions under each policy and prints cost and losses. */
 export async function benchPolicies(args: readonly string[], { names, named }: Choice): Promise<void> {
   const { values } = parseArgs({
     args: [...args],
@@ -91,7 +89,6 @@ function readNamesShown(value: string): NamesShown {
   throw new RangeError(`Cannot use --names ${value}: use parts or whole.`);
 }
 
-/** Returns the sources, or one half of each. */
 function readData(
   folder: string | undefined,
   { limit, split }: { readonly limit: number; readonly split: string | undefined },
@@ -111,7 +108,6 @@ function readData(
 
 const percent = (share: number) => `${(100 * share).toFixed(1)}%`;
 
-/** Table columns. */
 const COLUMNS: readonly (readonly [head: string, cell: (row: EconomyRow) => string])[] = [
   ["data", ({ data }) => data],
   ["policy", ({ policy }) => policy],

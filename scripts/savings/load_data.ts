@@ -1,11 +1,9 @@
 import { basename, join } from "@std/path";
 import { readRecording, type Recording } from "@tare/simulator/economy";
 
-/** Recorded sessions of one source. */
 export interface Data {
   readonly name: string;
   readonly recordings: readonly Recording[];
-  /** Lines that can't be replayed. */
   readonly skipped: number;
 }
 

@@ -13,7 +13,6 @@ const HEAD = [
   ...["cost units", "of full", "USD", "deferred"],
 ];
 
-/** Replays a session with many tools for each way of offering them, and prints the costs. */
 export async function benchTools(args: readonly string[]): Promise<void> {
   const { values } = parseArgs({
     args: [...args],

@@ -30,29 +30,25 @@ export interface EconomyRow {
   readonly repairsPer100: number;
   /** Share of the edits whose old text was evicted, without refetches. */
   readonly editsLostText: number;
-  /** Share of the sessions without a miss. */
   readonly unaffected: number;
   /** Mean share of user tokens that a prompt lacks, over the calls. */
   readonly userTokensGone: number;
   /** Cost of the worst session, without refetches. */
   readonly worst: number;
   readonly promptVsResend: number;
-  /** Share of prompt tokens read from the cache. */
   readonly hitRate: number;
-  /** Number of epochs, sequences of calls in which each prompt extends the previous one, of all sessions. */
+  /** Number of epochs (calls whose prompts extend each other) of all sessions. */
   readonly epochs: number;
-  /** Share of the calls with a prompt that every provider rejects. */
   readonly refused: number;
 }
 
-/** Options of {@linkcode measureEconomy}. */
 export interface MeasureOptions {
   readonly profile: Profile;
   readonly policies: readonly string[];
   /** Looks up a policy; must support `resend`. Default: {@linkcode policyNamed}. */
   readonly named?: typeof policyNamed;
   readonly countTokens: CountTokens;
-  /** Context window. Default: the provider's usual one. */
+  /** Default: the provider's usual one. */
   readonly windowTokens?: number;
   /** Whether only prompt tokens count: no fixed prefix, recall tool or output. Default: false. */
   readonly bare?: boolean;
@@ -63,7 +59,6 @@ export interface MeasureOptions {
   readonly onSession?: () => void;
 }
 
-/** Upper limits of session lengths, in calls. */
 const LENGTHS = [25, 60, 120, Infinity];
 
 interface Part {
@@ -108,7 +103,6 @@ export async function measureEconomy(
   );
 }
 
-/** Splits a part by number of calls. */
 function byLength({ data, has }: Part, sessions: readonly { readonly recording: Recording }[]): Part[] {
   return LENGTHS.map((most, at): Part => {
     const least = (LENGTHS[at - 1] ?? 0) + 1;

@@ -39,7 +39,6 @@ export function plot(rows: readonly EconomyRow[]): string {
   ].join("\n");
 }
 
-/** Returns about five round values from 0. */
 function ticksTo(most: number): readonly number[] {
   const power = 10 ** Math.floor(Math.log10(most / 6));
   const step = [1, 2, 5].map((digit) => digit * power).find((step) => most / step <= 6) ?? 10 * power;

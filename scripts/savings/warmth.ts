@@ -7,7 +7,6 @@ import type { Recording } from "@tare/simulator/economy";
 import { formatTable } from "../format_table.ts";
 import { measureWarmth, type WarmthRow } from "./warmth/measure_warmth.ts";
 
-/** Replays the pauses of recorded sessions under each keep-alive rule, and prints the costs. */
 export async function benchWarmth(args: readonly string[]): Promise<void> {
   const { values } = parseArgs({
     args: [...args],
@@ -37,7 +36,6 @@ export async function benchWarmth(args: readonly string[]): Promise<void> {
   console.log(formatTable([prunes ? [...HEAD, "vs resend"] : HEAD, ...rows.map(cells)]));
 }
 
-/** Returns whether a recording contains times, and usage with cache reads. */
 function hasPauses({ usage, times, calls, tools }: Recording): boolean {
   const cached = [...usage.values()].some(({ cache_read }) => cache_read !== undefined);
   return cached && calls.length > 0 && tools.length > 0 && times.some((time) => time !== undefined);

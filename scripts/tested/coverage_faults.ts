@@ -43,7 +43,6 @@ function percent({ hit, found }: { readonly hit: number; readonly found: number 
   return `${(Math.floor(1000 * hit / found) / 10).toFixed(1)} %`;
 }
 
-/** Returns the lines of each file and those covered in any report. */
 function readLcov(lcov: string, root: string): Map<string, { found: number; hit: number }> {
   const files = new Map<string, Map<string, boolean>>();
   let lines = new Map<string, boolean>();
@@ -66,7 +65,6 @@ function readLcov(lcov: string, root: string): Map<string, { found: number; hit:
   );
 }
 
-/** Returns whether a file contains more than types, data and re-exports. */
 function hasCode(text: string): boolean {
   const code = text
     .replaceAll(/\/\*[\s\S]*?\*\//g, "")

@@ -1,10 +1,8 @@
 import { runDeno } from "../consumer.ts";
 
-/** Coverage of a test run. */
 export interface Coverage {
   /** Reports in the format of `deno coverage --lcov`. */
   readonly lcov: string;
-  /** Reasons why the reports are incomplete. */
   readonly faults: readonly string[];
 }
 
@@ -31,7 +29,6 @@ export async function readCoverage(folder: string, root: string): Promise<Covera
   return { lcov: output + browsers, faults: ok ? lost : [output] };
 }
 
-/** Deno's message for a module whose compiled code has changed. */
 const LOST = /^Missing transpiled source code for: "([^"]+)".*/gm;
 
 function isJson(text: string): boolean {

@@ -1,31 +1,25 @@
 import * as NEEDS from "../../tests/needs.ts";
 import { sourceFiles } from "../repository.ts";
 
-/** A command of a suite, run at the root. */
 export interface SuiteCommand {
   readonly program: string;
   readonly args: readonly string[];
-  /** Additional environment variables. */
   readonly env?: Readonly<Record<string, string>>;
 }
 
 type Commands = () => readonly SuiteCommand[] | Promise<readonly SuiteCommand[]>;
 
-/** A test suite. */
 export interface Suite {
   /** Commands that install requirements, then the one that runs the tests. */
   readonly commands: Commands;
   /** Commands for tests that `deno task test` skips without optional programs. */
   readonly rest?: Commands;
-  /** Requirements of all tests. */
   readonly needs?: readonly NEEDS.Need[];
   /** Whether the tests count for coverage, which takes 50 % more processor time. */
   readonly covers?: true;
-  /** Reason why it runs only if named. */
   readonly omitted?: string;
 }
 
-/** Factor of the number of cases in the suite `properties`. */
 const CASES = "4";
 
 /** Fixed seed, so that results are reproducible. `TARE_TEST_CASES=10 deno task test` draws others. */
@@ -98,12 +92,10 @@ export const SUITES: Readonly<Record<string, Suite>> = {
   },
 };
 
-/** Returns the command for workspace tests, in parallel processes. */
 export function workspaceTests(...args: readonly string[]): SuiteCommand {
   return tests("-P", "--parallel", LOCK, ...args);
 }
 
-/** Returns the command for tests with a folder's configuration and lock file. */
 function testsBy(configured: string, ...args: readonly string[]): SuiteCommand {
   return tests("--allow-all", "--config", `${configured}/deno.json`, ...args);
 }
@@ -112,7 +104,6 @@ function tests(...args: readonly string[]): SuiteCommand {
   return { program: Deno.execPath(), args: ["test", "--frozen", "--no-check", ...args] };
 }
 
-/** Returns the command that installs programs from the folder's lock file. */
 function installFromNpm(folder: string): SuiteCommand {
   return { program: "npm", args: ["ci", "--prefix", folder, "--no-audit", "--no-fund"] };
 }

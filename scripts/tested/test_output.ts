@@ -1,14 +1,11 @@
-/** Test result of a command or suite. */
 export interface Result {
   readonly passed: number;
   readonly failed: number;
-  /** Skipped tests by requirement. */
   readonly skipped: ReadonlyMap<string, number>;
 }
 
 export const NONE: Result = { passed: 0, failed: 0, skipped: new Map() };
 
-/** Returns the sum of two results. */
 export function add(one: Result, other: Result): Result {
   const skipped = new Map(one.skipped);
   for (const [need, count] of other.skipped) skipped.set(need, count + (skipped.get(need) ?? 0));
@@ -32,16 +29,13 @@ export function readTestOutput(output: string, { success }: { readonly success: 
   return { passed: Number(counts?.[1] ?? 0), failed: success ? failed : Math.max(failed, 1), skipped };
 }
 
-/** A suite in the result table. */
 export interface Row {
   readonly suite: string;
   readonly result: Result;
   readonly seconds: number;
-  /** Reason why it didn't run. */
   readonly reason?: string;
 }
 
-/** Returns a table of suites, and a line per reason of skipped tests. */
 export function resultTable(rows: readonly Row[], how: (need: string) => string | undefined): string {
   const total = rows.map(({ result }) => result).reduce(add, NONE);
   const all = [...rows, {

@@ -2,7 +2,6 @@ import { assertEquals } from "@std/assert";
 import { BUBBLEWRAP, NOT_ROOT } from "../../tests/needs.ts";
 import { add, NONE, readTestOutput, resultTable } from "./test_output.ts";
 
-/** Runs tests in an empty folder and parses the output. */
 async function resultOf(source: string) {
   const folder = await Deno.makeTempDir();
   await Deno.writeTextFile(`${folder}/a_test.ts`, source);

@@ -1,6 +1,6 @@
 import type { Line } from "./program.ts";
 
-/** A conversation over the Agent Client Protocol: a new one in the folder `cwd`, and prompts one after the other. */
+/** Returns a new Agent Client Protocol session in `cwd` with these prompts. */
 export function acpConversation(texts: readonly string[], cwd: string): readonly Line[] {
   return [
     HELLO,
@@ -15,7 +15,6 @@ export function acpConversation(texts: readonly string[], cwd: string): readonly
   ];
 }
 
-/** A prompt in a conversation that was begun before. */
 export function acpPrompt(
   text: string,
   { sessionId, cwd }: { readonly sessionId: string | undefined; readonly cwd: string },
@@ -27,7 +26,6 @@ export function acpPrompt(
   ];
 }
 
-/** A request, and what tells that it is answered. */
 function ask(id: number, method: string, params: unknown) {
   return {
     line: JSON.stringify({ jsonrpc: "2.0", id, method, params }),

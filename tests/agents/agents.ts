@@ -12,7 +12,6 @@ import { OPENCODE } from "./drivers/opencode.ts";
 import { PI } from "./drivers/pi.ts";
 import { QWEN_CODE } from "./drivers/qwen_code.ts";
 
-/** The agents, one for each protocol that they are asked to speak. */
 export const AGENTS: readonly Agent[] = [
   PI,
   OPENCODE,

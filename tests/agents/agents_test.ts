@@ -18,18 +18,18 @@ for (const agent of AGENTS) {
           if (scenario.compacts) assertLessOrEqual(through / direct, 1.05);
         });
         await test.step(`booked ${whole(booked)} of the ${whole(through)} that it cost`, () => {
-          // What a call took that broke off nobody tells.
+          // The usage of an interrupted call is unknown.
           assertAlmostEquals(booked, through, 0.01 * through);
         });
-        // A share of the bill: of what was saved, which may be nothing, no error would be small enough.
+        // Relative to the bill: the saving may be zero.
         await test.step(`claimed ${whole(claimed)} for ${whole(direct - through)} of ${whole(direct)}`, () => {
-          // What is saved because the gateway marks the conversation, or mends it, nobody claims; nor does anybody know
-          // what two at the same time serve each other.
+          // Savings from the gateway's own breakpoints aren't claimed; concurrent requests serve each other
+          // unpredictably.
           const isWhole = caches && scenario.needs !== "parallel";
           if (isWhole) assertAlmostEquals(claimed, direct - through, 0.05 * direct);
           else assertLess(claimed, direct - through + 0.05 * direct);
         });
-        // Of a call that failed nobody knows whether it is cached, nor what another conversation has left.
+        // Whether a failed call was cached, and what another conversation evicted, is unknown.
         if (scenario.failures || scenario.needs === "parallel") return;
         await test.step(`expected the cache to within ${(100 * missed).toFixed(1)} % of a prompt`, () => {
           assertLessOrEqual(missed, 0.02);

@@ -1,19 +1,14 @@
 import type { CallUsage } from "./protocols/protocol.ts";
 
-/** Tokens of what is cached together. */
 const BLOCK = 128;
 
-/** Smallest prompt that is cached, in tokens. */
 const MIN_TOKENS = 1024;
 
-/**
- * OpenAI's cache: it holds every prompt that was sent, in whole blocks, and serves as many as a prompt begins with.
- * Nothing expires: no scenario rests for so long.
- */
+/** OpenAI's cache: stores prompts in whole blocks and serves the longest stored prefix. Nothing expires. */
 export class BlockCache {
   readonly #held = new Set<string>();
 
-  /** What is read from the cache for a prompt of `model`, given as its tokens. From now on it holds this prompt too. */
+  /** Returns the cached tokens of a prompt, and stores the prompt. */
   serve(tokens: readonly number[], { model }: { readonly model: string }): Omit<CallUsage, "output"> {
     let cached = 0;
     let [a, b] = [0x811c9dc5, 0x9e3779b9];

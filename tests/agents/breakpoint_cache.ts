@@ -3,20 +3,16 @@ import type { CallUsage, Piece } from "./protocols/protocol.ts";
 /** Most pieces that a provider looks back from a breakpoint. */
 const LOOK_BACK = 20;
 
-/** Smallest prompt that is cached, in tokens. */
 const MIN_TOKENS = 1024;
 
 /**
- * Anthropic's cache: it holds what stands before a breakpoint, and serves a prompt from the longest such stretch that
- * ends at one of its own breakpoints or at most 20 pieces before one. Nothing expires: no scenario rests for so long.
+ * Anthropic's cache: stores prefixes up to breakpoints, and serves the longest one at most 20 pieces before
+ * a breakpoint. Nothing expires.
  */
 export class BreakpointCache {
   readonly #held = new Set<string>();
 
-  /**
-   * What is read from the cache and written to it for a prompt of `model`, whose pieces have `sizes` tokens. From now on
-   * it holds this prompt too.
-   */
+  /** Returns the cache reads and writes of a prompt, whose pieces have `sizes` tokens, and stores it. */
   serve(
     pieces: readonly Piece[],
     { sizes, model }: { readonly sizes: readonly number[]; readonly model: string },
@@ -47,7 +43,7 @@ export class BreakpointCache {
   }
 }
 
-/** FNV-1a, twice. */
+/** Returns two FNV-1a hashes of a text. */
 function hash(text: string): string {
   let [a, b] = [0x811c9dc5, 0x9e3779b9];
   for (let i = 0; i < text.length; i++) {

@@ -6,28 +6,24 @@ import { play, type Played, RULES, type Scenario } from "./play.ts";
 import type { ReadRequest } from "./protocols/protocol.ts";
 import { PROTOCOLS, type ProviderCall } from "./provider.ts";
 
-/** How a scenario went. Costs are of prompts, in the price of one uncached token. */
+/** Result of a scenario. Costs are of prompts, in units of one uncached token. */
 export interface Compared {
-  /** What the provider asks for the run without the gateway. */
   readonly direct: number;
-  /** What it asks for the one through the gateway. */
   readonly through: number;
-  /** What it would ask at least: for each conversation's first prompt, carried, and for all that is new, once. */
+  /** Lowest possible bill: each conversation's first prompt, carried, and everything new, once. */
   readonly least: number;
-  /** What the ledger says it asked. */
   readonly booked: number;
-  /** What the ledger says was saved. */
   readonly claimed: number;
-  /** Whether the agent itself lets the cache serve its conversation: it marks it, and breaks it only by a summary. */
+  /**
+   * Whether the agent itself lets the cache serve its conversation: it sets breakpoints, and only summaries
+   * break the prefix.
+   */
   readonly caches: boolean;
-  /** The most by which the share of a prompt that was expected of the cache missed what it served, but for a block. */
+  /** Largest error of the expected cache reads, as a share of the prompt, beyond one block. */
   readonly missed: number;
 }
 
-/**
- * Plays a scenario with an agent directly and through the gateway. Both must come to the same files; through the gateway
- * nothing may break, vanish or be told otherwise.
- */
+/** Plays a scenario with and without the gateway, which may not break, lose or change anything. */
 export async function compare(agent: Agent, scenario: Scenario): Promise<Compared> {
   const direct = await play(agent, scenario, { through: false });
   const reports = Object.values(scenario.plans).flatMap(({ report }) => report ?? []);
@@ -57,13 +53,12 @@ export async function compare(agent: Agent, scenario: Scenario): Promise<Compare
   for (const { pieces } of summaries(through)) {
     assert(
       !/\[elided: \d+ messages/.test(pieces.map(({ key }) => key).join("\n")),
-      "a summary of what isn't there was asked for",
+      "a summary of unknown content was requested",
     );
   }
   const served = through.calls.filter(({ status }) => status === 200);
   const [own, rewrites] = [breaks(answered(through)), epochs(through)];
-  // A rewrite may come where the agent breaks its prompt itself. A request for a summary shows what had left again, and what
-  // its agent asks while that is made does not.
+  // A rewrite may follow a prefix break of the agent. A summary request restores evicted content for itself.
   assertLessOrEqual(breaks(served), own + rewrites + 2 * summaries(through).length);
   assertLessOrEqual(own === 0 ? rewrites : 0, breaks(served));
   assertLessOrEqual(told(through), Math.max(...through.calls.map(({ usage }) => usage.prompt)));
@@ -80,7 +75,7 @@ export async function compare(agent: Agent, scenario: Scenario): Promise<Compare
   };
 }
 
-/** A report without the rule or a fact would be the same on both sides, and show nothing. */
+/** Checks that the report contains the rule and the facts. */
 function assertComplete({ files, ended }: Played, report: string): void {
   const text = files[report];
   assert(
@@ -90,15 +85,12 @@ function assertComplete({ files, ended }: Played, report: string): void {
   assert(!/lost/.test(text), text);
 }
 
-/**
- * The requests for other things than a reply. What asks for a websocket ends at the gateway. Which models there are the
- * server itself asks now and then: by that it knows whether the provider is one of this machine.
- */
+/** Returns the requests other than calls, without websocket upgrades and the server's own model lists. */
 function passedOn({ others }: Played): readonly string[] {
   return others.filter((asked) => !["GET /v1/responses", "GET /v1/models"].includes(asked)).sort();
 }
 
-/** How many calls are cached up to their ends: by themselves, or by a mark. */
+/** Returns the number of calls that are cached up to their ends. */
 function marked({ calls }: Played): number {
   return calls.filter(({ usage, pieces }) => usage.written === undefined || pieces.at(-1)?.mark !== undefined)
     .length;
@@ -113,8 +105,8 @@ function costOf({ calls }: Played): number {
 }
 
 /**
- * What no rewrite can save: the tools, instructions and question that each prompt holds, and the first reading of what
- * is new in it. Nothing older is carried, and nothing that was read once is read again.
+ * Returns the lowest possible cost: each prompt's tools, instructions and question from the cache, and
+ * everything new once.
  */
 function leastOf({ calls }: Played): number {
   const last = new Map<string, { readonly first: number; readonly prompt: number }>();
@@ -135,32 +127,27 @@ function summaries({ calls }: Played): readonly ProviderCall[] {
   return calls.filter(({ reply }) => reply && isSummary(reply));
 }
 
-/** The requests of agents that work, not those for titles and summaries. */
+/** Returns the requests of working agents, without those for titles and summaries. */
 function working<T extends ReadRequest>(requests: readonly T[]): readonly T[] {
   return requests.filter(({ asked }) => asked.tools.length > 0);
 }
 
-/**
- * Which conversation a request is of: the main agent and sub-agents have other tools, and each began with a plan. Of one
- * that was compacted a summary says with which, in whosever name the agent puts it.
- */
+/** Returns the conversation of a request, identified by its tools and first plan, also in a summary. */
 function conversationOf({ asked: { said, tools } }: ReadRequest): string {
   const told = said.map((item) => item.type === "text" && item.role !== "system" ? item.text : "").join("\n");
   return [/\bplan:([A-Z]+)/.exec(told)?.[1], ...tools.filter((name) => name !== "recall")].join();
 }
 
-/** How many pictures a request shows. */
 function images({ body }: ProviderCall): number {
   return [...JSON.stringify(body).matchAll(/"type":"(?:image|image_url|input_image)"/g)].length;
 }
 
-/** What an agent was told, or told its user, that only the gateway can have said. */
+/** Returns texts that only the gateway can have written. */
 function alien({ ended, exchanges }: Played): readonly string[] {
   const seen = [...ended.map(({ output }) => output), ...exchanges.map(({ answer }) => answer)].join("\n");
   return [...new Set(seen.match(/\[elided\b|"name": ?"recall"|\btare\b/gi))];
 }
 
-/** What the agent asked and was answered. */
 function answered({ exchanges }: Played): readonly ReadRequest[] {
   return exchanges.flatMap(({ path, body, status }) => {
     const protocol = PROTOCOLS.find((protocol) => protocol.path === path);
@@ -168,10 +155,7 @@ function answered({ exchanges }: Played): readonly ReadRequest[] {
   });
 }
 
-/**
- * How often a prompt isn't what the same agent sent before, with more behind; what only goes back to where it was breaks
- * nothing.
- */
+/** Counts the prompts that extend no earlier one of the same agent. */
 function breaks(requests: readonly ReadRequest[]): number {
   const last = new Map<string, readonly string[]>();
   let breaks = 0;
@@ -184,7 +168,7 @@ function breaks(requests: readonly ReadRequest[]): number {
   return breaks;
 }
 
-/** The sessions that the gateway told agents at work, and how often it rewrote the prompt of each. */
+/** Returns the working agents' sessions, with their numbers of rewrites. */
 function sessions({ exchanges }: Played): ReadonlyMap<string, number> {
   const epochs = new Map<string, number>();
   for (const { body, headers } of exchanges) {
@@ -199,18 +183,16 @@ function epochs(played: Played): number {
   return [...sessions(played).values()].reduce((sum, epochs) => sum + epochs, 0);
 }
 
-/** The most tokens of a prompt that the agent was told. */
+/** Returns the largest prompt reported to the agent, in tokens. */
 function told({ exchanges }: Played): number {
   return Math.max(0, ...exchanges.flatMap(({ answer }) => usages(answer)).map(promptTokens));
 }
 
-/** Tokens that some providers cache together, and how many they cache at least. */
 const BLOCK = 128;
 const MIN_TOKENS = 1024;
 
-/** By how much what was expected of the cache missed what it did, but for one block, in the share of the prompt. */
 function missed({ calls, exchanges }: Played): number {
-  // Behind a recall the answer tells of another prompt than its headers, which are written before.
+  // After a recall the answer's usage is of another prompt than its headers, which are written before.
   const recalling = new Set(
     calls.flatMap(({ usage }, at) =>
       calls[at - 1]?.reply?.calls.some(({ name }) => name === "recall") ? [usage.prompt] : []
@@ -220,7 +202,7 @@ function missed({ calls, exchanges }: Played): number {
     0,
     ...exchanges.flatMap((exchange) => {
       const { headers, answer, came, ended } = exchange;
-      // Of two at the same time nobody knows what one serves the other.
+      // Concurrent requests may serve each other; how is unknown.
       const isBeside = exchanges.some((other) =>
         other !== exchange && other.body !== "" && other.came < ended && came < other.ended
       );
@@ -230,7 +212,7 @@ function missed({ calls, exchanges }: Played): number {
       const usage = usages(answer).findLast((usage) => promptTokens(usage) > 0);
       if (!sent || !usage || recalling.has(promptTokens(usage))) return [];
       const prompt = promptTokens(usage);
-      // The headers count as Tare does, the usage as the provider; a block ends where counting says.
+      // Headers count with Tare's counter, usage with the provider's; blocks end by the provider's count.
       const expected = predicted * prompt / sent;
       const smallest = Math.min(expected, cachedOf(usage)) < MIN_TOKENS ? MIN_TOKENS : 0;
       const missed = Math.abs(expected - cachedOf(usage)) - BLOCK - smallest;
@@ -256,7 +238,7 @@ function cachedOf(usage: Told): number {
     (usage.prompt_tokens_details ?? usage.input_tokens_details)?.cached_tokens ?? 0;
 }
 
-/** Tokens of a prompt, as the protocols tell them. */
+/** Token counts of a prompt, as the protocols report them. */
 type Told =
   & Readonly<
     Partial<

@@ -12,7 +12,6 @@ import { runProgram } from "./program.ts";
 const PROFILE = profileNamed("anthropic-5m");
 const NUMBERS = Array.from({ length: 60 }, (_, at) => at);
 
-/** A server of 60 tools, by which rooms of a house are looked after. */
 const SERVER = `
 const about = (at) => "Looks after room " + at + " of the house, and says what became of it. ".repeat(20);
 const id = { type: "string", description: "What of the room is meant. ".repeat(10) };
@@ -43,7 +42,7 @@ process.stdin.on("data", (data) => {
 });
 `;
 
-/** What the model does, one after the other: a tool that it doesn't see it searches for. */
+/** Calls of the model in order; it searches for tools that aren't visible. */
 const PLAN = Array.from({ length: 20 }, (_, at) => at % 5 === 2 ? `mcp__house__room${at % 2}` : "Bash");
 
 const planned: SimulatedModel = ({ messages, tools }) => {
@@ -61,7 +60,6 @@ const planned: SimulatedModel = ({ messages, tools }) => {
   return { content: `Step ${done}.`, tool_calls: [toolCall(name, args)] };
 };
 
-/** Has Claude Code work with that server, directly or through the gateway. */
 async function work(through: boolean) {
   const folder = await Deno.makeTempDir({ prefix: "agent-defer-" });
   const { encode } = await loadTokenizer();
@@ -91,7 +89,7 @@ async function work(through: boolean) {
       ],
     }, {
       cwd: workspace!,
-      // It would keep them out of its requests itself, and search by itself.
+      // Otherwise Claude Code defers and searches tools itself.
       env: {
         ...{ HOME: home!, TMPDIR: folder, ANTHROPIC_BASE_URL: place.url, ENABLE_TOOL_SEARCH: "false" },
         ...CLAUDE_CODE.quiet,
@@ -111,7 +109,7 @@ async function work(through: boolean) {
   }
 }
 
-Deno.test("claude code: a server's 60 tools are deferred for it, and it works as it does without", async (test) => {
+Deno.test("deferred tools: claude code works with a server's 60 deferred tools as it does without the gateway", async (test) => {
   const direct = await work(false);
   assertEquals([direct.code, direct.output.trim()], [0, `Done with ${PLAN.length} calls.`]);
   const { code, output, cost, perCall, sent, ledger } = await work(true);

@@ -12,7 +12,7 @@ import { QWEN_CODE } from "./drivers/qwen_code.ts";
 import { play, type Played } from "./play.ts";
 import { SCENARIOS, STANDARD } from "./scenarios.ts";
 
-/** What stands in an agent's own logs after a scenario, and what reached the provider. */
+/** Plays a scenario; returns the content of the agent's own logs, and the provider's calls. */
 async function playAndRead(
   agent: typeof PI,
   name: string,
@@ -30,11 +30,10 @@ async function playAndRead(
   return calls;
 }
 
-/** Those whose logs can be read. */
 const LOGGING = [PI, OPENCODE, CODEX, CLAUDE_CODE, QWEN_CODE, copilot("chat"), copilot("messages"), CLINE];
 
 for (const agent of LOGGING) {
-  Deno.test(`${agent.name}: its own log tells what its calls took`, async () => {
+  Deno.test(`agent logs: ${agent.name}'s own log contains the usage of its calls`, async () => {
     let [prompt, cached] = [0, 0];
     const scenario = agent.lacks.resume === undefined ? "a second prompt in a new process" : STANDARD.name;
     const calls = await playAndRead(agent, scenario, ({ all, sessions }) => {
@@ -42,14 +41,14 @@ for (const agent of LOGGING) {
       assertEquals(sessions.length, 1);
     });
     const sum = (of: "prompt" | "cached") => calls.reduce((all, { usage }) => all + usage[of], 0);
-    // Calls for a title aren't in every log.
+    // Not every log contains title calls.
     assertAlmostEquals(prompt, sum("prompt"), 0.01 * sum("prompt"));
     assertAlmostEquals(cached, sum("cached"), 0.01 * sum("prompt"));
   });
 
   const ignore = agent.lacks.compact !== undefined;
   Deno.test(
-    `${agent.name}: its own log can be played, and tells where it was compacted`,
+    `agent logs: ${agent.name}'s own log can be played and contains its compactions`,
     // deno-lint-ignore tare/stated-needs -- Agents that can't compact aren't asked to.
     { ignore },
     async () => {

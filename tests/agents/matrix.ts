@@ -1,7 +1,7 @@
 /**
- * Prints as a table of Markdown what `deno task test:all agents` has found, from files that hold what it wrote:
+ * Prints the results of `deno task test:all agents` as a Markdown table, from files with its output:
  * `NO_COLOR=1 deno task test:all agents > FILE`, and
- * `deno run --allow-read --allow-env tests/agents/matrix.ts FILE…`. Of a test in several files the last one counts.
+ * `deno run --allow-read --allow-env tests/agents/matrix.ts FILE…`. The last result of a test counts.
  *
  * @module
  */
@@ -9,7 +9,7 @@
 import { AGENTS } from "./agents.ts";
 import { SCENARIOS, STANDARD } from "./scenarios.ts";
 
-/** What a line of a report says of a test, or of a step that says what the newest one cost. */
+/** Result line of a test, or of a step with the newest test's cost. */
 const ENDED = /^(.+?): (.+) \.\.\. (ok|FAILED)\b/;
 const COST = /^ +cost (\S+) of what it costs directly/;
 
@@ -17,7 +17,7 @@ const outcomes = new Map<string, string>();
 const costs = new Map<string, string>();
 for (const path of Deno.args) {
   let cost: string | undefined;
-  // Of a test that takes long it is said on the way, in the line of its name.
+  // A slow test's progress notes appear in the line of its name.
   const report = Deno.readTextFileSync(path).replaceAll(/ \.\.\.('.*\n)+/g, " ...");
   for (const line of report.split("\n")) {
     cost = COST.exec(line)?.[1] ?? cost;

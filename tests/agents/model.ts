@@ -1,70 +1,61 @@
 import { parsePlaceholder } from "@tare/prune/internal";
 import { sourceText } from "../gateway/long_session.ts";
 
-/** One thing that stands in a prompt, whatever its protocol calls it. */
 export type Said =
   | { readonly type: "text"; readonly role: "system" | "user" | "assistant"; readonly text: string }
   | { readonly type: "call"; readonly id: string; readonly name: string; readonly args: string }
   | { readonly type: "result"; readonly id: string; readonly text: string };
 
-/** A call that the model wants. */
 export interface WantedCall {
   readonly name: string;
   readonly args: Readonly<Record<string, unknown>>;
 }
 
-/** What the model replies. */
 export interface Reply {
   readonly text?: string;
   readonly calls: readonly WantedCall[];
-  /** What the provider is to seal, as all that goes on of the conversation. */
+  /** Content for the provider to seal, as all that remains of the conversation. */
   readonly compacted?: string;
 }
 
-/** What a prompt offers, and says. */
 export interface Asked {
   readonly said: readonly Said[];
-  /** Names of the tools, those left out that are deferred. */
+  /** Tool names, without deferred ones. */
   readonly tools: readonly string[];
-  /** Whether the provider itself is to compact the conversation. Default: no. */
+  /** Whether the provider compacts the conversation. Default: false. */
   readonly compacts?: boolean;
 }
 
-/** How an agent's own tools are called. */
 export interface AgentTools {
   readonly shell: (command: string) => WantedCall;
-  /** Hands a task to a sub-agent. Default: the agent has none. */
+  /** Delegates a task to a subagent. Default: the agent has none. */
   readonly delegate?: (prompt: string) => WantedCall;
-  /** Calls of which each brings in a tool that is deferred. Default: none is. */
+  /** Calls that each load a deferred tool. Default: none. */
   readonly discoveries?: readonly WantedCall[];
 }
 
 /**
- * What one step of a plan does, all in parallel: commands, plans for sub-agents, tools that are brought in, by number.
- * The command beside a tool that is brought in holds the mark of the step.
+ * Parallel parts of a step: commands, plans for subagents, and numbers of deferred tools. A command next to
+ * a deferred tool carries the mark.
  */
 export type Step = readonly (string | { readonly delegate: string } | { readonly discover: number })[];
 
-/** A task for the model. */
 export interface Plan {
-  /** Steps in order. */
   readonly steps: readonly Step[];
-  /** Names of facts, written `FACT name=value` in results, that are needed again when all steps are done. */
+  /** Names of facts, written `FACT name=value` in results, that are needed after the last step. */
   readonly facts: readonly string[];
-  /** The file that is asked for; default none: the model says what it found. */
+  /** Requested report file. Default: the model replies with its report. */
   readonly report?: string;
   /** Text that the model writes with each step, in tokens. Default: a few words now and then. */
   readonly textTokens?: number;
 }
 
-/** Plans by name. */
 export type Plans = Readonly<Record<string, Plan>>;
 
 /**
- * A model that does what the newest plan named in its prompt (`plan:NAME`) says, and knows nothing but that prompt:
- * which step it has reached it reads from the mark (`# NAME.7`) of its own calls, facts and rules from what it is shown.
- * What a line says has left it asks back, one at a time, if it is offered a tool for that. What it can't find it writes
- * down as lost. So the same prompt always has the same reply, and whatever a prompt lacks shows in the report.
+ * Returns a deterministic model that follows the newest plan named in its prompt (`plan:NAME`). It reads its
+ * step from the mark (`# NAME.7`) of its own calls, recalls evicted results if it has a tool for that, and
+ * reports missing facts as lost.
  */
 export function planModel(plans: Plans, tools: AgentTools): (asked: Asked) => Reply {
   return (asked) => {
@@ -100,7 +91,7 @@ export function planModel(plans: Plans, tools: AgentTools): (asked: Asked) => Re
             ? tools.shell(`${call} # ${planName}.${step}`)
             : "discover" in call
             ? tools.discoveries![call.discover]!
-            : tools.delegate!(`Follow plan:${call.delegate} (# ${planName}.${step}) and say what it found.`)
+            : tools.delegate!(`Follow plan:${call.delegate} (# ${planName}.${step}) and report the result.`)
         ),
       };
     }
@@ -123,11 +114,9 @@ export function planModel(plans: Plans, tools: AgentTools): (asked: Asked) => Re
   };
 }
 
-/** How agents ask for a summary of the conversation, and for its title. */
 const SUMMARY = /summar|compact|handoff/i;
 const TITLE = /\btitle\b/i;
 
-/** The rule that stands in the agent's file of rules. */
 const RULE = /RULE: every report ends with the line "([\w ]+)"/;
 
 function say(text: string): Reply {
@@ -144,7 +133,6 @@ function isSummaryRequest(said: readonly Said[]): boolean {
     !/\bplan:/.test(last.text);
 }
 
-/** The last step of a plan that was begun; −1 if none was. */
 function reached(said: readonly Said[], plan: string): number {
   // A summary may be all that is left of the calls.
   const marks = textOf(said).matchAll(new RegExp(`# ${plan}\\.(\\d+)`, "g"));
@@ -156,8 +144,8 @@ function valueOf(fact: string, said: readonly Said[]): string | undefined {
 }
 
 /**
- * Asks for what may hold a fact: first the result of the call that read it, then stretches of old turns; where none of them is
- * visible any more, as after a compaction, it searches all that left.
+ * Returns the next recall for a fact: of the call that read it, then of old turns, then a search in
+ * everything evicted.
  */
 function wantedRecall(fact: string, said: readonly Said[]): Readonly<Record<string, unknown>> | undefined {
   const reads = said.flatMap((item) =>
@@ -169,7 +157,7 @@ function wantedRecall(fact: string, said: readonly Said[]): Readonly<Record<stri
       : []
   );
   const refs = lines.flatMap((line) => parsePlaceholder(line)?.ref ?? []);
-  // What it asked for once and has left again it asks for anew.
+  // A recalled result that was evicted again is recalled again.
   const left = new Set(
     said.flatMap((item) => item.type === "result" && parsePlaceholder(item.text) ? [item.id] : []),
   );
@@ -185,12 +173,10 @@ function wantedRecall(fact: string, said: readonly Said[]): Readonly<Record<stri
     .find((wanted) => !asked.some((args) => asks(args, wanted)));
 }
 
-/** Whether a reply sums a conversation up. */
 export function isSummary({ text, compacted }: Reply): boolean {
   return compacted !== undefined || text?.startsWith("<summary>") === true;
 }
 
-/** What a model would hand on: the plan, how far it got, and each fact that its prompt shows. */
 function summaryOf(said: readonly Said[], plans: Plans): string {
   const text = textOf(said);
   const plan = [...text.matchAll(/\bplan:([A-Z]+)/g)].at(-1)?.[1];
@@ -198,7 +184,7 @@ function summaryOf(said: readonly Said[], plans: Plans): string {
     .filter(([, step]) => step >= 0).map(([name, step]) => `# ${name}.${step}`);
   const facts = [...new Set([...text.matchAll(/FACT \w+=\w+/g)].map(([fact]) => fact))];
   const summary = `The user wants plan:${plan}. Reached: ${marks.join(", ")}. ${facts.join(", ")}.`;
-  // Who asks for another form takes nothing else.
+  // A client that requests another form accepts nothing else.
   const form = /<(state_snapshot)>/.exec(text)?.[1];
   return `<summary>${form ? `<${form}>${summary}</${form}>` : summary}</summary>`;
 }

@@ -7,62 +7,47 @@ import { type Command, type Ended, runProgram } from "./program.ts";
 import { type Failure, type Provider, type ProviderCall, startProvider } from "./provider.ts";
 import { type Exchange, startTap } from "./tap.ts";
 
-/** What a person does with an agent. */
 export interface Action {
-  /**
-   * What they ask, in one process, or each in one of its own at the same time; `compact` has the agent compact the
-   * conversation.
-   */
+  /** Prompts in one process, or in parallel ones; `compact` compacts the conversation. */
   readonly prompt: string | "compact" | readonly string[] | { readonly parallel: readonly string[] };
-  /** A picture in the workspace that they show with it. */
   readonly image?: string;
-  /** A file that a command makes, at which they press Ctrl-C. */
+  /** File whose creation by a command triggers Ctrl-C. */
   readonly interruptedBy?: string;
 }
 
-/** A piece of work, the same for each agent. */
 export interface Scenario {
   readonly name: string;
   readonly plans: Plans;
-  /** One after the other, each in a process of its own. */
   readonly actions: readonly Action[];
-  /** Files of the workspace, by path, beside the rules. */
+  /** Files of the workspace by path, in addition to the rules. */
   readonly files: Readonly<Record<string, string | Uint8Array<ArrayBuffer>>>;
-  /** The request before which the gateway is killed and started again, by its number from 1. Default: none. */
+  /** Number of the request, from 1, before which the gateway is killed and restarted. Default: none. */
   readonly restartsBefore?: number;
   readonly failures?: Readonly<Record<number, Failure>>;
-  /** Longest prompt that the agent may send, in tokens, beside what it keeps free. Default: a million. */
+  /** Longest prompt that the agent may send, in tokens, beyond what it keeps free. Default: a million. */
   readonly windowTokens?: number;
-  /** When the agent compacts the conversation: only if it asks directly, or always. Default: never. */
+  /** When the agent compacts the conversation: only without the gateway, or always. Default: never. */
   readonly compacts?: "directly" | "always";
-  /** What not every agent can. */
   readonly needs?: Ability;
 }
 
-/** What became of it. */
 export interface Played {
-  /** The files of the workspace that weren't there before. */
   readonly files: Readonly<Record<string, string>>;
   readonly ended: readonly Ended[];
-  /** What reached the provider. */
   readonly calls: readonly ProviderCall[];
   readonly others: readonly string[];
-  /** What the agent sent and was answered. */
   readonly exchanges: readonly Exchange[];
-  /** `GET /tare/v1/ledger` of the gateway. */
   readonly ledger?: { readonly planned: Readonly<Record<string, number>> };
 }
 
-/** What an agent's file of rules says. */
 export const RULES = 'RULE: every report ends with the line "checked by the rule of this house".\n';
 
-/** Plays a scenario with an agent that asks the provider directly, or through the gateway. */
+/** Plays a scenario with an agent, directly on the provider or through the gateway. */
 export async function play(
   agent: Agent,
   scenario: Scenario,
   { through, look }: {
     readonly through: boolean;
-    /** Shown the agent's home when all is done, before it is removed. */
     readonly look?: (home: string) => void | Promise<void>;
   },
 ): Promise<Played> {
@@ -98,7 +83,6 @@ export async function play(
     const given = {
       HOME: home,
       TMPDIR: folder,
-      // Nothing but loopback can be reached.
       ...proxies("http://127.0.0.1:9"),
       NO_PROXY: "127.0.0.1,localhost",
       ...agent.quiet,

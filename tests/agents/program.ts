@@ -1,45 +1,38 @@
 import { fromFileUrl } from "@std/path";
 
-/** A program as an agent's driver starts it. */
 export interface Command {
   readonly program: string;
   readonly args: readonly string[];
-  /** What it is told on its standard input, one line after the other. Default: nothing. */
   readonly talk?: readonly Line[];
 }
 
-/** A line for a program, and what its output says when it is done with that. */
+/** Input line, and the output that marks it as done. */
 export interface Line {
-  /** The line, or what makes it from all that was said before. */
+  /** Line, or a function of all output so far. */
   readonly line: string | ((heard: string) => string);
   readonly until: RegExp;
 }
 
-/** Where and how long a program runs. */
 export interface RunOptions {
-  /** Its folder. */
   readonly cwd: string;
-  /** All of its environment but `PATH`. */
   readonly env: Readonly<Record<string, string>>;
-  /** A file in its folder; as soon as it is there the program gets an interrupt, as by Ctrl-C. */
+  /** File in `cwd` whose creation sends the program an interrupt, as by Ctrl-C. */
   readonly interruptedBy?: string;
 }
 
-/** How a program ended. */
 export interface Ended {
   readonly code: number;
   readonly output: string;
 }
 
-/** So long a program may take at most, in milliseconds. */
 const LIMIT_MS = 900_000;
 
-/** The folder of the agents' programs; `deno task test:all agents` installs them. */
+/** Folder of the agents' programs; `deno task test:all agents` installs them. */
 const PROGRAMS = fromFileUrl(new URL("programs/node_modules/.bin", import.meta.url));
 
 /**
- * Runs a program of `programs/package.json` to its end, with nothing of this process's environment. What it started
- * ends with it.
+ * Runs a program of `programs/package.json` to its end, without this process's environment, and ends its
+ * child processes.
  *
  * @throws {Error} if it takes longer than a quarter of an hour.
  */
@@ -70,7 +63,7 @@ export async function runProgram(command: Command, { cwd, env, interruptedBy }: 
   } catch (error) {
     await killGroup(child.pid);
     const tail = (await output).join("\n").slice(-3000);
-    throw new Error(`Cannot run ${command.program}: ${(error as Error).message}. It said: ${tail}`, {
+    throw new Error(`Cannot run ${command.program}: ${(error as Error).message}. Output: ${tail}`, {
       cause: error,
     });
   } finally {
@@ -78,9 +71,7 @@ export async function runProgram(command: Command, { cwd, env, interruptedBy }: 
   }
 }
 
-/** What a program has written so far. */
 class Output {
-  /** All of it, once it has ended. */
   readonly text: Promise<string>;
   #text = "";
   #more = Promise.withResolvers<boolean>();
@@ -109,10 +100,9 @@ class Output {
     return this.#text;
   }
 
-  /** Waits until something is said behind a place. */
   async says(what: RegExp, from: number): Promise<void> {
     while (!what.test(this.#text.slice(from))) {
-      if (!await this.#more.promise) throw new Error(`it ended before it said ${what}`);
+      if (!await this.#more.promise) throw new Error(`it ended before it printed ${what}`);
     }
   }
 }
@@ -128,7 +118,6 @@ async function talk(stdin: WritableStream<Uint8Array>, heard: Output, lines: rea
   await writer.close();
 }
 
-/** Waits for the file, or for the program's end. */
 async function interrupt(child: Deno.ChildProcess, file: string): Promise<void> {
   using watcher = Deno.watchFs(file.slice(0, file.lastIndexOf("/")), { recursive: false });
   child.status.then(() => watcher.close());
@@ -143,7 +132,6 @@ function aborted(signal: AbortSignal): Promise<never> {
   return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
 }
 
-/** Ends what is left of a program's group of processes. */
 async function killGroup(pid: number): Promise<void> {
   const args = ["-KILL", "--", `-${pid}`];
   await new Deno.Command("kill", { args, stdout: "null", stderr: "null" }).output();

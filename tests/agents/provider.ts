@@ -9,49 +9,37 @@ import { MESSAGES } from "./protocols/messages.ts";
 import type { CallUsage, Fields, ReadRequest, SpokenProtocol } from "./protocols/protocol.ts";
 import { RESPONSES } from "./protocols/responses.ts";
 
-/** One way in which the provider fails a request. */
 export type Failure = 429 | 500 | 503 | "cut";
 
-/** A request for a reply, and what it took. */
 export interface ProviderCall extends ReadRequest {
   readonly path: string;
   readonly body: Fields;
-  /** Of the answer; `cut` for one that broke off. */
+  /** Status of the answer; `cut` for an interrupted one. */
   readonly status: number | "cut";
   readonly usage: CallUsage;
-  /** In the price of one uncached input token. */
   readonly cost: number;
-  /** What the model said, if it was asked. */
   readonly reply?: Reply;
 }
 
-/** A provider that listens on loopback. */
 export interface Provider extends AsyncDisposable {
-  /** Its address, without a path. */
+  /** Address without a path. */
   readonly url: string;
-  /** The requests that asked for a reply, in the order in which they came. */
   readonly calls: readonly ProviderCall[];
-  /** Method and path of all other requests. */
   readonly others: readonly string[];
 }
 
-/** What a provider does. */
 export interface ProviderOptions {
   readonly model: (asked: Asked) => Reply;
-  /** What happens to the requests that offer tools, by their number from 0. Default: nothing. */
+  /** Failures of requests that offer tools, by their number from 0. Default: none. */
   readonly failures?: Readonly<Record<number, Failure>>;
-  /** Longest prompt in tokens. Default: no limit. */
   readonly windowTokens?: number;
 }
 
-/** The protocols that the provider speaks. */
 export const PROTOCOLS: readonly SpokenProtocol[] = [CHAT, RESPONSES, MESSAGES];
 
 /**
- * Starts a provider that speaks three protocols, each with its own prefix cache and prices, all with one model. It shares
- * neither readers nor caches with the simulator: what agents save is measured here by a second, independent bill. It is as
- * strict as the real ones: each call has one result behind it and each result a call before it, sealed reasoning
- * comes back as it was given, and at most four marks for the cache are in a request.
+ * Starts a strict provider with three protocols. Its readers and caches are independent of the simulator's,
+ * so that savings are measured twice.
  */
 export async function startProvider(options: ProviderOptions): Promise<Provider> {
   const { model, failures = {}, windowTokens = Infinity } = options;
@@ -72,7 +60,7 @@ export async function startProvider(options: ProviderOptions): Promise<Provider>
     return tokens;
   }
 
-  /** Tokens of a prompt, and what the cache does with them. From now on it holds this one too. */
+  /** Returns a prompt's tokens and cache usage, and stores it in the cache. */
   function read({ pieces }: ReadRequest, { protocol, model }: {
     readonly protocol: SpokenProtocol;
     readonly model: string;
@@ -115,7 +103,7 @@ export async function startProvider(options: ProviderOptions): Promise<Provider>
       usage,
       ...(seal !== undefined && { seal }),
     });
-    // Sealed reasoning is complete when the stream breaks: the retry may bring it back.
+    // Sealed reasoning is complete when the stream breaks: the retry may include it.
     const cutAfter = seal === undefined ? 3 : 4;
     return new Response(streamOf(events, failure === "cut" ? cutAfter : Infinity), {
       headers: { "content-type": "text/event-stream", "cache-control": "no-store" },
@@ -126,7 +114,7 @@ export async function startProvider(options: ProviderOptions): Promise<Provider>
     port: 0,
     hostname: "127.0.0.1",
     onListen() {},
-    // A stream that was broken off on purpose says so.
+    // Intentionally interrupted streams also report errors.
     onError: () => new Response(null, { status: 502 }),
   }, async (request) => {
     const { pathname } = new URL(request.url);
@@ -158,15 +146,13 @@ async function readText(request: Request): Promise<string> {
   return await new Response(stream).text();
 }
 
-/** Whose rules a request is held to: agents ask a provider of chat completions whose own they know. */
 function rulesOf(protocol: SpokenProtocol): readonly Dialect[] {
   return protocol === CHAT ? ["openai"] : protocol === RESPONSES ? ["responses"] : ["anthropic"];
 }
 
-/** Most marks for the cache in a request. */
 const MAX_MARKS = 4;
 
-/** Why a strict provider refuses a prompt; nothing for one that is in order. */
+/** Returns why a strict provider refuses a prompt; `undefined` for a valid one. */
 function faultOf(
   { asked: { said }, pieces, seals }: ReadRequest,
   given: ReadonlySet<string>,
@@ -185,7 +171,6 @@ function faultOf(
   return forged === undefined ? undefined : `The sealed reasoning ${forged} was not given out.`;
 }
 
-/** Sends the events one by one as they are read; breaks off after some of them. */
 function streamOf(events: readonly string[], breakAfter: number): ReadableStream<Uint8Array> {
   const encoder = new TextEncoder();
   let sent = 0;

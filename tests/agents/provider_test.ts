@@ -7,7 +7,7 @@ const { encode } = await loadTokenizer();
 const LONG = sourceText("long", 2_000);
 const MARK = { cache_control: { type: "ephemeral" } };
 
-/** What prompts take of a provider, one after the other: prompt tokens, read from its cache, written to it. */
+/** Returns the usage of prompts in order: prompt tokens, cache reads, cache writes. */
 async function usages(path: string, bodies: readonly unknown[]): Promise<readonly (readonly number[])[]> {
   await using provider = await startProvider({ model: () => ({ text: "Yes.", calls: [] }) });
   for (const body of bodies) {
@@ -21,7 +21,7 @@ function tokens(...texts: readonly string[]): number {
   return texts.reduce((sum, text) => sum + encode(text).length, 0);
 }
 
-Deno.test("startProvider() counts texts, names and arguments, not ids and what is around them", async () => {
+Deno.test("startProvider() counts texts, names and arguments, without ids and surrounding JSON", async () => {
   const chat = (id: string) => ({
     model: "m",
     tools: [{ type: "function", function: { name: "look", description: "Looks.", parameters: {} } }],
@@ -72,7 +72,7 @@ Deno.test("startProvider() caches chat by its prefix, in blocks of 128, for each
   );
 });
 
-Deno.test("startProvider() caches Messages at marks: 20 blocks back, at most four, for each model", async () => {
+Deno.test("startProvider() caches Messages at breakpoints: 20 blocks back, at most four, for each model", async () => {
   const body = (model: string, blocks: number, marks: readonly number[]) => ({
     model,
     messages: [{
@@ -98,7 +98,7 @@ Deno.test("startProvider() caches Messages at marks: 20 blocks back, at most fou
     [
       [size(2), 0, size(1)],
       [size(21), size(1), size(21) - size(1)],
-      // One block too far from the last mark.
+      // One block too far from the last breakpoint.
       [size(43), 0, size(43)],
       [size(43), 0, 0],
       [size(43), 0, size(43)],
@@ -107,7 +107,7 @@ Deno.test("startProvider() caches Messages at marks: 20 blocks back, at most fou
   );
 });
 
-Deno.test("startProvider() shows a deferred tool where a reference to it stands, and nowhere else", async () => {
+Deno.test("startProvider() shows a deferred tool only at a reference to it", async () => {
   const [plain, late] = ["plain", "late"].map((name) => ({ name, description: LONG, input_schema: {} }));
   const body = (found: boolean) => ({
     model: "m",

@@ -12,7 +12,7 @@ import { STANDARD } from "./scenarios.ts";
 
 const PAGE = Deno.readTextFileSync(new URL("../../docs/agents.md", import.meta.url));
 
-/** A model that each agent knows for its own provider. */
+/** Model that each agent knows for its own provider. */
 const MODELS: readonly (readonly [Agent, string | undefined])[] = [
   [CODEX, undefined],
   [CLAUDE_CODE, undefined],
@@ -44,14 +44,13 @@ for (const [agent, model] of MODELS) {
   });
 }
 
-Deno.test("docs/own_loop.md: what it shows of Claude's Agent SDK asks the gateway, and is answered", async () => {
+Deno.test("docs/own_loop.md: the example of Claude's Agent SDK calls the gateway and gets an answer", async () => {
   const page = Deno.readTextFileSync(new URL("../../docs/own_loop.md", import.meta.url));
   const [, shown = ""] = /```ts ignore\n([^`]*claude-agent-sdk[^`]*)```/.exec(page) ?? [];
   await using gateway = await startGreeter();
   const script = shown.replace("http://127.0.0.1:8787", gateway.baseURL.replace("/v1", ""));
   assert(script !== shown, "the page shows no address");
   const home = await Deno.makeTempDir();
-  // Beside the package that it imports.
   const folder = fromFileUrl(new URL("programs", import.meta.url));
   const path = await Deno.makeTempFile({ dir: folder, suffix: ".mjs" });
   try {

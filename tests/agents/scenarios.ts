@@ -3,10 +3,9 @@ import { sourceText } from "../gateway/long_session.ts";
 import type { Plan, Step } from "./model.ts";
 import type { Scenario } from "./play.ts";
 
-/** Tokens of one file that is read, about. */
 const FILE_TOKENS = 2_000;
 
-/** Reads a file for each step, two for each third one. What holds a fact is gone once it was read. */
+/** Returns steps that read one file, every third one two. Files with facts are deleted after the read. */
 function readingSteps(steps: number, facts: FactsByStep = {}): readonly Step[] {
   return Array.from({ length: steps }, (_, step): Step => {
     const fact = facts[step];
@@ -15,7 +14,6 @@ function readingSteps(steps: number, facts: FactsByStep = {}): readonly Step[] {
   });
 }
 
-/** The files that such steps read. */
 function readFiles(steps: number, facts: FactsByStep = {}): Record<string, string> {
   const files: Record<string, string> = {};
   for (let step = 0; step < steps; step++) {
@@ -29,7 +27,6 @@ function readFiles(steps: number, facts: FactsByStep = {}): Record<string, strin
   return files;
 }
 
-/** Facts by the step that reads them. */
 type FactsByStep = Readonly<Record<number, string>>;
 
 const FOUR: FactsByStep = { 3: "alder", 9: "birch", 17: "cedar", 26: "dogwood" };
@@ -46,10 +43,9 @@ function reading(steps: number, facts: FactsByStep): Plan {
   return { steps: readingSteps(steps, facts), facts: Object.values(facts), report: "report.txt" };
 }
 
-/** A later task that needs what an earlier one read. */
+/** Later task that needs the results of an earlier one. */
 const SECOND: Plan = { ...reading(12, {}), facts: Object.values(TWO), report: "second.txt" };
 
-/** A black square of 1,024 pixels. */
 const PICTURE = Uint8Array.fromBase64(
   [
     "iVBORw0KGgoAAAANSUhEUgAABAAAAAQAAQAAAABXZhYuAAAAlklEQVR42u3BAQEAAACCIP+vbkhAAQAAAAAAAAAAAAAAAAAA",
@@ -61,7 +57,7 @@ const PICTURE = Uint8Array.fromBase64(
 const FIRST_PROMPT = "Follow plan:FIRST and write report.txt.";
 const SECOND_PROMPT = "Now follow plan:SECOND and write second.txt.";
 
-/** The work by which agents are compared: 50 steps, 67 calls, four facts of the first half needed at the end. */
+/** Standard comparison: 50 steps, 67 calls, four facts of the first half needed at the end. */
 export const STANDARD: Scenario = {
   name: "50 steps with parallel calls",
   plans: { FIRST: reading(50, FOUR) },
@@ -69,7 +65,7 @@ export const STANDARD: Scenario = {
   actions: [{ prompt: FIRST_PROMPT }],
 };
 
-/** Work that overflows the window of an agent that asks directly: 150 steps, 200 calls, twice the window of results. */
+/** Task that overflows the window without the gateway: 150 steps, 200 calls, results of twice the window. */
 export const LONG: Scenario = {
   name: "150 steps in a window of 200,000",
   plans: { FIRST: reading(150, FOUR) },
@@ -80,7 +76,6 @@ export const LONG: Scenario = {
   needs: "limit",
 };
 
-/** What agents are put through. */
 export const SCENARIOS: readonly Scenario[] = [
   STANDARD,
   LONG,
@@ -99,12 +94,11 @@ export const SCENARIOS: readonly Scenario[] = [
     needs: "converse",
   },
   {
-    name: "interrupted, and told to go on",
+    name: "interrupted, then continued",
     plans: {
       FIRST: {
         ...reading(25, TWO),
-        // Far after the facts, and after a pause: some agents write their steps down seconds later, so that how many are
-        // lost to an interruption would differ between the two runs.
+        // Far after the facts, and after a pause: some agents write their steps seconds later.
         steps: readingSteps(25, TWO).with(20, ["sleep 15 && touch started && sleep 100"]),
       },
     },
@@ -122,8 +116,8 @@ export const SCENARIOS: readonly Scenario[] = [
     needs: "limit",
   },
   {
-    // What the model said stays, so that edits don't keep it from its limit.
-    name: "compacted by itself, with much that was said",
+    // The model's texts are never evicted, so the agent reaches its limit.
+    name: "compacted by itself, with long texts",
     plans: { FIRST: { ...reading(40, FOUR), textTokens: 3_800 } },
     files: readFiles(40, FOUR),
     actions: [{ prompt: FIRST_PROMPT }],
@@ -162,7 +156,7 @@ export const SCENARIOS: readonly Scenario[] = [
     needs: "parallel",
   },
   {
-    name: "a picture shown with the prompt",
+    name: "an image attached to the prompt",
     plans: { FIRST: reading(12, TWO) },
     files: { ...readFiles(12, TWO), "picture.png": PICTURE },
     actions: [{ prompt: FIRST_PROMPT, image: "picture.png" }],
@@ -175,7 +169,7 @@ export const SCENARIOS: readonly Scenario[] = [
     actions: [{ prompt: FIRST_PROMPT }],
   },
   {
-    name: "a sub-agent",
+    name: "a subagent",
     plans: {
       FIRST: {
         ...reading(20, TWO),
@@ -189,7 +183,7 @@ export const SCENARIOS: readonly Scenario[] = [
     needs: "delegate",
   },
   {
-    name: "eleven deferred tools brought in on the way",
+    name: "eleven deferred tools loaded on the way",
     plans: {
       FIRST: {
         ...reading(30, FOUR),

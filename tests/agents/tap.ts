@@ -1,28 +1,24 @@
-/** What passed between an agent and whom it asked. */
 export interface Exchange {
   readonly method: string;
   readonly path: string;
   readonly body: string;
   readonly status: number;
   readonly headers: Headers;
-  /** When it came and when it ended, among all that came and ended. */
+  /** Positions of its start and end among those of all exchanges. */
   readonly came: number;
   readonly ended: number;
-  /** All of the answer that was sent. */
   readonly answer: string;
 }
 
-/** Something that listens in between. */
 export interface Tap extends AsyncDisposable {
-  /** Its address, without a path. */
+  /** Address without a path. */
   readonly url: string;
-  /** Those that have ended, in the order in which they came. */
   readonly exchanges: readonly Exchange[];
 }
 
 /**
- * Listens between an agent and whom it asks, and passes everything on as it is. `targetOf` gives the address, without a
- * path, when a request comes.
+ * Starts a proxy that records and forwards everything. `targetOf` returns the target for each request,
+ * without a path.
  */
 export function startTap(targetOf: () => Promise<string>): Tap {
   const exchanges: Exchange[] = [];
@@ -31,7 +27,7 @@ export function startTap(targetOf: () => Promise<string>): Tap {
     port: 0,
     hostname: "127.0.0.1",
     onListen() {},
-    // A stream that was broken off on purpose says so.
+    // Intentionally interrupted streams also report errors.
     onError: () => new Response(null, { status: 502 }),
   }, async (request) => {
     const { pathname: path, search } = new URL(request.url);
@@ -78,7 +74,6 @@ export function startTap(targetOf: () => Promise<string>): Tap {
   };
 }
 
-/** Passes a stream on, and tells its text once it has ended in whatever way. */
 async function* noted(body: ReadableStream<Uint8Array>, note: (text: string) => void) {
   const decoder = new TextDecoder();
   let text = "";
@@ -92,7 +87,7 @@ async function* noted(body: ReadableStream<Uint8Array>, note: (text: string) => 
   }
 }
 
-/** What a request to become a websocket is answered; `fetch` can't send one. */
+/** Returns the status of a websocket upgrade; `fetch` can't send one. */
 async function upgradeStatus(target: string, path: string): Promise<number> {
   const { hostname, port } = new URL(target);
   using connection = await Deno.connect({ hostname, port: Number(port) });

@@ -3,28 +3,24 @@ import type { Parts } from "../../packages/app/compose.ts";
 import { serverPermissions, V8_FLAGS } from "../../packages/app/handed_over.ts";
 import { readSettings } from "../../packages/app/settings/settings.ts";
 
-/** A server's process that somebody wishes ill. Disposing of it kills it. */
 export interface AttackedServer extends AsyncDisposable {
   readonly url: string;
-  /** What it holds now (Linux). */
   readonly state: () => Promise<{ readonly memoryMiB: number; readonly descriptors: number }>;
-  /** Sends a signal. */
   readonly signal: (signal: Deno.Signal) => void;
-  /** How it ended, and what it wrote to its error output. */
   readonly ended: Promise<{ readonly code: number; readonly stderr: string }>;
 }
 
 const APP = new URL("../../packages/app/", import.meta.url);
 
 /**
- * Starts the server with these flags on a free port, by `main.ts` itself or by the start command's `start.ts`, and waits
- * until it listens. It gets no environment but what Deno needs, and `descriptors` of them (default: as many as this process).
+ * Starts the server by `main.ts` or `start.ts`, and waits until it listens. Its environment contains only
+ * what Deno needs; `descriptors` limits its file descriptors (default: those of this process).
  */
 export async function startAttacked(
   flags: readonly string[],
   { descriptors, parts, by = "main" }: {
     readonly descriptors?: number;
-    /** Parts of a server that `main.ts` can't be given. Default: none. */
+    /** Server parts that `main.ts` has no flags for. Default: none. */
     readonly parts?: Pick<Parts, "maxConnections"> | undefined;
     readonly by?: "main" | "start";
   } = {},
@@ -72,7 +68,7 @@ export async function startAttacked(
     ended,
     async state() {
       const script = `grep VmRSS /proc/${pid}/status; ls /proc/${pid}/fd | wc -l`;
-      // Deno itself reads nothing in /proc unless everything is allowed.
+      // Deno reads /proc only with all permissions.
       const { stdout } = await new Deno.Command("sh", { args: ["-c", script] }).output();
       const [, memory, open] = /(\d+) kB\n(\d+)/.exec(new TextDecoder().decode(stdout)) ?? [];
       return { memoryMiB: Number(memory) / 1024, descriptors: Number(open) };

@@ -3,14 +3,13 @@ import { sleepers } from "./break_out.ts";
 import { resultsOf, withServer } from "./robbed_server.ts";
 import { BUBBLEWRAP, needs } from "../needs.ts";
 
-/** How long nobody else sleeps. */
 const anySeconds = () => 300_000 + crypto.getRandomValues(new Uint16Array(1))[0]!;
 
 for (const sandbox of ["on", "off"]) {
   Deno.test(
     needs(
       BUBBLEWRAP,
-      `what a turn leaves in the background goes on behind it, and ends with the server, sandbox ${sandbox}`,
+      `background: a turn's background processes continue after it, and end with the server, sandbox ${sandbox}`,
     ),
     async () => {
       const seconds = anySeconds();
@@ -22,7 +21,7 @@ for (const sandbox of ["on", "off"]) {
         assertMatch(resultsOf(await turn())[0]!, /^bg_[0-9a-f]{6} runs, \d+ s so far; no new output$/);
         while (await sleepers(seconds) < 2) { /* They are about to begin. */ }
         await greeting();
-        // The system takes a moment to end what is in a sandbox.
+        // The system takes a moment to end a sandbox's processes.
         while (await sleepers(seconds) > 0) { /* ps takes its time. */ }
       });
     },

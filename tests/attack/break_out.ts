@@ -1,24 +1,18 @@
 /**
- * What an attacker tries who writes the agent's commands, or a program that the agent uses. Holds no tests.
+ * Attacks by malicious commands of the agent or by a program that it uses. Contains no tests.
  *
  * @module
  */
 import { join } from "@std/path";
 
-/** What the attacker knows of the machine. */
 export interface Target {
-  /** A folder with a person's home, the workspace and what else stands around it. */
   readonly top: string;
-  /** The port that the server listens on. */
   readonly port: number;
-  /** Ids of the processes of the server and of who started it. */
   readonly pids: readonly number[];
 }
 
-/** A secret of the person, as it stands in the environment of the server and in files of the home folder. */
 export const SECRET = "planted-secret-of-the-person";
 
-/** Files of a home folder that hold keys. */
 const KEY_FILES = [
   ...[
     ".ssh/id_ed25519",
@@ -36,7 +30,6 @@ const KEY_FILES = [
   ],
 ];
 
-/** Makes the folders that the attacks are about. */
 export async function plant(top: string): Promise<void> {
   const write = async (path: string, text: string) => {
     await Deno.mkdir(join(top, path, ".."), { recursive: true });
@@ -53,8 +46,8 @@ export async function plant(top: string): Promise<void> {
 }
 
 /**
- * Commands by what they try. Each prints `won` if it reaches that. What it takes for a win it finds out by itself, so that it
- * wins where there is no sandbox: else nothing would be said by its failing in one.
+ * Returns commands by attack. Each prints `won` on success and must succeed without a sandbox, so that its
+ * failure in one counts.
  */
 export function attacks({ top, port, pids }: Target): Readonly<Record<string, string>> {
   const secret = `grep -aq ${SECRET}`;
@@ -96,7 +89,6 @@ export function attacks({ top, port, pids }: Target): Readonly<Record<string, st
   };
 }
 
-/** Ways to leave a process behind that sleeps for so many seconds, by which it is known. */
 export function leaves(seconds: number): Readonly<Record<string, string>> {
   return {
     "out of its group, without its environment": `env -i setsid -f sleep ${seconds}`,
@@ -105,14 +97,12 @@ export function leaves(seconds: number): Readonly<Record<string, string>> {
   };
 }
 
-/** How many processes of this machine sleep for so many seconds. */
 export async function sleepers(seconds: number): Promise<number> {
   const { stdout } = await new Deno.Command("ps", { args: ["-A", "-o", "stat=,args="] }).output();
   const lines = new TextDecoder().decode(stdout).split("\n");
   return lines.filter((line) => !line.startsWith("Z") && line.trim().endsWith(` sleep ${seconds}`)).length;
 }
 
-/** Ids of the processes whose command line holds a text. */
 export async function processesWith(text: string): Promise<readonly number[]> {
   const { stdout } = await new Deno.Command("ps", { args: ["-A", "-o", "pid=,args="] }).output();
   const lines = new TextDecoder().decode(stdout).split("\n");

@@ -2,18 +2,14 @@ import { assert, assertEquals } from "@std/assert";
 import { readSettings } from "../../packages/app/settings/settings.ts";
 import { startServer } from "../../packages/app/compose.ts";
 
-/** How a stream of the provider's ends. */
 type Ending = "whole" | "open" | "broken";
 
-/** Words that the provider streams before it ends. */
 const WORDS = 4_000;
 
-/** A server with a provider that streams many words, and a key with a budget of so many dollars a day. */
+/** Server with a provider that streams many words, and a key with a daily budget in dollars. */
 class Spending implements AsyncDisposable {
   readonly url: string;
-  /** How the provider's streams end. */
   ending: Ending = "whole";
-  /** Requests that came to the provider. */
   calls = 0;
   readonly #auth: Record<string, string>;
   readonly #stop: () => Promise<void>;
@@ -59,7 +55,6 @@ class Spending implements AsyncDisposable {
     return fetch(this.url + path, { method: "POST", headers: this.#auth, body: JSON.stringify(body) });
   }
 
-  /** What the key has spent today by its own account, and by the sums of its sessions. */
   async spent(): Promise<{ readonly key: number; readonly sums: number }> {
     const read = async (path: string) => await (await fetch(this.url + path, { headers: this.#auth })).json();
     const [key, spend] = [await read("/tare/v1/key"), await read("/tare/v1/spend?by=day")];
@@ -71,7 +66,6 @@ class Spending implements AsyncDisposable {
   }
 }
 
-/** A chat completion of many words. */
 function streamed(ending: Ending): Response {
   const chunk = (delta: object, more: object = {}) =>
     new TextEncoder().encode(
@@ -101,7 +95,6 @@ function streamed(ending: Ending): Response {
   return new Response(body, { headers: { "content-type": "text/event-stream" } });
 }
 
-/** Reads until so much has come, and leaves. */
 async function leave(response: Response, bytes: number): Promise<void> {
   const reader = response.body!.getReader();
   for (let read = 0; read < bytes;) {
@@ -114,16 +107,16 @@ async function leave(response: Response, bytes: number): Promise<void> {
 
 const HELLO = { model: "m", messages: [{ role: "user", content: "Hello." }], stream: true };
 
-/** Ways to have a model write without reading its reply to the end. */
+/** Ways to make a model write without reading its whole reply. */
 const WAYS: Readonly<Record<string, (place: Spending) => Promise<number>>> = {
-  "a chat client of the gateway's that leaves": async (place) => {
+  "a chat client of the gateway that disconnects": async (place) => {
     place.ending = "open";
     const response = await place.post("/v1/chat/completions", HELLO);
     if (response.ok) await leave(response, 20_000);
     else await response.body?.cancel();
     return response.status;
   },
-  "a chat client of the agent's that leaves": async (place) => {
+  "a chat client of the agent that disconnects": async (place) => {
     place.ending = "open";
     const response = await place.post("/v1/chat/completions", { ...HELLO, model: "agent" });
     if (response.ok) await leave(response, 20_000);
@@ -155,11 +148,11 @@ const WAYS: Readonly<Record<string, (place: Spending) => Promise<number>>> = {
 };
 
 for (const [way, ask] of Object.entries(WAYS)) {
-  Deno.test(`${way} is paid for, and its key's budget holds`, async () => {
+  Deno.test(`budgets: ${way} is paid for, and its key's budget holds`, async () => {
     await using place = await Spending.start(0.01);
     let status = 200;
     for (let times = 0; times < 20 && status !== 402; times++) status = await ask(place);
-    // What is left of a request is booked once its client is known to have gone.
+    // The rest of a request is recorded once its client's disconnect is detected.
     for (let times = 0; times < 200 && status !== 402 && (await place.spent()).key < 0.01;) times++;
     const refused = await place.post("/v1/chat/completions", HELLO);
     await refused.text();
@@ -170,7 +163,7 @@ for (const [way, ask] of Object.entries(WAYS)) {
   });
 }
 
-Deno.test("calls at once pass a key's budget by one call's maximum at most, through the gateway and the agent", async () => {
+Deno.test("budgets: concurrent calls exceed a key's budget by at most one call's maximum, through the gateway and the agent", async () => {
   for (const model of ["m", "agent"]) {
     await using place = await Spending.start(0.006);
     const statuses = await Promise.all(Array.from({ length: 50 }, async () => {
@@ -179,7 +172,7 @@ Deno.test("calls at once pass a key's budget by one call's maximum at most, thro
       return response.status;
     }));
     const { key } = await place.spent();
-    // A call costs half a cent and more: the second passes the budget, and no other one is made.
+    // A call costs over half a cent: the second exceeds the budget, and no other one is made.
     assertEquals([place.calls, key < 0.02], [2, true], `${model}: ${key}`);
     assertEquals(statuses.filter((status) => status === 402).length, model === "m" ? 48 : 0);
   }

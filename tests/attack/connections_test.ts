@@ -4,9 +4,6 @@ import { type AttackedServer, startAttacked } from "./attacked_server.ts";
 import { flood, HALF_BODY, HALF_HEAD, requestFor } from "./flood.ts";
 import { cases } from "../cases.ts";
 
-/** Share of the connections that the largest attack opens; all of them would disturb whatever else is tested. */
-
-/** A server with a workspace and a data folder of its own, while `use` runs. */
 async function attacked(
   { maxConnections, descriptors }: { readonly maxConnections?: number; readonly descriptors?: number },
   use: (server: AttackedServer) => Promise<void>,
@@ -28,7 +25,6 @@ async function attacked(
 }
 
 async function assertHealthy({ url }: AttackedServer): Promise<void> {
-  // A connection of its own, as a newcomer has.
   const response = await fetch(`${url}/health`, { headers: { connection: "close" } });
   const { status } = await response.json();
   assertEquals([response.status, status], [200, "ok"]);
@@ -43,7 +39,7 @@ async function playTurn({ url }: AttackedServer): Promise<void> {
   await (await fetch(`${url}/tare/v1/sessions/${session}`, { method: "DELETE" })).body?.cancel();
 }
 
-Deno.test("a server without descriptors for 1,100 idle connections serves on, and says once what it lacks", () =>
+Deno.test("connections: a server without descriptors for 1,100 idle connections keeps serving, and reports the limit once", () =>
   attacked({ maxConnections: 100_000, descriptors: 256 }, async (server) => {
     await playTurn(server);
     {
@@ -60,7 +56,7 @@ Deno.test("a server without descriptors for 1,100 idle connections serves on, an
     assertMatch(stderr, /^Error: Cannot accept a connection: Too many open files .*ulimit -n says/);
   }));
 
-Deno.test("a server with 1,024 descriptors takes half of them for connections, and has the others for its work", () =>
+Deno.test("connections: a server with 1,024 descriptors uses half of them for connections, the others for its work", () =>
   attacked({ descriptors: 1024 }, async (server) => {
     using _idle = await flood(server.url, 1100);
     await assertHealthy(server);
@@ -70,9 +66,9 @@ Deno.test("a server with 1,024 descriptors takes half of them for connections, a
     assertEquals(await server.ended, { code: 0, stderr: "" });
   }));
 
-Deno.test("10,000 idle connections, 1,000 slow bodies and 200 stalled readers: health and turns go on, memory and descriptors return", () =>
+Deno.test("connections: with 10,000 idle, 1,000 slow bodies and 200 stalled readers health and turns work, and resources are freed", () =>
   attacked({}, async (server) => {
-    const text = "A line that nobody reads.\n".repeat(40_000);
+    const text = "A line that is not read.\n".repeat(40_000);
     const [long = ""] = await agentClient(server.url).importSessions(
       new TextEncoder().encode(JSON.stringify({ role: "user", content: text })),
     );
@@ -92,7 +88,7 @@ Deno.test("10,000 idle connections, 1,000 slow bodies and 200 stalled readers: h
     let after = during;
     const hasReturned = () =>
       after.descriptors < before.descriptors + 20 && after.memoryMiB < 2 * before.memoryMiB;
-    // V8 gives memory back once there is nothing to do for some seconds.
+    // V8 frees memory after some idle seconds.
     for (let seconds = 0; seconds < 60 && !hasReturned(); seconds++) {
       await new Promise((resume) => setTimeout(resume, 1000));
       after = await server.state();

@@ -1,4 +1,4 @@
-// Ctrl-C in `ask`, pressed at a terminal: the turn always ends, and the person is told so.
+// Ctrl-C in `ask` at a terminal: the turn always ends, and the user is notified.
 import { assertEquals, assertMatch } from "@std/assert";
 import { fromFileUrl } from "@std/path";
 import type { Model } from "@tare/messages";
@@ -14,7 +14,7 @@ const DIRECTLY = `${Deno.execPath()} run -A packages/cli/ask.ts Hello`;
 const AS_A_TASK = `${Deno.execPath()} task ask Hello`;
 const BY_NPX = "npx -y deno@2.9.6 task ask Hello";
 
-/** A model that begins to answer and then says nothing until it is stopped. */
+/** Streams the beginning of an answer, then nothing until it is cancelled. */
 const endless: Model = async function* ({ signal }) {
   yield { type: "text_delta", text: "Well, " };
   const { promise, resolve } = Promise.withResolvers<void>();
@@ -22,7 +22,7 @@ const endless: Model = async function* ({ signal }) {
   await promise;
 };
 
-/** A server whose turns never end by themselves. A request for one waits for `letIn`. */
+/** Starts a server whose turns never end. A turn request waits for `letIn`. */
 function serve(letIn: () => Promise<void> = () => Promise.resolve()) {
   const agent = agentHandler({
     models: {
@@ -53,14 +53,13 @@ function serve(letIn: () => Promise<void> = () => Promise.resolve()) {
   };
 }
 
-/** How the turns of a server's only session ended. */
 async function endsOf(url: string): Promise<string[]> {
   const { sessions: [{ id }] } = await (await fetch(`${url}/tare/v1/sessions`)).json();
   const events = await (await fetch(`${url}/tare/v1/sessions/${id}/events`)).text();
   return [...events.matchAll(/"type":"turn_end","reason":"(\w+)"/g)].map(([, reason]) => reason!);
 }
 
-/** A shell at a terminal, as a person has it: it gives each command its process group. */
+/** Opens a shell at a terminal: each command has its own process group. */
 async function openShell(port: string): Promise<Terminal> {
   const env = { PS1: "ready> ", TARE_PORT: port, TARE_HOST: "", TARE_TOKEN: "", NO_COLOR: "1" };
   const shell = openTerminal(["/bin/sh", "-i"], { cwd: ROOT, env });
@@ -71,7 +70,7 @@ async function openShell(port: string): Promise<Terminal> {
 for (
   const [how, command, times] of [["", DIRECTLY, 2], ["a task", AS_A_TASK, 1], ["npx", BY_NPX, 1]] as const
 ) {
-  Deno.test({ ...needs(LINUX, `Ctrl-C in ask always cancels the turn, ${how}`) }, async () => {
+  Deno.test({ ...needs(LINUX, `Ctrl-C: in ask it always cancels the turn, ${how}`) }, async () => {
     for (let time = 0; time < cases(times); time++) {
       const server = serve();
       const shell = await openShell(server.port);
@@ -90,7 +89,7 @@ for (
   });
 
   Deno.test(
-    { ...needs(LINUX, `Ctrl-C while ask's request is on its way cancels the turn, ${how}`) },
+    { ...needs(LINUX, `Ctrl-C: while ask's request is pending it cancels the turn, ${how}`) },
     async () => {
       const arrived = Promise.withResolvers<void>();
       const gate = Promise.withResolvers<void>();
@@ -114,7 +113,7 @@ for (
   );
 }
 
-Deno.test({ ...needs(LINUX, "a terminal that is closed cancels the turn of ask") }, async () => {
+Deno.test({ ...needs(LINUX, "Ctrl-C: closing the terminal cancels ask's turn too") }, async () => {
   const server = serve();
   const shell = await openShell(server.port);
   shell.type(`exec ${DIRECTLY}\r`);

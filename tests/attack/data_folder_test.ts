@@ -7,7 +7,6 @@ import { jsonPost } from "../crash/json_post.ts";
 import { type SimulatedToolCall, toolCall } from "@tare/simulator";
 import { LINUX, needs } from "../needs.ts";
 
-/** Runs a test on a server whose data stands in its workspace, and whose model makes these calls in its first step. */
 async function withServer(
   calls: (workspace: string) => readonly SimulatedToolCall[],
   test: (server: {
@@ -38,7 +37,6 @@ async function withServer(
   }
 }
 
-/** Plays a turn in a new session, and gives the session and what its tools answered, by their names. */
 async function play(url: string): Promise<{ readonly id: string; readonly results: readonly string[] }> {
   const { id } = await (await fetch(`${url}/tare/v1/sessions`, { method: "POST" })).json();
   const results: string[] = [];
@@ -53,7 +51,7 @@ async function play(url: string): Promise<{ readonly id: string; readonly result
   return { id, results: results.sort() };
 }
 
-Deno.test("file tools can't reach the sessions though the data folder is in the workspace", () =>
+Deno.test("data folder: file tools can't reach the sessions although the data folder is in the workspace", () =>
   withServer(
     (workspace) => [
       toolCall("write_file", { path: "data/tare.db", content: "" }),
@@ -77,7 +75,7 @@ Deno.test("file tools can't reach the sessions though the data folder is in the 
     },
   ));
 
-Deno.test("a server whose file a command removed acknowledges nothing more, and gives what it has", () =>
+Deno.test("data folder: a server whose file a command removed acknowledges nothing more, and serves what it has", () =>
   withServer(
     () => [toolCall("shell", { command: "rm -r data" })],
     async ({ process, workspace }) => {
@@ -106,7 +104,7 @@ Deno.test("a server whose file a command removed acknowledges nothing more, and 
 Deno.test(
   needs(
     LINUX,
-    "what a command left running when its server was killed is ended at the next start, and told of",
+    "data folder: a killed server's running commands are ended at the next start, and reported",
   ),
   () =>
     withServer(

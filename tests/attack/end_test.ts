@@ -5,7 +5,7 @@ import { startAttacked } from "./attacked_server.ts";
 import { flood, HALF_BODY, requestFor } from "./flood.ts";
 import { closed } from "../crash/closed.ts";
 
-/** A provider that takes requests and never says a word; `asked` ends once so many have come. */
+/** Starts a provider that accepts requests and never answers; `asked` resolves after this many. */
 function silentProvider(times: number) {
   const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const held: Deno.Conn[] = [];
@@ -16,7 +16,7 @@ function silentProvider(times: number) {
       await conn.read(new Uint8Array(1024));
     }
   })();
-  // Only who awaits it hears of its end.
+  // Rejections are only reported to callers that await it.
   asked.catch(() => {});
   return {
     url: `http://127.0.0.1:${listener.addr.port}/v1`,
@@ -28,7 +28,6 @@ function silentProvider(times: number) {
   };
 }
 
-/** Runs a server where everything hangs that a client or a provider can make hang. */
 async function withHanging(
   use: (server: { readonly url: string; readonly signal: (signal: Deno.Signal) => void }) => Promise<void>,
 ): Promise<{ readonly code: number; readonly stderr: string }> {
@@ -39,7 +38,7 @@ async function withHanging(
       ...["--workspace", folder, "--data", `${folder}/data`],
       ...["--base-url", provider.url, "--model", "m", "--profile", "openai"],
     ]);
-    const text = "A line that nobody reads.\n".repeat(200_000);
+    const text = "A line that is not read.\n".repeat(200_000);
     const [long = ""] = await agentClient(server.url).importSessions(
       new TextEncoder().encode(JSON.stringify({ role: "user", content: text })),
     );
@@ -64,13 +63,13 @@ async function withHanging(
 }
 
 for (const signal of ["SIGTERM", "SIGINT"] as const) {
-  Deno.test(`${signal} ends a server in order, whatever hangs: half a body, stalled readers, a silent provider`, async () => {
+  Deno.test(`shutdown: ${signal} ends a server in order, whatever hangs: half a body, stalled readers, a silent provider`, async () => {
     const ended = await withHanging((server) => Promise.resolve(server.signal(signal)));
     assertEquals(ended, { code: 0, stderr: "" });
   });
 }
 
-Deno.test("a second signal ends a server at once", async () => {
+Deno.test("shutdown: a second signal ends a server at once", async () => {
   const ended = await withHanging(async (server) => {
     server.signal("SIGTERM");
     await closed(server.url);
@@ -79,7 +78,7 @@ Deno.test("a second signal ends a server at once", async () => {
   assertEquals(ended, { code: 1, stderr: "" });
 });
 
-Deno.test("a server ends with the start command, even if that is killed", async () => {
+Deno.test("shutdown: a server ends with the start command, even if that is killed", async () => {
   const folder = await Deno.makeTempDir();
   await using server = await startAttacked(["--workspace", folder, "--data", `${folder}/data`], {
     by: "start",
@@ -90,7 +89,7 @@ Deno.test("a server ends with the start command, even if that is killed", async 
   await Deno.remove(folder, { recursive: true });
 });
 
-Deno.test("a server ends with whoever launched its start command, as npx does, even if only that is killed", async () => {
+Deno.test("shutdown: a server ends with the launcher of its start command, such as npx, even if only that is killed", async () => {
   const folder = await Deno.makeTempDir();
   const start = fromFileUrl(new URL("../../packages/app/start.ts", import.meta.url));
   const flags = ["--port", "0", "--workspace", folder, "--data", `${folder}/data`];

@@ -1,17 +1,15 @@
 /**
- * A hostile process: it exchanges a folder for a link to another one, again and again, until it is ended. Holds no
- * tests.
+ * Swaps a folder with a link to another one in a loop, as a hostile process. Contains no tests.
  *
  * @module
  */
 
-/** Longest time that the folder stays in place between two exchanges. */
 const MAX_PAUSE_MS = 0.2;
 
 if (import.meta.main) {
   const [folder = "", outside = ""] = Deno.args;
   const [aside, link] = [`${folder}-aside`, `${folder}-link`];
-  /** Its victims make and remove folders meanwhile. */
+  /** Recreates the folders that the victims create and remove meanwhile. */
   const rebuild = () => {
     for (const path of [folder, aside, link]) {
       try {
@@ -32,7 +30,8 @@ if (import.meta.main) {
       Deno.renameSync(link, folder);
       Deno.renameSync(folder, link);
       Deno.renameSync(aside, folder);
-      // A call that opens the file twice must find the folder in place now and then, however fast the exchange is.
+      // A call that opens the file twice must sometimes find the folder in place, however fast the swaps
+      // are.
       const untilMs = performance.now() + MAX_PAUSE_MS * Math.random();
       while (performance.now() < untilMs);
     } catch {

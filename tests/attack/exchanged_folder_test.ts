@@ -9,10 +9,8 @@ import type { Outcome } from "./exchanged_victim.ts";
 const ATTACKER = fromFileUrl(import.meta.resolve("./exchange_folder.ts"));
 const VICTIM = fromFileUrl(import.meta.resolve("./exchanged_victim.ts"));
 
-/** Text of a file that the workspace doesn't hold. */
 const SECRET = "secret text of the user\n";
 
-/** Text of all files in a folder. */
 async function textIn(folder: string): Promise<string> {
   let text = "";
   for await (const { name, isDirectory, isFile } of Deno.readDir(folder)) {
@@ -23,7 +21,7 @@ async function textIn(folder: string): Promise<string> {
   return text;
 }
 
-/** Runs the victim while the folder `d` of its workspace is exchanged for a link to a folder outside. */
+/** Runs the victim while the folder `d` of its workspace is swapped with a link to a folder outside. */
 async function attack(
   what: string,
   { times, hasLink = true }: { readonly times: number; readonly hasLink?: boolean },
@@ -54,7 +52,6 @@ async function attack(
     attacker.kill("SIGKILL");
     await attacker.status;
     const outcome: Outcome = JSON.parse(new TextDecoder().decode(stdout));
-    // Nothing was written outside, and nothing from outside came in.
     assertEquals(await textIn(outside!), SECRET + SECRET);
     assertEquals([...Deno.readDirSync(outside!)].map(({ name }) => name).sort(), ["only-outside", "x"]);
     const inside = await textIn(workspace!) + await textIn(own!) + outcome.results.join("\n");
@@ -74,7 +71,7 @@ for (const [what, times] of Object.entries(TIMES)) {
     needs(LINUX, `${what}: nothing passes the workspace's bounds while a folder is exchanged for a link`),
     async () => {
       const { results, refused } = await attack(what, { times: cases(times) });
-      // Both happen: else nothing was exchanged in time, or nothing gets done.
+      // Both happen: otherwise no swap was in time, or nothing gets done.
       assert(results.length > 0 && refused > 0, `${results.length} calls succeeded, ${refused} were refused`);
     },
   );
@@ -89,7 +86,6 @@ for (const what of ["read", "search"]) {
   );
 }
 
-/** Exchanges a folder for a link and back, for ever. */
 const EXCHANGE = 'for(;;){rename("d","aside");rename("link","d");rename("d","link");rename("aside","d")}';
 
 Deno.test(

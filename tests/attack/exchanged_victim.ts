@@ -1,6 +1,6 @@
 /**
- * A process with the permissions of the server's, whose file tools work in a folder that another process exchanges for
- * a link all the time. It prints its results as JSON. Holds no tests.
+ * Runs file tools with the server's permissions in a folder that another process swaps with a link, and
+ * prints the results as JSON. Contains no tests.
  *
  * @module
  */
@@ -9,9 +9,7 @@ import type { Tool } from "@tare/messages";
 import { workspaceTools } from "@tare/tools";
 import { openCheckpoints } from "@tare/tools/undo";
 
-/** What the victim did. */
 export interface Outcome {
-  /** Results of calls, those that succeeded. */
   readonly results: readonly string[];
   readonly refused: number;
 }
@@ -52,7 +50,7 @@ if (import.meta.main) {
       await checkpoints.close();
     },
   };
-  // The attacker may be so fast that few calls find the folder as it was before.
+  // A fast attacker may leave few calls that find the original folder.
   const mostCalls = 50 * Number(times);
   for (let id = 0; id < Number(times) || results.length === 0 && id < mostCalls; id++) {
     await actions[what]!(id);

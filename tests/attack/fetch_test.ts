@@ -5,12 +5,10 @@ import { carry } from "../../packages/tools/sandbox/network/domain_proxy.ts";
 import { resultsOf, withServer } from "./robbed_server.ts";
 import { BUBBLEWRAP, needs } from "../needs.ts";
 
-/** Where names lead, the next time they are asked. */
 type Names = Record<string, string[]>;
 
 /**
- * Reads these addresses by the tool and the real proxy, whose names lead where `names` says; behind all of them stands one
- * server. Gives the results, and what that server was asked.
+ * Fetches these addresses with the tool and the real proxy. Returns the results, and the server's requests.
  */
 async function read(
   urls: readonly string[],
@@ -69,7 +67,7 @@ function wrapped(connection: Deno.Conn): Pick<Deno.Conn, "readable" | "writable"
 
 const PUBLIC = "203.0.113.7";
 
-Deno.test("fetch gets into no private network, by a name, a redirect or a name that changes where it leads", async () => {
+Deno.test("fetch: no name, redirect or DNS rebinding leads into a private network", async () => {
   const { results, asked } = await read([
     "http://docs.example/",
     "http://inside.docs.example/",
@@ -107,7 +105,10 @@ Deno.test("fetch gets into no private network, by a name, a redirect or a name t
 });
 
 Deno.test(
-  needs(BUBBLEWRAP, "the server's fetch goes by the sandbox's proxy alone, and nowhere that isn't allowed"),
+  needs(
+    BUBBLEWRAP,
+    "fetch: the server's fetch uses only the sandbox's proxy, and reaches only allowed hosts",
+  ),
   async () => {
     const refused = (port: number) => [
       `http://127.0.0.1:${port}/tare/v1/sessions`,
@@ -133,13 +134,13 @@ Deno.test(
         results.map((result) => /: (of the web only|no user|only the usual|only http)/.test(result)),
         refused(target.port).map(() => true),
       );
-      // There is no such host, which the proxy alone can know.
+      // The host doesn't exist, which only the proxy can know.
       assertStringIncludes(last, "the server answered 502. Cannot reach allowed.invalid:443: ");
     });
   },
 );
 
-Deno.test("without hosts that are allowed the server has no fetch", async () => {
+Deno.test("fetch: without allowed hosts the server has no fetch tool", async () => {
   await withServer(
     { tool: "fetch", calls: () => [{ url: "https://allowed.invalid/" }] },
     async (_server, turn) => {

@@ -1,12 +1,10 @@
-/** Connections that are held open and not read. Disposing of them closes them. */
+/** Open connections that are never read. Disposing of them closes them. */
 export interface Flood extends Disposable {
   readonly count: number;
 }
 
-/** How many connections are opened at a time. */
 const AT_ONCE = 50;
 
-/** Opens so many connections to a server, and says the same on each. */
 export async function flood(url: string, count: number, said = ""): Promise<Flood> {
   const { hostname, port } = new URL(url);
   const bytes = new TextEncoder().encode(said);
@@ -28,14 +26,11 @@ export async function flood(url: string, count: number, said = ""): Promise<Floo
   };
 }
 
-/** Half a head of a request. */
 export const HALF_HEAD = "GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\n";
 
-/** A request with half a body. */
 export const HALF_BODY = "POST /tare/v1/sessions HTTP/1.1\r\nhost: 127.0.0.1\r\n" +
   'content-type: application/json\r\ncontent-length: 100\r\n\r\n{"metadata":';
 
-/** A whole request for a path. */
 export function requestFor(path: string): string {
   return `GET ${path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n`;
 }

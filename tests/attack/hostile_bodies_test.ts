@@ -4,7 +4,6 @@ import { withServer } from "./watched_server.ts";
 const keys = (count: number) => Array.from({ length: count }, (_, at) => `"k${at}":"v"`).join(",");
 const nested = (depth: number) => "[".repeat(depth) + "]".repeat(depth);
 
-/** What a client may send, and what it is told. */
 const BODIES: Readonly<Record<string, readonly [path: string, body: string, told: string]>> = {
   "400,000 keys of metadata": [
     "/tare/v1/sessions",
@@ -68,7 +67,7 @@ const BODIES: Readonly<Record<string, readonly [path: string, body: string, told
   ],
 };
 
-Deno.test("a hostile body is refused in a sentence, sooner than an innocent one of its size is taken", async (t) => {
+Deno.test("hostile bodies: each is refused in a sentence, faster than a harmless one of its size is accepted", async (t) => {
   await withServer([], async (server) => {
     await server.post("/tare/v1/sessions", "{}");
     const innocent = await server.post(

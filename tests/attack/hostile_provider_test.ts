@@ -14,7 +14,6 @@ const call = (index: number, name: string) => ({
 
 const READ = { type: "function", function: { name: "read" } };
 
-/** A stream of these pieces, each as it is asked for. */
 function streamed(pieces: Iterable<string>): Response {
   const next = pieces[Symbol.iterator]();
   const body = new ReadableStream<Uint8Array<ArrayBuffer>>({
@@ -37,7 +36,6 @@ function* joined(...parts: Iterable<string>[]): Iterable<string> {
 
 const END = [chunk({}, "stop"), "data: [DONE]\n\n"];
 
-/** What a provider may do, and what the turn then ends with. */
 const ATTACKS: Readonly<Record<string, { readonly reply: () => Response; readonly told: string }>> = {
   "a line of 20 MB": {
     reply: () => streamed(joined(['data: {"x":"'], times(320, "x".repeat(MIB / 16)), ['"}\n\n'], END)),
@@ -82,7 +80,7 @@ const ATTACKS: Readonly<Record<string, { readonly reply: () => Response; readonl
   },
 };
 
-Deno.test("a hostile provider ends its turn in a sentence, within bounds of memory, and holds nobody else up", async (t) => {
+Deno.test("hostile provider: its turn ends with an error, within memory limits, and delays no other request", async (t) => {
   let reply = () => streamed([chunk({ content: "Hello." }), ...END]);
   let asked = 0;
   const provider = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, (request) => {
@@ -94,7 +92,7 @@ Deno.test("a hostile provider ends its turn in a sentence, within bounds of memo
     await withServer(args, async (server) => {
       const { text, memory } = await server.turn();
       assertStringIncludes(text, '"reason":"completed"');
-      // What is long and innocent: as many bytes in ordinary events.
+      // Long and harmless: as many bytes in ordinary events.
       reply = () =>
         streamed(joined(times(20_000, chunk({ content: "innocent " }) + `: ${"x".repeat(900)}\n\n`), END));
       const innocent = await server.turn();
@@ -114,7 +112,7 @@ Deno.test("a hostile provider ends its turn in a sentence, within bounds of memo
           assert(seen.memory < memory + 700 * MIB, `took ${Math.round((seen.memory - memory) / MIB)} MiB`);
         });
       }
-      await t.step("and a turn goes on behind all that", async () => {
+      await t.step("hostile provider: a turn works after the attacks", async () => {
         reply = () => streamed([chunk({ content: "Hello again." }), ...END]);
         assertStringIncludes((await server.turn()).text, '"reason":"completed"');
       });
@@ -124,7 +122,7 @@ Deno.test("a hostile provider ends its turn in a sentence, within bounds of memo
   }
 });
 
-Deno.test("a tool's name of a megabyte is an unknown tool like any other", async () => {
+Deno.test("hostile provider: a tool name of a megabyte is an unknown tool like any other", async () => {
   let asked = 0;
   const provider = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
     if (request.method === "POST") {
@@ -148,7 +146,7 @@ Deno.test("a tool's name of a megabyte is an unknown tool like any other", async
   }
 });
 
-Deno.test("a line of 64 MiB passes the gateway as it came, and holds nobody up", async () => {
+Deno.test("hostile provider: a line of 64 MiB passes the gateway unchanged and delays no other request", async () => {
   let pieces: () => Iterable<string> = () => [];
   const provider = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, () => streamed(pieces()));
   const ask = { model: "m", stream: true, messages: [{ role: "user", content: "Hello?" }], tools: [READ] };

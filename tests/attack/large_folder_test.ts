@@ -7,13 +7,10 @@ import { LINUX, needs } from "../needs.ts";
 
 const FILES = 60_000;
 
-/** Longest time that the event loop may be blocked. */
+/** Longest block of the event loop, in milliseconds. */
 const MAX_BLOCKED_MS = 250;
 
-/**
- * Runs something and returns the longest time that timers had to wait while the process worked: on a busy machine it
- * waits itself.
- */
+/** Returns the longest delay of timers during `work`, without waiting for a processor. */
 async function longestBlockMs(work: () => Promise<unknown>): Promise<number> {
   let longest = 0;
   const read = () => ({ now: performance.now(), worked: process.cpuUsage().user / 1000 });
@@ -30,7 +27,7 @@ async function longestBlockMs(work: () => Promise<unknown>): Promise<number> {
   return longest;
 }
 
-Deno.test(needs(LINUX, "a folder of any number of files blocks neither undo nor file tools"), async () => {
+Deno.test(needs(LINUX, "large folder: any number of files blocks neither undo nor file tools"), async () => {
   const top = await Deno.realPath(await Deno.makeTempDir());
   const workspace = join(top, "workspace");
   await Deno.mkdir(join(workspace, "many"), { recursive: true });

@@ -2,7 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import { gzipSync } from "node:zlib";
 import { withServer } from "./watched_server.ts";
 
-/** Longest that somebody else may wait for what one request takes, in milliseconds. */
+/** Longest delay of other requests, in milliseconds. */
 const MOST_MS = 250;
 
 const call = (args: string) =>
@@ -10,7 +10,6 @@ const call = (args: string) =>
   `"function":{"name":"read","arguments":${JSON.stringify(args)}}}]}`;
 const TOOLS = `"tools":[{"type":"function","function":{"name":"read","parameters":{"type":"object"}}}]`;
 
-/** Bodies with so many bytes of text, by where it stands. */
 const SHAPES: Readonly<Record<string, (bytes: number) => readonly [path: string, body: string]>> = {
   "a message of one letter": (
     bytes,
@@ -42,7 +41,7 @@ const SHAPES: Readonly<Record<string, (bytes: number) => readonly [path: string,
     `{"model":"m","messages":[{"role":"user","content":"Hi"}],"tools":[{"type":"function","function":{"name":"read",` +
     `"description":"${a(bytes)}","parameters":{"type":"object"}}}]}`,
   ],
-  "a model behind a message": (bytes) => [
+  "a model after a message": (bytes) => [
     "/v1/chat/completions",
     `{"messages":[{"role":"user","content":"${a(bytes)}"}],"model":"m"}`,
   ],
@@ -70,7 +69,6 @@ function chat(messages: string): string {
   return `{"model":"m","messages":[${messages}],${TOOLS}}`;
 }
 
-/** A provider that answers each request in a word. */
 function provider(): Deno.HttpServer<Deno.NetAddr> {
   return Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
     for await (const _ of request.body ?? []);
@@ -96,11 +94,10 @@ function provider(): Deno.HttpServer<Deno.NetAddr> {
   });
 }
 
-Deno.test("nobody waits for what a large prompt takes", async (t) => {
+Deno.test("large prompts: no other request is delayed", async (t) => {
   await using upstream = provider();
   const env = { OPENAI_BASE_URL: `http://127.0.0.1:${upstream.addr.port}/v1`, OPENAI_API_KEY: "sk" };
   await withServer(["--model", "m"], async (server) => {
-    // What is loaded with the first request is loaded.
     await server.post(...SHAPES["a result of lines"]!(1_200));
     for (const [name, bodyOf] of Object.entries(SHAPES)) {
       for (const bytes of [60_000_000, 30_000_000, 14_400_000, 1_200_000]) {

@@ -9,7 +9,7 @@ const TURN: readonly Message[] = [
   { role: "assistant", content: "A test waits for a port that another one holds.\n".repeat(10) },
 ];
 
-/** Milliseconds of a processor that a full window takes with so many turns, the least of three: whatever else runs. */
+/** Returns the least of three CPU times of a full window with this many turns, in milliseconds. */
 async function planMs(turns: number): Promise<number> {
   const messages = Array.from(
     { length: turns },
@@ -23,7 +23,7 @@ async function planMs(turns: number): Promise<number> {
       archive: memoryArchive(),
       countTokens: estimateTokens,
       windowTokens: 50 * turns,
-      summarise: () => Promise.reject(new Error("nobody is there")),
+      summarise: () => Promise.reject(new Error("unavailable")),
     });
     const before = cpuUsage();
     const { rewrites } = await session.view({ messages, tools: [] }, { nowMs: 0 });
@@ -34,9 +34,9 @@ async function planMs(turns: number): Promise<number> {
   return least;
 }
 
-Deno.test("a full window takes time in proportion to the turns that are in it, thousands of them too", async () => {
+Deno.test("long history: a full window takes time in proportion to its turns, also for thousands of them", async () => {
   await planMs(500);
   const [few, many] = [await planMs(500), await planMs(8_000)];
-  // Sixteen times as many: looked through for each of them it would be two hundred and more.
+  // Sixteen times as many turns: quadratic work would take 256 times as long.
   assert(many < 64 * few, `${few} ms, then ${many} ms`);
 });

@@ -1,9 +1,9 @@
-// Runs programs one after the other, and prints what each took of the process: processor time and memory.
+// Runs programs in order, and prints the processor time and memory of each.
 import process from "node:process";
 import { playProgram } from "../../packages/tools/programs/play_program.ts";
 
 const signal = new AbortController().signal;
-/** Calls that never end, so that a program computes while one runs. */
+/** Calls that never end. */
 const calls = { beganAtMs: 17, call: () => new Promise<never>(() => {}) };
 
 let peakBytes = 0;

@@ -1,4 +1,3 @@
-// Programs of a hostile model: what they take of the processor and the memory.
 import { assert, assertStringIncludes } from "@std/assert";
 import { fromFileUrl } from "@std/path";
 import { cases } from "../cases.ts";
@@ -9,7 +8,6 @@ interface Taken {
   readonly peakBytes: number;
 }
 
-/** Runs programs in a process of their own, and gives what each took. */
 async function taken(...programs: readonly string[]): Promise<readonly Taken[]> {
   const script = fromFileUrl(new URL("program_bombs.ts", import.meta.url));
   const { stdout, stderr } = await new Deno.Command(Deno.execPath(), {
@@ -30,11 +28,11 @@ const LOOPS = [
 ];
 
 Deno.test("programs: an endless loop ends after three seconds of processor time, whatever it computes", async () => {
-  // Each in a process of its own: a worker that is ended may compute on for a while, which would count for the next one.
+  // Each in a process of its own: an ended worker may compute for a while.
   for (const loop of LOOPS) {
     const [{ content, cpuMs }] = await taken(loop) as [Taken];
     assertStringIncludes(content, "It computed for too long", loop);
-    // The start of a worker and the compilation of the engine are added.
+    // Includes the start of a worker and the engine's compilation.
     assert(cpuMs < 10_000, `${loop}: ${cpuMs} ms`);
   }
 });
@@ -43,7 +41,6 @@ const BOMBS = [
   'const all = []; for (;;) all.push("x".repeat(1000) + all.length);',
   "const all = []; for (;;) all.push(new Uint8Array(1e6).fill(1));",
   "const all = []; for (;;) all.push({});",
-  // Ends well, with nearly as much.
   "const all = []; for (let n = 0; n < 50; n++) all.push(new Uint8Array(1e6).fill(1));",
 ];
 

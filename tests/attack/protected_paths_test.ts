@@ -1,4 +1,3 @@
-// Commands in the sandbox that leave something for the user's own tools to run.
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { dirname, join } from "@std/path";
 import { workspaceTools } from "@tare/tools";
@@ -8,7 +7,6 @@ import { sandboxOf } from "../../packages/tools/sandbox/sandbox_fixture_test.ts"
 import fc, { cases } from "../cases.ts";
 import { BUBBLEWRAP, GIT, needs } from "../needs.ts";
 
-/** A workspace with these files, and its tools in a sandbox. */
 async function sandboxedWorkspace(files: Readonly<Record<string, string>> = {}) {
   const root = await Deno.realPath(await Deno.makeTempDir());
   for (const [path, text] of Object.entries(files)) {
@@ -85,7 +83,7 @@ Deno.test(
       fc.asyncProperty(paths, async (paths) => {
         await using workspace = await sandboxedWorkspace({ "src/a.ts": "" });
         const made = paths.map((path) => `mkdir -p "$(dirname '${path}')"; echo evil >'${path}'`);
-        // The owner of a folder can rename in it, whatever its permissions.
+        // A folder's owner can rename in it, whatever its permissions.
         made.push(...paths.map((path) => `chmod 500 "$(dirname '${path}')"`));
         const result = await workspace.shell(made.join("\n"));
         for (const path of paths) {
@@ -125,7 +123,7 @@ Deno.test(
     const [name] = /bg_\w+/.exec(await workspace.call("shell", { command, background: true })) ?? [];
     const args = { name, wait_ms: 60_000, until: "gone" };
     assertStringIncludes(await workspace.call("background", args), "gone");
-    // What the user has approved stays.
+    // Content that the user has approved stays.
     await workspace.call("shell", { command: "sleep 1000", background: true });
     await workspace.call("write_file", { path: "src/.envrc", content: "approved" });
     await workspace.shell("true");
@@ -158,7 +156,6 @@ Deno.test(
       assertStringIncludes(new TextDecoder().decode(stderr), "not a git repository");
     }
     assertEquals(await workspace.isThere("won"), false);
-    // A submodule, and its repository.
     await Deno.mkdir(join(root, "sub"));
     await Deno.writeTextFile(join(root, "sub/.git"), "gitdir: ../src\n");
     await workspace.shell(`echo "gitdir: ${root}/new" >sub/.git`);
@@ -190,7 +187,7 @@ Deno.test(
     assertEquals((await run("unshare -U true && echo won")).includes("won"), false);
     const commandLine = await run("tr '\\0' '\\n' </proc/1/cmdline; ls -l /proc/self/fd");
     assertEquals([hidden, "secret"].filter((path) => commandLine.includes(path)), []);
-    // No pipe is left that the sandbox was made with.
+    // No pipe of the sandbox's creation is left.
     assertEquals(/socket:/.test(commandLine), false, commandLine);
     await run(
       "touch a b; chmod 4755 a; chmod u+s b; install -m 6755 /bin/true c; mkdir d; chmod 2777 d; cp -p /usr/bin/passwd e; " +

@@ -1,5 +1,5 @@
 /**
- * Starts the real server as people do, with a home folder, sessions and keys that a command could want. Holds no tests.
+ * Starts the real server as users do, with a home folder, sessions and keys as targets. Contains no tests.
  *
  * @module
  */
@@ -10,17 +10,15 @@ import { agentClient } from "../../packages/cli/agent_client.ts";
 import { startProcess } from "../../packages/app/server_process_fixture_test.ts";
 import { plant, processesWith, SECRET, type Target } from "./break_out.ts";
 
-/** Deno's own cache would be looked for in the home folder, which is another one here. */
+/** Deno's cache: its default is in the home folder, which is another one here. */
 export const DENO_DIR = Deno.env.get("DENO_DIR") ?? join(Deno.env.get("HOME") ?? "", ".cache", "deno");
 
-/** Starts a server in front of a model that asks for these calls, one after the other, where there is something to steal. */
+/** Starts a server whose model makes these calls in order, with secrets to steal. */
 export async function withServer(
   { flags = [], env = {}, tool = "shell", mcp = {}, calls }: {
     readonly flags?: readonly string[];
     readonly env?: Readonly<Record<string, string>>;
-    /** What the model calls, where a call names no `tool` itself. Default: `shell`. */
     readonly tool?: string;
-    /** MCP servers. Default: none. */
     readonly mcp?: Readonly<Record<string, unknown>>;
     readonly calls: (target: Target) => readonly Readonly<Record<string, unknown>>[];
   },
@@ -42,7 +40,7 @@ export async function withServer(
   const modelOf = () => simulator({ model: scripted(replies), tokenizer: { encode } });
   let model: ReturnType<typeof modelOf> | undefined;
   const provider = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
-    // What the models are the server asks before it listens.
+    // The server lists the models before it listens.
     return await (request.method === "GET" ? modelOf() : model ??= modelOf()).fetch(request);
   });
   const server = await startProcess([
@@ -73,7 +71,6 @@ export async function withServer(
   let greeting: string | undefined;
   const end = async () => {
     if (greeting !== undefined) return greeting;
-    // A test may have killed it.
     const ended = await Promise.resolve().then(() => server.end("SIGTERM")).catch(() => server.ended);
     return greeting = ended.stdout;
   };
@@ -90,6 +87,5 @@ export async function withServer(
   }
 }
 
-/** The results of a turn's calls. */
 export const resultsOf = (events: readonly SessionEvent[]): readonly string[] =>
   events.flatMap((event) => event.type === "tool_result" ? [event.content] : []);

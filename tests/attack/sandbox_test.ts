@@ -7,11 +7,10 @@ import { startCommand } from "../../packages/app/server_process_fixture_test.ts"
 import { attacks, leaves, processesWith, SECRET, sleepers, type Target } from "./break_out.ts";
 import { BUBBLEWRAP, LINUX, needs } from "../needs.ts";
 
-/** The attacks, but for those that only MCP servers give reason to. */
+/** Returns the attacks, without those that only apply to MCP servers. */
 const namesOf = (target: Target) =>
   Object.keys(attacks(target)).filter((name) => name !== "reads keys of MCP servers");
 
-/** The attacks that won, by name. */
 async function winners(flags: readonly string[]): Promise<readonly string[]> {
   let won: readonly string[] = [];
   const calls = (target: Target) => namesOf(target).map((name) => ({ command: attacks(target)[name] }));
@@ -25,29 +24,29 @@ async function winners(flags: readonly string[]): Promise<readonly string[]> {
 }
 
 Deno.test(
-  needs(BUBBLEWRAP, "nothing that a command tries in the sandbox gets it out, and none of it is asked for"),
+  needs(BUBBLEWRAP, "sandbox: no attack by a command gets out, and none needs approval"),
   async () => {
     assertEquals(await winners([]), []);
   },
 );
 
-Deno.test(needs(BUBBLEWRAP, "without a sandbox the same commands win"), async () => {
+Deno.test(needs(BUBBLEWRAP, "sandbox: without one the same attacks succeed"), async () => {
   const names = namesOf({ top: "/", port: 1, pids: [1] });
   const won = await winners(["--sandbox", "off", "--approvals", "allow"]);
-  // Who isn't the system's administrator can't do these.
+  // Only an administrator can do these.
   const rare = ["writes what its next commands are", "reaches the system's settings"];
   assertEquals(won.filter((name) => !rare.includes(name)), names.filter((name) => !rare.includes(name)));
 });
 
 Deno.test(
-  needs(BUBBLEWRAP, "what a command leaves behind in the sandbox has ended when its call has"),
+  needs(BUBBLEWRAP, "sandbox: processes that a command leaves end with its call"),
   async () => {
     const seconds = 100_000 + crypto.getRandomValues(new Uint16Array(1))[0]!;
     const calls = () =>
       Object.values(leaves(seconds)).map((command) => ({ command: `${command}; echo left` }));
     await withServer({ calls }, async (_server, turn) => {
       assertEquals(resultsOf(await turn()), calls().map(() => "exit code 0; 5 bytes of output\nleft\n"));
-      // The system ends them with the first process of the sandbox, and takes a moment for it.
+      // The system ends them with the sandbox's first process, and takes a moment for it.
       while (await sleepers(seconds) > 0) { /* ps takes its time. */ }
     });
   },
@@ -56,7 +55,7 @@ Deno.test(
 Deno.test(
   needs(
     BUBBLEWRAP,
-    "a command that runs outside is asked for with what it wants, and sees neither the server nor its sessions",
+    "sandbox: a command outside needs approval with its reason, and sees neither the server nor its sessions",
   ),
   async () => {
     const outside = "writes beside the workspace";
@@ -93,7 +92,7 @@ Deno.test(
 Deno.test(
   needs(
     BUBBLEWRAP,
-    "of the network the sandbox reaches the allowed hosts alone, by a proxy that holds no keys",
+    "sandbox: the network reaches only the allowed hosts, through a proxy without keys",
   ),
   async () => {
     const ask = (port: number, to: string) => ({
@@ -104,7 +103,7 @@ Deno.test(
       ask(3128, "other.example:443"),
       ask(3128, `127.0.0.1:${port}`),
       ask(3128, "allowed.invalid:22"),
-      // There is no such host, which the proxy alone can know.
+      // The host doesn't exist, which only the proxy can know.
       ask(3128, "allowed.invalid:443"),
       ask(3128, "below.any.invalid:443"),
       { command: `bash -c 'exec 3<>/dev/tcp/127.0.0.1/${port}' 2>/dev/null || echo refused` },
@@ -129,17 +128,19 @@ Deno.test(
   },
 );
 
-Deno.test(needs(LINUX, "the server's process has no key in its environment, sandbox or not"), async () => {
-  await withServer({ flags: ["--sandbox", "off"], calls: () => [] }, async ({ target }) => {
-    const environments = await Promise.all(target.pids.map(async (pid) => {
-      const command = await Deno.readTextFile(`/proc/${pid}/cmdline`);
-      return command.includes("main.ts") ? [await Deno.readTextFile(`/proc/${pid}/environ`)] : [];
-    }));
-    assertEquals(environments.flat().map((text) => text.includes(SECRET)), [false]);
-  });
-});
+Deno.test(
+  needs(LINUX, "sandbox: with or without one the server's process has no key in its environment"),
+  async () => {
+    await withServer({ flags: ["--sandbox", "off"], calls: () => [] }, async ({ target }) => {
+      const environments = await Promise.all(target.pids.map(async (pid) => {
+        const command = await Deno.readTextFile(`/proc/${pid}/cmdline`);
+        return command.includes("main.ts") ? [await Deno.readTextFile(`/proc/${pid}/environ`)] : [];
+      }));
+      assertEquals(environments.flat().map((text) => text.includes(SECRET)), [false]);
+    });
+  },
+);
 
-/** A folder in which only Deno is found. */
 async function bareFolder(): Promise<string> {
   const folder = await Deno.makeTempDir();
   for (const name of ["ps", "sh"]) {
@@ -150,7 +151,10 @@ async function bareFolder(): Promise<string> {
 }
 
 Deno.test(
-  needs(LINUX, "where no sandbox can be made that is said, and commands are asked for; strict doesn't start"),
+  needs(
+    LINUX,
+    "sandbox: if none can be created, a warning appears and commands need approval; strict doesn't start",
+  ),
   async () => {
     const PATH = await bareFolder();
     await withServer(

@@ -1,30 +1,27 @@
 import { type ServerProcess, startServerProcess } from "../crash/server_process.ts";
 
-/** What a request came to. */
 export interface Watched {
   readonly status: number;
   readonly text: string;
-  /** How long the request took, in milliseconds, and where the system tells, at most as long as the server worked. */
+  /** Duration of the request, in milliseconds; on systems that report it, at most the server's CPU time. */
   readonly ms: number;
-  /** Longest time that somebody else waited for an answer meanwhile, counted in the same way. */
+  /** Longest delay of another request meanwhile, measured in the same way. */
   readonly stallMs: number;
-  /** Most memory that the process had at once so far, in bytes; 0 where the system doesn't tell. */
+  /** Peak memory of the process so far, in bytes; 0 on systems that don't report it. */
   readonly memory: number;
 }
 
-/** A server's process, with somebody who asks it for its health while it works. */
 export interface WatchedServer {
   readonly url: string;
   /**
-   * Sends a request and reads its answer. `type` is that of its content, `encoding` how it is compressed. Default:
-   * `application/json`, and not at all.
+   * Sends a request and reads its answer. `type` is its content type (default: `application/json`),
+   * `encoding` its compression (default: none).
    */
   readonly post: (path: string, body: BodyInit, type?: string, encoding?: string) => Promise<Watched>;
-  /** Makes a session and plays a turn in it. */
   readonly turn: () => Promise<Watched>;
 }
 
-/** Starts a server with an empty data folder and this environment, and ends it when the work with it is done. */
+/** Starts a server with an empty data folder and this environment, and ends it after `work`. */
 export async function withServer(
   args: readonly string[],
   work: (server: WatchedServer) => Promise<void>,
@@ -69,20 +66,17 @@ export async function withServer(
   }
 }
 
-/** So many times in a second the system counts who works. */
+/** Clock ticks per second of the system's CPU accounting. */
 const TICKS = 100;
 
-/** How long a process has worked so far, in milliseconds; as long as there is where the system doesn't tell. */
+/** Returns the CPU time of a process, in milliseconds; `Infinity` on systems that don't report it. */
 async function workedMs(pid: number): Promise<number> {
   if (Deno.build.os !== "linux") return Infinity;
   const fields = (await Deno.readTextFile(`/proc/${pid}/stat`)).split(") ").at(-1)!.split(" ");
   return (Number(fields[11]) + Number(fields[12])) * 1000 / TICKS;
 }
 
-/**
- * Gives how long something takes that a process has to do: not how long that waits for a processor that others have, nor for
- * those who asked.
- */
+/** Starts a timer of a process's own work, which excludes waiting for a processor. */
 async function timer(pid: number): Promise<() => Promise<number>> {
   const [startedMs, before] = [performance.now(), await workedMs(pid)];
   return async () => {
@@ -91,7 +85,7 @@ async function timer(pid: number): Promise<() => Promise<number>> {
   };
 }
 
-/** Asks again and again, and gives, when it is told to stop, how long the slowest answer took. */
+/** Polls the health; the returned function ends that and returns the slowest answer's time. */
 function watch({ url, pid }: ServerProcess): () => Promise<number> {
   let isOver = false;
   const asking = (async () => {

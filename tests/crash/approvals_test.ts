@@ -10,30 +10,25 @@ import { recordingProvider } from "../recording_provider.ts";
 import { startServerProcess } from "./server_process.ts";
 import { cases, SEED } from "../cases.ts";
 
-/** How often the server is killed. */
 const ROUNDS = cases(5);
 
-/** Longest life of a server once somebody has answered, in milliseconds: a few questions. */
+/** Longest life of a server after the first answer, in milliseconds: a few approvals. */
 const LIFE_MS = 600;
 
 const SESSIONS = 3;
 
-/** What became of a call, as far as its client knows. */
 interface Fate {
-  /** Whether its question was seen, so that it was committed. */
   isAsked: boolean;
-  /** Whether a yes, or a no, was on its way, and whether the server has acknowledged it. */
   said?: "allow" | "deny";
   isHeard: boolean;
 }
 
-/** A question, as far as it counts here. */
 interface Open {
   readonly id: string;
   readonly arguments: string;
 }
 
-/** Somebody who talks in a session, and says yes and no as it comes. */
+/** User of a session who approves and denies at random. */
 class Person {
   readonly #session: string;
   readonly #random: () => number;
@@ -44,7 +39,6 @@ class Person {
   constructor(session: string, { random, fates, data }: {
     readonly random: () => number;
     readonly fates: Map<string, Fate>;
-    /** The server's data folder. */
     readonly data: string;
   }) {
     this.#session = session;
@@ -53,7 +47,7 @@ class Person {
     this.#fates = fates;
   }
 
-  /** Works until the connection breaks; `begun` is told when a turn has ended. */
+  /** Works until the connection breaks; `begun` is called when a turn has ended. */
   async work(url: string, begun: () => void): Promise<void> {
     const at = `${url}/tare/v1/sessions/${this.#session}`;
     for (;;) {
@@ -64,7 +58,7 @@ class Person {
     }
   }
 
-  /** What was asked and never answered is asked still, and once; what was answered isn't. */
+  /** Checks that unanswered approvals are still pending, once, and answered ones aren't. */
   async check(url: string): Promise<void> {
     const at = `${url}/tare/v1/sessions/${this.#session}`;
     const lastEvent = await this.#settled(at);
@@ -77,17 +71,17 @@ class Person {
       }
     }
     const asked = events.filter((event) => event.type === "approval_asked").map(tokenOf);
-    assertEquals(asked.length, new Set(asked).size, "a call was asked for twice");
+    assertEquals(asked.length, new Set(asked).size, "an approval was requested twice");
     const answered = events.filter((event) => event.type === "approval_answered").length;
     assertEquals(asked.length - answered, open.length);
     for (const token of asked) {
       const fate = this.#fates.get(token);
-      if (fate?.isHeard) assert(!open.includes(token), `${token} is asked for though it was answered`);
+      if (fate?.isHeard) assert(!open.includes(token), `${token} is pending though it was answered`);
     }
     this.#last = lastEvent;
   }
 
-  /** Waits until the turn that was cut off has gone on to its end. Gives the number of the last event. */
+  /** Waits until the interrupted turn has resumed and ended. Returns the number of the last event. */
   async #settled(at: string): Promise<number> {
     for (;;) {
       const { status, lastEvent } = await (await fetch(at)).json();
@@ -113,7 +107,7 @@ class Person {
     for (const approval of open) {
       const fate = this.#fate(approval);
       const decision = this.#random() < 0.7 ? "allow" : "deny";
-      // A yes that is on its way may be heard.
+      // An approval that was sent may arrive.
       if (fate.said !== "allow") fate.said = decision;
       const body = { decision, reason: "so" };
       const response = await fetch(`${at}/approvals/${approval.id}`, jsonPost(body, ownerOf(this.#data)));
@@ -123,7 +117,6 @@ class Person {
     await this.#read(await fetch(`${at}/events?after=${this.#last}`));
   }
 
-  /** Reads events up to a turn's end. */
   async #read(response: Response): Promise<void> {
     assertEquals(response.status, 200);
     for await (const { number, data } of readEvents(response)) {
@@ -140,7 +133,7 @@ function tokenOf(call: { readonly arguments: string }): string {
   return /token-\d+/.exec(call.arguments)![0];
 }
 
-Deno.test(`a server killed at ${ROUNDS} random moments runs nothing without a yes, and asks for nothing again after one`, async () => {
+Deno.test(`crash: a server killed at ${ROUNDS} random moments runs nothing without approval, and requests none twice`, async () => {
   const random = seeded(SEED);
   const folder = await Deno.makeTempDir();
   const workspace = join(folder, "workspace");
@@ -189,7 +182,6 @@ Deno.test(`a server killed at ${ROUNDS} random moments runs nothing without a ye
         const working = Promise.all(
           people.map((person) =>
             person.work(server.url, begun.resolve).catch((error) => {
-              // A connection that broke.
               if (!isKilled || !(error instanceof TypeError)) throw error;
             })
           ),

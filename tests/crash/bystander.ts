@@ -3,16 +3,12 @@ import { ownerOf } from "./owner.ts";
 import { jsonPost } from "./json_post.ts";
 import type { RecordingProvider } from "../recording_provider.ts";
 
-/** Sessions of one import. */
 const BATCH = 4;
 
-/** Imported sessions that are left alone; older ones are deleted. */
 const KEPT = 8;
 
-/** Exchanges of one conversation through the gateway. */
 const EXCHANGES = 5;
 
-/** An import as it was sent, and what is known of it. */
 interface Import {
   readonly name: string;
   readonly key: string;
@@ -25,32 +21,25 @@ interface Listed {
   readonly instructions: string;
 }
 
-/**
- * Clients that load a server beside its sessions' own: one imports and deletes sessions, another talks to the
- * provider's model through the gateway. They remember what was acknowledged, and check that it holds.
- */
+/** Clients that import and delete sessions and use the gateway, and check the acknowledgements. */
 export class Bystander {
   readonly #provider: RecordingProvider;
   readonly #data: string;
   readonly #imports: Import[] = [];
-  /** Ids of sessions whose deletion was asked for; true if it was acknowledged. */
   readonly #deleted = new Map<string, boolean>();
   #made = 0;
-  /** How much was acknowledged, for a report. */
   readonly acknowledged = { imports: 0, deletions: 0, exchanges: 0 };
 
-  /** `provider` is the one behind the gateway, `data` the server's data folder. */
   constructor(provider: RecordingProvider, data: string) {
     this.#provider = provider;
     this.#data = data;
   }
 
-  /** Works until the connection breaks. */
   async work(url: string): Promise<void> {
     await Promise.all([this.#transfer(url), this.#talk(url)]);
   }
 
-  /** Each import is there as a whole or not at all, and if it was acknowledged it is; what was deleted is gone. */
+  /** Checks that acknowledged imports are complete, others complete or absent, and deleted sessions gone. */
   async check(url: string): Promise<void> {
     const last = this.#imports.at(-1);
     if (last && !last.isAcknowledged) await this.#sendAgain(url, last);
@@ -68,7 +57,7 @@ export class Bystander {
     if (newest) await this.#assertExported(url, newest);
   }
 
-  /** Whether deletions have begun to take the sessions of an import away. */
+  /** Reports whether the deletion of an import's sessions has begun. */
   #isThinned(one: Import): boolean {
     return this.#imports.indexOf(one) < this.#imports.length - Math.floor(KEPT / BATCH);
   }
@@ -95,7 +84,6 @@ export class Bystander {
     this.acknowledged.deletions++;
   }
 
-  /** As a client does that didn't see the answer. */
   async #sendAgain(url: string, one: Import): Promise<void> {
     const response = await this.#send(url, one);
     const { sessions } = await response.json();
@@ -108,7 +96,6 @@ export class Bystander {
     return fetch(`${url}/tare/v1/sessions/import`, { method: "POST", headers, body });
   }
 
-  /** Imported sessions, the newest first. */
   async #listed(url: string): Promise<Listed[]> {
     const { sessions } =
       await (await fetch(`${url}/tare/v1/sessions?kind=agent&limit=1000`, { headers: ownerOf(this.#data) }))
@@ -145,7 +132,6 @@ export class Bystander {
   }
 }
 
-/** A session on one line. */
 function linesOf(instructions: string): string {
   const messages = [
     { role: "system", content: instructions },

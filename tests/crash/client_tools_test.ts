@@ -16,7 +16,7 @@ interface Answer {
   readonly content: string;
 }
 
-Deno.test("a client's calls are answered over a killed server, and the agent's own run once", async () => {
+Deno.test("crash: a client's calls are answered across a killed server, and the agent's own run once", async () => {
   const folder = await Deno.makeTempDir();
   const workspace = join(folder, "workspace");
   await Deno.mkdir(workspace);

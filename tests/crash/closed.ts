@@ -1,4 +1,4 @@
-/** Waits until nobody listens there any more. */
+/** Waits until nothing listens there. */
 export async function closed(url: string): Promise<void> {
   const { hostname, port } = new URL(url);
   for (;;) {

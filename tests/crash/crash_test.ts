@@ -8,18 +8,17 @@ import { isRewrite, type Testimony, Witness, type WitnessOptions } from "./witne
 import { LOG, NOTES, OUT, type WorkingModel, workingModel } from "./working_model.ts";
 import { cases, SEED } from "../cases.ts";
 
-/** How often the server is killed. */
 const ROUNDS = cases(5);
 
-/** Longest life of a server once work has begun, in milliseconds: a few turns. Mostly it has begun with the first event. */
+/** Longest life of a server after the first event, in milliseconds: a few turns. */
 const LIFE_MS = 400;
 
 const SESSIONS = 2;
 
-/** Rounds after which new sessions take over, so that each stays short enough to be checked as a whole. */
+/** Rounds before new sessions take over, so that each stays short enough to be checked as a whole. */
 const ROUNDS_OF_SESSION = 10;
 
-/** Settings and triggers with which each policy has something to do. */
+/** Settings and triggers that give each policy something to do. */
 const POLICIES = {
   planner: { flags: ["--window", "64000"], triggers: {} },
   classic: {
@@ -29,7 +28,7 @@ const POLICIES = {
 } as const;
 
 for (const policy of ["planner", "classic"] as const) {
-  Deno.test(`a server killed at ${ROUNDS} random moments keeps all that it acknowledged: ${policy}`, () =>
+  Deno.test(`crash: a server killed at ${ROUNDS} random moments retains everything acknowledged: ${policy}`, () =>
     killAndCheck(policy));
 }
 
@@ -51,13 +50,13 @@ async function killAndCheck(policy: keyof typeof POLICIES): Promise<void> {
   const all: Witness[] = [];
   const bystander = new Bystander(provider, join(folder, "data"));
   let resumed = 0;
-  // A few turns are enough for classic triggers, but on a busy machine a server's life is too short for them.
+  // A few turns trigger the classic policy, but on a busy machine a server's life is too short for them.
   let reached = policy === "planner";
   try {
     for (let round = 0; round < ROUNDS || !reached && round < 5 * ROUNDS; round++) {
       await withServer({ args, policy }, async ({ url, kill }) => {
         if (round % ROUNDS_OF_SESSION === 0) {
-          // The turns that the last kill cut off go on here, and still write what they were asked to.
+          // The turns that the last kill interrupted resume here, and still write their files.
           await checkAll(all.slice(-SESSIONS), { url, workspace, work });
           all.push(...await newWitnesses(url, { provider, random, turnsBeginAnew, name: `round ${round}` }));
         }
@@ -79,7 +78,7 @@ async function killAndCheck(policy: keyof typeof POLICIES): Promise<void> {
       assert(reached, "nothing was rewritten");
     });
     for (const [what, times] of Object.entries(bystander.acknowledged)) {
-      // How many depends on how busy the machine is; few rounds on a busy one may be too short for any.
+      // How many depends on the machine's load; few rounds may be too short for any.
       assert(times > 0 || ROUNDS < 100, `no ${what}`);
     }
     assert(turnsBeginAnew || ROUNDS < 100 || all.some(({ pins }) => pins > 0), "no pins");
@@ -92,7 +91,7 @@ async function killAndCheck(policy: keyof typeof POLICIES): Promise<void> {
   }
 }
 
-/** Starts a server, and kills it if it still runs afterwards. It must have had nothing to complain of. */
+/** Starts a server, and kills it if it still runs after `use`. It may have logged nothing. */
 async function withServer(
   { args, policy }: { readonly args: readonly string[]; readonly policy: keyof typeof POLICIES },
   use: (server: { readonly url: string; readonly kill: () => Promise<void> }) => Promise<void>,
@@ -118,7 +117,7 @@ function newWitnesses(
   return Promise.all(names.map((instructions) => Witness.create(url, { instructions, ...options })));
 }
 
-/** Each session is whole, and the tools did all that its events say they did, once. */
+/** Checks that each session is complete, and that every tool effect of its events happened once. */
 async function checkAll(
   witnesses: readonly Witness[],
   { url, workspace, work }: {
@@ -140,14 +139,14 @@ async function checkAll(
   return found;
 }
 
-/** Lets the witnesses and the bystander work, kills the server in the middle of it, and waits until all have noticed. */
+/** Runs the witnesses and the bystander, kills the server meanwhile, and waits until all have noticed. */
 async function workUntilKilled(
   witnesses: readonly Witness[],
   { bystander, url, kill, inTurn, afterMs }: {
     readonly bystander: Bystander;
     readonly url: string;
     readonly kill: () => Promise<void>;
-    /** Whether the time counts from what is first heard of a turn, however long that takes. */
+    /** Whether the time starts at a turn's first event, however long that takes. */
     readonly inTurn: boolean;
     readonly afterMs: number;
   },
@@ -157,7 +156,6 @@ async function workUntilKilled(
     try {
       await work;
     } catch (error) {
-      // A connection that broke.
       if (!killed || !(error instanceof TypeError)) throw error;
     }
   };
@@ -175,7 +173,6 @@ async function workUntilKilled(
   await working;
 }
 
-/** None of these files is there. */
 async function assertNotWritten(folder: string, names: ReadonlySet<string>): Promise<void> {
   const files = await Array.fromAsync(Deno.readDir(folder)).catch(() => []);
   assertEquals(files.filter(({ name }) => names.has(name)), []);

@@ -9,14 +9,11 @@ import { readEvents } from "./read_events.ts";
 import { recordingProvider } from "../recording_provider.ts";
 import { serverCommand } from "./server_process.ts";
 
-/** A command that runs until it is let go, or nobody is there any more. */
+/** Command that runs until it is released or the workspace is gone. */
 const COMMAND =
   "echo began >> log.txt; while [ -e log.txt ] && ! [ -e go ]; do sleep 0.02; done; echo ended >> log.txt";
 
-/**
- * A turn whose command runs, in a server that gets a signal then and is started again; its events. A command that isn't
- * ended is let go once the server has heard the signal.
- */
+/** Sends a signal to a server during a turn's command, restarts it, and returns the turn's events. */
 async function endedBy(signal: Deno.Signal) {
   const folder = await Deno.makeTempDir();
   const workspace = join(folder, "workspace");
@@ -78,14 +75,14 @@ const outline = (events: readonly SessionEvent[]) =>
       : []
   );
 
-Deno.test("a server that is told to end lets the step end, and the next start goes on with the turn", async () => {
+Deno.test("shutdown: a server lets the current step end, and the next start resumes the turn", async () => {
   const { events, told, said, log } = await endedBy("SIGTERM");
   assertEquals(outline(events), ["turn_start", "a result", "turn_resumed", "turn_end completed"]);
   assertEquals([log, said], ["began\nended\n", ""]);
   assert(told.includes("server_ending"), told);
 });
 
-Deno.test("Ctrl-C ends a turn as interrupted, and the next start leaves it so", async () => {
+Deno.test("shutdown: Ctrl-C ends a turn as interrupted, also after the next start", async () => {
   const { events, told, said } = await endedBy("SIGINT");
   assertEquals(outline(events), ["turn_start", "an error", "turn_end interrupted"]);
   assertEquals([told, said], ["an end", ""]);

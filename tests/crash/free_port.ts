@@ -1,16 +1,13 @@
-/** Where the system begins with the ports that it hands out, unless it says otherwise. */
+/** Default start of the system's range of ephemeral ports. */
 const FIRST_HANDED_OUT = 32_768;
 
-/** Below these other programs listen. */
+/** Lower limit: other programs listen below. */
 const FIRST_OWN = 10_000;
 
-/**
- * A port of loopback that nobody listens on. The system doesn't hand it out to whoever asks for any port, so that nobody
- * comes upon it between now and when it is taken, or taken again.
- */
+/** Returns a free loopback port outside the ephemeral range, so that no other process gets it. */
 export function freePort(): number {
   const end = firstHandedOut();
-  // Where the system hands out nearly all of them it chooses.
+  // If the range contains nearly all ports, the system chooses.
   const own = () => end > 2 * FIRST_OWN ? FIRST_OWN + Math.floor(Math.random() * (end - FIRST_OWN)) : 0;
   for (;;) {
     try {

@@ -3,10 +3,9 @@ import { jsonPost } from "./json_post.ts";
 import { readEvents, type ReceivedEvent } from "./read_events.ts";
 import { recordingProvider } from "../recording_provider.ts";
 
-/** Sends a request to the server at hand. */
 export type Send = (path: string, init?: RequestInit) => Promise<Response>;
 
-/** One session of a server on a full disk, and the data of each event that was received of it, by its number. */
+/** Client of one session on a full disk, with the received events by number. */
 export class Client {
   readonly #acknowledged = new Map<number, string>();
   readonly #path: string;
@@ -21,19 +20,18 @@ export class Client {
     return new Client((await (await send("/tare/v1/sessions", { method: "POST" })).json()).id, send);
   }
 
-  /** Plays a turn. Gives how it ended, or the error that was told instead, by status or in the stream. */
   async turn(): Promise<{ readonly end?: string; readonly status?: number; readonly message?: string }> {
     for (;;) {
       const response = await this.send(`${this.#path}/turns`, jsonPost({ input: "Go on." }));
       if (response.ok) return await this.#read(response);
       const { error } = await response.json();
       if (error.code !== "turn_running") return error;
-      // A turn whose end found no room goes on by itself, on another server.
+      // A turn whose end found no room resumes on another server.
       await this.#read(await this.send(`${this.#path}/events`));
     }
   }
 
-  /** Reads events to the end of their stream. Gives how the last turn ended, or the error that was told instead. */
+  /** Reads events to the end of their stream. Returns the last turn's outcome, or the reported error. */
   async #read(
     response: Response,
     seen: (event: ReceivedEvent) => void = ({ number, data }) => this.#acknowledged.set(number, data),
@@ -53,10 +51,7 @@ export class Client {
     return end;
   }
 
-  /**
-   * Plays turns until three in a row don't come to their ends, since behind one the store may find room for another.
-   * Gives how many did.
-   */
+  /** Plays turns until three in a row fail. Returns how many completed. */
   async fill(): Promise<number> {
     let completed = 0;
     for (let full = 0; full < 3;) {
@@ -73,12 +68,12 @@ export class Client {
   }
 
   /**
-   * All that was received is there to be read.
+   * Checks that everything received can be read.
    *
-   * @param options.mayWait Whether a turn may wait for room, of which a full disk is told behind that. Default: none does.
+   * @param options.mayWait Whether a turn may wait for room. Default: false.
    */
   async assertNothingLost({ mayWait = false }: { readonly mayWait?: boolean } = {}): Promise<void> {
-    // What goes on by itself may fail again meanwhile.
+    // A resumed turn may fail again meanwhile.
     await this.#read(await this.send(`${this.#path}/events`));
     const events: ReceivedEvent[] = [];
     const told = await this.#read(
@@ -94,7 +89,7 @@ export class Client {
   }
 }
 
-/** The error says what the matter is and what to do; where the turn's end still fits, it says so too. */
+/** Checks that the error contains reason and remedy. */
 function assertFull({ end, status, message = "" }: Awaited<ReturnType<Client["turn"]>>): void {
   assertEquals(end ?? status, end === undefined ? 507 : "internal_error");
   assertMatch(
@@ -103,7 +98,7 @@ function assertFull({ end, status, message = "" }: Awaited<ReturnType<Client["tu
   );
 }
 
-/** While the disk is full, the server says so again and again; once there is room, it goes on. */
+/** Checks that the server reports the full disk each time, and continues once there is room. */
 export async function throughFullDisk(
   client: Client,
   { whileFull = () => Promise.resolve(), makeRoom }: {
@@ -120,7 +115,6 @@ export async function throughFullDisk(
   await client.assertNothingLost();
 }
 
-/** Sessions to be deleted when the disk is full, with so many turns each. */
 export async function makeOthers(send: Send, counts: readonly number[]): Promise<string[]> {
   const ids: string[] = [];
   for (const turns of counts) {
@@ -132,12 +126,11 @@ export async function makeOthers(send: Send, counts: readonly number[]): Promise
   return ids;
 }
 
-/** A provider whose replies are of 100 kB. */
 export function talkativeProvider() {
   return recordingProvider(() => ({ content: "more words ".repeat(9_000) }), () => 0);
 }
 
-/** Runs a test on a disk of its own, of a size as `mount` takes it. The test needs {@linkcode SMALL_DISK}. */
+/** Runs a test on a disk with a size for `mount`. Needs {@linkcode SMALL_DISK}. */
 export async function onSmallDisk(size: string, test: (disk: string) => Promise<void>): Promise<void> {
   const disk = await Deno.makeTempDir();
   await run("mount", "-t", "tmpfs", "-o", `size=${size}`, "tmpfs", disk);

@@ -17,7 +17,7 @@ import { needs, SMALL_DISK } from "../needs.ts";
 import { jsonPost } from "./json_post.ts";
 import { type ServerProcess, startServerProcess } from "./server_process.ts";
 
-Deno.test("a server whose store has reached its size says so, loses nothing, and goes on once there is room", async () => {
+Deno.test("disk full: a server whose store has reached its size reports it, loses nothing, and continues once there is room", async () => {
   const folder = await Deno.makeTempDir();
   const provider = talkativeProvider();
   const store = await openStore(join(folder, "tare.db"), { maxBytes: 4_000_000 });
@@ -62,7 +62,7 @@ Deno.test("a server whose store has reached its size says so, loses nothing, and
 Deno.test(
   needs(
     SMALL_DISK,
-    "a server on a full disk says so, starts again, loses nothing, and goes on once there is room",
+    "disk full: a server on a full disk reports it, restarts, loses nothing, and continues once there is room",
   ),
   () => onSmallDisk("40m", serveOn),
 );

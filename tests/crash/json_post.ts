@@ -1,4 +1,4 @@
-/** What `fetch` needs to post JSON. A text is taken for JSON already. */
+/** Returns `fetch` options that post JSON. A string is sent as it is. */
 export function jsonPost(body: unknown, headers: Readonly<Record<string, string>> = {}): RequestInit {
   return {
     method: "POST",

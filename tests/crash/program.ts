@@ -1,18 +1,13 @@
-/** A process that listens. */
 export interface Program {
   readonly url: string;
   readonly pid: number;
-  /** What it wrote to its error output so far. */
   readonly said: () => string;
-  /** Sends a signal. */
   readonly signal: (signal: Deno.Signal) => void;
-  /** Waits for the end. Gives what it wrote to its error output. */
   readonly ended: () => Promise<string>;
-  /** Sends a signal and does the same. */
   readonly end: (signal: Deno.Signal) => Promise<string>;
 }
 
-/** Starts a program and waits until it says where it listens. @throws {Error} with what it said, if it ends before. */
+/** Starts a program and waits for its address. @throws {Error} with its output, if it ends before. */
 export async function startProgram(command: Deno.Command): Promise<Program> {
   const process = command.spawn();
   let said = "";

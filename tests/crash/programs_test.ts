@@ -10,30 +10,30 @@ import { recordingProvider } from "../recording_provider.ts";
 import { startServerProcess } from "./server_process.ts";
 import { cases, SEED } from "../cases.ts";
 
-/** How often the server is killed. */
 const ROUNDS = cases(5);
 
-/** Longest life of a server once its programs have come on, in milliseconds: a few calls and questions. */
+/**
+ * Longest life of a server after its programs' first progress, in milliseconds: a few calls and approvals.
+ */
 const LIFE_MS = 500;
 
 const SESSIONS = 2;
 
-/** Every so many of the files that are asked for aren't to be written. */
 const DENIED_EVERY = 3;
 
-/** Everything runs but what writes a file: somebody is asked for that. */
+/** Rules that require approval only for written files. */
 const RULES = [{ tool: "write_file", decision: "ask" }, { tool: "*", decision: "allow" }];
 
 /**
- * A program that appends lines to a log of its own and writes files, each once: what nobody knows the end of it looks up.
- * Says what it did.
+ * Returns a program that appends lines and writes files, each once, looking up calls with an unknown
+ * outcome.
  */
 function program(name: string): string {
   return `
     const name = ${JSON.stringify(name)};
     const log = name + ".log";
     const read = (path) => tools.read_file({ path }).catch(() => "");
-    const isKnown = (error) => error.message.includes("the user said no");
+    const isKnown = (error) => error.message.includes("the user denied it");
     const once = async (isDone, make) => {
       for (let tries = 0; tries < 12; tries++) {
         try {
@@ -69,12 +69,10 @@ function program(name: string): string {
   `;
 }
 
-/** The number of a program, by its name or that of a file that it writes. */
 const numberIn = (name: string) => Number(/program-(\d+)/.exec(name)![1]);
 
 const isDenied = (path: string) => path.endsWith("-2.txt") && numberIn(path) % DENIED_EVERY === 0;
 
-/** What a program says. */
 function told(name: string): string {
   const second = `${name}-2.txt`;
   return [
@@ -85,7 +83,7 @@ function told(name: string): string {
   ].join("\n");
 }
 
-/** Somebody who has programs run in a session, and says what may be written. */
+/** User of a session who runs programs and approves their files. */
 class Person {
   readonly #session: string;
   readonly #data: string;
@@ -96,10 +94,10 @@ class Person {
     this.#data = data;
   }
 
-  /** Works until the connection breaks; `begun` is told when a program has come on. */
+  /** Works until the connection breaks; `begun` is called at a program's first progress. */
   async work(url: string, begun: () => void): Promise<void> {
     const at = `${url}/tare/v1/sessions/${this.#session}`;
-    // What came before doesn't show that this server has come on.
+    // Earlier events don't show that this server has made progress.
     this.#last = (await (await fetch(at)).json()).lastEvent;
     for (;;) {
       const { status, approvals } = await (await fetch(at)).json();
@@ -132,7 +130,6 @@ class Person {
     }
   }
 
-  /** All events so far. */
   async events(url: string): Promise<readonly SessionEvent[]> {
     const at = `${url}/tare/v1/sessions/${this.#session}`;
     const { lastEvent } = await (await fetch(at)).json();
@@ -146,7 +143,6 @@ class Person {
   }
 }
 
-/** What the sessions' events say of their programs, held against what is in the workspace. */
 async function check(people: readonly Person[], { url, workspace }: { url: string; workspace: string }) {
   const events = (await Promise.all(people.map((person) => person.events(url)))).flat();
   const programs = events.filter((event) => event.type === "tool_result" && event.name === "run_program");
@@ -179,7 +175,7 @@ async function check(people: readonly Person[], { url, workspace }: { url: strin
   };
 }
 
-Deno.test(`programs of a server killed at ${ROUNDS} random moments make each call once, and say the same`, async () => {
+Deno.test(`code mode: programs of a server killed at ${ROUNDS} random moments make each call once, with the same output`, async () => {
   const random = seeded(SEED);
   const folder = await Deno.makeTempDir();
   const workspace = join(folder, "workspace");
@@ -225,7 +221,6 @@ Deno.test(`programs of a server killed at ${ROUNDS} random moments make each cal
         const working = Promise.all(
           people.map((person, at) =>
             person.work(server.url, begun[at]!.resolve).catch((error) => {
-              // A connection that broke.
               if (!isKilled || !(error instanceof TypeError)) throw error;
             })
           ),

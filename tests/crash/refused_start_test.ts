@@ -4,12 +4,10 @@ import { openStore } from "@tare/session/sqlite";
 import { serverCommand, startServerProcess } from "./server_process.ts";
 import { LINUX, needs, SMALL_DISK } from "../needs.ts";
 
-/** Starts a server that must refuse to start, and gives what it says. */
 async function refusal(args: readonly string[]): Promise<string> {
   const server = serverCommand(args).spawn();
   const stderr = new Response(server.stderr).text();
   for await (const said of server.stdout.pipeThrough(new TextDecoderStream())) {
-    // One that starts nevertheless would run for good.
     server.kill("SIGKILL");
     throw new Error(`It wasn't refused: ${said}`);
   }
@@ -18,7 +16,6 @@ async function refusal(args: readonly string[]): Promise<string> {
   return await stderr;
 }
 
-/** Runs a test with the arguments of a server, and the file in which it finds some sessions. */
 async function withStoredSessions(
   test: (args: readonly string[], file: string) => Promise<void>,
 ): Promise<void> {
@@ -40,7 +37,7 @@ async function withStoredSessions(
 
 const RESTORE = "Restore it from a backup, or move it away to start with an empty store.\n";
 
-Deno.test("a server refuses a damaged file in one sentence and leaves it as it is", () =>
+Deno.test("start: a server refuses a damaged file in one sentence and leaves it unchanged", () =>
   withStoredSessions(async (args, file) => {
     const whole = await Deno.readFile(file);
     const flipped = (from: number, to: number) =>
@@ -50,7 +47,7 @@ Deno.test("a server refuses a damaged file in one sentence and leaves it as it i
       ["damaged schema", flipped(100, 300)],
       ["damaged pages", flipped(4096, whole.length)],
       ["cut off in the middle of a page", whole.slice(0, 8192 + 100)],
-      ["cut off behind a page", whole.slice(0, 8192)],
+      ["cut off after a page", whole.slice(0, 8192)],
       ["another file", new TextEncoder().encode("These are notes.\n".repeat(1000))],
     ];
     for (const [name, bytes] of cases) {
@@ -63,7 +60,7 @@ Deno.test("a server refuses a damaged file in one sentence and leaves it as it i
   }));
 
 Deno.test(
-  needs(LINUX, "a server refuses a data folder that it can't write to in one sentence"),
+  needs(LINUX, "start: a server refuses a read-only data folder in one sentence"),
   async (t) => {
     const folder = await Deno.makeTempDir();
     const args = ["--port", "0", "--workspace", folder, "--data"];
@@ -99,7 +96,7 @@ Deno.test(
   },
 );
 
-Deno.test("a second server on the same file is refused in one sentence, and the first goes on", async () => {
+Deno.test("start: a second server on the same file is refused in one sentence, and the first continues", async () => {
   const folder = await Deno.makeTempDir();
   const args = ["--port", "0", "--workspace", folder, "--data", join(folder, "data")];
   const first = await startServerProcess(args);

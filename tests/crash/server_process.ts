@@ -4,22 +4,16 @@ import { serverPermissions, V8_FLAGS } from "../../packages/app/handed_over.ts";
 import { readSettings } from "../../packages/app/settings/settings.ts";
 import { startProgram } from "./program.ts";
 
-/** A process of the agent server that listens. */
 export interface ServerProcess {
-  /** Where it listens. */
   readonly url: string;
   readonly pid: number;
-  /** Kills it (SIGKILL) and waits until it is gone. Gives what it wrote to its error output. */
   readonly kill: () => Promise<string>;
 }
 
 const MAIN = fromFileUrl(new URL("../../packages/app/main.ts", import.meta.url));
 const WITH_PARTS = fromFileUrl(new URL("../server_with_parts.ts", import.meta.url));
 
-/**
- * Returns the command of the server's own process, with the flags that the start command gives it, and with parts that no
- * setting chooses. Its environment is Deno's and `env`.
- */
+/** Returns the command of the server's own process, with parts that no setting chooses. */
 export function serverCommand(
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},
@@ -40,7 +34,7 @@ export function serverCommand(
   });
 }
 
-/** Starts the server and waits until it listens. @throws {Error} with what it said, if it ends before. */
+/** Starts the server and waits until it listens. @throws {Error} with its output, if it ends before. */
 export async function startServerProcess(
   args: readonly string[],
   env?: Readonly<Record<string, string>>,

@@ -8,33 +8,28 @@ import { readEvents, type ReceivedEvent } from "./read_events.ts";
 import type { RecordedRequest, RecordingProvider } from "../recording_provider.ts";
 import { asksForSummary } from "./working_model.ts";
 
-/** A request that starts a turn, as it was sent. */
 interface TurnRequest {
   readonly key: string;
   readonly body: string;
 }
 
-/** What became of a session, as far as its witness must know. */
 export interface Testimony {
-  /** Every event. */
   readonly events: readonly LoopEvent[];
-  /** How many turns were cut off, and went on. */
   readonly resumed: number;
 }
 
-/** What a witness is made with. */
 export interface WitnessOptions {
-  /** The session's own: the provider knows it by them. */
+  /** Instructions unique to the session, by which the provider identifies it. */
   readonly instructions: string;
   readonly provider: RecordingProvider;
   readonly random: () => number;
-  /** Whether the first request of each turn may begin unlike the one before. */
+  /** Whether the first request of each turn may have another prefix than the one before. */
   readonly turnsBeginAnew: boolean;
 }
 
 /**
- * The clients of one session: one that starts turns and steers them, and one that watches. They remember what the
- * server acknowledged, and {@linkcode check} that all of it is there.
+ * Clients of one session: one starts and steers turns, one watches. They {@linkcode check} the
+ * acknowledgements.
  */
 export class Witness {
   readonly #provider: RecordingProvider;
@@ -42,12 +37,9 @@ export class Witness {
   readonly #id: string;
   readonly #instructions: string;
   readonly #turnsBeginAnew: boolean;
-  /** The data of each event that was received, by its number. */
   #heard = Promise.withResolvers<void>();
   readonly #acknowledged = new Map<number, string>();
-  /** What the user said in the middle of turns, as far as the server took it. */
   readonly #steered: string[] = [];
-  /** What was asked for of single messages, by place, as far as the server took it. */
   readonly #pinned = new Map<number, PinReport["wish"]>();
   #sent = 0;
   #lastTurn: TurnRequest | undefined;
@@ -60,7 +52,6 @@ export class Witness {
     this.#random = options.random;
   }
 
-  /** Makes a session. */
   static async create(url: string, options: WitnessOptions): Promise<Witness> {
     const { instructions } = options;
     const response = await fetch(`${url}/tare/v1/sessions`, jsonPost({ instructions }));
@@ -68,33 +59,31 @@ export class Witness {
     return new Witness((await response.json()).id, options);
   }
 
-  /** Has one turn after the other, until the connection breaks. */
+  /** Plays turn after turn, until the connection breaks. */
   async work(url: string): Promise<void> {
     for (;;) {
-      // The classic policy takes no pins.
+      // The classic policy has no pins.
       if (!this.#turnsBeginAnew) await this.#pin(url);
       this.#lastTurn = {
         key: crypto.randomUUID(),
-        body: JSON.stringify({ input: `Go on: ${++this.#sent}.` }),
+        body: JSON.stringify({ input: `Continue: ${++this.#sent}.` }),
       };
       assertEquals((await this.#play(url, this.#lastTurn)).at(-1), "completed");
     }
   }
 
-  /** Settles when it hears of something that happens in its session. */
   heard(): Promise<void> {
     this.#heard = Promise.withResolvers();
     return this.#heard.promise;
   }
 
-  /** How many pins the server took. */
   get pins(): number {
     return this.#pinned.size;
   }
 
-  /** Checks that the server has all that it acknowledged, that a turn which was cut off goes on, and that all is whole. */
+  /** Checks that everything acknowledged is there, and interrupted turns resume. */
   async check(url: string): Promise<Testimony> {
-    // The stream ends with what runs.
+    // The stream ends with the running turn.
     for await (const _ of this.#received(await fetch(this.#url(url, "/events"))));
     await this.#sendAgain(url);
     const response = await fetch(this.#url(url));
@@ -125,7 +114,6 @@ export class Witness {
     return { events, resumed: received.filter(({ data }) => data.includes('"turn_resumed"')).length };
   }
 
-  /** Starts a turn; gives the types of its events, and at last how it ended. */
   async #play(url: string, { key, body }: TurnRequest): Promise<string[]> {
     const last = Math.max(0, ...this.#acknowledged.keys());
     const response = await fetch(this.#url(url, "/turns"), jsonPost(body, { "idempotency-key": key }));
@@ -144,7 +132,7 @@ export class Witness {
     return types;
   }
 
-  /** Asks that the newest result stays, or that the one before it leaves. */
+  /** Pins the newest result, or evicts the one before it. */
   async #pin(url: string): Promise<void> {
     const { messages } = await (await fetch(this.#url(url))).json();
     const results = messages.flatMap(({ role }: Message, at: number) => role === "tool" ? [at] : []);
@@ -152,7 +140,7 @@ export class Witness {
     const place = results.at(wish === "keep" ? -1 : -2);
     if (place === undefined || this.#pinned.has(place)) return;
     const response = await fetch(this.#url(url, "/pins"), jsonPost({ place, wish }));
-    // Some results are no longer than the line that would stand in their place.
+    // Some results are no longer than their placeholder would be.
     if (response.status === 200) this.#pinned.set(place, wish);
     else assertEquals([response.status, wish], [400, "let_go"]);
     await response.body?.cancel();
@@ -167,13 +155,13 @@ export class Witness {
     await response.body?.cancel();
   }
 
-  /** Follows the turn as a second client, which connects again behind the last event. */
+  /** Follows the turn as a second client, which reconnects after the last event. */
   async #watch(url: string, last: number): Promise<void> {
     try {
       const headers = { "last-event-id": String(last) };
       for await (const _ of this.#received(await fetch(this.#url(url, "/events"), { headers })));
     } catch (error) {
-      // If the connection broke, the first client says so too.
+      // If the connection broke, the first client reports it too.
       if (!(error instanceof TypeError)) throw error;
     }
   }
@@ -187,7 +175,7 @@ export class Witness {
     }
   }
 
-  /** Sends the last turn's request again, as a client does that didn't see its end. It starts no second turn. */
+  /** Sends the last turn's request again, which starts no second turn. */
   async #sendAgain(url: string): Promise<void> {
     const turn = this.#lastTurn;
     this.#lastTurn = undefined;
@@ -196,11 +184,10 @@ export class Witness {
       this.#url(url, "/turns"),
       jsonPost(turn.body, { "idempotency-key": turn.key }),
     );
-    // Played again, or for the first time if nothing had come of it.
+    // Replayed, or played for the first time if the request had no effect.
     for await (const _ of this.#received(response));
   }
 
-  /** The requests of its turns. */
   #requests(): readonly RecordedRequest[] {
     return this.#provider.requestsOf(this.#instructions)
       .filter(({ messages }) => !asksForSummary(messages.at(-1) ?? ""));
@@ -211,14 +198,14 @@ export class Witness {
   }
 }
 
-/** Each turn has a start and an end, and none runs. */
+/** Checks that each turn has a start and an end, and none runs. */
 export function assertTurns(events: readonly SessionEvent[]): void {
   const marks = events.map(({ type }) => type).filter((type) => type === "turn_start" || type === "turn_end");
   assertEquals(marks, marks.map((_, index) => index % 2 === 0 ? "turn_start" : "turn_end"));
   assertEquals(marks.length % 2, 0, "a turn has no end");
 }
 
-/** Each reply is followed by the answers to its calls, in order, and there are no others. */
+/** Checks that each reply is followed by exactly the answers to its calls, in order. */
 export function assertAnswered(messages: readonly Message[]): void {
   let open: string[] = [];
   for (const message of messages) {
@@ -232,7 +219,7 @@ export function assertAnswered(messages: readonly Message[]): void {
   assertEquals(open, [], "a call has no answer");
 }
 
-/** Each request extends the one before, unless an event told of a rewrite. */
+/** Checks that each request extends the one before, except after a rewrite event. */
 function assertPrefixes(
   requests: readonly RecordedRequest[],
   { events, turnsBeginAnew }: Pick<Testimony, "events"> & Pick<WitnessOptions, "turnsBeginAnew">,
@@ -246,7 +233,7 @@ function assertPrefixes(
   assert(breaks.length <= rewrites, `${breaks.length} breaks of the prefix, ${rewrites} rewrites`);
 }
 
-/** Whether the event tells of a change of what was sent before. A result that is truncated was not sent yet. */
+/** Reports whether an event rewrites sent content. A truncated result was not sent yet. */
 export function isRewrite(event: SessionEvent): boolean {
   return event.type === "context_rewritten" && event.mechanism !== "truncate";
 }

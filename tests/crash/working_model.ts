@@ -1,36 +1,30 @@
 import type { Message } from "@tare/messages";
 import { type SimulatedModel, type SimulatedToolCall, toolCall } from "@tare/simulator";
 
-/** A model that keeps tools busy, and what it asked of those that have side effects. */
+/** Model that keeps tools busy, with its requested side effects. */
 export interface WorkingModel {
   readonly model: SimulatedModel;
-  /** Tokens that a shell command was asked to append to {@linkcode LOG}, each in one call only. */
+  /** Tokens that shell commands append to {@linkcode LOG}, each in one call. */
   readonly appended: ReadonlySet<string>;
-  /** Tokens that `write_file` was asked to write to a file of that name in {@linkcode OUT}, each in one call only. */
+  /** Names of files that `write_file` writes to {@linkcode OUT}, each in one call. */
   readonly written: ReadonlySet<string>;
 }
 
-/** File of the workspace that shell commands append to. */
 export const LOG = "log.txt";
 
-/** Folder of the workspace that files are written to. */
 export const OUT = "out";
 
-/** File of the workspace that is read. */
 export const NOTES = "notes.txt";
 
-/** Whether a text is the instruction to summarise what came before. */
 export function asksForSummary(text: string): boolean {
   return /summarise the older part|Summarise it\./.test(text);
 }
 
-/** Steps with tool calls before a turn's answer. */
 const MAX_STEPS = 3;
 
 /**
- * Each turn has one to three steps of text and parallel calls, then an answer: calls that only read, commands that
- * take a while and append a line in the middle of it, and written files. Now and then a result is huge. Asked for a summary
- * it gives one.
+ * Returns a model with one to three steps per turn, then an answer: reads, slow commands that append a line,
+ * and written files. Some results are huge. It also writes summaries.
  */
 export function workingModel(random: () => number): WorkingModel {
   const appended = new Set<string>();
@@ -60,7 +54,7 @@ export function workingModel(random: () => number): WorkingModel {
     model({ messages }) {
       if (asksForSummary(JSON.stringify(messages.at(-1)))) return { content: "The work went on." };
       const steps = stepsOfTurn(messages);
-      const text = "The work goes on, word by word. ".repeat(1 + Math.floor(random() * 4));
+      const text = "The work continues, word by word. ".repeat(1 + Math.floor(random() * 4));
       if (steps > 0 && (steps >= MAX_STEPS || random() < 0.3)) return { content: `${text}Done.` };
       const kinds = [read, read, append, append, write].toSorted(() => random() - 0.5);
       const tool_calls: SimulatedToolCall[] = kinds.slice(0, 2 + Math.floor(random() * 3)).map((make) =>

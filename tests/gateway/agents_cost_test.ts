@@ -7,12 +7,10 @@ import type { JsonRecord } from "@tare/wire";
 import { needs, RECORDINGS } from "../needs.ts";
 import { TITLE_FIRST } from "../recorded_sessions.ts";
 
-/** What a short session may cost through the gateway, relative to the same one sent directly. */
 const MOST = 1.02;
 
 const GAP_MS = 10_000;
 
-/** A request as an agent sends it. */
 interface Sent {
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
@@ -21,7 +19,7 @@ interface Sent {
 
 const encoded = new Map<string, readonly number[]>();
 
-/** Four characters a token, so that sizes are known. */
+/** Tokenizer with four characters a token, so that sizes are known. */
 const tokenizer = {
   encode(text: string): readonly number[] {
     const known = encoded.get(text);
@@ -38,7 +36,6 @@ const tokenizer = {
   },
 };
 
-/** What requests cost, sent directly or through a gateway, and what that says of them. */
 async function play(requests: readonly Sent[], profile: Profile, through?: Partial<GatewayOptions>) {
   let nowMs = 1_000_000;
   const now = () => nowMs;
@@ -75,19 +72,17 @@ async function play(requests: readonly Sent[], profile: Profile, through?: Parti
   return { cost, ledger: (await made.sessions.ledger()).planned };
 }
 
-/** Asserts that requests cost nearly what they cost directly, and that the ledger knows both. */
 async function assertAsDirect(requests: readonly Sent[], profile: Profile): Promise<void> {
   const direct = await play(requests, profile);
   const { cost, ledger } = await play(requests, profile, {});
   assert(cost <= MOST * direct.cost, `${Math.round(cost)} units, ${Math.round(direct.cost)} sent directly`);
   assertAlmostEquals(ledger.tokenUnits, cost, 1e-6 * cost);
   const { withoutTokenUnits: without, savedTokens } = ledger;
-  // What Tare adds to a prompt isn't known from what its client would have paid where nothing was taken out of it.
+  // Without evictions, the baseline excludes nothing of Tare's additions to a prompt.
   assertAlmostEquals(without, savedTokens > 0 ? direct.cost : cost, 0.02 * direct.cost);
   assertEquals(ledger.sessions, 1);
 }
 
-/** A text of so many characters. */
 function prose(seed: string, chars: number): string {
   const words = [
     "alpha",
@@ -110,18 +105,15 @@ function prose(seed: string, chars: number): string {
   return text.slice(0, chars);
 }
 
-/** What is to be known of an agent's traffic. */
 interface Agent {
   readonly protocol: "chat" | "responses" | "messages";
-  /** Characters of its instructions, of all its tools, and of what stands in front of the user's words. */
+  /** Characters of the instructions, of all tools, and of the context before the user's text. */
   readonly system: number;
   readonly tools: number;
   readonly context?: number;
-  /** Characters of each result that it reads. Default: those of the recorded session. */
   readonly results?: readonly number[];
-  /** How it names its sessions. Default: it doesn't. */
   readonly key?: "metadata" | "prompt_cache_key" | "x-session-id";
-  /** What it sends beside its turns, by number of the turn's request before which that is sent. */
+  /** Additional requests, by number of the turn's request that they precede. */
   readonly beside?: Readonly<Record<number, readonly Beside[]>>;
 }
 
@@ -129,7 +121,7 @@ type Beside = "title" | "quota" | "warm-up" | "count" | "topic" | "title with to
 
 const RESULTS = [29_238, 16_375, 55];
 
-/** Agents as they were observed, texts replaced and lengths kept about. */
+/** Observed agents, with replaced texts of similar lengths. */
 const AGENTS: Readonly<Record<string, Agent>> = {
   "Claude Code, interactive": {
     ...{ protocol: "messages", key: "metadata", system: 6_375, tools: 35_549, context: 11_900 },
@@ -181,12 +173,10 @@ const AGENTS: Readonly<Record<string, Agent>> = {
 const MARK = { cache_control: { type: "ephemeral" } };
 const SESSION = "11111111-2222-4333-8444-555555555555";
 
-/** How histories are written in each protocol. */
 const WRITERS: Readonly<
   Record<Agent["protocol"], {
     readonly path: string;
     readonly countPath?: string;
-    /** Asks for the shortest reply. */
     readonly shortest: JsonRecord;
     readonly forbidden: JsonRecord;
     body(system: string, items: readonly JsonRecord[]): JsonRecord;
@@ -272,7 +262,7 @@ const WRITERS: Readonly<
   },
 };
 
-/** A short session of an agent: a task, some files read, and what it sends beside that. */
+/** Returns a short session of an agent: a task, some read files, and additional requests. */
 function trafficOf(
   { protocol, key, system, tools, context = 0, results = RESULTS, beside = {} }: Agent,
 ): Sent[] {
@@ -288,7 +278,7 @@ function trafficOf(
     ...(key === "x-session-id" && { "x-session-id": SESSION }),
     ...(protocol === "messages" && { "anthropic-version": "2023-06-01" }),
   };
-  const task = "Read the files of the folder and tell what they are for.";
+  const task = "Read the files of the folder and explain what they are for.";
   const TOOLS = 12;
   const definitions = Array.from(
     { length: TOOLS },

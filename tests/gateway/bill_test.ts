@@ -7,12 +7,9 @@ import { generateWorkload } from "../workload.ts";
 import { startGateway } from "./gateway.ts";
 import { costOf, startUpstream } from "./upstream.ts";
 
-/** What a session came to. */
 interface Bill {
-  /** What the provider was paid. */
   readonly cost: number;
   readonly requests: readonly SimulatedCall[];
-  /** What the gateway says of it; nothing if it was asked directly. */
   readonly ledger?: Awaited<ReturnType<Awaited<ReturnType<typeof startGateway>>["ledger"]>>;
 }
 
@@ -21,7 +18,6 @@ async function play(
   { messages, tools, calls }: Recording,
   { profile: name, through, headers }: {
     readonly profile: string;
-    /** Of the gateway. Default: the provider is asked directly. */
     readonly through?: Partial<GatewayOptions>;
     readonly headers?: Readonly<Record<string, string>>;
   },
@@ -46,7 +42,7 @@ async function play(
 const recording = generateWorkload()[3]!;
 
 for (const profile of ["openai", "anthropic-5m", "deepseek", "none"]) {
-  Deno.test(`gateway: what it says it saved is what the bill is lower by, within 5 %, at ${profile}`, async () => {
+  Deno.test(`gateway: the estimated saving equals the difference of the bills within 5 %, at ${profile}`, async () => {
     const direct = await play(recording, { profile });
     const { cost, ledger } = await play(recording, { profile, through: {} });
     const { tokenUnits, withoutTokenUnits } = ledger!.planned;
@@ -58,7 +54,7 @@ for (const profile of ["openai", "anthropic-5m", "deepseek", "none"]) {
     );
   });
 
-  Deno.test(`gateway: what it observes it leaves alone, and says what it would have saved, at ${profile}`, async () => {
+  Deno.test(`gateway: a dry run changes nothing and estimates the saving, at ${profile}`, async () => {
     const direct = await play(recording, { profile });
     const edited = await play(recording, { profile, through: {} });
     for (
@@ -71,7 +67,7 @@ for (const profile of ["openai", "anthropic-5m", "deepseek", "none"]) {
       const { sessions, tokenUnits, withoutTokenUnits, ...told } = observed.ledger!.control;
       assertEquals([sessions, withoutTokenUnits], [1, tokenUnits]);
       assertAlmostEquals(tokenUnits, direct.cost, 1e-6 * direct.cost);
-      // The recorded model reads nothing back.
+      // The recorded model recalls nothing.
       const projected = told.projectedTokenUnits - told.repairTokenUnits;
       assert(Math.abs(projected - edited.cost) <= 0.02 * edited.cost, `${projected} for ${edited.cost}`);
       assert(told.repairTokenUnits > 0);
@@ -79,7 +75,7 @@ for (const profile of ["openai", "anthropic-5m", "deepseek", "none"]) {
   });
 }
 
-Deno.test("gateway: short conversations of which nothing left have saved nothing, whatever they share", async () => {
+Deno.test("gateway: short conversations without evictions have saved nothing, whatever they share", async () => {
   const system = { role: "system", content: "You are careful. ".repeat(1_000) };
   for (const profile of ["openai", "anthropic-5m", "deepseek", "none"]) {
     await using upstream = await startUpstream(() => ({ content: "Hello." }), {

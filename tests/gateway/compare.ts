@@ -7,24 +7,19 @@ import { ANSWER, CALLS, runTool, SCRIPT } from "./long_session.ts";
 import { predict, recordingOf } from "./predict.ts";
 import { costOf, startUpstream } from "./upstream.ts";
 
-/** What a client is handed: where to send its requests, and the tools' results. */
 export interface Client {
   readonly baseURL: string;
-  /** Runs a tool and takes note of the call. `args` as the client got them: the JSON text, or what it read from it. */
+  /** Runs a tool and records the call. `args` are JSON text, or its value. */
   readonly run: (name: string, args: unknown) => string;
-  /** Takes note of what the client sends. */
   readonly fetch: typeof fetch;
 }
 
-/** How a session went. */
 export interface Played {
   readonly answer: string;
   readonly calls: readonly string[];
-  /** The bodies that the client sent. */
   readonly bodies: readonly string[];
 }
 
-/** Plays the long session with a client. */
 export async function play(baseURL: string, client: (client: Client) => Promise<string>): Promise<Played> {
   const calls: string[] = [];
   const bodies: string[] = [];
@@ -45,14 +40,14 @@ export async function play(baseURL: string, client: (client: Client) => Promise<
 }
 
 /**
- * How far the provider's bill may be from the benchmark's, as a share. The benchmark takes a message as cached whole or
- * not at all; a provider also serves the first tokens of a message that was changed behind them, in blocks of 128.
+ * Relative tolerance to the benchmark, which caches whole messages; providers also serve the beginning of a
+ * changed one.
  */
 const TOLERANCE = 0.005;
 
 /**
- * Plays the long session with a client, once directly and once through the gateway. Everything that the client gets to
- * see and sends must be the same; what the provider charges must be less, by what the benchmark says.
+ * Plays the long session with and without the gateway. The client must see and send the same, at the
+ * benchmark's lower cost.
  */
 export async function compare(
   client: (client: Client) => Promise<string>,
@@ -78,7 +73,7 @@ export async function compare(
   assertAlmostEquals(cost / predicted.cost, 1, tolerance);
 }
 
-/** A request as it is over responses, where each text and each call of a reply is an item of its own. */
+/** Returns a request in the form of responses, with an item for each text and call. */
 function byItems(request: SimulatedCall): SimulatedCall {
   return {
     ...request,

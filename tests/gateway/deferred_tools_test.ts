@@ -11,9 +11,8 @@ import { costOf, startUpstream, type Upstream } from "./upstream.ts";
 const PROFILE = profileNamed("anthropic-5m");
 const MARK = { cache_control: { type: "ephemeral" } };
 
-const sentence = (what: string) => `Use it where somebody asks to ${what}, and tell what became of it. `;
+const sentence = (what: string) => `Use it where a request is to ${what}, and report the outcome. `;
 
-/** A tool with as many words as real ones have. */
 function tool(name: string, what: string): JsonRecord {
   const about = (field: string) => ({
     type: "string",
@@ -38,7 +37,7 @@ const SERVERS = ["tracker", "calendar", "drive"].flatMap((server) =>
 );
 const TOOLS = [...OWN, ...SERVERS];
 
-/** What the model does step by step, if it can: a tool that it doesn't see it searches for. */
+/** Calls of the model in order; it searches for tools that aren't visible. */
 const PLAN: readonly string[] = [
   ...["Read", "Read", "mcp__tracker__list", "Read", "Grep", "mcp__tracker__list", "Read", "Bash"],
   ...["mcp__calendar__create", "Read", "mcp__tracker__list", "Edit", "Read", "mcp__calendar__create"],
@@ -47,7 +46,6 @@ const PLAN: readonly string[] = [
 
 const answersIn = (messages: readonly Message[]) => messages.filter(({ role }) => role === "tool").length;
 
-/** Follows the plan from where the results in the prompt say that it is. */
 const planned: SimulatedModel = ({ messages, tools }) => {
   const turn = messages.slice(messages.findLastIndex(({ role }) => role === "user"));
   const name = PLAN[answersIn(turn)];
@@ -74,7 +72,7 @@ interface Said {
 
 const text = (text: string): Block => ({ type: "text", text });
 
-/** What a client reads of a reply; it knows no blocks but these. */
+/** Reads a client's view of a reply, which knows no other blocks than these. */
 async function replyOf(
   response: Response,
   stream: boolean,
@@ -106,28 +104,22 @@ async function replyOf(
   return { content: content as Block[], stop };
 }
 
-/** What a session came to. */
 interface Played {
-  /** All that its client knows of it. */
   readonly said: readonly Said[];
   readonly requests: readonly SimulatedCall[];
   readonly cost: number;
-  /** What was sent to the provider. */
   readonly bodies: readonly JsonRecord[];
 }
 
 interface Playing {
   readonly stream: boolean;
-  /** Tools of a request, by its number. Default: always the same. */
   readonly tools?: (at: number) => readonly JsonRecord[];
-  /** Before a request with this number. */
   readonly before?: (at: number) => Promise<void> | void;
-  /** Fields and headers of each request. */
   readonly fields?: JsonRecord;
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** A client that knows nothing of searches: asks until the model is done, once for each of these prompts. */
+/** Runs a client that doesn't know tool search until the model is done, for each of these prompts. */
 async function client(
   ask: (request: Request) => Promise<Response>,
   prompts: readonly string[],
@@ -182,7 +174,6 @@ async function client(
   return said;
 }
 
-/** What passes between a gateway and its upstream. */
 function watched(): { readonly bodies: JsonRecord[]; readonly fetch: typeof fetch } {
   const bodies: JsonRecord[] = [];
   return {
@@ -201,7 +192,6 @@ const SEARCHING = ({ baseURL }: Upstream) => ({
   },
 });
 
-/** Plays a session directly, or through a gateway. */
 async function play(
   prompts: readonly string[],
   playing: Playing,
@@ -221,7 +211,6 @@ async function play(
   return { said, requests: upstream.requests, cost: costOf(upstream), bodies, ...(ledger && { ledger }) };
 }
 
-/** What was done, whatever names its calls have. */
 function done(said: readonly Said[]) {
   return said.flatMap(({ role, content }) =>
     content.flatMap(({ type, text, name, input }) =>
@@ -233,7 +222,7 @@ function done(said: readonly Said[]) {
 const bare = (value: unknown) =>
   JSON.stringify(value, (name, value) => name === "cache_control" ? undefined : value);
 
-/** Checks that each request goes on where the one before ended, with the same tools in front. */
+/** Checks that each request extends the one before, with the same tools first. */
 function assertGrows(bodies: readonly JsonRecord[]): void {
   const inFront = (body: JsonRecord) =>
     bare((body.tools as readonly JsonRecord[]).filter((tool) => !tool.defer_loading));
@@ -250,7 +239,7 @@ const PROMPTS = ["Look after what is open.", "And once more."];
 
 for (const stream of [true, false]) {
   const how = stream ? "streamed" : "whole";
-  Deno.test(`gateway defers 54 of 60 tools of a client that knows nothing of it, ${how}: same work, less paid`, async () => {
+  Deno.test(`gateway: 54 of 60 tools of a client without tool search are deferred, ${how}: same work, lower cost`, async () => {
     const direct = await play(PROMPTS, { stream });
     const { said, requests, cost, bodies, ledger } = await play(PROMPTS, { stream }, {});
     assertEquals(done(said), done(direct.said));
@@ -264,7 +253,7 @@ for (const stream of [true, false]) {
         listed.filter((tool) => tool.defer_loading).map(({ name }) => name),
         SERVERS.map(({ name }) => name),
       );
-      // The client's mark goes on to the last that is in front.
+      // The client's breakpoint moves to the last listed tool.
       assertEquals(listed.filter((tool) => tool.cache_control).map(({ name }) => name), [
         "tool_search_tool_bm25",
       ]);
@@ -282,7 +271,7 @@ for (const stream of [true, false]) {
   });
 }
 
-Deno.test("gateways that are opened anew for each request keep a session's tools deferred, and what was found", async () => {
+Deno.test("deferred tools: gateways reopened for each request retain a session's deferred and found tools", async () => {
   const one = await play(PROMPTS, { stream: true }, {});
   await using upstream = await startUpstream(planned, { profile: PROFILE });
   const { bodies, fetch: watching } = watched();
@@ -300,7 +289,7 @@ Deno.test("gateways that are opened anew for each request keep a session's tools
   assertEquals(bodies, one.bodies);
 });
 
-Deno.test("gateway goes on in forks with the tools that were found in front of them, and with no others", async () => {
+Deno.test("deferred tools: forks continue with the tools that were found before them, and with no others", async () => {
   await using upstream = await startUpstream(planned, { profile: PROFILE });
   const { bodies, fetch: watching } = watched();
   await using gateway = await startGateway(upstream, { ...SEARCHING(upstream), fetch: watching });
@@ -308,7 +297,7 @@ Deno.test("gateway goes on in forks with the tools that were found in front of t
   const said = await client(ask, PROMPTS.slice(0, 1), { stream: true });
   const calls = said.flatMap(({ content }, at) => content.some(({ name }) => name === PLAN[2]) ? [at] : []);
   const counted = bodies.length;
-  // Behind the first tool that was found, in front of the second.
+  // After the first tool that was found, before the second.
   await client(ask, ["Rather do this."], { stream: true }, said.slice(0, calls[0]! + 2));
   const fork = bodies.slice(counted);
   const searches = (body: JsonRecord | undefined) => bare(body).match(/"server_tool_use"/g)?.length;
@@ -318,14 +307,14 @@ Deno.test("gateway goes on in forks with the tools that were found in front of t
     (fork[0]!.tools as readonly JsonRecord[]).map(({ name }) => name),
     (bodies[0]!.tools as readonly JsonRecord[]).map(({ name }) => name),
   );
-  // The original goes on as if there were no fork.
+  // The original continues as if there were no fork.
   const before = bodies.length;
   await client(ask, ["And once more."], { stream: true }, said);
   assertEquals(searches(bodies[before]), 2);
   assertEquals(gateway.errors, []);
 });
 
-Deno.test("gateway claims no more for a second session, whose tools the cache would have held, than it saves", async () => {
+Deno.test("deferred tools: a second session whose tools the cache would have served claims no more than it saves", async () => {
   const both = async (through: boolean) => {
     await using upstream = await startUpstream(planned, { profile: PROFILE });
     await using gateway = through ? await startGateway(upstream, SEARCHING(upstream)) : undefined;
@@ -342,7 +331,7 @@ Deno.test("gateway claims no more for a second session, whose tools the cache wo
   assertAlmostEquals(withoutTokenUnits, direct.cost, 0.05 * direct.cost);
 });
 
-Deno.test("gateway defers tools that come later, and refers to none that is gone", async () => {
+Deno.test("deferred tools: later tools are deferred too, and removed ones are never referenced", async () => {
   const isLast = ({ messages }: Pick<SimulatedRequest, "messages">) =>
     messages.filter(({ role }) => role === "user").length > 1;
   await using upstream = await startUpstream(
@@ -359,7 +348,7 @@ Deno.test("gateway defers tools that come later, and refers to none that is gone
   const gone = [...OWN, ...SERVERS.slice(18)];
   const { length } = bodies;
   const more = await client(ask, ["Thanks."], { stream: true, tools: () => gone }, said);
-  // The provider would have refused a reference to what isn't there.
+  // The provider would have refused a reference to a missing tool.
   assertEquals([more.at(-1)?.content, bodies.length, gateway.errors], [[text("Hm.")], length + 1, []]);
   assert(!bare(bodies.at(-1)).includes('mcp__tracker__list"}'));
 });
@@ -403,7 +392,7 @@ const SEEN_AS_THEY_CAME: Readonly<
 };
 
 for (const [why, [playing, through]] of Object.entries(SEEN_AS_THEY_CAME)) {
-  Deno.test(`gateway defers no tools where ${why}`, async () => {
+  Deno.test(`gateway: no tools are deferred where ${why}`, async () => {
     await using upstream = await startUpstream(({ messages }) => ({ content: `${messages.length}` }), {
       profile: PROFILE,
     });

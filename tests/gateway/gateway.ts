@@ -2,16 +2,14 @@ import { gateway, type GatewayOptions, type HttpGateway } from "@tare/gateway";
 import { WINDOW_TOKENS } from "./predict.ts";
 import { startUpstream, type Upstream } from "./upstream.ts";
 
-/** A gateway that listens on loopback, in front of an upstream. */
 export interface RunningGateway extends AsyncDisposable {
   readonly baseURL: string;
-  /** What clients don't get to read of its errors. */
+  /** Errors that clients don't receive. */
   readonly errors: readonly unknown[];
-  /** What its sessions came to. */
   readonly ledger: HttpGateway["sessions"]["ledger"];
 }
 
-/** Starts a gateway that goes by the upstream's rules, clock and tokenizer. */
+/** Starts a gateway with the upstream's profile, clock and tokenizer. */
 export async function startGateway(
   upstream: Upstream,
   options: Partial<GatewayOptions> = {},
@@ -39,7 +37,6 @@ export async function startGateway(
   };
 }
 
-/** Starts a gateway in front of a provider whose model says hello, for the README's examples. */
 export async function startGreeter(): Promise<{ readonly baseURL: string } & AsyncDisposable> {
   const upstream = await startUpstream(() => ({ content: "Hello." }));
   const gateway = await startGateway(upstream);

@@ -2,25 +2,23 @@ import type { ToolDefinition } from "@tare/messages";
 import { type SimulatedReply, toolCall } from "@tare/simulator";
 import { SYLLABLES } from "../words.ts";
 
-/** A tool as every client can be given it: what the model is told, and a function from arguments to result. */
+/** Tool for every client: its description, and a function from arguments to result. */
 export interface SessionTool {
   readonly name: string;
   readonly description: string;
-  /** Names of its arguments; all are texts and required. */
+  /** Names of its arguments; all are required strings. */
   readonly args: readonly string[];
   readonly run: (args: Readonly<Record<string, string>>) => string;
 }
 
-/** What the model is told, and asked. */
 export const SYSTEM: string = "You review a code base with tools and answer in one sentence. ".repeat(8)
   .trim();
 export const QUESTION: string = "Why do nightly builds fail since the cache was changed?";
 
-/** What the model says at the end. */
 export const ANSWER: string =
   "They fail because src/cache_3.ts drops entries that src/build_3.ts still reads.";
 
-/** Lines of invented source, about as many tokens as asked for and always the same for the same seed. */
+/** Returns lines of generated source with about this many tokens, always the same for a seed. */
 export function sourceText(seed: string, tokens: number): string {
   let state = 0;
   for (let i = 0; i < seed.length; i++) state = (Math.imul(state, 31) + seed.charCodeAt(i)) | 0;
@@ -37,7 +35,7 @@ export function sourceText(seed: string, tokens: number): string {
   return lines.join("\n");
 }
 
-/** From 1,000 to 6,000 tokens, by what is asked. */
+/** Returns a size from 1,000 to 6,000 tokens, derived from the request. */
 function sizeOf(text: string): number {
   let sum = 0;
   for (let i = 0; i < text.length; i++) sum = (sum * 7 + text.charCodeAt(i)) % 5000;
@@ -51,7 +49,6 @@ function result(name: string) {
   };
 }
 
-/** The tools that the client brings. */
 export const TOOLS: readonly SessionTool[] = [
   {
     name: "read_file",
@@ -73,7 +70,6 @@ export const TOOLS: readonly SessionTool[] = [
   },
 ];
 
-/** The JSON Schema of a tool's arguments. */
 export function parametersOf({ args }: Pick<SessionTool, "args">): {
   type: "object";
   properties: Record<string, { type: "string" }>;
@@ -88,25 +84,23 @@ export function parametersOf({ args }: Pick<SessionTool, "args">): {
   };
 }
 
-/** The tools as a chat-completions request names them. */
 export const DEFINITIONS: readonly ToolDefinition[] = TOOLS.map((tool) => ({
   type: "function",
   function: { name: tool.name, description: tool.description, parameters: parametersOf(tool) },
 }));
 
-/** The result of a call, by the tool's name and its arguments as the client got them. */
 export function runTool(name: string, args: string): string {
   const tool = TOOLS.find((tool) => tool.name === name);
   if (!tool) throw new Error(`the model was not offered ${name}`);
   return tool.run(JSON.parse(args));
 }
 
-/** Rounds of the session; each third one has two parallel calls: 40 calls in all. */
+/** Rounds of the session; every third one has two parallel calls: 40 calls in all. */
 const ROUNDS = 30;
 
 /**
- * What the model says in the whole session: 40 calls of tools in 30 rounds, some of them parallel, some with text,
- * and the answer. Results have 1,000 to 6,000 tokens, together about 130,000.
+ * Replies of the whole session: 40 calls in 30 rounds, and the answer. Results have together about 130,000
+ * tokens.
  */
 export const SCRIPT: readonly SimulatedReply[] = [
   ...Array.from({ length: ROUNDS }, (_, round): SimulatedReply => {
@@ -124,7 +118,6 @@ export const SCRIPT: readonly SimulatedReply[] = [
   { content: ANSWER },
 ];
 
-/** Name and arguments of every call of the script, in order. */
 export const CALLS: readonly string[] = SCRIPT.flatMap(({ tool_calls = [] }) =>
   tool_calls.map((call) => `${call.function.name} ${call.function.arguments}`)
 );

@@ -8,11 +8,11 @@ import { isSaid } from "./said.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Reads JSON without losing anything of its numbers: each is the text that it is written as. */
+/** Parses JSON with each number as its source text. */
 function readLossless(text: string): unknown {
   return JSON.parse(
     text,
-    // What TypeScript's types don't know yet: the source of a primitive value.
+    // TypeScript's types lack the source of a primitive value.
     (_, value, ...[context]: [{ readonly source?: string }?]) =>
       typeof value === "number" ? `number ${context?.source}` : value,
   );
@@ -26,7 +26,6 @@ function readFields(body: Uint8Array<ArrayBuffer>): Fields | undefined {
   }
 }
 
-/** How many edits of each kind were found. */
 export interface FoundEdits {
   elided: number;
   said: number;
@@ -35,8 +34,8 @@ export interface FoundEdits {
 }
 
 /**
- * Checks that what reached the upstream is what the client sent but for edits: results that gave way to a line with the
- * hash of just this text, or say it with less notation, old turns that gave way to a line that counts them, tools in their compact form.
+ * Checks that the upstream received the client's request with only these edits: results compressed or
+ * replaced by a line with their hash, old turns replaced by a line that counts them, and compact tools.
  *
  * @throws {AssertionError} if anything else differs.
  */
@@ -52,7 +51,8 @@ export async function checkLossless(
   const before = readFields(sent);
   const after = readFields(reached);
   if (!before || !after) {
-    // A body that is broken where the gateway doesn't look is still broken, and refused by the upstream.
+    // A body that is invalid where the gateway doesn't read it stays invalid, and is refused by the
+    // upstream.
     assertEquals([before, after], [undefined, undefined]);
     return;
   }
@@ -80,7 +80,7 @@ function isFields(value: unknown): value is Fields {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Whether a value may be that of an optional object: `null` is as good as none. */
+/** Reports whether a value is an object or `null`, which counts as absent. */
 function isOptions(value: unknown): value is Fields | null {
   return value === null || isFields(value);
 }
@@ -110,10 +110,10 @@ async function checkList(before: unknown, after: unknown, found: FoundEdits): Pr
     at++;
   }
   before.slice(at).forEach(leave);
-  assertEquals(left, told, "items that left, and those that lines tell of");
+  assertEquals(left, told, "evicted items, and those that lines count");
 }
 
-/** Whether an item is a call or its result: what people said and what the model answered never leaves. */
+/** Reports whether an item is a call or its result: other items are never evicted. */
 function isStep(item: unknown): boolean {
   if (!isFields(item)) return false;
   if (typeof item.type === "string" && item.role === undefined) return true;
@@ -124,7 +124,6 @@ function same(one: unknown, other: unknown): boolean {
   return JSON.stringify(one) === JSON.stringify(other);
 }
 
-/** How an item was changed; nothing if it is another one. */
 async function editOf(item: unknown, was: unknown): Promise<"elided" | "said" | undefined> {
   if (!isFields(item) || !isFields(was)) return undefined;
   const field = was.role === "tool" ? "content" : was.type === "function_call_output" ? "output" : undefined;
@@ -135,7 +134,7 @@ async function editOf(item: unknown, was: unknown): Promise<"elided" | "said" | 
   return await archiveRef(original) === line.ref ? "elided" : undefined;
 }
 
-/** Parts that are no text are named in the archived text by their JSON or a note: only texts are compared. */
+/** Returns the text of a content: other parts are archived as JSON or a note. */
 function textOf(content: unknown): string {
   if (!Array.isArray(content)) return String(content);
   return content.map((part) => part.text ?? "").join("\n");
@@ -143,7 +142,6 @@ function textOf(content: unknown): string {
 
 const DROPPED = /^\[elided: (\d+) messages; (?:recall with )?ref [0-9a-f]{16}\]/;
 
-/** The messages that a line stands for; 0 if it is no such line. */
 function lineCount(item: unknown): number {
   return isFields(item) && item.role === "user" ? Number(DROPPED.exec(textOf(item.content))?.[1] ?? 0) : 0;
 }
@@ -153,7 +151,7 @@ function checkTools(before: unknown, after: unknown, found: FoundEdits): void {
   assert(after.length === before.length || after.length === before.length + 1, "tools were lost");
   const [added] = after.slice(before.length);
   if (added) assertEquals((added.function ?? added).name, RECALL_TOOL.function.name);
-  // They stand in the order, and are spelled, as they first came; a mark of the cache stays where it was.
+  // The remaining items are in order and unchanged; a cache breakpoint stays in place.
   const left = after.slice(0, before.length).map(withoutMark);
   for (const tool of before.map(withoutMark)) {
     const whole = left.findIndex((other) => sameData(other, tool));
@@ -170,7 +168,7 @@ function withoutMark(tool: Fields): Fields {
   return said;
 }
 
-/** The compact form in the format in which the tool was written: chat completions nest the function, responses don't. */
+/** Returns the compact form in the tool's own format: chat completions nest the function, responses don't. */
 function compactWire(tool: Fields): unknown {
   if (isFields(tool.function)) return compactTool(tool as unknown as typeof RECALL_TOOL);
   const { type, name, parameters, input_schema: schema, ...rest } = tool;

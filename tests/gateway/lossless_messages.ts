@@ -6,25 +6,22 @@ import type { FoundEdits } from "./lossless.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** A reply, or a block of somebody else's message; without marks of the cache, and in one spelling. */
+/** Reply, or block of another message; normalized, without cache breakpoints. */
 interface Unit {
   readonly role: unknown;
   readonly json: string;
-  /** The first of its blocks. */
   readonly block: Fields;
   readonly blocks: readonly unknown[];
   readonly isMarked: boolean;
 }
 
-/** Most marks that a request may have. */
 const MAX_MARKS = 4;
 
 /**
- * Checks that what reached the upstream of a list of Messages is what the client sent, but for results that gave way to
- * a line with the hash of just this text, steps that gave way to a line that counts them, and marks of the cache: none
- * is lost where there were any, none is added where there were none, and the end keeps its own.
+ * Checks that the upstream received the client's Messages with only these edits: results replaced by a line
+ * with their hash, steps by a line that counts them, and moved cache breakpoints.
  *
- * @param others How many marks the request has elsewhere.
+ * @param others The number of cache breakpoints elsewhere in the request.
  * @throws {AssertionError} if anything else differs.
  */
 export async function checkMessages(
@@ -34,7 +31,7 @@ export async function checkMessages(
   if (!Array.isArray(before) || !Array.isArray(after)) return assertEquals(after, before);
   const [was, is] = [unitsOf(before), unitsOf(after)];
   let [at, left, told] = [0, 0, 0];
-  /** Where each unit stands now; of one that left, where the one in front of it does. */
+  /** Position of each unit in the request; for an evicted one, of its predecessor. */
   const places: { readonly at: number; readonly stays: boolean }[] = [];
   const leave = (unit: Unit | undefined) => {
     assert(unit && isStep(unit), `what may not leave left: ${unit?.json.slice(0, 300)}`);
@@ -62,7 +59,7 @@ export async function checkMessages(
     at++;
   }
   was.slice(at).forEach(leave);
-  assertEquals(left, told, "messages that left, and those that lines tell of");
+  assertEquals(left, told, "evicted messages, and those that lines count");
   const marks = (units: readonly Unit[]) => units.filter(({ isMarked }) => isMarked).length;
   const [had, has] = [marks(was), marks(is)];
   for (const [at, { isMarked }] of was.entries()) {
@@ -70,7 +67,7 @@ export async function checkMessages(
     const holder = now.stays ? is[now.at] : is.slice(0, now.at + 1).findLast(canHaveMark);
     if (isMarked && holder) assert(holder.isMarked, `the mark of block ${at} is lost`);
   }
-  if (had + others === 0) assertEquals(has, 0, "marks that nobody asked for");
+  if (had + others === 0) assertEquals(has, 0, "cache breakpoints that weren't requested");
   assert(has + others <= Math.max(MAX_MARKS, had + others), `${has + others} marks`);
   if (was.at(-1)?.isMarked) assert(is.at(-1)?.isMarked, "the end has lost its mark");
 }
@@ -82,7 +79,6 @@ function canHaveMark({ blocks }: Unit): boolean {
   });
 }
 
-/** How many marks stand in a list of tools or blocks. */
 export function countMarks(list: unknown): number {
   return Array.isArray(list) ? list.filter(isMarked).length : 0;
 }
@@ -117,11 +113,10 @@ function unitsOf(list: readonly unknown[]): Unit[] {
 function plain(block: unknown): unknown {
   if (!isFields(block)) return block;
   const { cache_control: mark, ...rest } = block;
-  // What is no mark says something else.
+  // Invalid cache breakpoints are ordinary content.
   return isFields(mark) ? rest : block;
 }
 
-/** Whether it is a reply with calls, or a result. */
 function isStep({ role, json, block }: Unit): boolean {
   return role === "assistant" ? json.includes('"type":"tool_use"') : block.type === "tool_result";
 }

@@ -15,13 +15,10 @@ import { type GeneratedRequest, maltreatedSessions } from "./request_bodies.ts";
 /** Batches of 100 sessions with four requests each. */
 const BATCHES = cases(3);
 
-/** Requests of one batch. */
 const BATCH_REQUESTS = 400;
 
-/** Headers that the upstream sets. */
 const PASSED = ["content-type", "x-request-id", "x-ratelimit-remaining", "retry-after"];
 
-/** What came of the requests. */
 interface Tally extends FoundEdits {
   requests: number;
   forwarded: number;
@@ -34,13 +31,13 @@ function maltreatedGateway() {
   const errors: unknown[] = [];
   const countTokens = () => Promise.resolve(estimateTokens);
   const onError = (error: unknown) => void errors.push(error);
-  // Without a cache every edit pays at once; no window is full, or answers would leave as well.
+  // Without a cache every edit pays at once; no window is full, otherwise answers would be evicted as well.
   const rules = { profile: profileNamed("none"), windowTokens: 400_000 };
   const provider = { ...rules, baseURL: "http://upstream.test/v1" };
   const { unguarded: ask } = agentHandler({
     models: {
       model: () => {
-        throw new Error("the model agent isn't asked here");
+        throw new Error("the model agent isn't called here");
       },
       defaultModel: "none",
       ...{ ...rules, countTokens },
@@ -104,10 +101,10 @@ async function check(
   tally.forwarded++;
   assertEquals(exchange.path, path);
   await checkLossless({ path, sent: body, reached: first.body }, tally);
-  // Of some alone: each is held against the rules of several providers.
+  // Only a sample: each is checked by the rules of several providers.
   if (tally.requests % 5 === 0) checkLegal(path, body, first.body);
   if (second) {
-    // What was made of the request is refused: the client gets the answer to its own.
+    // The edited request is refused: the client gets the answer to its own.
     tally.reverted++;
     assertEquals([first.status, second.body], [400, body]);
   }
@@ -118,7 +115,6 @@ async function check(
   }
 }
 
-/** What a client sends legally is sent on legally, by the rules of each provider that would have taken it. */
 function checkLegal(path: string, sent: Uint8Array<ArrayBuffer>, reached: Uint8Array<ArrayBuffer>): void {
   if (sent.length === reached.length && sent.every((byte, at) => byte === reached[at])) return;
   const [before, after] = [sent, reached].map(readJson);
@@ -135,11 +131,11 @@ function readJson(body: Uint8Array<ArrayBuffer>): unknown {
   }
 }
 
-Deno.test("gateway: maltreated requests lose nothing and get an answer", async () => {
+Deno.test("gateway: fuzzed requests lose nothing and get an answer", async () => {
   await maltreat(["/v1/chat/completions", "/v1/responses"]);
 });
 
-Deno.test("gateway: maltreated Messages requests lose nothing, keep their marks and get an answer", async () => {
+Deno.test("gateway: fuzzed Messages requests lose nothing, keep their cache breakpoints and get an answer", async () => {
   await maltreat(["/v1/messages"]);
 });
 
@@ -168,18 +164,18 @@ async function maltreat(paths: readonly GeneratedRequest["path"][]): Promise<voi
     }
   }
   assertEquals(tally.requests, BATCHES * BATCH_REQUESTS);
-  // A shape that isn't known is said to be so; what fails in another way is a bug.
+  // Unknown shapes are reported as such; other failures are bugs.
   assertEquals(
     maltreated.errors.map(String).filter((error) =>
       /of undefined|of null|is not a |not iterable/.test(error)
     ),
     [],
   );
-  // The generator must reach what it is for.
+  // The generator must produce every kind of edit.
   assert(
     tally.forwarded > tally.requests / 2 &&
       Math.min(tally.elided, tally.said, tally.compacted) >= BATCHES / 3 &&
-      // Few steps are dropped: those that hold media stay.
+      // Few steps are dropped: those with media stay.
       tally.dropped >= Math.floor(BATCHES / 12),
     JSON.stringify(tally),
   );

@@ -1,16 +1,14 @@
-/** What the upstream got and what it answered. */
 export interface Exchange {
   readonly path: string;
   readonly body: Uint8Array<ArrayBuffer>;
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
-  /** The answer's body. */
   readonly answer: string;
-  /** The event of a stream that tells the usage; empty if the body has none. */
+  /** Stream event with the usage; empty if the body has none. */
   readonly tally: string;
 }
 
-/** An upstream that takes everything and answers in turn in all the ways in which providers answer. */
+/** Returns an upstream that accepts everything and cycles through all forms of providers' answers. */
 export function oddUpstream(): { readonly fetch: typeof fetch; readonly exchanges: Exchange[] } {
   const exchanges: Exchange[] = [];
   let asked = 0;
@@ -110,7 +108,6 @@ const STREAMED: Readonly<Record<string, string>> = {
   "/v1/messages": MESSAGE_EVENTS,
 };
 
-/** A body that comes in pieces of so many bytes, whatever they cut through. */
 function pieces(text: string, size: number): ReadableStream<Uint8Array<ArrayBuffer>> {
   const bytes = new TextEncoder().encode(text);
   let at = 0;

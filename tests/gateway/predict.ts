@@ -4,10 +4,12 @@ import { RECALL_TOOL } from "@tare/prune";
 import { plannerPolicy, play, type Played, type Recording } from "@tare/simulator/economy";
 import type { SimulatedCall } from "@tare/simulator";
 
-/** The window that gateway and benchmark go by. */
 export const WINDOW_TOKENS = 272_000;
 
-/** The session of one client as `bench savings` replays it, from the requests that reached the provider directly. */
+/**
+ * Returns a client's session as a recording for `bench savings`, from the requests that reached the provider
+ * directly.
+ */
 export function recordingOf(requests: readonly SimulatedCall[]): Recording {
   const last = requests.at(-1);
   if (!last) throw new Error("no request reached the provider");
@@ -23,15 +25,14 @@ export function recordingOf(requests: readonly SimulatedCall[]): Recording {
   };
 }
 
-/** What one call sends in the benchmark. */
 export interface PredictedCall {
   readonly promptTokens: number;
   readonly cachedTokens: number;
 }
 
 /**
- * What `bench savings` says of a session under the planner as it ships, call by call: with the tools that the gateway
- * sends.
+ * Returns the result of `bench savings` for a session under the default planner, by call, with the gateway's
+ * tools.
  */
 export async function predict(
   recording: Recording,

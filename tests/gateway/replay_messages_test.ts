@@ -18,7 +18,7 @@ interface Said {
   readonly content: readonly object[];
 }
 
-/** A history in the Messages format: results that follow each other stand in one message, with texts beside them. */
+/** Converts a history to Messages: consecutive results are in one message, together with adjacent texts. */
 function toMessages(messages: readonly Message[]): Said[] {
   const said: { readonly role: string; readonly content: object[] }[] = [];
   for (const message of messages) {
@@ -48,7 +48,6 @@ function toBlocks(message: Message): object[] {
   ];
 }
 
-/** The recording as a client of the Messages API would have made it. */
 function asMessages(recording: Recording): Recording {
   const messages = recording.messages.map((message) => {
     const [said] = toMessages([message]);
@@ -57,7 +56,6 @@ function asMessages(recording: Recording): Recording {
   return { ...recording, messages };
 }
 
-/** Plays a recorded session as its client did, and gives what it cost beside what the benchmark says of it. */
 async function costs(recorded: Recording): Promise<{ readonly cost: number; readonly predicted: number }> {
   const recording = asMessages(recorded);
   const { messages, tools, calls } = recording;
@@ -96,9 +94,8 @@ async function costs(recorded: Recording): Promise<{ readonly cost: number; read
 }
 
 /**
- * How far a session's bill may be from the benchmark's, as a share, and that of all together. The benchmark takes each
- * message in front of a change as cached; the provider holds what was marked: cuts in front of all marks that it still
- * holds make most of the 0.8 % that are measured of recorded sessions, and one of them the 1.4 % of generated ones.
+ * Relative tolerances to the benchmark, which caches every message before a change; providers only up to
+ * breakpoints. Measured: 0.8 % for recorded sessions, 1.4 % for a generated one.
  */
 const TOLERANCE = { each: 0.05, all: 0.015 };
 
@@ -113,14 +110,14 @@ async function compareCosts(recordings: readonly Recording[]): Promise<void> {
   assertAlmostEquals(all.cost / all.predicted, 1, TOLERANCE.all);
 }
 
-Deno.test("gateway: generated sessions cost over /v1/messages what the benchmark says", async () => {
+Deno.test("gateway: generated sessions cost over /v1/messages what the benchmark predicts", async () => {
   await compareCosts(generateWorkload().slice(0, 4));
 });
 
 Deno.test({
   ...needs(
     RECORDINGS,
-    "gateway: recorded Claude Code sessions in ../shared/trajectories cost over /v1/messages what the benchmark says",
+    "gateway: recorded Claude Code sessions in ../shared/trajectories cost over /v1/messages what the benchmark predicts",
   ),
   async fn() {
     await compareCosts(recordedSessions({ name: "claude-code-entire" }));

@@ -12,7 +12,6 @@ import { startUpstream } from "./upstream.ts";
 import { recordedSessions } from "../recorded_sessions.ts";
 import { needs, RECORDINGS } from "../needs.ts";
 
-/** Sends a recorded session through the gateway as its client did: the whole history with every call. */
 async function replayThroughGateway(recording: Recording, profileName: string): Promise<void> {
   const { messages, tools, calls } = recording;
   const profile = profileNamed(profileName);
@@ -35,7 +34,7 @@ async function replayThroughGateway(recording: Recording, profileName: string): 
   const { each } = await predict(asRead(recording), { profile, countTokens });
   const sent = byMessages(requests, { profile, countTokens });
   assertEquals(sent, each);
-  // The simulated provider sees more than the benchmark: of a message that was changed, the first tokens may be cached.
+  // Unlike in the benchmark, the provider may cache the first tokens of a changed message.
   for (const [at, { promptTokens, cachedTokens }] of requests.entries()) {
     assertEquals(promptTokens, each[at]?.promptTokens);
     const more = cachedTokens - (each[at]?.cachedTokens ?? 0);
@@ -43,10 +42,7 @@ async function replayThroughGateway(recording: Recording, profileName: string): 
   }
 }
 
-/**
- * A recording whose calls have the ids by which the gateway knows them, which no client can change: what stands for the
- * calls of old turns names a text that holds them.
- */
+/** Returns a recording with the gateway's call ids: placeholders contain the hash of a text with them. */
 function asRead(recording: Recording): Recording {
   const bytes = new TextEncoder().encode(JSON.stringify({ messages: recording.messages }));
   const { items } = readRequest(readWireBody(bytes), CHAT_PROTOCOL, { items: reader, tools: reader });
@@ -59,10 +55,10 @@ const reader: JsonReader<never> = {
   read: (bytes, { read, ...span }) => ({ key: "", value: read(readJsonAt(bytes, span)) as never }),
 };
 
-/** What the first tokens of a changed message can be, rounded up to a block. */
+/** Most tokens of a changed message's beginning, rounded up to a block. */
 const MORE_TOKENS = 256;
 
-/** What reached the provider, counted and cached in whole messages, as the benchmark does. */
+/** Returns the provider's requests, counted and cached in whole messages, as in the benchmark. */
 function byMessages(
   requests: readonly SimulatedCall[],
   { profile, countTokens }: { readonly profile: Profile; readonly countTokens: CountTokens },
@@ -77,7 +73,7 @@ function byMessages(
 }
 
 for (const profile of ["openai", "anthropic-5m", "none"]) {
-  Deno.test(`gateway: a generated session costs what the benchmark says, call by call, at ${profile}`, async () => {
+  Deno.test(`gateway: a generated session costs what the benchmark predicts, call by call, at ${profile}`, async () => {
     const recording = generateWorkload()[3];
     assert(recording);
     await replayThroughGateway(recording, profile);
@@ -87,7 +83,7 @@ for (const profile of ["openai", "anthropic-5m", "none"]) {
 Deno.test({
   ...needs(
     RECORDINGS,
-    "gateway: recorded sessions in ../shared/trajectories cost what the benchmark says",
+    "gateway: recorded sessions in ../shared/trajectories cost what the benchmark predicts",
   ),
   async fn() {
     for (const recording of recordedSessions({ limit: 1 })) await replayThroughGateway(recording, "openai");

@@ -3,7 +3,7 @@ import type { Message } from "@tare/messages";
 import { conversations } from "../conversations.ts";
 import { DEFINITIONS } from "./long_session.ts";
 
-/** A request whose body may or may not be JSON, or UTF-8, and the route it goes to. */
+/** Request with a body that may be invalid JSON or UTF-8, and its route. */
 export interface GeneratedRequest {
   readonly path: "/v1/chat/completions" | "/v1/responses" | "/v1/messages";
   readonly body: Uint8Array<ArrayBuffer>;
@@ -12,8 +12,8 @@ export interface GeneratedRequest {
 type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 
 /**
- * The requests of one session, each with a longer piece of the same conversation, and each maltreated on its own:
- * fields lost, doubled, shuffled, of a wrong type, of a giant text, or unknown; ids used twice; JSON cut off or spoilt.
+ * Generates a session's growing requests, each fuzzed: fields lost, duplicated, shuffled, mistyped, giant or
+ * unknown; reused ids; corrupted JSON.
  */
 export function maltreatedSessions(
   paths: readonly GeneratedRequest["path"][],
@@ -52,18 +52,16 @@ export function maltreatedSessions(
   );
 }
 
-/** Tools with so much prose that leaving it out is worth a thought. */
+/** Tools with descriptions that are long enough to be compacted. */
 const TOOLS = DEFINITIONS.map(({ type, function: { description = "", ...definition } }) => ({
   type,
   function: { ...definition, description: `${description} It is told at length. `.repeat(8) },
 }));
 
-/** A body of chat completions. */
 export function chatBody(messages: readonly Message[], hasTools: boolean) {
   return { messages, ...(hasTools && { tools: TOOLS }) };
 }
 
-/** A body of the responses format. */
 export function responsesBody(messages: readonly Message[], hasTools: boolean) {
   return {
     input: messages.flatMap(toItems),
@@ -73,12 +71,10 @@ export function responsesBody(messages: readonly Message[], hasTools: boolean) {
   };
 }
 
-/** Where marks of the cache stand. */
 type Marks = "none" | "end" | "system and end" | "early" | "all";
 
 const MARK = { cache_control: { type: "ephemeral" } };
 
-/** A body of Messages. */
 export function messagesBody(
   messages: readonly Message[],
   { hasTools, marks }: { readonly hasTools: boolean; readonly marks: Marks },
@@ -93,11 +89,11 @@ export function messagesBody(
   for (const message of messages.slice(heads.length)) {
     const role = message.role === "assistant" ? "assistant" : message.role === "system" ? "system" : "user";
     const last = said.at(-1);
-    // Results stand together, and texts beside them.
+    // Consecutive results share a message, with adjacent texts.
     if (role === "user" && last?.role === "user") last.content.push(...toBlocks(message));
     else said.push({ role, content: toBlocks(message) });
   }
-  // So many old results are marked, which may have to leave.
+  // Breakpoints on old results that may be evicted.
   let early = marks === "early" ? 3 : 0;
   return {
     max_tokens: 100,
@@ -207,7 +203,6 @@ interface Place {
   readonly parent: Json[] | { [name: string]: Json };
 }
 
-/** All places of a value, its own excepted. */
 function places(value: Json): Place[] {
   const found: Place[] = [];
   const visit = (parent: Json) => {
@@ -274,7 +269,7 @@ function maltreatment(): fc.Arbitrary<Maltreatment> {
         if (typeof value === "string") replace(giant(value, length));
       })
     ),
-    // All results at once, so that the older ones have to leave.
+    // All results at once, so that the older ones must be evicted.
     fc.constantFrom(3_000, 12_000).map((length): Maltreatment => (value) => {
       for (const { parent, value: text, replace } of places(value)) {
         const isResult = !Array.isArray(parent) &&
@@ -287,7 +282,6 @@ function maltreatment(): fc.Arbitrary<Maltreatment> {
   );
 }
 
-/** What happens to a request's bytes. */
 function spoil(): fc.Arbitrary<(body: Uint8Array<ArrayBuffer>) => Uint8Array<ArrayBuffer>> {
   return fc.tuple(fc.nat(), fc.constantFrom("cut", "insert", "lose", "number", "blanks", "twice")).map(
     ([at, how]) => (body) => {
@@ -296,7 +290,7 @@ function spoil(): fc.Arbitrary<(body: Uint8Array<ArrayBuffer>) => Uint8Array<Arr
       if (how === "insert") return joined(body.slice(0, place), "}", body.slice(place));
       if (how === "lose") return joined(body.slice(0, place), "", body.slice(place + 1));
       if (how === "blanks" || body.at(0) !== 0x7b) return joined("\r\n\t ", body, "\n");
-      // No number of JavaScript's, and a name that stands twice.
+      // A number outside JavaScript's range, and a duplicate name.
       const first = how === "number"
         ? '{"seed":12345678901234567890.10,'
         : '{"user":"first","user":"\\u0073econd",';

@@ -1,15 +1,11 @@
 type Handler = (request: Request) => Promise<Response>;
 
-/** An item of a response's input or output, as far as it is read here. */
 interface Item {
   readonly type?: string;
   readonly id?: string;
 }
 
-/**
- * Adds stored responses to the simulated provider: each is stored unless `store: false`, for `previous_response_id` and for
- * references to its items.
- */
+/** Adds stored responses to the simulated provider, unless `store: false`. */
 export function responsesUpstream(provider: Handler): Handler {
   const conversations = new Map<string, readonly Item[]>();
   const items = new Map<string, Item>();

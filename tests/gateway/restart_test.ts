@@ -34,7 +34,6 @@ const BODIES: readonly (readonly [Dialect, (messages: readonly Message[]) => obj
   [MESSAGES, (messages) => messagesBody(messages, { hasTools: true, marks: "end" })],
 ];
 
-/** Plays a recorded session in a protocol with gateways that are opened anew for each request, and with one. */
 async function compare(
   { messages, calls }: Recording,
   [dialect, bodyOf]: typeof BODIES[number],
@@ -55,31 +54,29 @@ async function compare(
 }
 
 for (const body of BODIES) {
-  Deno.test(`gateways that are opened anew send the bytes of a generated session as one does: ${body[0].name}`, async () => {
+  Deno.test(`restart: gateways reopened for each request send the bytes of a generated session as one does: ${body[0].name}`, async () => {
     assert(await compare(generateWorkload()[3]!, body) > 10);
   });
 }
 
-/** Calls of a recording that is played. */
 const MAX_CALLS = 40;
 
 Deno.test({
   ...needs(
     RECORDINGS,
-    "gateways that are opened anew send the bytes of recorded sessions in ../shared/trajectories as one does",
+    "restart: gateways reopened for each request send the bytes of recorded sessions in ../shared/trajectories as one does",
   ),
   async fn() {
     let elided = 0;
     for (const [at, recording] of recordedSessions({ limit: 3 }).entries()) {
       const body = BODIES[at % BODIES.length]!;
-      // Longer ones only take longer.
       if (recording.calls.length <= MAX_CALLS) elided += await compare(recording, body);
     }
     assert(elided > 10);
   },
 });
 
-Deno.test("gateways that are opened anew send the bytes of maltreated sessions as one does", async () => {
+Deno.test("restart: gateways reopened for each request send the bytes of fuzzed sessions as one does", async () => {
   const rules = { profile: profileNamed("none"), windowTokens: 24_000 };
   const provider = { ...rules, baseURL: "http://upstream.test/v1" };
   const sent = async (
@@ -123,6 +120,6 @@ Deno.test("gateways that are opened anew send the bytes of maltreated sessions a
     assertEquals(restarted.length, expected.length);
     if (restarted.some((body, at) => body !== expected[at])) differing++;
   }
-  // A client that changes its newest messages twice may be taken back to before the first change: some 1.5 % of the sessions.
+  // A client that changes its newest messages twice may be reset: some 1.5 % of the sessions.
   assert(differing <= 0.02 * numRuns, `${differing} of ${numRuns} differ`);
 });

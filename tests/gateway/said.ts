@@ -1,4 +1,4 @@
-/** A line that states what was removed, what is visible elsewhere, or how often the line above it comes. */
+/** Line that states what was removed, what is visible elsewhere, or how often the line above is repeated. */
 const SAYS =
   /^(?:\[compressed: .*\]|\[(?:lines \d+-\d+|\d+ lines) unchanged, as in .+ above: ".*" to ".*"\]|\(\d+ more lines like this\))$/;
 const NUMBER = /^\s*\d{1,7}(?:→|\t|\| ?)/;
@@ -6,8 +6,8 @@ const NUMBER = /^\s*\d{1,7}(?:→|\t|\| ?)/;
 const TERMINAL_CODE = /\x1b\[[0-9;]*[A-Za-z]/g;
 
 /**
- * Whether a text says an original with less notation, or refers to what stands above: each of its lines is one of the
- * original's, without its number, path or folder, or says where such lines stand, and it is shorter.
+ * Reports whether a text is a valid compression: shorter, with only lines of the original, or references to
+ * such lines above.
  */
 export function isSaid(shown: string, original: string): boolean {
   if (shown.length >= original.length) return false;
@@ -20,7 +20,7 @@ export function isSaid(shown: string, original: string): boolean {
   );
 }
 
-/** JSON is the same without its white space. */
+/** Removes white space, which is insignificant in JSON. */
 function without(text: string): string {
   return text.replace(/\s+/g, "");
 }

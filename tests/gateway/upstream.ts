@@ -4,29 +4,26 @@ import { promptCost } from "@tare/planner/internal/parts";
 import { type SimulatedCall, type SimulatedModel, simulator } from "@tare/simulator";
 import { responsesUpstream } from "./responses_upstream.ts";
 
-/** A provider that listens on loopback. */
 export interface Upstream extends AsyncDisposable {
   readonly baseURL: string;
-  /** The requests that it answered, as chat completions whatever they came as. */
+  /** Answered requests, as chat completions whatever their protocol. */
   readonly requests: readonly SimulatedCall[];
-  /** Its clock, in milliseconds: the time of the request that comes next. */
+  /** Returns the time of the next request, in milliseconds. */
   readonly now: () => number;
   readonly tokenizer: Tokenizer;
   readonly profile: Profile;
 }
 
-/** The provider's rules where a test names no others. */
 export const OPENAI: Profile = profileNamed("openai");
 
-/** Time between two requests, as `bench savings` takes it where a recording has no times. */
+/** Time between two requests, in milliseconds, as in `bench savings` for recordings without times. */
 const GAP_MS = 20_000;
 
-/** Starts a simulated provider for chat completions and responses. */
 export async function startUpstream(
   model: SimulatedModel,
   { profile = OPENAI, timeOf = (request) => request * GAP_MS }: {
     readonly profile?: Profile;
-    /** When a request comes, by its number. Default: {@linkcode GAP_MS} after the one before. */
+    /** Returns a request's time, by its number. Default: {@linkcode GAP_MS} after the one before. */
     readonly timeOf?: (request: number) => number;
   } = {},
 ): Promise<Upstream> {
@@ -47,7 +44,7 @@ export async function startUpstream(
   };
 }
 
-/** What requests cost, in the price of one uncached input token. */
+/** Returns the cost of requests, in units of one uncached input token. */
 export function costOf({ requests, profile }: Pick<Upstream, "requests" | "profile">): number {
   return requests.reduce((sum, request) => {
     const { promptTokens, cachedTokens } = request;

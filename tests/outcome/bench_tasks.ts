@@ -1,14 +1,15 @@
 /**
- * What solved tasks cost: the twenty tasks of this folder, done by Tare, by Tare with nothing pruned, by pi and by opencode,
- * all with the same model. What a run took is what the provider says.
+ * Measures the cost of solved tasks: the twenty tasks of this folder, done by Tare, by Tare without pruning,
+ * by pi and by opencode, all with the same model. Usage is the provider's.
  *
  *     OPENAI_API_KEY=… TARE_MODEL=… deno task bench tasks --price-in USD --price-out USD --budget USD
  *                             [--arm tare]… [--task PART]… [--repeats 3] [--scripted] [--name NAME]
  *
- * Prices are for a million tokens. The agents run what the model says without asking: let them do so in a container. pi and
- * opencode are installed by `npm install --prefix tests/agents/programs`. Results are kept in `.tare/measured`, and the same
- * command goes on where it was stopped. `--scripted` needs no key: the worker of the tests takes the model's place, which
- * shows that all arms play, and what a model would cost that always does the same; how clever one is it can't show.
+ * Prices are for a million tokens. The agents run the model's commands without approval: use a container. pi
+ * and opencode are installed by `npm install --prefix tests/agents/programs`. Results are stored in
+ * `.tare/measured`, and the same command resumes an interrupted run. `--scripted` needs no key: the tests'
+ * worker replaces the model, which shows that all arms work, and the cost of a deterministic model, but not
+ * a model's abilities.
  *
  * @module
  */
@@ -42,7 +43,6 @@ import type { Task } from "./task.ts";
 import { TASKS } from "./tasks.ts";
 import { type Hands, shellHands, TARE, workerModel } from "./worker.ts";
 
-/** Who does the tasks. */
 const ARMS: Readonly<Record<string, Arm | Agent>> = {
   "tare": PLANNED,
   "tare, nothing pruned": UNPRUNED,
@@ -50,7 +50,6 @@ const ARMS: Readonly<Record<string, Arm | Agent>> = {
   "opencode": OPENCODE,
 };
 
-/** What came of one task, once. */
 interface Run {
   readonly solved: boolean;
   readonly fault?: string;
@@ -59,15 +58,13 @@ interface Run {
   readonly promptTokens: number;
 }
 
-/** Longest prompt of a model of which nothing is known, in tokens. */
+/** Assumed longest prompt of an unknown model, in tokens. */
 const USUAL_WINDOW = 128_000;
 
-/** The model whose list price scripted runs are told in. */
 const PRICED_AS = "gpt-5";
 
-/** What is asked, and by which rules and prices. */
 interface Upstream {
-  /** Where it is, without a path; nothing for the scripted one, which each run has for itself. */
+  /** Address without a path; absent for the scripted one, which each run has for itself. */
   readonly target?: string;
   readonly key?: string | undefined;
   readonly model: string;
@@ -76,7 +73,7 @@ interface Upstream {
   readonly windowTokens: number;
 }
 
-/** Runs the experiment as its flags say. @throws {RangeError} if a flag is wrong, or no provider is named. */
+/** Runs the experiment. @throws {RangeError} if a flag is wrong, or there is no provider. */
 export async function benchTasks(args: readonly string[], surroundings: Surroundings): Promise<Report> {
   const values = parseFlags(args, {
     arm: { type: "string", multiple: true, default: Object.keys(ARMS) },
@@ -93,7 +90,9 @@ export async function benchTasks(args: readonly string[], surroundings: Surround
   });
   const tasks = TASKS.filter(({ name }) => values.task.some((part) => name.includes(part)));
   if (tasks.length === 0) {
-    throw new RangeError(`Cannot start: --task is ${JSON.stringify(values.task)}, but no task is named so.`);
+    throw new RangeError(
+      `Cannot start: --task is ${JSON.stringify(values.task)}, but no task has such a name.`,
+    );
   }
   const repeats = readCount("--repeats", values.repeats);
   const name = values.name ?? `tasks-${upstream.model}`;
@@ -133,13 +132,13 @@ export async function benchTasks(args: readonly string[], surroundings: Surround
   const summary = [...runs].map(([name, tasks]) => ({ name, ...summarise(tasks) }));
   results.summarise(summary);
   const about = upstream.target === undefined
-    ? `Scripted: the same worker in each arm's model's place, counted by a simulated provider, at ${PRICED_AS}'s list price.`
+    ? `Scripted: the same worker replaces each arm's model, counted by a simulated provider, at ${PRICED_AS}'s list price.`
     : `${upstream.model} at ${upstream.target}.`;
   return { text: `${tableOf(summary)}\n\n${about} ${HOW}`, stopped };
 }
 
 const HOW =
-  "Shares: 95 % intervals by Wilson. Cost per solved task: all that was paid over what was solved; 95 % intervals by a bootstrap over tasks (2,000 samples).";
+  "Shares: 95 % intervals by Wilson. Cost per solved task: total cost divided by solved tasks; 95 % intervals by a bootstrap over tasks (2,000 samples).";
 
 function upstreamOf(
   values: FlagValues & { readonly scripted: boolean },
@@ -157,8 +156,8 @@ function upstreamOf(
   }
   if (!model || !(key || baseUrl)) {
     throw new RangeError(
-      "Cannot start: no provider is named. Set OPENAI_API_KEY (or OPENAI_BASE_URL) and TARE_MODEL; or play the tasks " +
-        "with the scripted worker of the tests: --scripted.",
+      "Cannot start: no provider is set. Set OPENAI_API_KEY (or OPENAI_BASE_URL) and TARE_MODEL; or use the scripted " +
+        "worker of the tests: --scripted.",
     );
   }
   const baseURL = baseUrl || DEFAULT_PROVIDER.baseURL;
@@ -175,10 +174,9 @@ function upstreamOf(
 function overBudget({ spentUsd }: Results<Run>, { prices }: Upstream): string | undefined {
   if (spentUsd < prices.budgetUsd) return undefined;
   const [spent, budget] = [money(spentUsd), money(prices.budgetUsd)];
-  return `Stopped: ${spent} of the budget of ${budget} are spent. The same command with a higher --budget goes on from here.`;
+  return `Stopped: ${spent} of the budget of ${budget} are spent. The same command with a higher --budget resumes.`;
 }
 
-/** Plays a task once, and says what came of it. */
 async function playOnce(
   task: Task,
   { arm, upstream, results, seed }: {
@@ -220,7 +218,7 @@ async function playOnce(
         });
       fault = await faultIn(workspace, { made, answers });
     } catch (error) {
-      // An agent that fails hasn't solved the task, and the others go on.
+      // An agent that fails hasn't solved the task, and the others continue.
       fault = (error as Error).message;
     }
   });
@@ -236,20 +234,19 @@ async function playOnce(
   };
 }
 
-/** What an arm's runs come to, task by task. */
 interface Summary {
   readonly runs: number;
   readonly solved: number;
-  /** 95 % interval of the share that is solved. */
+  /** 95 % interval of the solved share. */
   readonly share: readonly [low: number, high: number];
-  /** What a solved task cost, and its 95 % interval. */
+  /** Cost of a solved task, and its 95 % interval. */
   readonly usd: number;
   readonly between: readonly [low: number, high: number];
   readonly calls: number;
   readonly promptTokens: number;
 }
 
-/** Sums up an arm's runs of each task. */
+/** Summarises an arm's runs of each task. */
 export function summarise(tasks: readonly (readonly Run[])[]): Summary {
   const runs = tasks.flat();
   const solved = runs.filter((run) => run.solved).length;
@@ -271,7 +268,6 @@ export function summarise(tasks: readonly (readonly Run[])[]): Summary {
   };
 }
 
-/** Wilson's 95 % interval of a share. */
 function wilson(solved: number, runs: number): readonly [number, number] {
   const z = 1.96;
   const share = solved / runs;

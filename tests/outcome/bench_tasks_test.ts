@@ -22,18 +22,18 @@ async function bench(
   }
 }
 
-Deno.test("bench tasks says that it needs a provider and prices, and what there is without", async () => {
+Deno.test("bench tasks: a missing provider or price is reported, with the mode that needs none", async () => {
   await assertRejects(
     () => bench([]),
     RangeError,
-    "play the tasks with the scripted worker of the tests: --scripted",
+    "use the scripted worker of the tests: --scripted",
   );
   const named = { OPENAI_API_KEY: "key", TARE_MODEL: "gpt-5" };
   await assertRejects(() => bench([], named), RangeError, "--price-in is not set");
   await assertRejects(() => bench(["--scripted", "--arm", "tara"]), RangeError, 'must be one of "tare"');
 });
 
-Deno.test("bench tasks asks a provider for one model with its key, and stops when the budget is used up", async () => {
+Deno.test("bench tasks: one model is called with its key, and the run stops when the budget is used up", async () => {
   const task = TASKS.find(({ name }) => name === "change one setting of one section")!;
   const { asked } = task.make(seeded(1));
   const model = workerModel(asked.map((asked, at) => ({ asked, turn: task.turns[at]! })), TARE);
@@ -48,7 +48,7 @@ Deno.test("bench tasks asks a provider for one model with its key, and stops whe
     ...["--price-in", "1", "--price-out", "10", "--budget", "0.000001"],
   ], environment);
   assertEquals(new Set(provider.calls.map(({ body }) => body.model)), new Set(["some-model"]));
-  // What is asked when the money is gone never comes.
+  // Requests after the budget is spent never reach the provider.
   assertEquals(provider.calls.length, 3);
   assertMatch(
     logged.join("\n"),
@@ -58,7 +58,7 @@ Deno.test("bench tasks asks a provider for one model with its key, and stops whe
   assert(text.includes("some-model at"), text);
 });
 
-Deno.test("summarise() gives the cost of a solved task, unsolved ones paid for too, with intervals", () => {
+Deno.test("summarise() returns the cost of a solved task, including the unsolved ones' cost, with intervals", () => {
   const run = (solved: boolean, usd: number) => ({ solved, usd, calls: 2, promptTokens: 10 });
   const { runs, solved, share, usd, between, calls } = summarise([
     [run(true, 1), run(true, 1)],
@@ -66,7 +66,7 @@ Deno.test("summarise() gives the cost of a solved task, unsolved ones paid for t
     [run(true, 3), run(true, 3)],
   ]);
   assertEquals([runs, solved, usd, calls], [6, 5, 12 / 5, 12]);
-  // By hand: Wilson (1927) for 5 of 6.
+  // Independently calculated: Wilson (1927) for 5 of 6.
   assertAlmostEquals(share[0], 0.4365, 0.001);
   assertAlmostEquals(share[1], 0.9699, 0.001);
   assertEquals([between[0] <= usd && between[0] >= 1, between[1] >= usd && between[1] <= 4], [true, true]);

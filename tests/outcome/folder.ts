@@ -17,7 +17,7 @@ export async function layFiles(
   }
 }
 
-/** Lays a repository into a folder of its own, beside a home for an agent, for as long as it is used. */
+/** Creates a repository in a folder of its own, next to an agent's home, and removes both after `use`. */
 export async function inFolder<T>(
   made: Made,
   use: (place: { readonly workspace: string; readonly home: string }) => Promise<T>,
@@ -33,7 +33,6 @@ export async function inFolder<T>(
   }
 }
 
-/** Deletes what the user deletes before a turn. */
 export async function deleteBefore(
   { deletes = {} }: Made,
   { at, workspace }: { readonly at: number; readonly workspace: string },
@@ -41,7 +40,7 @@ export async function deleteBefore(
   for (const path of deletes[at] ?? []) await Deno.remove(join(workspace, path));
 }
 
-/** All files of a folder, but for what agents keep for themselves. */
+/** Returns all files of a folder, without those that agents store for themselves. */
 async function filesIn(folder: string, within = ""): Promise<Files> {
   const files: Record<string, string> = {};
   for await (const { name, isDirectory } of Deno.readDir(join(folder, within))) {
@@ -52,7 +51,7 @@ async function filesIn(folder: string, within = ""): Promise<Files> {
   return files;
 }
 
-/** Why a task isn't done in a folder, after these answers; nothing if it is. */
+/** Returns why a task isn't solved in a folder, after these answers; `undefined` if it is. */
 export async function faultIn(
   folder: string,
   { made, answers }: { readonly made: Made; readonly answers: readonly string[] },
@@ -61,7 +60,7 @@ export async function faultIn(
   return await made.fault(done);
 }
 
-/** Runs a module that may read the folder, and nothing else. */
+/** Runs a module that may only read the folder, and returns its error. */
 async function failureOf(script: string, folder: string): Promise<string | undefined> {
   const child = new Deno.Command(Deno.execPath(), {
     args: [

@@ -1,29 +1,23 @@
 import type { Usage } from "@tare/messages";
 import { readUsage } from "@tare/wire";
 
-/** What stands between an agent and a provider, and counts. */
 export interface Meter extends AsyncDisposable {
-  /** Its address, without a path. */
   readonly url: string;
-  /** What the answers that came since were counted with. */
   readonly take: () => readonly Usage[];
 }
 
-/** What a meter goes by. */
 export interface MeterOptions {
-  /** Where requests go, without a path. */
   readonly target: string;
-  /** The model that is asked, whatever name the agent gives it. */
+  /** Model to call, whatever name the agent sends. */
   readonly model: string;
-  /** What the provider knows one by. Default: nothing. */
   readonly key?: string | undefined;
-  /** Why nothing more may be asked; nothing as long as it may. */
+  /** Returns why no further request is allowed; `undefined` if it is. */
   readonly refuses: () => string | undefined;
 }
 
 /**
- * Passes requests of agents on to a provider, each for the same model and with the same key, and counts what the provider
- * says that they took: so all agents are measured in the same way.
+ * Starts a proxy that calls a provider for any agent with the same model and key, and counts the provider's
+ * usage.
  */
 export function startMeter({ target, model, key, refuses }: MeterOptions): Meter {
   let usages: Usage[] = [];
@@ -31,7 +25,7 @@ export function startMeter({ target, model, key, refuses }: MeterOptions): Meter
     port: 0,
     hostname: "127.0.0.1",
     onListen() {},
-    // A stream that was broken off on purpose says so.
+    // Intentionally interrupted streams also report errors.
     onError: () => new Response(null, { status: 502 }),
   }, async (request) => {
     const { pathname, search } = new URL(request.url);
@@ -77,7 +71,7 @@ export function startMeter({ target, model, key, refuses }: MeterOptions): Meter
   };
 }
 
-/** The body with this model, asked to say what it took. */
+/** Returns the body with this model, with usage requested. */
 function asked(
   body: Readonly<Record<string, unknown>>,
   { model, path }: { readonly model: string; readonly path: string },
@@ -86,7 +80,6 @@ function asked(
   return JSON.stringify({ ...body, model, ...(tells && { stream_options: { include_usage: true } }) });
 }
 
-/** What an answer says that it took: the last one of a stream. */
 function usageIn(text: string): Usage | undefined {
   const events = [...text.matchAll(/^data: (\{.*)$/gm)].map(([, data = ""]) => data);
   const told = (events.length > 0 ? events : [text]).flatMap((json) => {

@@ -9,7 +9,6 @@ import { type Arm, type Outcome, playWithTare } from "./play_tare.ts";
 import type { Task } from "./task.ts";
 import { TASKS } from "./tasks.ts";
 
-/** The outcomes of tasks, by their names. Two tasks are played at a time, as much of it is waiting. */
 async function playAll(
   armOf: (task: Task, at: number) => Arm,
   tasks: readonly Task[] = TASKS,
@@ -29,21 +28,18 @@ async function playAll(
   return new Map(outcomes);
 }
 
-/** The tasks that aren't done, and why. */
 function faults(outcomes: ReadonlyMap<string, Outcome>): readonly string[] {
   return [...outcomes].flatMap(([name, { fault }]) =>
     fault === undefined ? [] : [`${name}: ${fault} (TARE_TEST_SEED=${SEED})`]
   );
 }
 
-/** The tasks that needed what had left their prompts. */
 function recalling(outcomes: ReadonlyMap<string, Outcome>): readonly string[] {
   const recalls = ({ calls }: Outcome) =>
     calls.some(({ reply }) => reply?.calls.some(({ name }) => name === "recall"));
   return [...outcomes].flatMap(([name, outcome]) => recalls(outcome) ? [name] : []);
 }
 
-/** Why a task isn't done where somebody has left files and answers so. */
 async function judged(
   task: Task,
   { files = {}, answer = "Done." }: Partial<ReturnType<Task["make"]>["wrong"]>,
@@ -56,7 +52,7 @@ async function judged(
   });
 }
 
-Deno.test("there are twenty tasks, and none is done where nothing was, or what looks right at first", async () => {
+Deno.test("outcome: there are twenty tasks, and none is solved by doing nothing or by its wrong solution", async () => {
   assertEquals(new Set(TASKS.map(({ name }) => name)).size, 20);
   for (const task of TASKS) {
     const { wrong, asked } = task.make(seeded(SEED));
@@ -66,19 +62,19 @@ Deno.test("there are twenty tasks, and none is done where nothing was, or what l
   }
 });
 
-Deno.test("all tasks are done as the planner shows them in a small window, and some by what was recalled", async () => {
+Deno.test("outcome: every task passes with the planner in a small window, some with recall", async () => {
   const outcomes = await playAll(() => CROWDED);
   assertEquals(faults(outcomes), []);
   assert(recalling(outcomes).length >= 3, `only ${recalling(outcomes)} needed what had left`);
 });
 
-Deno.test("all tasks are done with nothing pruned, and nothing is recalled", async () => {
+Deno.test("outcome: every task passes without pruning, and nothing is recalled", async () => {
   const outcomes = await playAll(() => UNPRUNED);
   assertEquals(faults(outcomes), []);
   assertEquals(recalling(outcomes), []);
 });
 
-Deno.test("all tasks are done by programs that call the tools, and where that leaves most out it never enters a prompt", async () => {
+Deno.test("outcome: every task passes in code mode, and results that only programs use never enter a prompt", async () => {
   const outcomes = await playAll(() => PROGRAMMED);
   assertEquals(faults(outcomes), []);
   const prompts = (outcomes: ReadonlyMap<string, Outcome>, name: string) =>
@@ -89,7 +85,7 @@ Deno.test("all tasks are done by programs that call the tools, and where that le
   assertLess(prompts(outcomes, name), prompts(called, name) / 2);
 });
 
-Deno.test("all tasks are done where nearly all leaves at once, and none that needs it where nothing brings it back", async () => {
+Deno.test("outcome: every task passes under aggressive pruning with recall; recall-dependent tasks fail without it", async () => {
   const outcomes = await playAll(() => FORGETFUL);
   assertEquals(faults(outcomes), []);
   const needy = recalling(outcomes);
@@ -101,7 +97,7 @@ Deno.test("all tasks are done where nearly all leaves at once, and none that nee
   }
 });
 
-/** As from an archive that has lost what it was given. */
+/** Replaces references as if the archive had lost its texts. */
 function withWrongReferences(said: readonly Said[]): readonly Said[] {
   return withLines(said, (line) => {
     const placeholder = parsePlaceholder(line);
@@ -109,7 +105,7 @@ function withWrongReferences(said: readonly Said[]): readonly Said[] {
   });
 }
 
-/** As if what leaves left without a trace. */
+/** Removes placeholders, as if content were evicted without a trace. */
 function withoutPlaceholders(said: readonly Said[]): readonly Said[] {
   return withLines(said, (line) => parsePlaceholder(line) ? "" : line);
 }
@@ -120,20 +116,20 @@ function withLines(said: readonly Said[], change: (line: string) => string): rea
   );
 }
 
-Deno.test("all tasks are done where a person is asked before whatever does more than read", async () => {
+Deno.test("outcome: every task passes if a user approves every call that doesn't only read", async () => {
   const outcomes = await playAll(() => ({ ...PLANNED, asks: true }));
   assertEquals(faults(outcomes), []);
   const silent = [...outcomes].filter(([, { events }]) =>
     !events.some(({ type }) => type === "approval_asked")
   );
-  // What only has to be found and told is no more than read.
-  assertEquals(silent.map(([name]) => name), ["find which of sixty files says it"]);
+  // A task that only searches and answers has only reading calls.
+  assertEquals(silent.map(([name]) => name), ["find the right one of sixty files"]);
 });
 
-/** Tasks whose server is killed: by default as many as there are combinations of arms, kills and approvals. */
+/** Tasks whose server is killed, by default one per combination of arms, kills and approvals. */
 const KILLED = CASE_FACTOR > 1 ? TASKS : TASKS.filter((_, at) => at % 5 === 0);
 
-Deno.test("tasks are done by servers that are killed while they work, some with questions open, some in programs", async () => {
+Deno.test("outcome: tasks pass on servers that are killed while they work, some with pending approvals, some in programs", async () => {
   const outcomes = await playAll((_, at) => ({
     ...(at % 4 < 2 ? PLANNED : PROGRAMMED),
     kills: at % 4 === 3 ? 2 : 1,

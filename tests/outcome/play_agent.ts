@@ -3,18 +3,15 @@ import { runProgram } from "../agents/program.ts";
 import { deleteBefore } from "./folder.ts";
 import type { Made } from "./task.ts";
 
-/** Has an agent that people use do what is asked, turn by turn, each in a process of its own. */
+/** Plays the turns of a task with an agent program, each in its own process. */
 export async function agentAnswers(
   agent: Agent,
   made: Made,
   { workspace, home, url, windowTokens, online }: {
     readonly workspace: string;
-    /** Where it keeps everything. */
     readonly home: string;
-    /** Whom it asks, without a path. */
     readonly url: string;
     readonly windowTokens: number;
-    /** Whether it may reach more than loopback. */
     readonly online: boolean;
   },
 ): Promise<readonly string[]> {

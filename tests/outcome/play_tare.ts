@@ -12,30 +12,21 @@ import { deleteBefore, faultIn, inFolder } from "./folder.ts";
 import type { Made, Task } from "./task.ts";
 import { type Hands, TARE, workerModel } from "./worker.ts";
 
-/** How Tare is set for a task. */
 export interface Arm {
-  /** Flags of the server beside those that it needs. */
   readonly flags: readonly string[];
-  /** Triggers of the classic policy. Default: its own. */
   readonly triggers?: NonNullable<Parts["triggers"]>;
-  /** How the worker uses the tools. Default: one call for each thing that it does. */
   readonly hands?: Hands;
-  /** Whether a person is asked, who allows everything. Default: all runs unasked. */
+  /** Whether calls need approval, which a user always gives. Default: false. */
   readonly asks?: boolean;
-  /** How often the server, a process of its own, is killed. Default: it isn't. */
   readonly kills?: number;
-  /** What becomes of a prompt on its way to the model. Default: nothing. */
+  /** Changes a prompt on its way to the model. Default: nothing. */
   readonly spoils?: (said: readonly Said[]) => readonly Said[];
 }
 
-/** What came of a task. */
 export interface Outcome {
-  /** Why it isn't done; nothing if it is. */
   readonly fault: string | undefined;
-  /** What reached the provider. */
   readonly calls: readonly ProviderCall[];
   readonly events: readonly SessionEvent[];
-  /** How often the server was killed. */
   readonly killed: number;
 }
 
@@ -55,25 +46,20 @@ export async function playWithTare(task: Task, arm: Arm, seed: number): Promise<
   });
 }
 
-/** A server as it runs. */
 interface Server {
   readonly url: string;
   readonly end: () => Promise<unknown>;
 }
 
-/** Most events between two kills. */
 const EVENTS = 12;
 
-/** Has Tare do what is asked, turn by turn. */
 export async function tareAnswers(
   made: Made,
   { workspace, data, upstream, random, flags, triggers = {}, asks = false, kills = 0 }: Arm & {
     readonly workspace: string;
-    /** Where the server keeps everything. */
     readonly data: string;
-    /** The server's flags that say whom it asks. */
     readonly upstream: readonly string[];
-    /** The moments at which it is killed go by it. */
+    /** Randomness of the kills. */
     readonly random: () => number;
   },
 ): Promise<Pick<Outcome, "events" | "killed"> & { readonly answers: readonly string[] }> {
@@ -108,7 +94,7 @@ export async function tareAnswers(
     const client = () => agentClient(server.url, ownerKeyIn(data));
     const id = await client().createSession();
 
-    /** Reads events up to the end of a turn, or until the server is killed; then nothing. */
+    /** Reads events up to the end of a turn; returns `undefined` if the server is killed. */
     const endOf = async (
       stream: AsyncIterable<{ readonly number: number; readonly event: SessionEvent }>,
     ) => {
@@ -132,7 +118,7 @@ export async function tareAnswers(
         const end = await endOf(stream);
         if (end?.reason === "completed") return end.text;
         if (end && end.reason !== "approval") throw new Error(`The turn ended as ${end.reason}.`);
-        // Killed behind the turn's end: nothing more comes.
+        // Killed after the turn's end: no event follows.
         const state = await client().session(id);
         const before = events.at(-1);
         if (!end && state.status === "idle" && state.lastEvent === last && before?.type === "turn_end") {
@@ -156,7 +142,7 @@ export async function tareAnswers(
   return { answers, events, killed };
 }
 
-/** Whether a server says more than that it has ended what an earlier one had left running. */
+/** Reports whether a line is more than the notice about an earlier server's processes. */
 function isComplaint(line: string): boolean {
   return line !== "" &&
     !/^Ended \d+ process(es)? that commands of an earlier server left running\.$/.test(line);

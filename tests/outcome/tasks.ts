@@ -4,5 +4,4 @@ import { LARGE } from "./tasks/large.ts";
 import { MANY_FILES } from "./tasks/many_files.ts";
 import { MEMORY } from "./tasks/memory.ts";
 
-/** All tasks. */
 export const TASKS: readonly Task[] = [...CHANGES, ...MANY_FILES, ...MEMORY, ...LARGE];

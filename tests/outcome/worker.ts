@@ -1,7 +1,6 @@
 import { parsePlaceholder } from "@tare/prune/internal";
 import type { Asked, Reply, Said, WantedCall } from "../agents/model.ts";
 
-/** Something that a worker does with the folder, whatever its agent's tools are called. */
 export type Work =
   | { readonly read: string; readonly from?: number; readonly to?: number }
   | { readonly search: string; readonly in?: string }
@@ -9,12 +8,10 @@ export type Work =
   | { readonly edit: string; readonly old: string; readonly now: string }
   | { readonly run: string };
 
-/** How an agent's tools do what is done at the same time; `shows` says which lines of the results are of use. */
+/** Returns tool calls for concurrent actions; `shows` matches the useful lines. */
 export type Hands = (works: readonly Work[], shows?: RegExp) => readonly WantedCall[];
 
-/** What a worker wants next. */
 type Want =
-  /** To do something, all at the same time. */
   | { readonly works: readonly Work[]; readonly shows?: RegExp }
   /** To have something back that left. */
   | { readonly recall: Readonly<Record<string, unknown>> }
@@ -25,16 +22,15 @@ type Want =
   /** To see all that its prompt shows. */
   | "everything";
 
-/** What a worker does in one turn, up to its answer. It is told what each want of its gave, as its prompt shows that. */
+/** One turn of a worker. Each request's result is returned as visible in the prompt. */
 export type Turn = (asked: string) => Generator<Want, string, string>;
 
 /**
- * A model that does what a worker does, and knows nothing but its prompt: with each request the worker begins anew at the
- * start of its turn, and is told what its calls gave as far as the prompt still shows that. What has left, it has to
- * recall by what stands in its place. Calls of which nobody knows what came of them are made once more: whatever a worker
- * does must be the same if it is done twice, or refused.
+ * Returns a worker as a model that uses nothing but its prompt: each request restarts its turn with the
+ * results that are still visible, evicted ones are recalled, and calls with an unknown outcome are repeated,
+ * so that every action must be idempotent.
  *
- * @param turns What the user says, and what the worker makes of it.
+ * @param turns The user's requests, with the worker's turns.
  */
 export function workerModel(
   turns: readonly { readonly asked: string; readonly turn: Turn }[],
@@ -42,7 +38,7 @@ export function workerModel(
 ): (asked: Asked) => Reply {
   const tools = hands([{ run: "" }]).map(({ name }) => name);
   return ({ said, tools: offered }) => {
-    // A title, or the like.
+    // A request for a title, or the like.
     if (!tools.every((name) => offered.includes(name))) return { text: "A title", calls: [] };
     const at = turns.findLastIndex(({ asked }) => said.some((item) => isRequest(item, asked)));
     const current = turns[at];
@@ -58,7 +54,7 @@ export function workerModel(
 }
 
 function isRequest(item: Said, asked: string): boolean {
-  // Some agents quote what they were given.
+  // Some agents quote their input.
   const plain = (text: string) => text.replaceAll(/[\\"]/g, "");
   return item.type === "text" && item.role === "user" && plain(item.text).includes(plain(asked));
 }
@@ -112,25 +108,22 @@ function nextReply(worker: ReturnType<Turn>, { before, since, hands, mayRecall }
   }
 }
 
-/** So often the same is recalled at most. */
 const MAX_SAME = 3;
 
-/** What an agent is told of a call that was cut off. */
-const UNKNOWN = /^Cannot tell the result: interrupted/m;
+const UNKNOWN = /^Cannot report the result: interrupted/m;
 
-/** Does something, or several things at the same time, and gives what is shown of the results. */
 export function* work(...works: readonly Work[]): Generator<Want, string, string> {
   return yield { works };
 }
 
-/** The same where the worker needs only some lines of the results: who can leave the others out may. */
+/** Does actions of which the worker needs only some lines. */
 export function* workShowing(shows: RegExp, ...works: readonly Work[]): Generator<Want, string, string> {
   return yield { works, shows };
 }
 
 /**
- * The first group of what matches in a text that a worker was shown. Where what it looks for has left, the worker asks for
- * it by each line that stands for something: lines that hold `find`, or all of it. It writes down what it found.
+ * Returns the first group of a match in a visible text, or in recalled ones (lines that contain `find`, or
+ * all), and records it.
  */
 export function* found(text: string, match: RegExp, find?: string): Generator<Want, string, string> {
   const valueIn = (text: string) => {
@@ -140,7 +133,7 @@ export function* found(text: string, match: RegExp, find?: string): Generator<Wa
   return yield* kept(`Of ${match.source}`, function* () {
     const shown = valueIn(text);
     if (shown !== undefined) return shown;
-    // What comes back may hold what stands for more.
+    // A recalled text may contain further placeholders.
     const refs = new Set(refsIn(text).toReversed());
     for (const ref of refs) {
       const back = yield* kept(`In ${ref} of ${match.source}`, function* () {
@@ -158,10 +151,7 @@ function refsIn(text: string): readonly string[] {
   return text.split("\n").flatMap((line) => parsePlaceholder(line)?.ref ?? []);
 }
 
-/**
- * What a worker makes of what it was shown: it writes that down with its next step, and goes by it for the rest of the turn,
- * as what it was shown may leave. It may recall for that, and do nothing else.
- */
+/** Records a value of visible content for the rest of the turn. `make` may only recall. */
 export function* kept<T>(name: string, make: () => Generator<Want, T, string>): Generator<Want, T, string> {
   const noted = yield { noted: name };
   if (noted !== "") return JSON.parse(noted);
@@ -170,13 +160,13 @@ export function* kept<T>(name: string, make: () => Generator<Want, T, string>): 
   return value;
 }
 
-/** All of the only result of a step, if its middle has left. */
+/** Returns the complete only result of a step, if its middle was removed. */
 export function* whole(text: string): Generator<Want, string, string> {
   const placeholder = text.split("\n").map(parsePlaceholder).find((one) => one !== undefined);
   return placeholder ? yield* recalled(placeholder.ref, undefined) : text;
 }
 
-/** What a reference gives back: lines that hold a text, or all of it, piece by piece. */
+/** Recalls a reference: lines that contain a text, or all of it, piece by piece. */
 function* recalled(ref: string, find: string | undefined): Generator<Want, string, string> {
   if (find !== undefined) return yield { recall: { ref, find } };
   let text = "";
@@ -189,20 +179,19 @@ function* recalled(ref: string, find: string | undefined): Generator<Want, strin
   }
 }
 
-/** How the recall tool says that there is more. */
 const CUT = /\n\[characters .*go on with offset (\d+)\]$/;
 
-/** The same in all that the worker's prompt shows: what was said, called and answered, in this turn and before. */
+/** Searches everything in the worker's prompt: texts, calls and results, in this turn and before. */
 export function* remembered(match: RegExp, find?: string): Generator<Want, string, string> {
   return yield* found(yield "everything", match, find);
 }
 
-/** A file as it is, by a step that read nothing else. */
+/** Returns a file's content from the result of a step that read nothing else. */
 export function fileIn(shown: string): string {
   return shown.replace(/^lines \d+-\d+ of \d+.*\n/, "").replace(/\n?$/, "\n");
 }
 
-/** Lines that a search has found: behind their paths, or under them. */
+/** Returns the lines that a search has found: after their paths, or under them. */
 export function hits(shown: string): readonly { readonly path: string; readonly line: string }[] {
   let heading = "";
   return shown.split("\n").flatMap((text) => {
@@ -213,10 +202,9 @@ export function hits(shown: string): readonly { readonly path: string; readonly 
   });
 }
 
-/** Tare's own tools. */
 export const TARE: Hands = (works) => works.map(tareCall);
 
-/** Tare's own tools, called by programs: their results enter no prompt, but for the lines that are of use. */
+/** Tare's tools called by programs: only useful lines enter the prompt. */
 export const PROGRAMS: Hands = (works, shows) => {
   const calls = works.map(tareCall).map(({ name, args }) => `  tools.${name}(${JSON.stringify(args)}),\n`);
   const text = shows ? `value.split("\\n").filter((line) => ${shows}.test(line)).join("\\n")` : "value";
@@ -250,7 +238,6 @@ function tareCall(work: Work): WantedCall {
   return { name: "shell", args: { command: work.run } };
 }
 
-/** An agent that has a shell for everything. */
 export function shellHands(shell: (command: string) => WantedCall): Hands {
   return (works) => works.map((work) => shell(commandOf(work)));
 }
@@ -271,12 +258,10 @@ function commandOf(work: Work): string {
   return work.run;
 }
 
-/** Replaces what stands once in a file. */
 const EDIT =
   'const fs=require("fs"),[path,old,now]=process.argv.slice(1),parts=fs.readFileSync(path,"utf8").split(old);' +
   'if(parts.length!==2)throw new Error("not there once");fs.writeFileSync(path,parts.join(now))';
 
-/** A word as sh reads it. */
 function quote(word: string): string {
   return `'${word.replaceAll("'", "'\\''")}'`;
 }

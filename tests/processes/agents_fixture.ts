@@ -1,5 +1,5 @@
 /**
- * A machine with a home folder, projects, a provider and programs that stand for agents. Holds no tests.
+ * A machine with a home folder, projects, a provider and fake agents. Contains no tests.
  *
  * @module
  */
@@ -12,43 +12,43 @@ import { withoutInstalls } from "../../packages/app/server_process_fixture_test.
 const INFO = await new Deno.Command(Deno.execPath(), { args: ["info", "--json"] }).output();
 const { denoDir: DENO_DIR } = JSON.parse(new TextDecoder().decode(INFO.stdout));
 
-/** Where is written which lines ran, if anybody asks. */
+/** Folder for coverage, if it is requested. */
 const COVERAGE = Deno.env.get("DENO_COVERAGE_DIR");
 
-/** What a program wrote, and its exit code. */
+/** Output and exit code of a program. */
 export interface Ended {
   readonly code: number;
   readonly out: string;
   readonly err: string;
 }
 
-/** A command that runs. */
+/** A running command. */
 export interface Running {
   readonly pid: number;
-  /** Resolves once it has written this. */
+  /** Resolves once it has printed this. */
   readonly says: (what: string) => Promise<void>;
   readonly kill: (signal: Deno.Signal) => void;
   readonly ended: Promise<Ended>;
 }
 
-/** A machine of a person's. */
+/** A user's machine. */
 export interface Machine extends AsyncDisposable {
   readonly home: string;
   readonly env: Readonly<Record<string, string>>;
-  /** Keys with which the provider was asked, in their order. */
+  /** Keys of the provider's requests, in order. */
   readonly keys: readonly string[];
-  /** Starts one of the commands in a folder of the home folder. */
+  /** Starts a command in a folder of the home folder. */
   readonly start: (command: string, args: readonly string[], folder?: string) => Running;
-  /** The same, to its end. */
+  /** Runs a command to its end. */
   readonly run: (command: string, args: readonly string[], folder?: string) => Promise<Ended>;
   readonly read: (path: string) => Promise<string>;
   readonly write: (path: string, text: string) => Promise<void>;
 }
 
-/** Agents that are installed: `fake_agent.js` says what they do. */
+/** Installed agents, all `fake_agent.js`. */
 const PROGRAMS = ["claude", "codex", "cline", "cn", "openclaw", "opencode", "kilo", "pi"];
 
-/** Sets one up. */
+/** Creates a machine. */
 export async function newMachine(more: Readonly<Record<string, string>> = {}): Promise<Machine> {
   const home = await Deno.realPath(await Deno.makeTempDir());
   const bin = join(home, "bin");
@@ -63,7 +63,7 @@ export async function newMachine(more: Readonly<Record<string, string>> = {}): P
     profile: profileNamed("openai"),
   });
   const upstream = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, (request) => {
-    // A server also asks which models there are.
+    // The server also lists models.
     if (request.method === "POST") {
       keys.push(request.headers.get("x-api-key") ?? request.headers.get("authorization") ?? "");
     }

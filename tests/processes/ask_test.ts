@@ -7,7 +7,7 @@ const ASK = fromFileUrl(new URL("../../packages/cli/ask.ts", import.meta.url));
 const ENV =
   "TARE_HOST,TARE_PORT,TARE_TOKEN,TARE_DATA,TARE_WORKSPACE,HOME,XDG_DATA_HOME,LOCALAPPDATA,INIT_CWD";
 
-/** Asks with the permissions that `deno task ask` has. */
+/** Runs ask.ts with the permissions of `deno task ask`. */
 async function ask(
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},
@@ -20,15 +20,15 @@ async function ask(
     stdout: "piped",
     stderr: "piped",
   }).spawn();
-  // Who reads no further closes the pipe.
+  // The command may close the pipe early.
   if (piped !== undefined) await new Blob([piped]).stream().pipeTo(child.stdin).catch(() => {});
   const { code, stdout, stderr } = await child.output();
-  // It says so where the machine is so busy that this takes seconds.
+  // This line is printed if the machine is slow.
   const err = new TextDecoder().decode(stderr).replace("Reading standard input, up to its end …\n", "");
   return { code, out: new TextDecoder().decode(stdout), err };
 }
 
-Deno.test("ask.ts prints what happens, goes on with a session, and gives events as JSON", async () => {
+Deno.test("ask.ts prints a turn, continues a session, and prints events as JSON", async () => {
   const folder = await Deno.makeTempDir();
   await Deno.mkdir(join(folder, "workspace"));
   const server = await startProcess([
@@ -39,7 +39,7 @@ Deno.test("ask.ts prints what happens, goes on with a session, and gives events 
   const env = { TARE_PORT: port, TARE_TOKEN: "secret" };
   const first = await ask(["Hello?"], env);
   assertEquals(first.code, 0);
-  // Into a pipe goes the answer alone.
+  // A pipe gets only the answer.
   assertMatch(first.out, /^I am an offline demo model: [^]*[^\n]\n$/);
   assertEquals(first.out.includes("── step"), false);
   const id = /^session (\S+)\n/.exec(first.err)![1]!;
@@ -50,7 +50,7 @@ Deno.test("ask.ts prints what happens, goes on with a session, and gives events 
   assertEquals(events[0], { type: "turn_start", input: "And now?" });
   assertEquals([events.at(-1).type, events.at(-1).reason], ["turn_end", "completed"]);
 
-  // What is piped in goes behind the question, or is it; of too much the beginning; nothing that is no text.
+  // Piped text is appended or is the message; long input is truncated, binary input rejected.
   const sent = async (...given: Parameters<typeof ask>) => {
     const { code, out, err } = await ask(...given);
     return [
@@ -69,11 +69,11 @@ Deno.test("ask.ts prints what happens, goes on with a session, and gives events 
   assertEquals([huge, said.length, told], [
     0,
     262_144 + "Review.\n\nFrom standard input (only its first 262144 characters):\n\n```\n\n```".length,
-    "Of what is piped in only the first 262144 characters are sent.\n",
+    "Standard input is too long: only its first 262144 characters are sent.\n",
   ]);
   const binary = await ask(["Review."], env, new Uint8Array([0x50, 0x4b, 0, 0]));
   assertEquals([binary.code, binary.out], [1, ""]);
-  assertStringIncludes(binary.err, "Cannot send what is piped in: it isn't text in UTF-8.");
+  assertStringIncludes(binary.err, "Cannot send standard input: it isn't UTF-8 text.");
   await Deno.writeFile(join(folder, "shot.png"), new Uint8Array([1]));
   assertEquals(await sent(["--json", "See @shot.png"], { ...env, INIT_CWD: folder }), [
     0,
@@ -85,7 +85,7 @@ Deno.test("ask.ts prints what happens, goes on with a session, and gives events 
   ]);
 
   const { err } = await ask(["--effort", "high", "Hello?"], env);
-  assertStringIncludes(err, 'Cannot use effort "high": model "rehearsal" has no effort to choose.');
+  assertStringIncludes(err, 'Cannot use effort "high": model "rehearsal" has no reasoning effort.');
   const unknown = await ask(["--session", "none", "Hello?"], env);
   assertEquals([unknown.code, unknown.err], [
     1,
@@ -98,14 +98,14 @@ Deno.test("ask.ts prints what happens, goes on with a session, and gives events 
   const closed = await ask(["Hello?"], env);
   assertEquals([closed.code, closed.err], [
     1,
-    `Cannot reach the server at http://127.0.0.1:${port}: start it with tare start, or deno task start.\n`,
+    `Cannot reach the server at http://127.0.0.1:${port}. Start it with tare start, or deno task start.\n`,
   ]);
   await Deno.remove(folder, { recursive: true });
 });
 
-Deno.test("ask.ts without a question says how it is used", async () => {
+Deno.test("ask.ts prints its usage without a message", async () => {
   const { code, err } = await ask([]);
   assertEquals(code, 2);
-  assertStringIncludes(err, 'deno task ask [--session ID] [--effort LEVEL] [--json] "question"');
+  assertStringIncludes(err, 'deno task ask [--session ID] [--effort LEVEL] [--json] "message"');
   assertEquals((await ask(["--help"])).code, 0);
 });

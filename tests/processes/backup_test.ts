@@ -4,7 +4,7 @@ import { agentClient } from "../../packages/cli/agent_client.ts";
 import { startProcess } from "../../packages/app/server_process_fixture_test.ts";
 import { runEntry, withTransferServer } from "./transfer_fixture.ts";
 
-Deno.test("backup.ts writes all that a running server keeps, from which another goes on with the same bytes", async () => {
+Deno.test("backup.ts writes a backup from which another server continues with the same bytes", async () => {
   await withTransferServer(async ({ folder, client, session, env }) => {
     await Deno.writeTextFile(join(folder, "backup.db.part"), "of one that was broken off");
     const backup = await runEntry("backup", ["backup.db"], env);
@@ -17,14 +17,14 @@ Deno.test("backup.ts writes all that a running server keeps, from which another 
       "data",
       "workspace",
     ]);
-    // What is written behind it isn't in it.
+    // Later sessions aren't in the first backup.
     await client.createSession();
     assertEquals((await runEntry("backup", [path], env)).out.includes(": 2 sessions, "), true);
 
     const restored = join(folder, "restored");
     await Deno.mkdir(restored);
     await Deno.copyFile(path, join(restored, "tare.db"));
-    // The server in the test's process has no sandbox, of which the shell tool's description speaks.
+    // The description of the shell tool depends on the sandbox, which this test's server lacks.
     const args = [
       "--port",
       "0",
@@ -48,7 +48,7 @@ Deno.test("backup.ts writes all that a running server keeps, from which another 
   });
 });
 
-Deno.test("backup.ts without a file says how it is used, and without a server or key what is missing", async () => {
+Deno.test("backup.ts prints its usage without a file, and fails with a wrong key", async () => {
   assertEquals((await runEntry("backup", [])).code, 2);
   assertStringIncludes((await runEntry("backup", ["--help"])).out, "deno task backup [--url URL] FILE");
   await withTransferServer(async ({ folder, env }) => {

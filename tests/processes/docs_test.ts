@@ -1,4 +1,4 @@
-// Runs what README.md and docs/ show: every block that is marked as `sh`. A line that starts a server is run until it listens.
+// Runs every `sh` block of README.md and docs/. A line that starts a server runs until it listens.
 import { assert, assertEquals } from "@std/assert";
 import { fromFileUrl, join } from "@std/path";
 import { startProcess } from "../../packages/app/server_process_fixture_test.ts";
@@ -6,7 +6,7 @@ import { startProcess } from "../../packages/app/server_process_fixture_test.ts"
 import { needs, NOT_WINDOWS, program } from "../needs.ts";
 
 const ROOT = fromFileUrl(new URL("../..", import.meta.url));
-/** What a machine may lack. */
+/** Programs that may be missing. */
 const PROGRAMS = [program("curl", "curl", "--version"), program("npm", "npm", "--version")];
 
 interface Example {
@@ -26,7 +26,7 @@ const examples: Example[] = pages.flatMap((page) =>
   }))
 );
 
-/** A folder that stands first in the path: `deno` is there, and what an example installs. */
+/** First folder of PATH, with `deno` and programs installed by examples. */
 async function ownBin(): Promise<{ readonly root: string; readonly env: Readonly<Record<string, string>> }> {
   const root = await Deno.makeTempDir();
   await Deno.mkdir(join(root, "bin"));
@@ -43,7 +43,7 @@ async function ownBin(): Promise<{ readonly root: string; readonly env: Readonly
   return { root, env };
 }
 
-/** Starts a server by a line of an example, with something in place of keys that are left out, and ends it once it listens. */
+/** Starts a server by a line of an example, with replacements for omitted keys, and stops it once it listens. */
 async function starts(line: string, env: Readonly<Record<string, string>>): Promise<void> {
   const args = ["-c", line.replaceAll("…", "key")];
   const process = new Deno.Command("/bin/sh", {
@@ -91,7 +91,7 @@ for (const [number, { page, script }] of examples.entries()) {
   });
 }
 
-Deno.test("README.md and docs/ link to what is there", () => {
+Deno.test("README.md and docs/: every link has a target", () => {
   for (const page of pages) {
     for (
       const [, target = ""] of Deno.readTextFileSync(join(ROOT, page)).matchAll(

@@ -1,7 +1,7 @@
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { runEntry, withTransferServer } from "./transfer_fixture.ts";
 
-Deno.test("doctor.ts says why prompts weren't read from the cache, in words and as JSON", async () => {
+Deno.test("doctor.ts explains cache misses as text and JSON", async () => {
   await withTransferServer(async ({ session, env }) => {
     const run = async (...args: string[]) => await runEntry("doctor", args, env);
     const report = JSON.parse((await run("--json")).out);
@@ -9,7 +9,7 @@ Deno.test("doctor.ts says why prompts weren't read from the cache, in words and 
     const told = await run();
     assertEquals([told.code, told.err], [0, ""]);
     assertMatch(told.out, /^1 session, \d+ calls: [\d.]+ % of [\d,]+ prompt tokens came from the cache\./);
-    assertStringIncludes(told.out, "\nHAD TO BE, OR NOBODY CAN SAY\n");
+    assertStringIncludes(told.out, "\nUNAVOIDABLE OR UNKNOWN\n");
     for (const { name, remedy } of report.misses) {
       assertStringIncludes(told.out, `  ${name}: `);
       assertStringIncludes(told.out, `    ${remedy}\n`);
@@ -21,11 +21,11 @@ Deno.test("doctor.ts says why prompts weren't read from the cache, in words and 
   });
 });
 
-Deno.test("doctor.ts says what is wrong", async () => {
+Deno.test("doctor.ts reports invalid options and a missing server", async () => {
   assertEquals(await runEntry("doctor", ["--to", "today"]), {
     code: 1,
     out: "",
-    err: "Cannot use --to today: it must be a day, such as 2026-01-31.\n",
+    err: "Cannot use --to today: it is not a day. Use the form 2026-01-31.\n",
   });
   assertEquals((await runEntry("doctor", ["--help"])).code, 0);
   assertMatch((await runEntry("doctor", [], { TARE_PORT: "1" })).err, /^Cannot reach the server at/);

@@ -2,7 +2,7 @@ import { assertEquals, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
 import { runEntry, withTransferServer } from "./transfer_fixture.ts";
 
-Deno.test("export.ts writes a session to standard output, and says what is wrong", async () => {
+Deno.test("export.ts writes a session to standard output, and reports an unknown session", async () => {
   await withTransferServer(async ({ url, client, session, env }) => {
     const written = await runEntry("export", [session], env);
     assertEquals([written.code, written.err], [0, ""]);
@@ -18,13 +18,13 @@ Deno.test("export.ts writes a session to standard output, and says what is wrong
   });
 });
 
-Deno.test("export.ts writes a session into a file for people", async () => {
+Deno.test("export.ts --html writes a session as a page", async () => {
   await withTransferServer(async ({ folder, session, env }) => {
     const path = join(folder, "said.html");
     assertEquals(await runEntry("export", ["--html", "said.html", session], env), {
       code: 0,
       out: "",
-      err: `Wrote ${path}. All that was said is in it, and what tools read.\n`,
+      err: `Wrote ${path}. It contains all messages and tool results.\n`,
     });
     const html = await Deno.readTextFile(path);
     assertEquals(html.startsWith("<!DOCTYPE html>"), true);
@@ -37,7 +37,7 @@ Deno.test("export.ts writes a session into a file for people", async () => {
   });
 });
 
-Deno.test("export.ts without a session says how it is used", async () => {
+Deno.test("export.ts prints its usage without a session", async () => {
   const { code, err } = await runEntry("export", []);
   assertEquals(code, 2);
   assertStringIncludes(err, "deno task export [--url URL] [--html FILE] ID");

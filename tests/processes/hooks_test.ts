@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { runEntry, withTransferServer } from "./transfer_fixture.ts";
 
-Deno.test("hooks.ts makes, shows, changes and removes a webhook, and says what it was told", async () => {
+Deno.test("hooks.ts creates, lists, changes and deletes a webhook, and lists its deliveries", async () => {
   const told = Promise.withResolvers<string>();
   await using there = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, ({ headers }) => {
     told.resolve(headers.get("webhook-id")!);
@@ -18,7 +18,7 @@ Deno.test("hooks.ts makes, shows, changes and removes a webhook, and says what i
     assertMatch(added.out, /^whsec_[\w+/]{43}=\n$/);
     const id = /wh_[0-9a-f-]{36}/.exec(added.err)![0];
     const line = `${id}  ${url}  turn.ended,approval.asked`;
-    assertEquals((await run("list")).out, `${line}  sent to\n`);
+    assertEquals((await run("list")).out, `${line}  delivering\n`);
     const session = await client.createSession();
     await Array.fromAsync(await client.startTurn(session, "Hello?"));
     const delivery = await told.promise;
@@ -28,17 +28,17 @@ Deno.test("hooks.ts makes, shows, changes and removes a webhook, and says what i
       (await run("redeliver", id, delivery)).out.includes(`  ${delivery}  turn.ended  ${session}  waiting`),
     );
     assertMatch((await run("disable", id)).out, /disabled \(asked\) since \S+\n$/);
-    assertEquals((await run("enable", id)).out, `${line}  sent to\n`);
+    assertEquals((await run("enable", id)).out, `${line}  delivering\n`);
     assertMatch((await run("rotate", id)).out, /^whsec_/);
-    assertEquals((await run("remove", id)).out, `Removed webhook ${id}: nothing more is sent to it.\n`);
+    assertEquals((await run("remove", id)).out, `Removed webhook ${id}.\n`);
     assertEquals((await run("list")).out, "");
   }, ["--webhook-hosts", "127.0.0.1"]);
 });
 
-Deno.test("hooks.ts says what is wrong", async () => {
+Deno.test("hooks.ts reports invalid options and a missing server", async () => {
   assertEquals(
     (await runEntry("hooks", ["add", "https://a.example", "--types", "turn"], { TARE_PORT: "1" })).err,
-    'Cannot add a webhook: --types is "turn", and some of turn.ended, approval.asked are wanted.\n',
+    'Cannot add a webhook: --types is "turn". Use a list of turn.ended, approval.asked.\n',
   );
   assertMatch((await runEntry("hooks", ["list"], { TARE_PORT: "1" })).err, /^Cannot reach the server at/);
   assertEquals((await runEntry("hooks", ["remove"])).code, 2);

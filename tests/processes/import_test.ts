@@ -2,7 +2,7 @@ import { assertEquals, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
 import { runEntry, withTransferServer } from "./transfer_fixture.ts";
 
-Deno.test("import.ts makes sessions of a file, and prints their ids", async () => {
+Deno.test("import.ts imports sessions from a file, and prints their ids", async () => {
   await withTransferServer(async ({ folder, client, session, env }) => {
     const exported = async (id: string) => await new Response(await client.exportSession(id)).text();
     const text = await exported(session);
@@ -19,7 +19,7 @@ Deno.test("import.ts makes sessions of a file, and prints their ids", async () =
   });
 });
 
-Deno.test("import.ts names bad lines and imports nothing of such a file", async () => {
+Deno.test("import.ts reports invalid lines and imports nothing of their file", async () => {
   await withTransferServer(async ({ folder, env }) => {
     await Deno.writeTextFile(join(folder, "bad.jsonl"), '{"role":"user","content":"q"}\n3\n');
     assertEquals(await runEntry("import", ["bad.jsonl"], env), {
@@ -33,7 +33,7 @@ Deno.test("import.ts names bad lines and imports nothing of such a file", async 
   });
 });
 
-Deno.test("import.ts without a file says how it is used", async () => {
+Deno.test("import.ts prints its usage without a file", async () => {
   const { code, err } = await runEntry("import", []);
   assertEquals(code, 2);
   assertStringIncludes(err, "deno task import [--url URL] FILE");

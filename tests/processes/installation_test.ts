@@ -4,7 +4,7 @@ import { newMachine } from "./agents_fixture.ts";
 import { needs, NOT_WINDOWS } from "../needs.ts";
 
 Deno.test({
-  ...needs(NOT_WINDOWS, "tare doctor AGENT looks at version, server, configuration, key, stream and calls"),
+  ...needs(NOT_WINDOWS, "tare doctor AGENT checks version, server, configuration, key, streaming and calls"),
   async fn() {
     await using machine = await newMachine();
     const none = await machine.run("doctor", ["claude"]);
@@ -18,31 +18,30 @@ Deno.test({
       return [code, ...out.trim().split("\n"), ...(err ? [err] : [])];
     };
     const first = [
-      "?      Claude Code is 1.2.3; tested is 2.1.332.",
-      `ok     The server at ${server.url} answers, for ${machine.home}/a.`,
-      `ok     It passes Messages on to ${url}.`,
+      "?      Claude Code is 1.2.3; the tested version is 2.1.332.",
+      `ok     The server at ${server.url} is running for ${machine.home}/a.`,
+      `ok     It forwards Messages to ${url}.`,
     ];
-    const asksItself = "?      Claude Code asks its provider itself unless tare run claude starts it.";
-    const passes =
-      "ok     The key passes: the provider lists its models. --model NAME asks one, and shows that it streams.";
+    const asksItself = "?      Claude Code uses this server only if tare run claude starts it.";
+    const passes = "ok     The key works: the provider lists its models. --model NAME also checks streaming.";
     assertEquals(await said("claude"), [
       0,
       ...first,
       asksItself,
       passes,
-      "?      Claude Code hasn't called a model through this server yet.",
+      "?      Claude Code has made no calls through this server yet.",
     ]);
     await machine.run("wrap", ["claude", "--yes"]);
     await machine.run("run", ["claude"]);
     const through = [
-      "ok     1 call came through, 0 % of their prompts from the cache.",
-      "ok     What it sends is marked for the cache, or needs no marks.",
+      "ok     1 call went through, with 0 % of the prompt tokens read from the cache.",
+      "ok     Its prompts have cache breakpoints, or need none.",
     ];
     assertEquals(await said("claude", "--model", "claude-opus-4-8"), [
       0,
       ...first,
-      `ok     ${settings} says that Claude Code asks this server.`,
-      "ok     The key passes, and claude-opus-4-8 streams.",
+      `ok     ${settings} redirects Claude Code to this server.`,
+      "ok     The key works, and claude-opus-4-8 streams.",
       ...through,
     ]);
     const text = await machine.read(".claude/settings.json");
@@ -50,14 +49,14 @@ Deno.test({
     assertEquals(await said("claude"), [
       1,
       ...first,
-      `WRONG  ${settings} says only in part that Claude Code asks this server: env.ENABLE_TOOL_SEARCH isn't true. ` +
-      "tare unwrap and wrap claude mend it.",
+      `FAIL   ${settings} redirects Claude Code to this server only in part: env.ENABLE_TOOL_SEARCH isn't true. ` +
+      "Run tare unwrap claude, then tare wrap claude.",
       passes,
       ...through,
     ]);
     assertStringIncludes(
       (await machine.run("doctor", ["emacs"])).err,
-      "Cannot look at emacs: there are claude, codex, ",
+      "Cannot check emacs: it is not a known agent. Use one of claude, codex, ",
     );
     await server.end("SIGTERM");
   },

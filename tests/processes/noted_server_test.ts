@@ -4,11 +4,11 @@ import { serverAddress } from "../../packages/cli/agent_client.ts";
 import { startCommand, startProcess } from "../../packages/app/server_process_fixture_test.ts";
 import { findServer } from "../../packages/cli/server/noted_server.ts";
 
-/** Where the programs' own modules are, whatever home they are told. */
+/** Deno's cache, independent of the home folder. */
 const INFO = await new Deno.Command(Deno.execPath(), { args: ["info", "--json"] }).output();
 const { denoDir: DENO_DIR } = JSON.parse(new TextDecoder().decode(INFO.stdout));
 
-/** A person's machine: a home folder, and projects. */
+/** Runs a test with a home folder and projects. */
 async function withHome(
   use: (home: string, env: Readonly<Record<string, string>>) => Promise<void>,
 ): Promise<void> {
@@ -21,12 +21,12 @@ async function withHome(
   }
 }
 
-/** Starts a server as in a folder, on a port that nobody has named. */
+/** Starts a server for a folder, on a default port. */
 function startIn(folder: string, env: Readonly<Record<string, string>>) {
   return startProcess([], { ...env, INIT_CWD: folder });
 }
 
-Deno.test("Commands find the server of their folder, or of the nearest one around it, and no other", () =>
+Deno.test("serverAddress() returns the server of the folder or its nearest parent, and no other", () =>
   withHome(async (home, env) => {
     const at = (folder: string, more: Readonly<Record<string, string>> = {}) => {
       const all: Readonly<Record<string, string>> = { ...env, INIT_CWD: join(home, folder), ...more };
@@ -34,8 +34,8 @@ Deno.test("Commands find the server of their folder, or of the nearest one aroun
     };
     const none = await assertRejects(() => at("a"), Error);
     assertEquals(none.message.split("\n"), [
-      `Cannot find a server for ${home}/a: none runs there, nor for a folder around it.`,
-      "Start one in the folder with tare start, or deno task start; or say with --url, or TARE_HOST and TARE_PORT, where one listens.",
+      `Cannot find a server for ${home}/a: none runs there or for a parent folder.`,
+      "Start one in the folder with tare start, or deno task start; or name its address with --url, or TARE_HOST and TARE_PORT.",
     ]);
     const a = await startIn(join(home, "a"), env);
     const b = await startIn(join(home, "b"), env);
@@ -53,7 +53,7 @@ Deno.test("Commands find the server of their folder, or of the nearest one aroun
     assertEquals(await Promise.all([inA, inB].map(workspaceOf)), [join(home, "a"), join(home, "b")]);
     const elsewhere = await assertRejects(() => at("c"), Error);
     assertEquals(elsewhere.message.split("\n").slice(2), [
-      "Servers of other folders run:",
+      "Running servers of other folders:",
       `  ${a.url}  ${home}/a`,
       `  ${b.url}  ${home}/b`,
     ]);
@@ -62,10 +62,10 @@ Deno.test("Commands find the server of their folder, or of the nearest one aroun
     await a.end("SIGTERM");
   }));
 
-Deno.test("A server that was killed isn't found, nor who listens where it did; with TARE_DATA its own server is", () =>
+Deno.test("findServer() ignores a killed server and other programs on its port, and respects TARE_DATA", () =>
   withHome(async (home, env) => {
     const data = join(home, "kept");
-    // Where it listened somebody else shall listen: not on the port that every server tries first.
+    // Another program takes its port later, so it can't be the default port.
     const server = await startProcess(["--port", "0"], {
       ...env,
       TARE_DATA: data,
@@ -86,7 +86,7 @@ Deno.test("A server that was killed isn't found, nor who listens where it did; w
     await assertRejects(find, Error, "Cannot find a server with the data folder kept: none runs.");
   }));
 
-Deno.test("A port that somebody has named is taken or there is no start", () =>
+Deno.test("start.ts fails if the given port is taken", () =>
   withHome(async (home, env) => {
     await using taken = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, () => new Response());
     const port = String(taken.addr.port);

@@ -8,7 +8,7 @@ const API_KEY = "sk-planted-provider-key";
 const MESSAGES_KEY = "sk-ant-planted-messages-key";
 const TOKEN = "planted-server-token";
 
-/** What the model is asked for, and how the provider then answers. */
+/** Messages, and how the provider answers them. */
 const CALLS = [
   { name: "shell", arguments: { command: "env; export -p; cat /proc/self/environ" } },
   { name: "read_file", arguments: { path: "/proc/self/environ" } },
@@ -21,7 +21,7 @@ const CALLS = [
 const completion = (delta: unknown, finish: string) =>
   `data: ${JSON.stringify({ choices: [{ index: 0, delta, finish_reason: finish }] })}\n\n`;
 
-/** Every error of this provider tells the key that it was sent. */
+/** Every error of this provider contains the received key. */
 function answer(question: string, authorization: string, hasResults: boolean): Response {
   const error = {
     error: { message: `Wrong: ${authorization}`, code: API_KEY, param: API_KEY, type: authorization },
@@ -86,7 +86,7 @@ Deno.test("the provider's key and the server's token appear nowhere: answers, ev
   const agentKeys: string[] = [];
   const seen: string[] = [];
   const provider = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
-    // A server also lists the models there are.
+    // The server also lists models.
     if (request.method === "GET") return new Response(null, { status: 404 });
     const body = await request.text();
     const { authorization = "", "x-api-key": messagesKey, ...headers } = Object.fromEntries(request.headers);
@@ -127,7 +127,7 @@ Deno.test("the provider's key and the server's token appear nowhere: answers, ev
   };
   const client = agentClient(server.url, TOKEN);
   for (const question of QUESTIONS) {
-    // A session each: what one provider error leaves must not hide the next.
+    // One session each, so that one error can't hide the next.
     const session = await client.createSession();
     for await (const { event } of await client.startTurn(session, question)) events.push(event);
     await look(`/tare/v1/sessions/${session}`);
@@ -166,11 +166,11 @@ Deno.test("the provider's key and the server's token appear nowhere: answers, ev
   const results = events.flatMap((event) => event.type === "tool_result" ? [event] : []);
   assertEquals(results.length, CALLS.length);
   assertStringIncludes(results.find(({ name }) => name === "shell")!.content, "HOME=");
-  // The key went where it belongs, and nowhere else.
+  // Only the provider received the key.
   assertEquals(new Set(sent.map(({ authorization }) => authorization)), new Set([`Bearer ${API_KEY}`]));
   assertEquals(messagesKeys, [MESSAGES_KEY]);
   assertEquals(agentKeys, [`Bearer ${MESSAGES_KEY}`]);
-  // Not even a part of them.
+  // Parts of the keys must not appear either.
   const secrets = [API_KEY, MESSAGES_KEY, TOKEN].map((secret) => secret.slice(0, 12));
   const everything = { events, seen, files, sent: sent.map(({ rest }) => rest) };
   for (const [where, what] of Object.entries(everything)) {

@@ -3,7 +3,7 @@ import { startProcess } from "../../packages/app/server_process_fixture_test.ts"
 import { newMachine } from "./agents_fixture.ts";
 import { needs, NOT_WINDOWS } from "../needs.ts";
 
-/** The data folders of a machine in which a server is noted. */
+/** Returns the data folders with a recorded server. */
 async function noted(home: string): Promise<string[]> {
   const found: string[] = [];
   for await (const { name } of Deno.readDir(`${home}/data/tare`)) {
@@ -17,13 +17,16 @@ async function noted(home: string): Promise<string[]> {
 Deno.test({
   ...needs(
     NOT_WINDOWS,
-    "tare run starts a server, puts the agent behind it, passes its key and exit status on, and leaves none behind",
+    "tare run starts a server for the agent, forwards its key and exit status, and stops the server",
   ),
   async fn() {
     await using machine = await newMachine();
     const { code, out, err } = await machine.run("run", ["claude", "--exit", "7"]);
     assertEquals([code, out], [7, `in ${machine.home}/a, tool search true\nanswered 200\n`], err);
-    assertMatch(err, /^Tare: 1 call cost \$[\d.]+, as much as without Tare, so far\.\nOf the rest .*\.\n$/);
+    assertMatch(
+      err,
+      /^Tare: 1 call cost \$[\d.]+, about as much as without Tare\.\n(Avoidable: |No avoidable).*\.\n$/,
+    );
     const codex = await machine.run("run", ["codex", "--exit", "0"]);
     assertEquals([codex.code, codex.out], [
       0,
@@ -35,7 +38,7 @@ Deno.test({
     const quiet = await machine.run("run", ["claude", "--quiet"]);
     assertMatch(
       quiet.err,
-      /^Tare: no call of Claude Code went through http:\S+\. tare doctor claude says why\.\n$/,
+      /^Tare: no call of Claude Code went through http:\S+\. tare doctor claude explains why\.\n$/,
     );
     assertEquals(await noted(machine.home), []);
   },
@@ -44,7 +47,7 @@ Deno.test({
 Deno.test({
   ...needs(
     NOT_WINDOWS,
-    "tare run gives an agent that goes by a file a copy of it, which nobody else sees and which goes again",
+    "tare run gives an agent with a configuration file a temporary copy of it",
   ),
   async fn() {
     await using machine = await newMachine();
@@ -68,13 +71,13 @@ Deno.test({
     await machine.write(".continue/config.yaml", "models: []\n");
     assertEquals(
       (await machine.run("run", ["continue"])).err,
-      `Cannot redirect anything in ${machine.home}/.continue/config.yaml: it names no model of a provider that the ` +
-        "server passes on to. Set the agent up first.\n",
+      `Cannot redirect ${machine.home}/.continue/config.yaml: it contains no model of a provider that the ` +
+        "server forwards to. Configure the agent first.\n",
     );
   },
 });
 
-/** A company's gateway, which nobody but it gets the company's tokens for. */
+/** Starts a company's gateway, the only one that may get the company's tokens. */
 function company() {
   const tokens: string[] = [];
   const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, ({ method, headers }) => {
@@ -88,7 +91,7 @@ function company() {
 Deno.test({
   ...needs(
     NOT_WINDOWS,
-    "tare run: the address in the agent's own settings gets its requests with its own token, and no other provider does",
+    "tare run: only the address in the agent's own settings gets its requests and token",
   ),
   async fn() {
     await using machine = await newMachine();
@@ -114,12 +117,12 @@ Deno.test({
     const company1 = "Bearer company";
     const theirs = "Bearer their-key";
     assertEquals([own.tokens, machine.keys], [[company1, theirs, company1, company1, theirs], []]);
-    // Kilo Code's variables stand for themselves.
+    // An unset variable isn't replaced.
     const kilo = { provider: { openai: { options: { baseURL: "{env:NOWHERE}" } } } };
     await machine.write(".config/kilo/kilo.json", JSON.stringify(kilo));
     assertMatch(
       (await machine.run("run", ["kilo"])).err,
-      /kilo\.json names \{env:NOWHERE\}, which is no address/,
+      /kilo\.json contains \{env:NOWHERE\}, which is not an HTTP address/,
     );
 
     const server = await startProcess([], { ...machine.env, INIT_CWD: `${machine.home}/a` });
@@ -131,10 +134,10 @@ Deno.test({
     ) {
       const { code, err } = await machine.run("run", [name!]);
       assertEquals(code, 1);
-      assertStringIncludes(err, `${machine.home}/${file} names ${to}, and the server passes `);
+      assertStringIncludes(err, `${machine.home}/${file} names ${to}, and the server forwards `);
       assertStringIncludes(
         err,
-        `Start it with ${variable}=${to}, or end it: then tare run starts one that does.`,
+        `Start it with ${variable}=${to}, or stop it: then tare run starts a suitable one.`,
       );
       assertStringIncludes(
         (await machine.run("wrap", [name!, "--yes"])).err,
@@ -150,7 +153,7 @@ Deno.test({
 });
 
 Deno.test({
-  ...needs(NOT_WINDOWS, "tare run uses the folder's server if one runs, and says what that lacks"),
+  ...needs(NOT_WINDOWS, "tare run uses the folder's running server, and reports an unsuitable one"),
   async fn() {
     await using machine = await newMachine();
     const env = { ...machine.env, ANTHROPIC_API_KEY: "its-key", OPENAI_API_KEY: "", OPENAI_BASE_URL: "" };
@@ -161,15 +164,15 @@ Deno.test({
     assertEquals([lacking.code, lacking.out, lacking.err], [
       1,
       "",
-      `Cannot put Codex behind the server at ${server.url}: it passes no chat completions and responses on. Start it ` +
-      "with OPENAI_BASE_URL=https://api.openai.com/v1, or end it: then tare run starts one that does.\n",
+      `Cannot connect Codex to the server at ${server.url}: it doesn't forward chat completions and responses. Start it ` +
+      "with OPENAI_BASE_URL=https://api.openai.com/v1, or stop it: then tare run starts a suitable one.\n",
     ]);
     await server.end("SIGTERM");
     await machine.write(".codex/auth.json", '{"tokens": {}}');
     const theirs = await startProcess([], { ...machine.env, INIT_CWD: `${machine.home}/a` });
     assertStringIncludes(
       (await machine.run("run", ["codex"])).err,
-      `it passes responses on to ${machine.env.OPENAI_BASE_URL}, and the login is for https://chatgpt.com/backend-api/codex.`,
+      `it forwards responses to ${machine.env.OPENAI_BASE_URL}, and the login is for https://chatgpt.com/backend-api/codex.`,
     );
     await theirs.end("SIGTERM");
   },
@@ -178,11 +181,11 @@ Deno.test({
 Deno.test({
   ...needs(
     NOT_WINDOWS,
-    "tare run passes signals on; an agent whose server ended with another command goes on",
+    "tare run forwards signals, and replaces a server that ended with another command",
   ),
   async fn() {
     await using machine = await newMachine();
-    // The folder's server listens where it did last: on another port than that which every server tries first.
+    // The folder's server reuses its last port, which isn't the default port.
     await (await startProcess(["--port", "0"], { ...machine.env, INIT_CWD: `${machine.home}/a` })).end(
       "SIGTERM",
     );
@@ -201,7 +204,7 @@ Deno.test({
 });
 
 Deno.test({
-  ...needs(NOT_WINDOWS, "tare run says what is wrong"),
+  ...needs(NOT_WINDOWS, "tare run reports unknown agents, missing programs and a taken port"),
   async fn() {
     await using taken = Deno.serve(
       { hostname: "127.0.0.1", port: 0, onListen() {} },
@@ -216,14 +219,18 @@ Deno.test({
     assertEquals(await said("emacs"), [
       1,
       "",
-      "Cannot run emacs: there are claude, codex, opencode, kilo, pi, qwen, copilot, cline, continue, openclaw. Any other program: tare run -- emacs",
+      "Cannot run emacs: it is not a known agent. Use one of claude, codex, opencode, kilo, pi, qwen, copilot, cline, continue, openclaw; for other programs tare run -- emacs",
     ]);
     await Deno.remove(`${machine.home}/bin/codex`);
     assertEquals(
       (await said("--", "no-such-program"))[2],
-      "Cannot start no-such-program: PATH has no program no-such-program. Install it, and try again.",
+      "Cannot start no-such-program: the program no-such-program is not in PATH. Install it, and retry.",
     );
-    assertEquals(await said("--"), [1, "", "Cannot run nothing: behind -- stands a program."]);
+    assertEquals(await said("--"), [
+      1,
+      "",
+      "Cannot run a program: none follows --. Use tare run -- PROGRAM.",
+    ]);
     assertEquals(
       (await said("claude"))[2],
       `Cannot start: TARE_HOST is "127.0.0.1" and TARE_PORT is ${port}: another program listens there; TARE_PORT ` +
@@ -232,7 +239,7 @@ Deno.test({
     const [code, help] = await said("--help");
     assertEquals([code, help], [
       0,
-      "Starts the agent that you have behind Tare, in this terminal and for this process alone:",
+      "Starts an installed agent with Tare as its gateway, for this process only:",
     ]);
   },
 });

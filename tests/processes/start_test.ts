@@ -3,7 +3,7 @@ import { join } from "@std/path";
 import { otlpReceiver } from "../telemetry/otlp_receiver.ts";
 import { startCommand, startProcess } from "../../packages/app/server_process_fixture_test.ts";
 
-Deno.test("start.ts starts a folder's server where it listened before, or elsewhere if that is taken", async () => {
+Deno.test("start.ts reuses the folder's last port, or another one if it is taken", async () => {
   const folder = await Deno.makeTempDir();
   const given = ["--workspace", folder, "--data", join(folder, "data")];
   const first = await startProcess(["--port", "0", ...given]);
@@ -23,7 +23,7 @@ Deno.test("start.ts starts a folder's server where it listened before, or elsewh
   await Deno.remove(folder, { recursive: true });
 });
 
-Deno.test("start.ts starts a server with a profile of one's own, wherever its file stands", async () => {
+Deno.test("start.ts reads a custom profile from any file", async () => {
   const folder = await Deno.makeTempDir();
   const file = await Deno.makeTempFile();
   await Deno.writeTextFile(file, '{"profile": "openai", "name": "openai, measured"}');
@@ -38,7 +38,7 @@ Deno.test("start.ts starts a server with a profile of one's own, wherever its fi
   await Deno.remove(file);
 });
 
-Deno.test("start.ts says in a sentence what is wrong with the settings, and nothing of a secret", async () => {
+Deno.test("start.ts reports invalid settings without secrets", async () => {
   const cases: [string[], Record<string, string>, string][] = [
     [["--port", "x"], {}, '--port is "x", but it must be a whole number'],
     [["--host", "0.0.0.0", "--port", "0"], {}, 'TARE_HOST is "0.0.0.0", which other machines can reach'],
@@ -57,7 +57,7 @@ Deno.test("start.ts says in a sentence what is wrong with the settings, and noth
   }
 });
 
-Deno.test("start.ts tells of variables that look like settings and are none, and starts", async () => {
+Deno.test("start.ts warns of unknown TARE_ variables, and starts", async () => {
   const folder = await Deno.makeTempDir();
   const server = await startProcess(
     ["--port", "0", "--workspace", folder, "--data", join(folder, "data")],
@@ -77,7 +77,7 @@ Deno.test("start.ts --help lists the settings", async () => {
   assertStringIncludes(new TextDecoder().decode(stdout), "TARE_WORKSPACE");
 });
 
-Deno.test("start.ts lets the server export telemetry under a name of its own, and nothing that stands on the console", async () => {
+Deno.test("start.ts exports telemetry under its own service name, and no console output", async () => {
   const folder = await Deno.makeTempDir();
   const attributes = async (env: Record<string, string>) => {
     const receiver = otlpReceiver();
@@ -94,7 +94,7 @@ Deno.test("start.ts lets the server export telemetry under a name of its own, an
     assertEquals(receiver.paths.has("/v1/logs"), false);
     const names = ["service.name", "service.instance.id", "place"];
     const told = receiver.resources().map((all) => names.map((name) => all[name]?.[1]));
-    // The process that starts it tells of its memory.
+    // The parent process also reports its memory.
     return told.filter(([, id]) => id !== undefined);
   };
   const own = await attributes({});

@@ -3,14 +3,14 @@ import { fromFileUrl, join } from "@std/path";
 
 const PROGRAM = fromFileUrl(new URL("../../packages/cli/tare.ts", import.meta.url));
 
-/** Runs a command in a folder, with no setting of this environment. */
+/** Runs a command in a folder, without settings of this environment. */
 async function run([program = "", ...args]: readonly string[], cwd: string) {
   const env = { NO_COLOR: "1", TARE_HOST: "", TARE_PORT: "1", TARE_TOKEN: "", INIT_CWD: "" };
   const { code, stdout, stderr } = await new Deno.Command(program, { args, cwd, env }).output();
   return { code, out: new TextDecoder().decode(stdout), err: new TextDecoder().decode(stderr) };
 }
 
-Deno.test("tare, once it is installed, works in the folder where it is called", async () => {
+Deno.test("tare: an installed command works in the current folder", async () => {
   const root = await Deno.makeTempDir();
   const workspace = join(root, "workspace");
   await Deno.mkdir(workspace);
@@ -18,7 +18,7 @@ Deno.test("tare, once it is installed, works in the folder where it is called", 
   const install = ["install", "--global", "--root", root, "--allow-all", "--name", "tare", PROGRAM];
   assertEquals((await run([Deno.execPath(), ...install], root)).code, 0);
   const installed = join(root, "bin", Deno.build.os === "windows" ? "tare.cmd" : "tare");
-  // What is installed has no configuration and is compiled anew: what runs last is what the lines are counted in.
+  // The installed program is compiled separately; coverage counts the lines of this one.
   const tare = [Deno.execPath(), "run", "--allow-all", PROGRAM];
 
   const demo = await run([installed, "demo"], workspace);
@@ -53,13 +53,13 @@ Deno.test("tare, once it is installed, works in the folder where it is called", 
   }
   assertMatch(
     (await run([...tare, "ask", "Hello?"], workspace)).err,
-    /^Cannot reach the server at .*:1: start it/,
+    /^Cannot reach the server at .*:1\. Start it/,
   );
   assertMatch(
     (await run(tare, workspace)).out,
     /\n {2}tare COMMAND \[--help\]\n[^]*\n {2}chat {4}Chat with/,
   );
   const unknown = await run([...tare, "fly"], workspace);
-  assertEquals([unknown.code, unknown.out.split("\n")[0]], [2, "Cannot do fly: there is no such command."]);
+  assertEquals([unknown.code, unknown.out.split("\n")[0]], [2, "Cannot run fly: there is no such command."]);
   await Deno.remove(root, { recursive: true });
 });

@@ -1,5 +1,5 @@
 /**
- * Runs the entries that move sessions or tell of them, against a real server. Holds no tests.
+ * Runs commands that transfer or report sessions against a real server. Contains no tests.
  *
  * @module
  */
@@ -9,7 +9,7 @@ import { readSettings } from "../../packages/app/settings/settings.ts";
 import { startServer } from "../../packages/app/compose.ts";
 import { withoutInstalls } from "../../packages/app/server_process_fixture_test.ts";
 
-/** What an entry wrote, and its exit code. */
+/** Output and exit code of a command. */
 export interface Written {
   readonly code: number;
   readonly out: string;
@@ -18,7 +18,7 @@ export interface Written {
 
 const { tasks } = JSON.parse(Deno.readTextFileSync(new URL("../../deno.json", import.meta.url)));
 
-/** Runs the entry of one of these tasks with the permissions that the task has. */
+/** Runs a task's program with the task's permissions. */
 export async function runEntry(
   entry: "export" | "import" | "backup" | "spend" | "doctor" | "history" | "hooks",
   args: readonly string[],
@@ -37,13 +37,13 @@ export async function runEntry(
   };
 }
 
-/** A server with one session in which a turn has ended, and a folder of the test's own. */
+/** A server with one session and one completed turn, and a temporary folder. */
 export interface TransferServer {
   readonly folder: string;
   readonly url: string;
   readonly client: AgentClient;
   readonly session: string;
-  /** The environment in which the entries find the server, and start in the folder. */
+  /** Environment with the server's address, the key and the folder. */
   readonly env: Readonly<Record<string, string>>;
 }
 

@@ -6,7 +6,7 @@ import { startProcess } from "../../packages/app/server_process_fixture_test.ts"
 
 const ROOT = fromFileUrl(new URL("../..", import.meta.url));
 
-/** Reads lines up to one that fits, and gives what it holds. */
+/** Reads lines until one matches. Resolves to its match. */
 async function lineOf(lines: ReadableStreamDefaultReader<string>, pattern: RegExp): Promise<string> {
   for (let text = "";;) {
     const { value, done } = await lines.read();

@@ -8,13 +8,13 @@ const SETTINGS =
 
 const CONFIG = '\ufeffmodel = "gpt-5.5"\n\n[analytics]\nenabled = false # never\n';
 
-/** Where nobody listens: whoever does is asked what it passes on. */
+/** A free port: a server there would be asked where it forwards to. */
 const PORT = freePort();
 const BEHIND = `http://127.0.0.1:${PORT}`;
 
 const ours = { ANTHROPIC_BASE_URL: BEHIND };
 
-Deno.test("tare wrap writes into an agent's configuration, and tare unwrap makes it what it was, byte for byte", async () => {
+Deno.test("tare wrap changes an agent's configuration, and tare unwrap restores it byte for byte", async () => {
   await using machine = await newMachine({ TARE_PORT: PORT });
   await machine.write(".claude/settings.json", SETTINGS);
   await machine.write(".codex/config.toml", CONFIG);
@@ -40,7 +40,7 @@ Deno.test("tare wrap writes into an agent's configuration, and tare unwrap makes
   });
   assertEquals(
     (await machine.run("wrap", ["claude", "--yes"])).err,
-    `Cannot wrap claude: it is already, in ${machine.home}/.claude/settings.json. tare unwrap claude undoes it.\n`,
+    `Cannot wrap claude: it is already wrapped, in ${machine.home}/.claude/settings.json. Run tare unwrap claude first.\n`,
   );
   const { code, err } = await machine.run("unwrap", ["--yes"]);
   assertEquals([code, err], [0, ""]);
@@ -51,7 +51,7 @@ Deno.test("tare wrap writes into an agent's configuration, and tare unwrap makes
     ),
     CONFIG,
   );
-  // What wasn't there is gone again, folders included.
+  // Created files and folders are removed.
   const left = (await Array.fromAsync(Deno.readDir(machine.home))).map(({ name }) => name).sort();
   assertEquals(left, [".claude", ".codex", "a", "b", "bin"]);
   assertEquals((await machine.run("unwrap", [])).out, "No agent is wrapped.\n");
@@ -60,7 +60,7 @@ Deno.test("tare wrap writes into an agent's configuration, and tare unwrap makes
 Deno.test({
   ...needs(
     NOT_WINDOWS,
-    "tare unwrap names what servers have kept, and removes it with --data once none of them runs",
+    "tare unwrap lists servers' data, and removes it with --data once none runs",
   ),
   async fn() {
     await using machine = await newMachine({ TARE_PORT: PORT });
@@ -71,16 +71,16 @@ Deno.test({
       (await machine.run("unwrap", ["--yes"])).out.match(/\S+\/data\/tare\/a-\w+(?= {2}\d+\.\d MB\n)/) ?? [];
     assert(data !== undefined);
     const removal = await machine.run("unwrap", ["--data", "--yes"]);
-    assertEquals(removal.err, `Cannot remove ${data}: its server runs at ${server.url}. End it first.\n`);
+    assertEquals(removal.err, `Cannot remove ${data}: its server runs at ${server.url}. Stop it first.\n`);
     await server.end("SIGTERM");
     assertStringIncludes((await machine.run("unwrap", [])).out, "tare unwrap --data removes them:\n");
     assertEquals(
       (await machine.run("unwrap", ["--data"])).err,
-      "Cannot ask whether to write this: there is no terminal. --yes says so.\n",
+      "Cannot ask for confirmation: there is no terminal. Use --yes.\n",
     );
     assertEquals(
       (await machine.run("unwrap", ["pi", "--data"])).err,
-      "Cannot remove the data of one agent: --data takes all of it, and no AGENT.\n",
+      "Cannot remove the data of one agent: --data removes all data. Omit AGENT.\n",
     );
     await machine.run("unwrap", ["--data", "--yes"]);
     const left = (await Array.fromAsync(Deno.readDir(`${machine.home}/data`))).map(({ name }) => name);
@@ -88,7 +88,7 @@ Deno.test({
   },
 });
 
-/** As Cline and Continue write them, and as people do. */
+/** Configurations as written by Cline, Continue and users. */
 const CLINE = JSON.stringify(
   {
     version: 1,
@@ -114,7 +114,7 @@ const CONTINUE = [
   "",
 ].join("\n");
 
-Deno.test("tare wrap redirects what an agent's file names, and nothing that the server doesn't pass on", async () => {
+Deno.test("tare wrap redirects configured providers that the server forwards to, and no others", async () => {
   await using machine = await newMachine({ TARE_PORT: PORT });
   await machine.write(".cline/data/settings/providers.json", CLINE);
   await machine.write(".continue/config.yaml", CONTINUE);
@@ -147,7 +147,7 @@ Deno.test("tare wrap redirects what an agent's file names, and nothing that the 
   );
   assertEquals((await machine.run("unwrap", ["--yes"])).err, "");
   assertEquals(await machine.read(".cline/data/settings/providers.json"), CLINE);
-  // Moved since: only what Tare has written goes, wherever it stands.
+  // Tare's entries are removed from a file that was reordered since.
   assertEquals(
     await machine.read(".continue/config.yaml"),
     moved.replaceAll("'https", '"https').replaceAll("v1/'", 'v1/"'),
@@ -159,7 +159,7 @@ Deno.test("tare wrap redirects what an agent's file names, and nothing that the 
   );
 });
 
-Deno.test("tare unwrap takes only what Tare has written out of a file that was changed since", async () => {
+Deno.test("tare unwrap removes only Tare's entries from a file that was changed since", async () => {
   await using machine = await newMachine({ TARE_PORT: PORT });
   await machine.write(".claude/settings.json", SETTINGS);
   await machine.run("wrap", ["claude", "--yes"]);
@@ -171,7 +171,7 @@ Deno.test("tare unwrap takes only what Tare has written out of a file that was c
   await change(".pi/agent/models.json", '"anthropic": {', '"own": { "baseUrl": "x" }, "anthropic": {');
   const { out, err } = await machine.run("unwrap", ["--yes"]);
   assertEquals(err, "");
-  assertStringIncludes(out, "It was changed since: only what Tare has written goes.\n");
+  assertStringIncludes(out, "The file was changed since: only Tare's entries are removed.\n");
   assertEquals(
     await machine.read(".claude/settings.json"),
     [
@@ -190,36 +190,39 @@ Deno.test("tare unwrap takes only what Tare has written out of a file that was c
   });
 });
 
-Deno.test("tare wrap and unwrap ask, and say what is wrong", async () => {
+Deno.test("tare wrap and tare unwrap ask for confirmation, and report errors", async () => {
   await using machine = await newMachine({ TARE_PORT: PORT });
   const said = async (command: string, ...args: string[]) => (await machine.run(command, args)).err;
   assertEquals(
     await said("wrap", "pi"),
-    "Cannot ask whether to write this: there is no terminal. --yes says so.\n",
+    "Cannot ask for confirmation: there is no terminal. Use --yes.\n",
   );
   assertEquals(
     await said("wrap", "emacs"),
-    "Cannot wrap emacs: there are claude, codex, opencode, kilo, pi, cline, continue, openclaw.\n",
+    "Cannot wrap emacs: it is not a known agent. Use one of claude, codex, opencode, kilo, pi, cline, continue, openclaw.\n",
   );
   assertEquals(
     await said("wrap", "qwen"),
-    "Cannot wrap qwen: Qwen Code has no file for it; tare run qwen starts it behind Tare.\n",
+    "Cannot wrap qwen: Qwen Code has no suitable configuration file. Use tare run qwen.\n",
   );
-  assertEquals(await said("unwrap", "pi"), "Cannot unwrap pi: nothing was written into its configuration.\n");
+  assertEquals(await said("unwrap", "pi"), "Cannot unwrap pi: it is not wrapped.\n");
   await machine.write(".claude/settings.json", '{\n  "env": {\n');
   assertEquals(
     await said("wrap", "claude", "--yes"),
-    `Cannot read ${machine.home}/.claude/settings.json: it is no object in JSON (line 3). Mend it, and try again.\n`,
+    `Cannot read ${machine.home}/.claude/settings.json: it isn't a JSON object (line 3). Fix it, and retry.\n`,
   );
   await machine.write(".claude/settings.json", "{}");
   await machine.run("wrap", ["claude", "--yes"]);
   await machine.write(".claude/settings.json", "{");
   assertStringIncludes(
     await said("unwrap", "--yes"),
-    `What it said before stands in ${machine.home}/data/tare/wrapped/claude.json`,
+    `Its original text is "before" in ${machine.home}/data/tare/wrapped/claude.json`,
   );
   await Deno.remove(`${machine.home}/.claude/settings.json`);
-  assertStringIncludes((await machine.run("unwrap", ["--yes"])).out, "It was deleted since, and stays so.");
+  assertStringIncludes(
+    (await machine.run("unwrap", ["--yes"])).out,
+    "The file was deleted since and is not restored.",
+  );
 });
 
 function freePort(): string {

@@ -1,7 +1,4 @@
-/**
- * Stands behind `run_suite.ts` in the bundle of a package that reads and writes files: what its tests want of Deno to
- * prepare and look at them, made of what Node has.
- */
+/** Implements the Deno functions of file tests with Node's, after `run_suite.ts` in a bundle. */
 import { spawnSync } from "node:child_process";
 import * as fs from "node:fs";
 import { mkdtemp, realpath, rm } from "node:fs/promises";
@@ -55,7 +52,7 @@ const sync = {
   readDirSync: entries,
 };
 
-/** Each of them again, as a promise. */
+/** Returns promise versions of functions. */
 const later = Object.fromEntries(
   Object.entries(sync).map(([name, act]) => [
     name.replace("Sync", ""),

@@ -3,7 +3,7 @@ import { join } from "@std/path";
 import { RUNTIMES } from "./runtimes.ts";
 import { bundleFileSuite, runSuite } from "./suite.ts";
 
-/** Tests that want no more of Deno than files. Those of processes and locks start Deno itself. */
+/** Tests that use only files of Deno. Tests of processes and locks start Deno itself. */
 const SUITES: Readonly<Record<string, readonly string[]>> = {
   tools: ["tools/files", "tools/search"],
   conversation: [
@@ -15,7 +15,7 @@ const SUITES: Readonly<Record<string, readonly string[]>> = {
 };
 
 for (const [name, paths] of Object.entries(SUITES)) {
-  // Node 22 can't read `using`, which the tests are written with.
+  // Node 22 doesn't support `using`, which the tests use.
   for (const runtime of RUNTIMES.filter(({ name }) => ["node24", "node26", "bun"].includes(name))) {
     Deno.test(`${runtime.name}: the tests of ${name} on files pass`, async () => {
       const folder = await Deno.makeTempDir();

@@ -6,8 +6,8 @@ import { runProgram } from "./runtimes.ts";
 const PACKAGES = fromFileUrl(new URL("../../packages", import.meta.url));
 
 /**
- * Packs packages as npm gets them, and installs them into an empty project, as a user would. Writes each example of
- * their READMEs into a script of its own.
+ * Packs packages as npm gets them, installs them into an empty project, and writes the examples of their
+ * READMEs as scripts.
  *
  * @returns the scripts, by package.
  */
@@ -45,7 +45,7 @@ export async function npmProject(
   return scripts;
 }
 
-/** Bundles a script of such a project into one module, for runtimes where npm can't install. */
+/** Bundles a script of such a project into one module, for runtimes without npm. */
 export async function bundleInProject(folder: string, script: string): Promise<string> {
   const bundled = script.replace(".mjs", ".bundled.mjs");
   const args = ["bundle", "--quiet", "--no-lock", "--platform=browser", `--output=${bundled}`, script];
@@ -55,9 +55,9 @@ export async function bundleInProject(folder: string, script: string): Promise<s
 }
 
 /**
- * Installs one package as npm gets it into an empty project, with what it needs.
+ * Installs one package as npm gets it into an empty project.
  *
- * @returns what that takes of a disk with blocks of 4 KiB, in bytes.
+ * @returns the size on a disk with blocks of 4 KiB, in bytes.
  */
 export async function installAlone(folder: string, name: string): Promise<number> {
   const packed: [string, string][] = [];
@@ -73,7 +73,6 @@ export async function installAlone(folder: string, name: string): Promise<number
   return await bytesOnDisk(join(folder, "node_modules"));
 }
 
-/** A package of ours and those that it may import, and they in turn. */
 function withNeeded(name: string): ReadonlySet<string> {
   const needed = PACKAGE_TABLE[name] ?? [];
   return new Set([name, ...needed.flatMap((one) => [...withNeeded(one)])]);

@@ -1,7 +1,4 @@
-/**
- * Stands in front of the tests of a package in one bundle: takes them from `Deno.test`, whatever the runtime, and runs
- * them when `main` is called.
- */
+/** Collects a bundle's tests from `Deno.test`, on any runtime, for `main`. */
 
 import { MARK, type SuiteResult } from "./suite_result.ts";
 
@@ -13,7 +10,7 @@ interface SuiteTest {
 
 const tests: SuiteTest[] = [];
 
-/** Nothing of Deno but its way to name a test: a package that needs more of it shows. */
+/** Stub of Deno with only its test registration: a package that needs more fails. */
 const stand = {
   test: (
     nameOrTest: string | SuiteTest,
@@ -23,14 +20,14 @@ const stand = {
     const [fn = given.fn, options = {}] = rest.toReversed() as [SuiteTest["fn"]?, Partial<SuiteTest>?];
     tests.push({ ...given, ...options, fn });
   },
-  /** There are no files: what wants the recordings is left out, as where they are missing. */
+  /** Rejects as without files: tests of the recordings are ignored. */
   stat: () => Promise.reject(new Error("no files")),
 };
-// Deno makes it when it is first asked for, with all that Deno has.
+// Deno creates it at the first access, with all that Deno has.
 void Reflect.get(globalThis, "process");
 Object.defineProperty(globalThis, "Deno", { value: stand, configurable: true });
 
-/** Runs the tests one by one and prints what became of them. */
+/** Runs the tests one by one and prints their outcomes. */
 export async function main(): Promise<void> {
   const passed: string[] = [];
   const failed: { name: string; error: string }[] = [];
@@ -44,6 +41,6 @@ export async function main(): Promise<void> {
   }
   const ignored = tests.filter(({ ignore }) => ignore).map(({ name }) => name);
   const result: SuiteResult = { passed, ignored, failed };
-  // deno-lint-ignore no-console -- One line for whoever started this.
+  // deno-lint-ignore no-console -- One line for the parent process.
   console.log(MARK + JSON.stringify(result));
 }

@@ -1,27 +1,23 @@
 import { basename, dirname, fromFileUrl, join } from "@std/path";
 
-/** A runtime that the packages are tried on. */
 export interface Runtime {
   readonly name: string;
-  /** Runs the function `main` of a bundled module to its end, and hands over what was printed. */
+  /** Runs the function `main` of a bundled module to its end, and returns its output. */
   runMain(bundled: string): Promise<Output>;
-  /** Runs a script of a folder with packages of npm in it; absent where one can't install them. */
+  /** Runs a script of a folder with npm packages; absent if they can't be installed. */
   runScript?(path: string): Promise<Output>;
 }
 
-/** What a program printed. */
 export interface Output {
   readonly ok: boolean;
-  /** Standard output, then standard error. */
   readonly output: string;
 }
 
 const PROGRAMS = fromFileUrl(new URL("./programs/node_modules", import.meta.url));
 
-/** The Node that runs what isn't a matter of its version. */
 export const NODE: string = join(PROGRAMS, "node24/bin/node");
 
-/** The runtimes that npm has, as `programs/package.json` pins them. */
+/** Runtimes from npm, pinned by `programs/package.json`. */
 export const RUNTIMES: readonly Runtime[] = [
   ...["node22", "node24", "node26"].map((name) => installing(name, `${name}/bin/node`)),
   installing("bun", "@oven/bun-linux-x64/bin/bun"),
@@ -32,7 +28,6 @@ export const RUNTIMES: readonly Runtime[] = [
   },
 ];
 
-/** Deno itself, which the others are compared with. */
 export const DENO: Runtime = {
   name: "deno",
   async runMain(bundled) {
@@ -47,7 +42,7 @@ export const DENO: Runtime = {
   },
 };
 
-/** Checks the types of scripts in a folder with packages of npm in it, as TypeScript does for those who use Node. */
+/** Checks the types of scripts in a folder with npm packages, as TypeScript does for Node. */
 export async function checkTypes(folder: string, scripts: readonly string[]): Promise<Output> {
   const options = [
     "--noEmit",
@@ -72,7 +67,6 @@ export async function checkTypes(folder: string, scripts: readonly string[]): Pr
   return await runProgram(NODE, program, { cwd: folder });
 }
 
-/** Runs a program, and hands over all that it wrote. */
 export async function runProgram(
   path: string,
   args: readonly string[],
@@ -88,14 +82,13 @@ function installing(name: string, path: string): Runtime {
   return { name, runScript, runMain: async (bundled) => await runScript(await starter(bundled)) };
 }
 
-/** A script that calls a module's `main`. */
 async function starter(bundled: string): Promise<string> {
   const path = `${bundled}.start.mjs`;
   await Deno.writeTextFile(path, `import { main } from "./${basename(bundled)}";\nawait main();\n`);
   return path;
 }
 
-/** A worker may do little while its modules load: a test event calls `main`. */
+/** Runs a worker by a test event: little may be done while its modules load. */
 async function runWorker(bundled: string): Promise<Output> {
   const name = basename(bundled);
   await Deno.writeTextFile(

@@ -6,10 +6,9 @@ import { bundleInProject, npmProject } from "./npm_project.ts";
 import { entryPoints, published } from "../../scripts/repository.ts";
 import { PUBLISHED } from "../../scripts/pack_npm.ts";
 
-/** What runs everywhere. */
 const PURE = ["messages", "tiktoken", "context", "prune", "schemas", "planner", "wire"];
 
-/** A test that compares with Ajv, which makes code of schemas: workerd allows none. */
+/** Test that compares with Ajv, which compiles schemas to code: workerd forbids that. */
 const BY_AJV = "compactTool() compiles if the full schema does, and allows every call that it allows";
 
 const folder = await Deno.makeTempDir();
@@ -58,19 +57,19 @@ const project = () =>
     return { folder: empty, scripts: await npmProject(empty, PUBLISHED) };
   })();
 
-Deno.test("TypeScript finds the types of the packages as npm gets them", async () => {
+Deno.test("npm packages: TypeScript finds their types", async () => {
   const { folder, scripts } = await project();
   const { ok, output } = await checkTypes(folder, PUBLISHED.flatMap((name) => scripts.get(name) ?? []));
   assert(ok, output);
 });
 
-/** Entry points that export types alone: their modules are empty, unless a bundler adds to them. */
+/** Entry points with only types: their modules are empty, unless a bundler adds to them. */
 const TYPES_ALONE = ["@tare/adapters/types"];
 
 for (const runtime of RUNTIMES) {
-  Deno.test(`${runtime.name}: each entry point can be imported as npm gets it`, async () => {
+  Deno.test(`${runtime.name}: each entry point of the npm packages can be imported`, async () => {
     const { folder } = await project();
-    // What needs files or sockets runs where these are.
+    // Packages that need files or sockets run where these exist.
     const everywhere = [...PURE, "adapters"].map((name) => `@tare/${name}`);
     const entries = published.filter(({ name }) => runtime.runScript || everywhere.includes(name))
       .flatMap((member) => [...entryPoints(member).keys()]);
@@ -93,7 +92,7 @@ for (const runtime of RUNTIMES) {
 for (const name of PUBLISHED) {
   for (const { name: runtime, runScript } of RUNTIMES) {
     if (!runScript) continue;
-    Deno.test(`${runtime}: the examples of ${name}'s README run with the packages as npm gets them`, async () => {
+    Deno.test(`${runtime}: the examples of ${name}'s README run with the npm packages`, async () => {
       const scripts = (await project()).scripts.get(name) ?? [];
       assert(scripts.length > 0);
       for (const script of scripts) {

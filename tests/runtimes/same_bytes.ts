@@ -20,7 +20,7 @@ const TOOLS: readonly ToolDefinition[] = ["read", "list"].map((name) => ({
   },
 }));
 
-/** Puts the same conversations through every mechanism, and prints a digest of all that comes out. */
+/** Applies every mechanism to the same conversations, and prints a digest of the results. */
 export async function main(): Promise<void> {
   const { count: countTokens } = await loadTokenizer();
   const said: unknown[] = [compactTool(TOOLS[0]!)];
@@ -35,7 +35,7 @@ export async function main(): Promise<void> {
       archive,
       countTokens,
       windowTokens: 2_000,
-      // What can't fit is shown none the less.
+      // Content that can't fit is sent nevertheless.
       advanced: { assumesWindow: true },
       truncateTokens: 200,
     };
@@ -49,6 +49,6 @@ export async function main(): Promise<void> {
   }
   const bytes = new TextEncoder().encode(JSON.stringify(said));
   const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
-  // deno-lint-ignore no-console -- One line for whoever started this.
+  // deno-lint-ignore no-console -- One line for the parent process.
   console.log(`${bytes.length} bytes, SHA-256 ${digest.join(" ")}`);
 }

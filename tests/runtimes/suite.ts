@@ -5,13 +5,13 @@ import { MARK, type SuiteResult } from "./suite_result.ts";
 const ROOT = fromFileUrl(new URL("../..", import.meta.url));
 const HERE = fromFileUrl(new URL(".", import.meta.url));
 
-/** Bundles the tests of a package, behind what runs them. */
+/** Bundles the tests of a package after their runner. */
 export async function bundleSuite(name: string, folder: string): Promise<string> {
   const tests = await testsIn(join(ROOT, "packages", name));
   return await bundle([join(HERE, "run_suite.ts"), ...tests], join(folder, `${name}.mjs`));
 }
 
-/** Bundles tests that read and write files, by paths from `packages/`, for runtimes that have `node:` modules. */
+/** Bundles tests on files, by paths from `packages/`, for runtimes with `node:` modules. */
 export async function bundleFileSuite(paths: readonly string[], to: string): Promise<string> {
   const tests: string[] = [];
   for (const path of paths) {
@@ -21,13 +21,15 @@ export async function bundleFileSuite(paths: readonly string[], to: string): Pro
   return await bundle([join(HERE, "run_suite.ts"), join(HERE, "deno_files.ts"), ...tests], to, "deno");
 }
 
-/** Bundles modules into one that exports the `main` of the first and wants nothing of its runtime, or `node:` modules. */
+/**
+ * Bundles modules into one that exports the `main` of the first and needs nothing else but `node:` modules.
+ */
 export async function bundle(
   modules: readonly string[],
   to: string,
   platform: "browser" | "deno" = "browser",
 ): Promise<string> {
-  // Inside the workspace, where its names are known.
+  // Inside the workspace, where its package names resolve.
   const entry = await Deno.makeTempFile({ dir: HERE, suffix: ".ts" });
   const [first] = modules.map((path) => JSON.stringify(path));
   const imports = modules.map((path) => `import ${JSON.stringify(path)};\n`).join("");
@@ -45,7 +47,6 @@ export async function bundle(
   return to;
 }
 
-/** Runs a bundled suite, and reads what became of it. */
 export async function runSuite(runtime: Runtime, bundled: string): Promise<SuiteResult> {
   const { output } = await runtime.runMain(bundled);
   const line = output.split("\n").find((line) => line.startsWith(MARK));

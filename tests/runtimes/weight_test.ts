@@ -5,15 +5,15 @@ import { NODE, runProgram } from "./runtimes.ts";
 
 const HERE = fromFileUrl(new URL(".", import.meta.url));
 
-/** What one import may weigh, minified. What is loaded when it is first used doesn't count, such as rank tables. */
+/** Largest minified size of one import, in bytes, without modules loaded at first use. */
 const MAX_BYTES: Readonly<Record<string, number>> = {
   "messages": 100_000,
   "tiktoken": 100_000,
-  // With the engine that runs patterns in linear time: whoever else needs none of it.
+  // Includes the engine for patterns in linear time, which others don't need.
   "context": 100_000,
   "prune": 100_000,
   "schemas": 100_000,
-  // With the table of known agents' tools: results are judged by it from the first one on.
+  // Includes the table of known agents' tools, which is needed from the first result on.
   "planner": 124_000,
   "planner/internal/parts": 100_000,
   "planner/policies": 138_000,
@@ -25,7 +25,7 @@ const MAX_BYTES: Readonly<Record<string, number>> = {
   "wire": 120_000,
 };
 
-/** What a package may take of a disk with all that it needs, in bytes. */
+/** Largest size of a package on disk with its dependencies, in bytes. */
 const MAX_INSTALLED: Readonly<Record<string, number>> = {
   context: 300_000,
   prune: 1_000_000,
@@ -33,16 +33,12 @@ const MAX_INSTALLED: Readonly<Record<string, number>> = {
   adapters: 3_000_000,
 };
 
-/** 20 ms are to be reached where nothing else runs; this bound is for a busy machine. */
+/** Longest import time on a busy machine, in milliseconds. Target on an idle one: 20. */
 const MAX_MS = 200;
 
-/**
- * Share of the time that an import of the AI SDK takes in the same minute. 0.3 is to be reached where nothing else runs; this
- * bound is for a busy machine.
- */
+/** Largest share of the AI SDK's import time on a busy machine. Target on an idle one: 0.3. */
 const MAX_OF_AI_SDK = 0.6;
 
-/** Bundles one entry point, and gives the path of what it becomes. */
 async function minified(name: string, folder: string): Promise<string> {
   const entry = await Deno.makeTempFile({ dir: HERE, suffix: ".ts" });
   try {
@@ -56,7 +52,6 @@ async function minified(name: string, folder: string): Promise<string> {
   }
 }
 
-/** Bytes of a module and of all that it imports at once. */
 async function bytesOf(path: string, seen = new Set<string>()): Promise<number> {
   if (seen.has(path)) return 0;
   seen.add(path);
@@ -68,7 +63,7 @@ async function bytesOf(path: string, seen = new Set<string>()): Promise<number> 
   return bytes;
 }
 
-/** The shortest of some imports of each, by turns and each in a process of its own. */
+/** Returns the shortest of some alternating imports of each, every one in a process of its own. */
 async function importMs(
   ...imports: readonly (readonly [specifier: string, cwd?: string])[]
 ): Promise<number[]> {
@@ -86,12 +81,12 @@ async function importMs(
 }
 
 for (const [name, maxBytes] of Object.entries(MAX_BYTES)) {
-  Deno.test(`an import of ${name} weighs under ${maxBytes} bytes and takes no time to speak of`, async () => {
+  Deno.test(`${name}: an import weighs under ${maxBytes} bytes and takes little time`, async () => {
     const folder = await Deno.makeTempDir();
     try {
       const path = await minified(name, folder);
       const [bytes, [ms = 0]] = [await bytesOf(path), await importMs([path])];
-      // deno-lint-ignore no-console -- The figures.
+      // deno-lint-ignore no-console -- The measurements.
       console.log(`${name}: ${bytes} bytes, ${ms.toFixed(1)} ms on Node 24`);
       assertEquals([bytes < maxBytes, ms < MAX_MS], [true, true], `${bytes} bytes, ${ms} ms`);
     } finally {
@@ -101,16 +96,16 @@ for (const [name, maxBytes] of Object.entries(MAX_BYTES)) {
 }
 
 for (const [name, maxBytes] of Object.entries(MAX_INSTALLED)) {
-  Deno.test(`${name} takes under ${maxBytes} bytes of a disk with all that it needs`, async () => {
+  Deno.test(`${name}: it takes under ${maxBytes} bytes of a disk with its dependencies`, async () => {
     const folder = await Deno.makeTempDir();
     try {
       const bytes = await installAlone(folder, name);
-      // deno-lint-ignore no-console -- The figures.
+      // deno-lint-ignore no-console -- The measurements.
       console.log(`${name}: ${bytes} bytes`);
       assert(bytes > 0 && bytes < maxBytes, `${bytes} bytes`);
       if (name !== "planner") return;
       const [planner = 0, ai = 0] = await importMs(["@tare/planner", folder], ["ai", join(HERE, "programs")]);
-      // deno-lint-ignore no-console -- The figures.
+      // deno-lint-ignore no-console -- The measurements.
       console.log(`an import of it takes ${planner.toFixed(1)} ms, of the AI SDK ${ai.toFixed(1)} ms`);
       assert(planner < MAX_OF_AI_SDK * ai);
     } finally {

@@ -1,13 +1,12 @@
 import type { Attributes, Point, Span } from "./otlp_receiver.ts";
 
 /**
- * What OpenTelemetry's semantic conventions for generative AI say of spans and metrics, as far as Tare makes any, beside
- * what it adds itself: https://github.com/open-telemetry/semantic-conventions-genai, autumn 2026.
+ * Rules of OpenTelemetry's semantic conventions for generative AI for Tare's spans and metrics, and Tare's
+ * additions: https://github.com/open-telemetry/semantic-conventions-genai, autumn 2026.
  */
 interface Rule {
   readonly scope: RegExp;
   readonly name: RegExp;
-  /** Attributes and their kinds. */
   readonly required: Readonly<Record<string, Kind>>;
   readonly allowed: Readonly<Record<string, Kind>>;
 }
@@ -16,7 +15,7 @@ type Kind = "string" | "int" | "double" | "bool" | "array";
 
 interface SpanRule extends Rule {
   readonly kind: number;
-  /** Names of spans that it may be in; absent: it may have any parent or none. */
+  /** Names of allowed parent spans; absent: any parent or none. */
   readonly parent?: RegExp;
   readonly events?: Readonly<Record<string, Readonly<Record<string, Kind>>>>;
 }
@@ -94,7 +93,7 @@ const SPANS: readonly SpanRule[] = [
     },
     allowed: { ...ERROR, "gen_ai.tool.call.arguments": "string", "gen_ai.tool.call.result": "string" },
   },
-  // Those that Deno makes by itself. It writes the status as text, which the conventions have as a whole number.
+  // Deno's own spans, with the status as text, which the conventions define as an integer.
   ...[2, 3].map((kind): SpanRule => ({
     scope: /^deno$/,
     name: /^(DELETE|GET|HEAD|POST)$/,
@@ -162,7 +161,7 @@ function own(
   return { scope: OWN, name: whole, type: "sum", unit, required, allowed };
 }
 
-/** What is wrong with spans: a sentence for each fault. */
+/** Returns the errors of spans, a sentence each. */
 export function faultsOfSpans(spans: readonly Span[]): string[] {
   const byId = new Map(spans.map((span) => [span.spanId, span]));
   return spans.flatMap((span) => {
@@ -186,7 +185,6 @@ export function faultsOfSpans(spans: readonly Span[]): string[] {
   });
 }
 
-/** Names are made of attributes. */
 function nameFaults({ name, attributes }: Span): string[] {
   const [operation, ...rest] = name.split(" ");
   const value = (key: string) => attributes[key]?.[1];
@@ -196,7 +194,7 @@ function nameFaults({ name, attributes }: Span): string[] {
   return isRight ? [] : [`is not named after ${value("gen_ai.operation.name")} and ${subject}`];
 }
 
-/** What is wrong with metrics: a sentence for each fault. */
+/** Returns the errors of metrics, a sentence each. */
 export function faultsOfPoints(points: readonly Point[]): string[] {
   return points.filter(({ scope }) => scope.startsWith("@tare/")).flatMap((point) => {
     const rule = METRICS.find((rule) => rule.scope.test(point.scope) && rule.name.test(point.name));

@@ -4,11 +4,10 @@ import { profileNamed } from "@tare/planner";
 import { simulator } from "@tare/simulator";
 import { startProcess } from "../../packages/app/server_process_fixture_test.ts";
 
-/** A line that holds a value: name, labels, number. */
 const SAMPLE =
   /^([a-zA-Z_:][\w:]*)(?:\{((?:[a-zA-Z_]\w*="(?:[^"\\\n]|\\["\\n])*"(?:,(?!\})|(?=\})))+)\})? (-?\d+(?:\.\d+)?(?:e[+-]\d+)?|\+Inf)$/;
 
-/** A text in Prometheus' format 0.0.4, read strictly: values by name and labels as they are written. */
+/** Parses a text in Prometheus' format 0.0.4 strictly: values by name and labels as written. */
 function readMetrics(text: string): ReadonlyMap<string, number> {
   const samples = new Map<string, number>();
   const families = new Map<string, string>();
@@ -17,7 +16,7 @@ function readMetrics(text: string): ReadonlyMap<string, number> {
     if (line === "") continue;
     const [, kind, name = "", rest = ""] = /^# (HELP|TYPE) (\S+) (.+)$/.exec(line) ?? [];
     if (kind === "HELP") {
-      if (families.has(name)) throw new Error(`${name} stands in two places`);
+      if (families.has(name)) throw new Error(`${name} appears in two places`);
       families.set(family = name, "");
     } else if (kind === "TYPE") {
       if (name !== family || !/^(counter|gauge|histogram)$/.test(rest)) throw new Error(line);
@@ -44,26 +43,25 @@ function readMetrics(text: string): ReadonlyMap<string, number> {
   return samples;
 }
 
-/** Whether `promtool`, which comes with Prometheus, is there. */
 function hasPromtool(): boolean {
   try {
     return new Deno.Command("promtool", { args: ["--version"], stdout: "null", stderr: "null" }).outputSync()
       .success;
   } catch (error) {
     if (!(error instanceof Deno.errors.NotFound)) throw error;
-    console.warn("Without promtool: Prometheus' own reader isn't asked.");
+    console.warn("Without promtool: Prometheus' own parser isn't run.");
     return false;
   }
 }
 
-Deno.test("TARE_METRICS gives what Prometheus reads, with the same money and tokens as the overview", async () => {
+Deno.test("TARE_METRICS: Prometheus can read the metrics, with the same money and tokens as the overview", async () => {
   const data = await Deno.makeTempDir();
   await Deno.mkdir(`${data}/workspace`);
   const simulated = simulator({
     model: ({ messages }) =>
       JSON.stringify(messages.at(-1)).includes("refuse")
         ? { fault: { type: "error", status: 400, message: "No." } }
-        : { content: "I have nothing to say." },
+        : { content: "Nothing to report." },
     tokenizer: { encode: (text) => Array.from(text, (letter) => letter.charCodeAt(0)) },
     profile: profileNamed("openai"),
   });
@@ -96,7 +94,7 @@ Deno.test("TARE_METRICS gives what Prometheus reads, with the same money and tok
     const long = "A long question. ".repeat(200);
     await said("agent", "Hello.");
     await said("theirs", long);
-    await said("theirs", long, "I have nothing to say.", "And now?");
+    await said("theirs", long, "Nothing to report.", "And now?");
     await said("theirs", "Please refuse.");
     const { all } = JSON.parse(await ask("/tare/v1/overview"));
     const response = await fetch(`${server.url}/metrics`);

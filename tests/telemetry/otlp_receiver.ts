@@ -1,44 +1,39 @@
-/** An attribute as OTLP's JSON has it: the kind of its value, and the value. */
 export type Value = readonly [kind: string, value: unknown];
 
-/** Attributes by name. */
 export type Attributes = Readonly<Record<string, Value>>;
 
-/** A span, as it was sent. */
 export interface Span {
   readonly scope: string;
   readonly name: string;
-  /** By OTLP's numbers: 1 internal, 2 server, 3 client. */
+  /** Kind by OTLP's numbers: 1 internal, 2 server, 3 client. */
   readonly kind: number;
   readonly traceId: string;
   readonly spanId: string;
-  /** Empty for a root. */
+  /** Id of the parent; empty for a root. */
   readonly parentSpanId: string;
   readonly attributes: Attributes;
   readonly events: readonly { readonly name: string; readonly attributes: Attributes }[];
-  /** By OTLP's numbers: 0 unset, 2 error. */
+  /** Status by OTLP's numbers: 0 unset, 2 error. */
   readonly status: number;
 }
 
-/** A point of a metric, the last that was sent of its attributes. */
+/** Point of a metric, the last one sent for its attributes. */
 export interface Point {
   readonly scope: string;
   readonly name: string;
   readonly unit: string;
   readonly type: "sum" | "histogram" | "gauge";
   readonly attributes: Attributes;
-  /** A sum's value, or how many values a histogram has. */
+  /** Value of a sum, or number of values of a histogram. */
   readonly value: number;
   readonly bounds?: readonly number[];
 }
 
-/** What collects telemetry: OTLP over HTTP in JSON. */
+/** Telemetry collector: OTLP over HTTP in JSON. */
 export interface OtlpReceiver {
-  /** Variables by which a program sends to it. It may be slow: what isn't taken within the time is lost. */
+  /** Variables that configure a program to send to it, with a short timeout: late data is lost. */
   readonly env: Readonly<Record<string, string>>;
-  /** Paths that something was sent to. */
   readonly paths: ReadonlySet<string>;
-  /** All that was sent, as text. */
   readonly text: () => string;
   readonly resources: () => readonly Attributes[];
   readonly spans: () => readonly Span[];
@@ -49,7 +44,7 @@ export interface OtlpReceiver {
 // deno-lint-ignore no-explicit-any
 type Json = any;
 
-/** Listens on loopback and keeps what it gets. */
+/** Starts a collector on loopback that stores what it receives. */
 export function otlpReceiver(): OtlpReceiver {
   const texts: string[] = [];
   const paths = new Set<string>();

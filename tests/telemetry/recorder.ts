@@ -11,7 +11,6 @@ import {
 } from "@opentelemetry/api";
 import { AsyncLocalStorage } from "node:async_hooks";
 
-/** A span that has begun. */
 export interface RecordedSpan {
   readonly scope: string;
   readonly name: string;
@@ -22,16 +21,15 @@ export interface RecordedSpan {
   failed: boolean;
 }
 
-/** What was told since {@linkcode recordTelemetry} was called. */
+/** Telemetry since {@linkcode recordTelemetry} was called. */
 export interface Recorder {
   readonly spans: readonly RecordedSpan[];
-  /** Sums and numbers of values by metric, and by one of its attributes. */
+  /** Returns sums and numbers of values of a metric, by one of its attributes. */
   readonly count: (metric: string, attribute?: string) => Readonly<Record<string, number>>;
 }
 
-/** Sets up an exporter that keeps what it gets, for the rest of the test file. */
+/** Sets up an exporter that stores what it receives, for the rest of the test file. */
 export function recordTelemetry(): Recorder {
-  // What an earlier call has set up holds no longer.
   for (const api of [trace, metrics, context, propagation]) api.disable();
   const spans: RecordedSpan[] = [];
   const points: { readonly name: string; readonly value: number; readonly attributes: Attributes }[] = [];

@@ -7,13 +7,13 @@ import { startProcess } from "../../packages/app/server_process_fixture_test.ts"
 import { faultsOfPoints, faultsOfSpans } from "./conventions.ts";
 import { otlpReceiver, type Span } from "./otlp_receiver.ts";
 
-/** Stands in every text that only the conversation's parties may see. */
+/** Marker in every text that only the conversation's parties may see. */
 const CANARY = "canary-5b1f";
 
-/** Longer than what enters a prompt whole, of lines that differ. */
+/** Text of different lines, too long to enter a prompt whole. */
 const NOTES = Array.from({ length: 6_000 }, (_, at) => `Note ${at} of ${CANARY}.\n`).join("");
 
-/** A model that follows the script that the last thing the user said names, step by step. */
+/** Follows the script that the user's last message names, step by step. */
 function scriptedModel({ messages }: SimulatedRequest): SimulatedReply {
   const at = messages.findLastIndex(({ role }) => role === "user");
   const script = /\[(\w+)\]/.exec(textOf(messages[at]))?.[1];
@@ -45,7 +45,6 @@ function textOf(message: Message | undefined): string {
   return JSON.stringify(message?.content ?? "");
 }
 
-/** A provider on loopback that keeps the headers it gets. */
 function provider() {
   const encode = (text: string) => Array.from({ length: estimateTokens(text) }, (_, at) => at);
   const simulated = simulator({
@@ -61,12 +60,11 @@ function provider() {
   return { url: `http://127.0.0.1:${server.addr.port}`, headers, close: () => server.shutdown() };
 }
 
-/** Where the client's own span stands. */
 const TRACE = "0af7651916cd43dd8448eb211c80319c";
 const PARENT = "b7ad6b7169203331";
 const TRACEPARENT = `00-${TRACE}-${PARENT}-01`;
 
-/** What comes of a session with everything in it: turns of the agent, then calls that pass through. */
+/** Plays a session with all features: turns of the agent, then gateway calls; returns the telemetry. */
 async function played(env: Readonly<Record<string, string>>) {
   const folder = await Deno.makeTempDir();
   const workspace = join(folder, "work");
@@ -96,7 +94,7 @@ async function played(env: Readonly<Record<string, string>>) {
     });
   const texts: string[] = [];
   const made = await post("/tare/v1/sessions", {
-    // Enough of them that showing them short pays.
+    // Enough tools that compacting them pays.
     tools: ["read_file", "search_files", "list_files", "recall", "delegate"],
   });
   const { id } = await made.json();
@@ -126,7 +124,7 @@ async function played(env: Readonly<Record<string, string>>) {
   await call(chat, "refuse");
   await call(chat, "say", {}, { "x-tare": "off" });
   await call(chat, "say", { messages: 5 });
-  // A result so long that its middle leaves the prompt.
+  // A long result, whose middle is removed from the prompt.
   const calls = [{ id: "c", type: "function", function: { name: "look", arguments: `{"at":"${CANARY}"}` } }];
   const long = (script: string) => ({
     messages: [
@@ -156,7 +154,7 @@ async function played(env: Readonly<Record<string, string>>) {
 
 const ON = { OTEL_DENO: "true" };
 
-/** The spans in a span, and those in them, a line each: name and class of error. */
+/** Returns the spans in a span recursively, a line each: name and class of error. */
 function tree(spans: readonly Span[], parent: string, depth = 0): string[] {
   return spans.filter(({ parentSpanId, scope }) => parentSpanId === parent && scope !== "deno")
     .flatMap((span) => {
@@ -166,7 +164,7 @@ function tree(spans: readonly Span[], parent: string, depth = 0): string[] {
     });
 }
 
-Deno.test("a server tells of turns, model calls and tools as the conventions say, and nothing of what was said", async () => {
+Deno.test("telemetry: a server reports turns, model calls and tools as the conventions define, without content", async () => {
   const { receiver, sent, texts, id } = await played(ON);
   assert(texts.every((text) => text.includes(CANARY) || text.includes("it must be array")));
   assertEquals(receiver.text().includes(CANARY), false);
@@ -206,15 +204,14 @@ Deno.test("a server tells of turns, model calls and tools as the conventions say
     "chat scripted-2 !401",
     "chat",
     "chat !400",
-    // It recalls what left, and goes on.
     "chat scripted-2",
     "chat scripted-2",
-    // It was refused because of what left, and sent again as it came.
+    // It was refused because of an eviction, and sent again unchanged.
     "chat scripted-2 !400",
     "chat scripted-2",
     "chat scripted-2 !cancelled",
   ]);
-  // Every request to the provider is part of the call that made it, and says so once.
+  // Every request to the provider is part of its call, and reports that once.
   const chats = own.filter(({ name }) => name.startsWith("chat"));
   const requests = spans.filter(({ scope, kind, name }) => scope === "deno" && kind === 3 && name === "POST");
   assertEquals(
@@ -231,7 +228,7 @@ Deno.test("a server tells of turns, model calls and tools as the conventions say
   const counted = (name: string, key: string) =>
     sums.get(name)?.map(({ attributes, value }) => [attributes[key]?.[1], value]).sort();
   assertEquals(counted("tare.rewrites", "tare.rewrite.cause"), [
-    // What is recalled of a huge result is huge as well.
+    // A recall of a huge result is huge as well.
     ...[["arrival", 2], ["arrival", 2]],
     ["price", 1],
   ]);
@@ -239,7 +236,7 @@ Deno.test("a server tells of turns, model calls and tools as the conventions say
   assertEquals(counted("tare.fail_opens", "tare.fail_open.cause"), [["request", 2]]);
 });
 
-Deno.test("what was said is told by the variable that the conventions have for it, in their form", async () => {
+Deno.test("telemetry: content is reported with the conventions' variable, in their format", async () => {
   const { receiver } = await played({ ...ON, OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT: "true" });
   const spans = receiver.spans();
   assertEquals(faultsOfSpans(spans), []);
@@ -275,10 +272,10 @@ Deno.test("what was said is told by the variable that the conventions have for i
   ]);
 });
 
-Deno.test("without configuration nothing is sent, and what clients say of their trace passes through", async () => {
+Deno.test("telemetry: without configuration nothing is sent, and clients' trace headers are forwarded", async () => {
   const { receiver, sent } = await played({});
   assertEquals([...receiver.paths], []);
   const told = sent.map((headers) => headers.get("traceparent"));
-  // The agent's own calls belong to nobody's trace.
+  // The agent's own calls have no trace.
   assertEquals(told, [...Array(11).fill(null), ...Array(11).fill(TRACEPARENT)]);
 });

@@ -1,6 +1,5 @@
 /**
- * Lets an editor use the running agent server, by the Agent Client Protocol over standard input and output:
- * `deno task acp`.
+ * Connects an editor to the running server by the Agent Client Protocol over stdio: `deno task acp`.
  *
  * @module
  */
@@ -11,16 +10,15 @@ import { KEY_NOTE, runCommandLine, SERVER_OPTIONS } from "../command_line.ts";
 import { STOPPING } from "../terminal/watch_turn.ts";
 import { editorAgent } from "./editor_agent.ts";
 
-/** Longest wait for turns to be cancelled at the end, in milliseconds. */
 const END_MS = 5000;
 
-// Nothing but the protocol goes to standard output.
+// Standard output is reserved for the protocol.
 console.log = console.error;
 console.info = console.error;
 await runCommandLine({
   call: "deno task acp",
   summary:
-    "Lets an editor use the running agent server, by the Agent Client Protocol over standard input and output",
+    "Connects an editor to the running server by the Agent Client Protocol over standard input and output",
   options: SERVER_OPTIONS,
   notes: `${KEY_NOTE} The editor starts this command; docs/agents.md describes its configuration.`,
 }, async ({ values }) => {
@@ -33,7 +31,7 @@ await runCommandLine({
   const connection = app.connect(ndJsonStream(Deno.stdout.writable, Deno.stdin.readable));
   for (const signal of STOPPING) Deno.addSignalListener(signal, () => connection.close());
   await connection.closed;
-  // Without an editor its turns don't continue.
+  // The editor's turns end with it.
   setTimeout(() => Deno.exit(1), END_MS);
   await leave();
 });

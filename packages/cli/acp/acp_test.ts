@@ -1,4 +1,4 @@
-// An editor, which is the protocol's own client, in front of the real command and a real server.
+// Runs the protocol's own client against the real command and a real server.
 import {
   client,
   type ClientContext,
@@ -17,16 +17,14 @@ import { type ServerProcess, startServerProcess } from "../../../tests/crash/ser
 import { ownerOf } from "../../../tests/crash/owner.ts";
 import { denoArgs } from "../tasks.ts";
 
-/** An editor that has started the command. */
+/** An editor that started the command. */
 interface Editor {
   readonly agent: ClientContext;
-  /** What it was told, the newest last, in pieces of one text joined. */
+  /** Received updates, oldest first, with pieces of a text joined. */
   readonly updates: SessionUpdate[];
-  /** The window, as often as it was told how full it is. */
+  /** Window of each usage update. */
   readonly sizes: readonly number[];
-  /** Settles once an update came that is like this. */
   readonly seen: (isIt: (update: SessionUpdate) => boolean) => Promise<void>;
-  /** Closes the command's input and gives how it ended. */
   readonly close: () => Promise<{ readonly code: number; readonly stderr: string }>;
 }
 
@@ -39,7 +37,6 @@ async function startEditor(
   { permit = () => ({ outcome: { outcome: "cancelled" } }), notices = true, data = "" }: {
     readonly permit?: Permit;
     readonly notices?: boolean;
-    /** The server's data folder, in which its owner's key is. */
     readonly data?: string;
   } = {},
 ): Promise<Editor> {
@@ -101,7 +98,7 @@ async function startEditor(
   };
 }
 
-/** A server that a model answers, and what ends them; the workspace holds a file. Without `asks` all calls may run. */
+/** Starts a server with a model and a workspace with a file. Without `asks` all calls are allowed. */
 async function withServer(
   model: SimulatedModel,
   use: (at: {
@@ -157,7 +154,6 @@ async function withServer(
 
 const text = (text: string): ContentBlock => ({ type: "text", text });
 
-/** What an update says, in short. */
 function brief(update: SessionUpdate): string {
   switch (update.sessionUpdate) {
     case "user_message_chunk":
@@ -176,7 +172,7 @@ function brief(update: SessionUpdate): string {
   }
 }
 
-Deno.test("tare acp plays a turn with its tool calls, and a session that is loaded shows the same again", async () => {
+Deno.test("tare acp runs a turn with tool calls, and replays it when the session is loaded", async () => {
   const model = scripted([
     { content: "I look.", tool_calls: [toolCall("read_file", { path: "a.txt", start_line: 2 })] },
     { tool_calls: [toolCall("edit_file", { path: "a.txt", old_text: "two", new_text: "2" })] },
@@ -225,7 +221,7 @@ Deno.test("tare acp plays a turn with its tool calls, and a session that is load
   });
 });
 
-Deno.test("tare acp cancels a turn, also one whose editor has gone", async () => {
+Deno.test("tare acp cancels a turn on request and when the editor disconnects", async () => {
   const sleep = { tool_calls: [toolCall("shell", { command: "echo begun; sleep 60" })] };
   await withServer(scripted([sleep, sleep]), async ({ workspace, data, start, editor }) => {
     const { url } = await start();
@@ -248,7 +244,7 @@ Deno.test("tare acp cancels a turn, also one whose editor has gone", async () =>
   });
 });
 
-Deno.test("tare acp says that the server has gone, and shows how the turn goes on once it is there again", async () => {
+Deno.test("tare acp reports that the server is away, and resumes the turn once it is back", async () => {
   const model = scripted([
     { tool_calls: [toolCall("shell", { command: "echo begun; sleep 60" })] },
     { content: "It went on." },
@@ -261,12 +257,12 @@ Deno.test("tare acp says that the server has gone, and shows how the turn goes o
     const played = agent.request("session/prompt", { sessionId, prompt: [text("Sleep.")] });
     await seen(isOutput);
     await server.kill();
-    const away = "The server can't be reached. The turn goes on once it is there again; waiting for it.";
+    const away = "The server can't be reached. Waiting for it; the turn continues once it is back.";
     await seen((update) => brief(update).includes(away));
     await assertRejects(
       () => agent.request("session/new", { cwd: workspace, mcpServers: [] }),
       Error,
-      `Cannot reach the server at ${server.url}: start it with tare start, or deno task start.`,
+      `Cannot reach the server at ${server.url}. Start it with tare start, or deno task start.`,
     );
     await start();
     assertEquals(await played, { stopReason: "end_turn" });
@@ -279,7 +275,7 @@ Deno.test("tare acp says that the server has gone, and shows how the turn goes o
   });
 });
 
-Deno.test("tare acp asks before calls run, and does what the person says", async () => {
+Deno.test("tare acp requests permission before calls run, and follows the user's answer", async () => {
   const run = (command: string) => toolCall("shell", { command });
   const model = scripted([
     {
@@ -317,7 +313,7 @@ Deno.test("tare acp asks before calls run, and does what the person says", async
   }, { asks: true });
 });
 
-Deno.test("tare acp asks again for what a killed server had asked; cancelling denies, and leaving doesn't", async () => {
+Deno.test("tare acp repeats approvals of a killed server; cancelling denies them, and disconnecting doesn't", async () => {
   const append = { tool_calls: [toolCall("shell", { command: "echo once >> b.txt" })] };
   await withServer(
     scripted([append, { content: "Done." }, append, append]),

@@ -34,20 +34,17 @@ import { describeToolCall, toolText } from "./tool_calls.ts";
 interface EditorAgentOptions {
   readonly client: AgentClient;
   readonly url: string;
-  /** Where a folder really is, or the folder as it stands where that can't be told. */
   readonly realPath: (folder: string) => Promise<string>;
-  /** Longest pause between two attempts to reach the server. */
+  /** Longest pause between two attempts to reach the server, in milliseconds. */
   readonly maxPauseMs?: number | undefined;
 }
 
 interface EditorAgent {
-  /** To be connected to an editor, once. */
   readonly app: AgentApp;
-  /** Cancels the turns that the editor has begun; what was asked stays open for whoever answers. Never rejects. */
+  /** Cancels the editor's turns; pending approvals stay open for other clients. Never rejects. */
   readonly leave: () => Promise<void>;
 }
 
-/** JSON-RPC's codes for what went wrong; the last, on this side. */
 const [INVALID_PARAMS, NO_RESOURCE, INTERNAL_ERROR] = [-32602, -32002, -32603];
 
 export function editorAgent({ client, url, realPath, maxPauseMs }: EditorAgentOptions): EditorAgent {
@@ -63,12 +60,12 @@ export function editorAgent({ client, url, realPath, maxPauseMs }: EditorAgentOp
   };
 
   const ask: Editor["ask"] = async (request, cancellationSignal) => {
-    if (!editor) throw new Error("The editor has gone.");
+    if (!editor) throw new Error("The editor has disconnected.");
     const options = { cancellationSignal, stopWaitingOnCancel: true };
     return await editor.client.request(methods.client.session.requestPermission, request, options);
   };
 
-  /** A session in the folder that the editor has open. @throws {RequestError} if the server works elsewhere. */
+  /** @throws {RangeError} if a local server has another workspace. */
   const open = async (
     { cwd, mcpServers = [] }: Partial<NewSessionRequest>,
     find: () => Promise<string>,
@@ -83,7 +80,7 @@ export function editorAgent({ client, url, realPath, maxPauseMs }: EditorAgentOp
     if (mcpServers.length > 0) {
       const names = mcpServers.map(({ name }) => name).join(", ");
       remarks.push(
-        `The editor's MCP servers (${names}) are not used here: the tools are those that the server at ${url} has.`,
+        `The editor's MCP servers (${names}) are not used: the server at ${url} determines the tools.`,
       );
     }
     const id = await find();
@@ -167,8 +164,7 @@ export function editorAgent({ client, url, realPath, maxPauseMs }: EditorAgentOp
       const play = said(async () => {
         const session = await known(sessionId);
         const content = promptContent(prompt, (await client.agent()).workspace);
-        if (content.length === 0) throw new RangeError("Cannot take the prompt: it is empty.");
-        // It is aborted by the editor's word, and when the editor has gone.
+        if (content.length === 0) throw new RangeError("Cannot send the prompt: it is empty.");
         const cancel = () => void (editor?.signal.aborted || session.cancel().catch(() => {}));
         signal.addEventListener("abort", cancel, { once: true });
         return { stopReason: await session.prompt(content) };
@@ -176,7 +172,6 @@ export function editorAgent({ client, url, realPath, maxPauseMs }: EditorAgentOp
       return await play({ params: undefined });
     })
     .onNotification(methods.agent.session.cancel, async ({ params: { sessionId } }) => {
-      // What can't be told the server is told by the prompt's answer.
       await sessions.get(sessionId)?.cancel().catch(() => {});
     });
   return {
@@ -187,7 +182,6 @@ export function editorAgent({ client, url, realPath, maxPauseMs }: EditorAgentOp
   };
 }
 
-/** Lets errors reach the editor as sentences, with a code that tells what kind they are. */
 function said<Params, Answer>(
   answer: (params: Params) => Promise<Answer>,
 ): (context: { readonly params: Params }) => Promise<Answer> {
@@ -204,7 +198,11 @@ function said<Params, Answer>(
   };
 }
 
-/** Returns a remark if the folder isn't the server's. @throws {RangeError} if it is unrelated to a local server's. */
+/**
+ * Returns a remark if the folder isn't the workspace.
+ *
+ * @throws {RangeError} if a local server's workspace is unrelated.
+ */
 function placeRemark(
   folder: string,
   { workspace, url }: { readonly workspace: string; readonly url: string },
@@ -214,17 +212,16 @@ function placeRemark(
     !path.startsWith("..") && !isAbsolute(path)
   );
   if (isInside || !LOOPBACK.test(new URL(url).hostname)) {
-    return `The agent works in ${workspace}, which is the workspace of the server at ${url}, and not in ${folder}.`;
+    return `The agent works in ${workspace}, the workspace of the server at ${url}, not in ${folder}.`;
   }
   throw new RangeError(
-    `Cannot use a session in ${folder}: the server at ${url} works in ${workspace}. Start one in that folder with ` +
-      `tare start, and this command there too, or with the new server's address: tare acp --url URL`,
+    `Cannot use a session in ${folder}: the workspace of the server at ${url} is ${workspace}. Start a server in that ` +
+      `folder with tare start, and run this command there, or name the new server: tare acp --url URL`,
   );
 }
 
 const LOOPBACK = /^(localhost|127\.[\d.]+|\[::1\])$/;
 
-/** For editors without notices: a message that is one by itself. */
 function asMessage(text: string, number: number): SessionUpdate {
   return {
     sessionUpdate: "agent_message_chunk",
@@ -234,35 +231,29 @@ function asMessage(text: string, number: number): SessionUpdate {
 }
 
 interface Editor {
-  /** Shows an update; settles once the editor's pipe has room. */
   readonly show: (session: string, update: SessionUpdate) => Promise<void>;
   readonly ask: QuestionsOptions["ask"];
 }
 
 interface Followed {
-  /** Settles once the server has begun it, or has refused. */
   readonly started: Promise<unknown>;
-  /** Whether the editor has begun it, and shows its first message already. */
+  /** Whether the editor started it, so that its first message is visible already. */
   readonly isOwn: boolean;
   isCancelled: boolean;
-  /** Aborted once another turn has replaced it, whose events follow its own. */
   readonly over: AbortController;
 }
 
 type Ending = Pick<TurnEnd, "reason" | "message">;
 
-/** Whose events are read, and when it is another turn that ends. */
 interface Reading {
   readonly turn: Followed;
-  /** Number of its first event; ends before that are of turns before. Default: that of any that is read. */
+  /** Number of its first event: earlier ends belong to earlier turns. Default: 0. */
   readonly from?: number;
 }
 
-/** Events of an earlier time that are joined before they are shown. */
 const REPLAYED = 256;
 
 class EditorSession {
-  /** What the person is told before the next prompt's answer. */
   readonly remarks: string[] = [];
   readonly #id: string;
   readonly #client: AgentClient;
@@ -272,7 +263,6 @@ class EditorSession {
   readonly #questions: Questions;
   #last = 0;
   #turn: Followed | undefined;
-  /** Whether the last turn ended to ask, and no other has begun. */
   #isAsking = false;
 
   constructor(
@@ -299,7 +289,7 @@ class EditorSession {
     });
   }
 
-  /** Goes on behind what was said; what waits for an answer is asked. @throws {RefusedError} 404 if there is no such session. */
+  /** Continues after the last event. @throws {RefusedError} 404 for an unknown session. */
   async resume(): Promise<void> {
     const { lastEvent, ledger, approvals } = await this.#client.session(this.#id);
     this.#last = lastEvent;
@@ -313,7 +303,7 @@ class EditorSession {
     if (this.#isAsking) this.#watch(await this.#client.follow(this.#id, lastEvent));
   }
 
-  /** Shows all that was said; a turn that runs, or asks, is shown on after this has settled. */
+  /** Sends all events. A turn that runs or waits for approval is followed after this has settled. */
   async replay(): Promise<void> {
     const { lastEvent, status } = await this.#client.session(this.#id);
     if (lastEvent === 0) return;
@@ -327,7 +317,6 @@ class EditorSession {
         last = next.value.number;
       }
       for (const update of joinDeltas(batch).flatMap((numbered) => this.#take(numbered))) {
-        // Notices are for the moment.
         if (update.sessionUpdate !== "notice") await this.#show(update);
       }
     }
@@ -336,18 +325,17 @@ class EditorSession {
     } else await events.return?.();
   }
 
-  /** Plays a turn and shows it. @throws {Error} if the server refuses it or can't be reached, or the turn fails. */
+  /** Runs a turn and sends its updates. @throws {Error} if the turn fails or is refused. */
   async prompt(input: Content): Promise<StopReason> {
     const started = this.#client.startTurn(this.#id, input);
     const turn: Followed = { started, isOwn: true, isCancelled: false, over: new AbortController() };
-    // A turn that runs is the server's to refuse another one.
     if (!this.#turn) this.#turn = turn;
     try {
       let events = await started;
       let from: number | undefined;
       const before = this.#turn;
       if (before && before !== turn) {
-        // It asked, and is over with this: what became of its calls stands before the turn's own events.
+        // It waited for approval; results of its calls precede the new turn's events.
         before.over.abort();
         from = await firstNumber(events);
         events = await this.#client.follow(this.#id, this.#last);
@@ -366,22 +354,19 @@ class EditorSession {
     }
   }
 
-  /** Cancels the turn that runs, also while the request for it is on its way. @throws {Error} if the server can't be told. */
   async cancel(): Promise<void> {
     const turn = this.#turn;
     if (!turn) return;
     turn.isCancelled = true;
-    // Until the server has answered it may have nothing to cancel yet, and begin the turn afterwards.
+    // Before the server has accepted the turn, it has nothing to cancel.
     const runs = await turn.started.then(() => true, () => false);
     if (runs && this.#turn === turn) await this.#client.cancel(this.#id);
   }
 
-  /** Cancels the turn that the editor has begun, because it has gone; what waits for an answer goes on waiting. */
   async leave(): Promise<void> {
     if (this.#turn?.isOwn && !this.#questions.areOpen) await this.cancel();
   }
 
-  /** Shows a turn that others have started, or that was left asking. */
   #watch(events: AsyncIterable<NumberedEvent>): void {
     const over = new AbortController();
     const turn: Followed = { started: Promise.resolve(), isOwn: false, isCancelled: false, over };
@@ -392,11 +377,10 @@ class EditorSession {
     }).finally(() => {
       if (this.#turn === turn) this.#turn = undefined;
     }).catch(() => {
-      // The editor has gone.
     });
   }
 
-  /** Shows a turn to its end, after which its calls have a result or have failed. */
+  /** Follows a turn to its end. Calls without a result are marked as failed if it can't. */
   async #follow(events: AsyncIterable<NumberedEvent>, reading: Reading): Promise<Ending> {
     const { turn } = reading;
     const { signal } = turn.over;
@@ -406,7 +390,7 @@ class EditorSession {
       signal,
     });
     const follow = async (after: number) => {
-      // The server may not have received it before it broke off.
+      // The connection may have failed before the server received it.
       if (turn.isCancelled) await this.#client.cancel(this.#id);
       return await this.#client.follow(this.#id, after);
     };
@@ -416,7 +400,6 @@ class EditorSession {
         const before = this.#last;
         const end = await this.#read(connection.events(follow, { after: before, ...first }), reading);
         if (end) return end;
-        // Its approvals are answered, and nothing continues.
         if (signal.aborted || this.#isAsking && !this.#questions.areOpen) return { reason: "cancelled" };
         inVain = this.#last === before ? inVain + 1 : 0;
         if (inVain > 1) throw new Error("The server closed the stream before the turn's end.");
@@ -429,7 +412,6 @@ class EditorSession {
     }
   }
 
-  /** Shows these events, up to the end of a turn. One that asks goes on once it is answered. */
   async #read(
     events: AsyncIterable<NumberedEvent>,
     { turn, from = 0 }: Reading,
@@ -451,7 +433,6 @@ class EditorSession {
     if (event.type === "turn_start") this.#isAsking = false;
     if (event.type === "turn_end") this.#isAsking = event.reason === "approval";
     if (event.type === "approval_asked") {
-      // Of a session's events each tells its times.
       const { approvalId: id = "", id: callId, name, arguments: text, askedAtMs = 0, expiresAtMs = 0 } =
         event;
       this.#questions.asked({ id, callId, name, arguments: text, askedAtMs, expiresAtMs });
@@ -492,7 +473,6 @@ class EditorSession {
   }
 }
 
-/** Number of the first event, of which no more are wanted. */
 async function firstNumber(events: AsyncIterable<NumberedEvent>): Promise<number> {
   for await (const { number } of events) return number;
   throw new Error("The server closed the stream before the turn's end.");
@@ -501,13 +481,12 @@ async function firstNumber(events: AsyncIterable<NumberedEvent>): Promise<number
 interface QuestionsOptions {
   readonly id: string;
   readonly client: Pick<AgentClient, "answer">;
-  /** Puts a question to the person; rejects if the editor can't, or once `signal` says that it needs no answer any more. */
+  /** Requests permission from the user. Rejects if the editor fails, or once `signal` is aborted. */
   readonly ask: (
     request: RequestPermissionRequest,
     signal: AbortSignal,
   ) => Promise<RequestPermissionResponse>;
   readonly cancel: () => Promise<void>;
-  /** Tells the person what went wrong. */
   readonly warn: (message: string) => Promise<void>;
   readonly workspace: string | undefined;
 }
@@ -518,7 +497,6 @@ const OPTIONS: readonly (PermissionOption & { readonly optionId: ApprovalAnswer[
   { optionId: "deny", kind: "reject_once", name: "Deny" },
 ];
 
-/** What a session asks before calls run, put to the person in the editor and answered to the server. */
 class Questions {
   readonly #options: QuestionsOptions;
   readonly #open = new Map<string, { readonly asked: Approval; readonly answered: AbortController }>();
@@ -531,26 +509,22 @@ class Questions {
     return this.#open.size > 0;
   }
 
-  /** The server asks this. The person is asked once the turn has ended: before, nothing would go on. */
+  /** Adds an approval, which is requested once the turn has ended: before that, it couldn't continue. */
   asked(asked: Approval): void {
     this.#open.set(asked.id, { asked, answered: new AbortController() });
   }
 
-  /** Somebody has answered, or the time is over: the person need not any more. */
   answered(id: string): void {
     this.#open.get(id)?.answered.abort();
     this.#open.delete(id);
   }
 
-  /** Nobody is followed any more: nobody is asked either. */
   leave(): void {
     for (const id of [...this.#open.keys()]) this.answered(id);
   }
 
-  /** Puts what is open to the person. `toolCallId` is the editor's name for a call. */
   put(toolCallId: (id: string) => string): void {
     for (const { asked, answered } of this.#open.values()) {
-      // Where the server can't be told, whoever follows the turn hears that it is gone.
       this.#put(asked, { toolCallId: toolCallId(asked.callId), signal: answered.signal }).catch(() => {});
     }
   }
@@ -565,7 +539,6 @@ class Questions {
       sessionId: id,
       toolCall: {
         ...{ toolCallId, name: shownText(asked.name), status: "pending" as const, ...shown },
-        // What the tool's own arguments don't say.
         ...(asked.why !== undefined && { content: [...shown.content, ...toolText(asked.why)] }),
       },
       options: [...OPTIONS],
@@ -573,19 +546,19 @@ class Questions {
     while (!signal.aborted) {
       const { outcome } = await ask(request, signal).catch(
         async (error): Promise<RequestPermissionResponse> => {
-          if (!signal.aborted) await warn(`Cannot ask in the editor, so it is denied: ${error.message}`);
+          if (!signal.aborted) {
+            await warn(`Denied, because the editor can't ask for permission: ${error.message}`);
+          }
           return { outcome: { outcome: "selected", optionId: "deny" } };
         },
       );
       if (signal.aborted) return;
       if (outcome.outcome === "cancelled") return await cancel();
-      // What the person doesn't say clearly is no.
       const decision = OPTIONS.find(({ optionId }) => optionId === outcome.optionId)?.optionId ?? "deny";
       try {
         return await client.answer(id, asked, { decision });
       } catch (error) {
         if (!(error instanceof RefusedError)) throw error;
-        // Somebody else has answered.
         if (error.status === 404 || error.status === 409) return;
         await warn(error.message);
       }

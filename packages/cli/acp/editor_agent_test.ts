@@ -11,7 +11,7 @@ async function fails(asked: Promise<unknown>, code: number, message: string): Pr
   assertEquals([error.code, error.message], [code, message]);
 }
 
-Deno.test("editorAgent() says what it can do", async () => {
+Deno.test("editorAgent() reports its capabilities", async () => {
   await edit({}, async (agent) => {
     const { protocolVersion, agentCapabilities } = await agent.request("initialize", { protocolVersion: 7 });
     assertEquals([protocolVersion, agentCapabilities], [1, {
@@ -23,7 +23,7 @@ Deno.test("editorAgent() says what it can do", async () => {
   });
 });
 
-Deno.test("editorAgent() ends a prompt with the reason for which the turn ended", async () => {
+Deno.test("editorAgent() ends a prompt with the turn's stop reason", async () => {
   const reasons: Readonly<Record<string, StopReason>> = {
     completed: "end_turn",
     tool_calls: "end_turn",
@@ -51,14 +51,14 @@ Deno.test("editorAgent() ends a prompt with the reason for which the turn ended"
 });
 
 const BROKE = new RefusedError(0, "The connection to the server broke.");
-const AWAY = "warning: The server can't be reached. The turn goes on once it is there again; waiting for it.";
+const AWAY = "warning: The server can't be reached. Waiting for it; the turn continues once it is back.";
 
 async function* breaking(): AsyncGenerator<NumberedEvent, void> {
   yield* numbered([STEP, TEXT("Hel"), { type: "tool_call", step: 1, id: "x", name: "n", arguments: "{}" }]);
   throw BROKE;
 }
 
-Deno.test("editorAgent() goes on where the connection broke, waits for a server that is away, and says so", async () => {
+Deno.test("editorAgent() resumes after a lost connection, and reports that it waits for the server", async () => {
   const read: number[] = [];
   let fails = 0;
   await edit({
@@ -80,7 +80,7 @@ Deno.test("editorAgent() goes on where the connection broke, waits for a server 
   }, { maxPauseMs: 0 });
 });
 
-Deno.test("editorAgent() says that a server is gone that doesn't come back, or has lost the turn", async () => {
+Deno.test("editorAgent() fails if the server doesn't return or has lost the turn", async () => {
   let error: Error = BROKE;
   const follow = () => Promise.reject(error);
   await edit({ startTurn: () => Promise.resolve(breaking()), follow }, async (agent, updates) => {
@@ -97,7 +97,7 @@ Deno.test("editorAgent() says that a server is gone that doesn't come back, or h
   });
 });
 
-Deno.test("editorAgent() cancels, once the server is there again, a turn that was cancelled while it was away", async () => {
+Deno.test("editorAgent() cancels a turn after a restart if it was cancelled during the outage", async () => {
   const asked: string[] = [];
   const looked = Promise.withResolvers<void>();
   let isAway = true;
@@ -125,7 +125,7 @@ Deno.test("editorAgent() cancels, once the server is there again, a turn that wa
   }, { maxPauseMs: 0 });
 });
 
-Deno.test("editorAgent() cancels a turn whose request is still on its way, and says cancelled whatever comes", async () => {
+Deno.test("editorAgent() cancels a turn before the server has accepted it", async () => {
   for (const isRefused of [false, true]) {
     const started = Promise.withResolvers<AsyncIterable<NumberedEvent>>();
     const ended = Promise.withResolvers<void>();
@@ -147,7 +147,7 @@ Deno.test("editorAgent() cancels a turn whose request is still on its way, and s
       const played = say(agent);
       await agent.notify("session/cancel", { sessionId: "s" });
       await agent.notify("session/cancel", { sessionId: "unknown" });
-      // An answer says that what was sent before has arrived.
+      // The response proves that earlier notifications have arrived.
       await agent.request("initialize", { protocolVersion: 1 });
       if (isRefused) started.reject(new Error("Cannot reach the server."));
       else started.resolve(events());
@@ -157,7 +157,7 @@ Deno.test("editorAgent() cancels a turn whose request is still on its way, and s
   }
 });
 
-Deno.test("editorAgent() refuses what can't be, with the kind of the error and a sentence", async () => {
+Deno.test("editorAgent() rejects invalid requests with code and message", async () => {
   const missing = new RefusedError(404, "Cannot find session s: there is no such session.");
   await edit({
     startTurn: (_session, input) =>
@@ -171,17 +171,17 @@ Deno.test("editorAgent() refuses what can't be, with the kind of the error and a
     await fails(agent.request("session/load", at), -32002, missing.message);
     await fails(agent.request("session/resume", at), -32002, missing.message);
     await fails(say(agent, "Bad."), -32602, "Cannot read the body: bad.");
-    await fails(say(agent, ""), -32602, "Cannot take the prompt: it is empty.");
+    await fails(say(agent, ""), -32602, "Cannot send the prompt: it is empty.");
     await fails(newSession(agent), -32603, "Cannot let the request in.");
-    // The protocol's own client takes it as done when there is nothing to delete.
+    // The protocol's client treats deleting an unknown session as success.
     assertEquals(await agent.request("session/delete", { sessionId: "s" }), {});
   });
 });
 
-Deno.test("editorAgent() tells which folder the server works in, and refuses another project", async () => {
+Deno.test("editorAgent() reports another workspace, and rejects an unrelated one", async () => {
   const parts = { startTurn: () => Promise.resolve(numbered([end("completed")])) };
   const remark = (folder: string, url = URL) =>
-    `The agent works in /w, which is the workspace of the server at ${url}, and not in ${folder}.`;
+    `The agent works in /w, the workspace of the server at ${url}, not in ${folder}.`;
   await edit(parts, async (agent, updates) => {
     for (const folder of ["/w", "/link"]) {
       await newSession(agent, folder);
@@ -197,11 +197,11 @@ Deno.test("editorAgent() tells which folder the server works in, and refuses ano
     await fails(
       newSession(agent, "/v"),
       -32602,
-      `Cannot use a session in /v: the server at ${URL} works in /w. Start one in that folder with ` +
-        "tare start, and this command there too, or with the new server's address: tare acp --url URL",
+      `Cannot use a session in /v: the workspace of the server at ${URL} is /w. Start a server in that ` +
+        "folder with tare start, and run this command there, or name the new server: tare acp --url URL",
     );
   });
-  // On another machine the same files may lie elsewhere.
+  // Another machine may have the same files in another folder.
   const far = "http://example.com:8787";
   await edit(parts, async (agent, updates) => {
     await newSession(agent, "/v");
@@ -210,14 +210,14 @@ Deno.test("editorAgent() tells which folder the server works in, and refuses ano
   }, { url: far, notices: false });
 });
 
-Deno.test("editorAgent() says that the editor's MCP servers are not used", async () => {
+Deno.test("editorAgent() reports that the editor's MCP servers are not used", async () => {
   const parts = { startTurn: () => Promise.resolve(numbered([end("completed")])) };
   await edit(parts, async (agent, updates) => {
     const servers = ["a", "b"].map((name) => ({ name, command: "/bin/false", args: [], env: [] }));
     await agent.request("session/new", { cwd: "/w", mcpServers: servers });
     await say(agent);
     assertEquals(told(updates), [
-      `info: The editor's MCP servers (a, b) are not used here: the tools are those that the server at ${URL} has.`,
+      `info: The editor's MCP servers (a, b) are not used: the server at ${URL} determines the tools.`,
     ]);
   });
 });
@@ -244,7 +244,7 @@ Deno.test("editorAgent() lists the sessions of the server's workspace page by pa
   });
 });
 
-Deno.test("editorAgent() shows a session that is loaded, and goes on with a turn that runs", async () => {
+Deno.test("editorAgent() replays a loaded session and follows its running turn", async () => {
   const ended = Promise.withResolvers<void>();
   const cancelled: string[] = [];
   async function* events() {
@@ -270,7 +270,7 @@ Deno.test("editorAgent() shows a session that is loaded, and goes on with a turn
   }, async (agent, updates, { leave }) => {
     await agent.request("session/load", { sessionId: "s", cwd: "/w", mcpServers: [] });
     assertEquals(told(updates), ["Hi.", "AB"]);
-    // Others have begun it.
+    // Another client started it.
     await leave();
     assertEquals(cancelled, []);
     await fails(say(agent), -32603, "A turn runs.");
@@ -280,7 +280,7 @@ Deno.test("editorAgent() shows a session that is loaded, and goes on with a turn
   });
 });
 
-Deno.test("editorAgent() bears that the editor goes while it is shown a turn of others", async () => {
+Deno.test("editorAgent() withstands a disconnect while it follows another client's turn", async () => {
   const gone = Promise.withResolvers<void>();
   const left = Promise.withResolvers<void>();
   const read: number[] = [];
@@ -304,12 +304,12 @@ Deno.test("editorAgent() bears that the editor goes while it is shown a turn of 
   });
   gone.resolve();
   await left.promise;
-  // What is rejected and nobody takes would fail the test once what waits has run.
+  // An unhandled rejection would fail the test after pending tasks.
   await new Promise((resolve) => setTimeout(resolve));
   assertEquals(read, [0]);
 });
 
-Deno.test("editorAgent() resumes a session without showing it, and cancels all that runs at the end", async () => {
+Deno.test("editorAgent() resumes a session without replaying it, and cancels its turn at the end", async () => {
   const cancelled: string[] = [];
   const events = Promise.withResolvers<void>();
   await edit({

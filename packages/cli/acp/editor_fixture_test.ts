@@ -1,5 +1,5 @@
 /**
- * An editor in front of an agent whose server is made up. Holds no tests.
+ * An editor connected to an agent with a fake server. Contains no tests.
  *
  * @module
  */
@@ -18,16 +18,11 @@ import type { NumberedEvent } from "@tare/server/internal";
 import type { AgentClient } from "../agent_client.ts";
 import { editorAgent } from "./editor_agent.ts";
 
-/** What happens in a session. */
 export type Event = NumberedEvent["event"];
 
-/** Where the server is said to be. */
 export const URL = "http://127.0.0.1:8787";
-/** A piece of the model\'s answer. */
 export const TEXT = (text: string): Event => ({ type: "text_delta", step: 1, text });
-/** A piece of the model\'s answer. */
 export const STEP: Event = { type: "step_start", step: 1 };
-/** A turn ends. */
 export const end = (reason: TurnEnd["reason"], message?: string): Event => ({
   type: "turn_end",
   reason,
@@ -36,7 +31,7 @@ export const end = (reason: TurnEnd["reason"], message?: string): Event => ({
   ...(message !== undefined && { message }),
 });
 
-/** Events with their numbers, behind those before. */
+/** Yields events with numbers after `last`. */
 export async function* numbered(events: readonly Event[], before = 0): AsyncGenerator<NumberedEvent, void> {
   for (const [index, event] of events.entries()) {
     await Promise.resolve();
@@ -44,7 +39,7 @@ export async function* numbered(events: readonly Event[], before = 0): AsyncGene
   }
 }
 
-/** An editor in front of a server of which these parts answer. */
+/** Runs a test with an editor and a server that implements these methods. */
 export async function edit(
   parts: Partial<AgentClient>,
   use: (
@@ -52,7 +47,7 @@ export async function edit(
     updates: SessionUpdate[],
     more: {
       readonly leave: () => Promise<void>;
-      /** Settles once so many updates have come. */
+      /** Resolves once this many updates have arrived. */
       readonly come: (count: number) => Promise<void>;
     },
   ) => Promise<void>,
@@ -98,14 +93,13 @@ export async function edit(
   connection.close();
 }
 
-/** Begins a session, in the workspace if no other folder is given. */
+/** Starts a session. Default folder: the workspace. */
 export const newSession = (agent: ClientContext, cwd = "/w") =>
   agent.request("session/new", { cwd, mcpServers: [] });
-/** Sends a prompt. */
 export const say = (agent: ClientContext, text = "Hi.") =>
   agent.request("session/prompt", { sessionId: "s", prompt: [{ type: "text", text }] });
 
-/** What the updates say, in short. */
+/** Summarizes updates. */
 export function told(updates: readonly SessionUpdate[]): string[] {
   return updates.map((update) => {
     if (update.sessionUpdate === "notice") return `${update.severity}: ${update.title}`;

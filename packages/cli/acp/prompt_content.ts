@@ -3,7 +3,7 @@ import { fromFileUrl, isAbsolute, relative } from "@std/path";
 import type { Content, ContentPart } from "@tare/messages";
 import { fenced } from "@tare/server/internal/format";
 
-/** Returns an editor's prompt as content: workspace files by their relative path, embedded text after the rest. */
+/** Converts an editor's prompt: workspace files by relative path, embedded text at the end. */
 export function promptContent(blocks: readonly ContentBlock[], workspace?: string): Content {
   const parts: ContentPart[] = [];
   let said = "";
@@ -22,8 +22,7 @@ export function promptContent(blocks: readonly ContentBlock[], workspace?: strin
         push({ type: "image_url", image_url: { url: dataUrl(block.mimeType, block.data) } });
         break;
       case "audio":
-        // Editors send it only to who says that it takes it.
-        throw new RangeError("Cannot take the prompt: it holds audio; text, pictures and files are taken.");
+        throw new RangeError("Cannot send the prompt: audio is not supported. Use text, images and files.");
       case "resource_link":
         said += link(block, workspace);
         break;
@@ -43,7 +42,6 @@ export function promptContent(blocks: readonly ContentBlock[], workspace?: strin
   return parts;
 }
 
-/** What a user said as blocks, for an editor that is shown it again. */
 export function contentBlocks(content: Content): ContentBlock[] {
   if (typeof content === "string") return content === "" ? [] : [{ type: "text", text: content }];
   return content.map((part): ContentBlock => {
@@ -75,7 +73,7 @@ function link({ uri, name }: Pick<ResourceLink, "uri" | "name">, workspace: stri
   return path === name || path.endsWith(`/${name}`) ? path : `[${name}](${path})`;
 }
 
-/** A file's path, in the workspace from there; else the address, with the lines that it names. */
+/** Returns a file's path with its lines, relative inside the workspace; other addresses are unchanged. */
 function nameOf(uri: string, workspace: string | undefined): string {
   const url = URL.parse(uri);
   if (url?.protocol !== "file:") return uri;

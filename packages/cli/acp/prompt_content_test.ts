@@ -1,7 +1,7 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { contentBlocks, promptContent } from "./prompt_content.ts";
 
-Deno.test("promptContent() names files by their path in the workspace, and puts what is embedded behind", () => {
+Deno.test("promptContent() names files by their path in the workspace, and appends embedded text", () => {
   const content = promptContent([
     { type: "text", text: "Compare " },
     { type: "resource_link", name: "b c.ts", uri: "file:///w/src/b%20c.ts" },
@@ -21,7 +21,7 @@ Deno.test("promptContent() names files by their path in the workspace, and puts 
   assertEquals(promptContent([{ type: "resource_link", name: "a", uri: "file:///w/a" }]), "/w/a");
 });
 
-Deno.test("promptContent() gives pictures and files as parts, in their places, and refuses sound", () => {
+Deno.test("promptContent() returns images and files as parts, and rejects audio", () => {
   assertEquals(
     promptContent([
       { type: "text", text: "This" },
@@ -45,11 +45,11 @@ Deno.test("promptContent() gives pictures and files as parts, in their places, a
   assertThrows(
     () => promptContent([{ type: "audio", mimeType: "audio/wav", data: "AA==" }]),
     RangeError,
-    "Cannot take the prompt: it holds audio",
+    "Cannot send the prompt: audio is not supported",
   );
 });
 
-Deno.test("contentBlocks() shows again what was said", () => {
+Deno.test("contentBlocks() converts a user's message", () => {
   assertEquals(contentBlocks("Hi."), [{ type: "text", text: "Hi." }]);
   assertEquals(contentBlocks(""), []);
   assertEquals(

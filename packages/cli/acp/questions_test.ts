@@ -4,14 +4,14 @@ import type { NumberedEvent } from "@tare/server/internal";
 import { type AgentClient, RefusedError } from "../agent_client.ts";
 import { edit, end, type Event, newSession, say, TEXT, told } from "./editor_fixture_test.ts";
 
-/** The events of a session whose turn asks, as the server gives them: more come when it is answered. */
+/** Events of a session whose turn requests approval; more follow an answer. */
 class AskingServer {
   readonly answers: unknown[] = [];
   readonly cancelled: string[] = [];
   #events: Event[];
   #isOpen = true;
   #changed = Promise.withResolvers<void>();
-  /** What happens once the call of an id is answered. */
+  /** Events after the answer to a call. */
   then: (id: string) => readonly Event[] = () => [end("completed")];
 
   constructor(events: readonly Event[]) {
@@ -92,7 +92,7 @@ const ran = (id: string, error = false): Event => ({
   durationMs: 1,
 });
 
-/** What happened to each call: the updates' states. */
+/** Returns the states of each call's updates. */
 function states(updates: readonly SessionUpdate[]): string[] {
   return updates.flatMap((update) =>
     update.sessionUpdate === "tool_call" || update.sessionUpdate === "tool_call_update"
@@ -101,7 +101,7 @@ function states(updates: readonly SessionUpdate[]): string[] {
   );
 }
 
-Deno.test("editorAgent() asks before calls run, and goes on with what the person says", async () => {
+Deno.test("editorAgent() requests permission before calls run, and follows the answer", async () => {
   const server = new AskingServer([
     ...call("x"),
     ...call("y"),
@@ -150,7 +150,7 @@ Deno.test("editorAgent() asks before calls run, and goes on with what the person
   });
 });
 
-Deno.test("editorAgent() stops asking when the turn is cancelled, or somebody else has answered", async () => {
+Deno.test("editorAgent() withdraws a request when the turn is cancelled or another client has answered", async () => {
   for (const isCancelled of [true, false]) {
     const server = new AskingServer([...call("x"), question("x"), end("approval")]);
     const asked = Promise.withResolvers<AbortSignal>();
@@ -179,7 +179,7 @@ Deno.test("editorAgent() stops asking when the turn is cancelled, or somebody el
   }
 });
 
-Deno.test("editorAgent() takes a dialog that the editor gives up as the turn's end", async () => {
+Deno.test("editorAgent() cancels the turn if the editor cancels the dialog", async () => {
   const server = new AskingServer([...call("x"), question("x"), end("approval")]);
   await edit(server.parts, async (agent) => {
     await newSession(agent);
@@ -188,7 +188,7 @@ Deno.test("editorAgent() takes a dialog that the editor gives up as the turn's e
   }, { permit: () => ({ outcome: { outcome: "cancelled" } }) });
 });
 
-Deno.test("editorAgent() leaves open what is asked when the editor goes", async () => {
+Deno.test("editorAgent() keeps approvals pending when the editor disconnects", async () => {
   const server = new AskingServer([...call("x"), question("x"), end("approval")]);
   const asked = Promise.withResolvers<void>();
   await edit(server.parts, async (agent, _updates, { leave }) => {
@@ -205,14 +205,16 @@ Deno.test("editorAgent() leaves open what is asked when the editor goes", async 
   assertEquals([server.answers, server.cancelled], [[], []]);
 });
 
-Deno.test("editorAgent() denies what the editor can't ask for, and asks again if the server has no room", async () => {
+Deno.test("editorAgent() denies if the editor can't ask, and asks again if the server is full", async () => {
   const server = new AskingServer([...call("x"), question("x"), end("approval")]);
   await edit(server.parts, async (agent, updates) => {
     await newSession(agent);
     assertEquals(await say(agent), { stopReason: "end_turn" });
     assertEquals(server.answers, [["s", "q-x", "deny"]]);
     const warned = told(updates).filter((line) => line.startsWith("warning:"));
-    assertEquals(warned.map((line) => line.split(": ")[1]), ["Cannot ask in the editor, so it is denied"]);
+    assertEquals(warned.map((line) => line.split(": ")[1]), [
+      "Denied, because the editor can't ask for permission",
+    ]);
   });
 
   const busy = new AskingServer([...call("x"), question("x"), end("approval")]);
@@ -237,7 +239,7 @@ Deno.test("editorAgent() denies what the editor can't ask for, and asks again if
   });
 });
 
-Deno.test("editorAgent() asks what a session that is loaded or resumed was left asking", async () => {
+Deno.test("editorAgent() requests pending approvals of a loaded or resumed session", async () => {
   for (const method of ["session/load", "session/resume"] as const) {
     const server = new AskingServer([...call("x"), question("x"), end("approval")]);
     server.then = () => [{ type: "turn_start" }, ran("x"), end("completed")];
@@ -262,7 +264,7 @@ Deno.test("editorAgent() asks what a session that is loaded or resumed was left 
   }
 });
 
-Deno.test("editorAgent() goes on with a prompt where a session asked, and shows what became of its calls", async () => {
+Deno.test("editorAgent() accepts a prompt while approvals are pending, and shows the results of their calls", async () => {
   const server = new AskingServer([...call("x"), question("x"), end("approval")]);
   const asked = Promise.withResolvers<AbortSignal>();
   await edit({

@@ -8,13 +8,12 @@ import { contentBlocks } from "./prompt_content.ts";
 import { shownText } from "../terminal/shown_text.ts";
 import { describeToolCall, toolText } from "./tool_calls.ts";
 
-/** Turns a session's events, in order, into an editor's updates. The same events give the same updates and ids. */
+/** Converts a session's events to an editor's updates. The same events give the same updates and ids. */
 export class SessionUpdates {
   readonly #agent: AgentInfo;
   readonly #transcript = new TranscriptReducer();
-  /** Cost of the session in US dollars; undefined without prices. */
   #usd: number | undefined;
-  /** Calls that are open in the editor, by key: its id of each, and whether it shows a diff. */
+  /** Unfinished calls in the editor, by key: its id, and whether it shows a diff. */
   readonly #open = new Map<number, { readonly toolCallId: string; readonly isEdit: boolean }>();
   #messageId = "";
 
@@ -22,12 +21,11 @@ export class SessionUpdates {
     this.#agent = agent;
   }
 
-  /** Sets the cost so far. */
   begin(usd: number | undefined): void {
     this.#usd = usd;
   }
 
-  /** Yields the updates for the next event. `isOwn` is a turn whose first message the editor shows already. */
+  /** Yields the updates for the next event. `isOwn`: the editor shows the turn's first message already. */
   *of({ number, event }: NumberedEvent, { isOwn = false } = {}): Generator<SessionUpdate, void> {
     if (event.type === "step_start" || event.type === "message_added") this.#messageId = `m${number}`;
     let calls = 0;
@@ -52,7 +50,6 @@ export class SessionUpdates {
           if (before) yield* this.#changed(entry, event.type);
           else if (event.type === "approval_asked") yield this.#opened(entry, `a${number}.${event.id}`);
           else if (event.type === "tool_call") yield this.#opened(entry, `c${number}`);
-          // A result without its call, or output of one that isn't known, shows nothing.
           else if (event.type === "message_added" && !entry.result) {
             yield this.#opened(entry, `c${number}.${calls++}`);
           }
@@ -62,7 +59,6 @@ export class SessionUpdates {
       }
     }
     if (event.type === "step_end" || event.type === "reply_unfinished") yield this.#used(event);
-    // Calls that somebody is asked for stay open.
     if (event.type === "turn_end" && event.reason !== "approval") yield* this.abandon();
   }
 
@@ -71,7 +67,6 @@ export class SessionUpdates {
     return call ? this.#open.get(call.key)!.toolCallId : id;
   }
 
-  /** Yields failures of calls that will have no result. */
   *abandon(): Generator<SessionUpdate, void> {
     for (const { toolCallId } of this.#open.values()) {
       yield { sessionUpdate: "tool_call_update", toolCallId, status: "failed" };
@@ -103,7 +98,6 @@ export class SessionUpdates {
 
   #opened(call: EntryOf<"call">, toolCallId: string): SessionUpdate {
     const { key, name, arguments: text, approval } = call;
-    // Editors have a place of their own for the plan.
     if (name === PLAN_TOOL_NAME) return this.#planned();
     const shown = describeToolCall({ name, text, workspace: this.#agent.workspace });
     this.#open.set(key, { toolCallId, isEdit: shown.content.length > 0 });
@@ -146,13 +140,13 @@ export class SessionUpdates {
     yield {
       ...update,
       status: isFailed ? "failed" : "completed",
-      // What an edit has changed stays to be seen.
+      // A result would replace the visible diff.
       ...((isFailed || !isEdit) && { content: toolText(result.content) }),
     };
   }
 }
 
-/** Joins the pieces of a text or output that follow one another, so that a long session is shown in fewer updates. */
+/** Joins consecutive pieces of a text or output. */
 export function joinDeltas(events: readonly NumberedEvent[]): readonly NumberedEvent[] {
   const joined: NumberedEvent[] = [];
   for (const numbered of events) {

@@ -35,7 +35,7 @@ const shown = (output: string): ToolCallContent[] => [
   { type: "content", content: text(`\`\`\`\n${output}\n\`\`\``) },
 ];
 
-Deno.test("SessionUpdates gives texts and thoughts as they come, or whole where they didn't", () => {
+Deno.test("SessionUpdates yields texts and thoughts as streamed, or whole", () => {
   const step: Event = { type: "step_start", step: 1 };
   const message = { role: "assistant", content: "Yes.", reasoning_content: "Hm." } as const;
   const events: Event[] = [
@@ -70,7 +70,7 @@ Deno.test("SessionUpdates gives texts and thoughts as they come, or whole where 
   assertEquals(updatesOf(events, { isOwn: true }), rest);
 });
 
-Deno.test("SessionUpdates tells calls of one id apart, and shows their output as it grows", () => {
+Deno.test("SessionUpdates distinguishes calls with the same id, and streams their output", () => {
   const updates = updatesOf([
     call("x"),
     call("x"),
@@ -94,7 +94,7 @@ Deno.test("SessionUpdates tells calls of one id apart, and shows their output as
   );
 });
 
-Deno.test("SessionUpdates shows what a program calls as calls, and one that was asked about once", () => {
+Deno.test("SessionUpdates shows calls of code mode, and approved calls once", () => {
   const about = {
     step: 1,
     id: "p/1",
@@ -137,7 +137,7 @@ Deno.test("joinDeltas() joins the pieces of one call's output", () => {
   ]);
 });
 
-Deno.test("SessionUpdates leaves a difference to be seen, unless the edit failed", () => {
+Deno.test("SessionUpdates keeps a diff visible unless the edit failed", () => {
   const [, done, , failed] = updatesOf([
     call("x", "write_file"),
     result("x", "created a"),
@@ -148,13 +148,13 @@ Deno.test("SessionUpdates leaves a difference to be seen, unless the edit failed
   assertEquals(failed && "content" in failed && failed.content, shown("No."));
 });
 
-Deno.test("SessionUpdates says that calls without a result failed when the turn has ended", () => {
+Deno.test("SessionUpdates marks calls without a result as failed at the turn's end", () => {
   assertEquals(updatesOf([call("x"), END, result("x", "late")]).slice(1), [
     { sessionUpdate: "tool_call_update", toolCallId: "c1", status: "failed" },
   ]);
 });
 
-Deno.test("SessionUpdates shows messages that were said elsewhere", () => {
+Deno.test("SessionUpdates shows messages of other clients", () => {
   const calls = [{ id: "x", type: "function" as const, function: { name: "other", arguments: "{}" } }];
   const events = [
     { role: "system", content: "Be brief." },
@@ -181,7 +181,7 @@ Deno.test("SessionUpdates shows messages that were said elsewhere", () => {
   ] as SessionUpdate[]);
 });
 
-Deno.test("SessionUpdates tells what the window holds and what the session has cost", () => {
+Deno.test("SessionUpdates reports window usage and session cost", () => {
   const usage = { promptTokens: 10, cachedTokens: 5, outputTokens: 2 };
   const step = (usd?: number): Event => ({
     type: "step_end",
@@ -198,7 +198,7 @@ Deno.test("SessionUpdates tells what the window holds and what the session has c
   ]);
 });
 
-Deno.test("SessionUpdates gives the plan as the editor's own, and not as a call", () => {
+Deno.test("SessionUpdates yields the plan instead of its call", () => {
   const planned = (args: object): Event => ({
     ...{ type: "tool_call", step: 1, id: "p", name: "update_plan" },
     arguments: JSON.stringify(args),
@@ -215,7 +215,7 @@ Deno.test("SessionUpdates gives the plan as the editor's own, and not as a call"
   );
 });
 
-Deno.test("SessionUpdates gives a reply of which only the reasoning was streamed", () => {
+Deno.test("SessionUpdates yields a reply whose reasoning alone was streamed", () => {
   assertEquals(
     updatesOf([
       { type: "step_start", step: 1 },

@@ -6,16 +6,14 @@ import { shownText } from "../terminal/shown_text.ts";
 interface ShownCall {
   readonly title: string;
   readonly kind: ToolKind;
-  /** The files that it is about, by absolute path; none where the workspace isn't known. */
+  /** Affected files, by absolute path; none if the workspace is unknown. */
   readonly locations: ToolCallLocation[];
-  /** What it changes, if it is an edit. */
   readonly content: ToolCallContent[];
   readonly rawInput: unknown;
 }
 
 const TITLE_CHARS = 160;
 
-/** Of tools whose arguments are shown as they are. */
 const KINDS: Readonly<Record<string, ToolKind>> = {
   recall: "read",
   find_tools: "search",
@@ -24,7 +22,7 @@ const KINDS: Readonly<Record<string, ToolKind>> = {
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Says what a call does. `text` is the JSON of its arguments, `workspace` the folder that its paths count from. */
+/** Describes a call. `text` is the JSON of its arguments; relative paths are resolved against `workspace`. */
 export function describeToolCall(
   { name, text, workspace }: {
     readonly name: string;
@@ -83,7 +81,7 @@ export function describeToolCall(
   }
 }
 
-/** A tool's text as editors show it: as it is, not as Markdown. */
+/** Returns a tool's text in a code block, so that editors don't render it as Markdown. */
 export function toolText(text: string): ToolCallContent[] {
   return text === "" ? [] : [{ type: "content", content: { type: "text", text: fenced(shownText(text)) } }];
 }

@@ -4,7 +4,7 @@ import { describeToolCall, toolText } from "./tool_calls.ts";
 const call = (name: string, args: Readonly<Record<string, unknown>> | string, workspace?: string) =>
   describeToolCall({ name, text: typeof args === "string" ? args : JSON.stringify(args), workspace });
 
-Deno.test("describeToolCall() says what the built-in tools do, and where", () => {
+Deno.test("describeToolCall() describes built-in tools and their locations", () => {
   const shown = [
     call("read_file", { path: "a.ts" }, "/w"),
     call("read_file", { path: "/w/a.ts", start_line: 3, end_line: 9 }, "/w"),
@@ -31,7 +31,7 @@ Deno.test("describeToolCall() says what the built-in tools do, and where", () =>
   ]);
 });
 
-Deno.test("describeToolCall() shows edits as differences, where it is known in which file", () => {
+Deno.test("describeToolCall() shows edits as diffs if the file is known", () => {
   assertEquals(call("edit_file", { path: "a", old_text: "b", new_text: "" }, "/w").content, [
     { type: "diff", path: "/w/a", oldText: "b", newText: "" },
   ]);
@@ -42,13 +42,13 @@ Deno.test("describeToolCall() shows edits as differences, where it is known in w
   assertEquals(call("write_file", { path: "a" }, "/w").content, []);
 });
 
-Deno.test("describeToolCall() takes what models write: broken JSON and long texts", () => {
+Deno.test("describeToolCall() accepts invalid JSON and long texts", () => {
   const { title, kind, rawInput, locations } = call("read_file", '{"path": "a', "/w");
   assertEquals([title, kind, rawInput, locations], ['read_file {"path": "a', "other", '{"path": "a', []]);
   assertEquals(call("other", { text: "x".repeat(1000) }).title.length, 160);
 });
 
-Deno.test("toolText() keeps a tool's text from being read as Markdown", () => {
+Deno.test("toolText() prevents rendering as Markdown", () => {
   assertEquals(toolText(""), []);
   assertEquals(toolText("# a\n````\nb"), [
     { type: "content", content: { type: "text", text: "`````\n# a\n````\nb\n`````" } },

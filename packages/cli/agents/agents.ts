@@ -5,22 +5,22 @@ import { parse as parseYaml } from "yaml";
 import { type FileEntry, type FileFormat, withEntries } from "./file_entries.ts";
 import { filesAbove, isSameAddress, type ProviderProtocol, type SettingsFile } from "./own_providers.ts";
 
-/** Addresses under which an agent finds its providers behind a server. */
+/** Addresses that an agent uses instead of its providers'. */
 export interface Behind {
-  /** The server itself, which takes Messages. */
+  /** Address of the server, also of Messages; chat completions and responses are below `/v1`. */
   readonly url: string;
-  /** Where chat completions and responses are forwarded to; absent if they aren't. Their address is `url` with `/v1`. */
+  /** Provider that chat completions and responses are forwarded to; absent if they aren't. */
   readonly chat?: string;
+  /** Provider that Messages are forwarded to. */
   readonly messages: string;
 }
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
 export interface AgentFile {
-  /** Where it may be: the first that exists counts, or else the first. */
   readonly paths: readonly string[];
   readonly format: FileFormat;
-  /** Returns the entries to write, given its text; none if it names no provider that can be redirected. */
+  /** Returns the entries to write; none without a provider to redirect. */
   readonly entries: (behind: Behind, text: string) => readonly FileEntry[];
 }
 
@@ -29,42 +29,37 @@ export interface ProcessSettings {
   readonly args?: readonly string[];
 }
 
-/** How an agent is put behind a server. */
 export interface AgentEntry {
   readonly title: string;
   readonly program: string;
-  /** Version that `tests/agents` runs. */
   readonly tested: string;
-  /** Names in its requests, as the ledger has them. */
+  /** Names of the agent in the ledger, from its User-Agent header. */
   readonly userAgents: readonly string[];
-  /** What it requires: chat completions or responses, Messages, or either. */
+  /** Required protocol: chat completions or responses (`chat`), Messages, or either. */
   readonly needs: "chat" | "messages" | "any";
-  /** Returns settings of one process. Default: none but its file. */
   readonly told?: (behind: Behind, given: Environment) => ProcessSettings;
-  /** Returns its file. Default: it has none for this, and can only be run. */
+  /** Returns its configuration file. Default: none, so that it can't be wrapped. */
   readonly file?: (given: Environment) => AgentFile;
-  /** Returns the settings by which one process reads another file. Default: `told` is enough. */
+  /** Returns settings with which a process reads another file. Default: none. */
   readonly takes?: (path: string) => ProcessSettings;
-  /** Where its settings name the address of a provider. Default: nowhere. */
   readonly addresses?: Addresses;
-  /** Returns files that may name them, those that override others first. Default: its file. */
+  /** Returns files that may contain them, in order of precedence. Default: its file. */
   readonly settings?: (given: Environment, folder: string) => readonly SettingsFile[];
-  /** Returns the provider that its login is for, if that is a subscription and no key. Default: none. */
+  /** Returns the provider of a subscription's login. Default: none. */
   readonly loginProvider?: (given: Environment) => string | undefined;
 }
 
-/** Where a file names the address of each protocol's provider. */
 type Addresses = Readonly<Partial<Record<ProviderProtocol, readonly string[]>>>;
 
-/** Returns what Claude Code needs behind any address but its provider's; its agent SDK starts it too. */
+/** Returns variables of Claude Code, which its agent SDK starts too. */
 function claudeEnvironment({ url, messages }: Behind): Record<string, string> {
   const isProvider = URL.parse(messages)?.host === URL.parse(MESSAGES_PROVIDER.baseURL)?.host;
   return {
     ANTHROPIC_BASE_URL: url,
-    // Without it, it sends the definitions of all tools of MCP servers with each call.
+    // Otherwise each request contains the definitions of all MCP tools.
     ENABLE_TOOL_SEARCH: "true",
     CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY: "1",
-    // A number that changes with subagents and compaction, which only that provider removes.
+    // This header of the prompt varies and would break the cache; only Anthropic's API removes it.
     ...(!isProvider && { CLAUDE_CODE_ATTRIBUTION_HEADER: "0" }),
   };
 }
@@ -73,7 +68,6 @@ function sdkEnvironment({ url, chat }: Behind): Record<string, string> {
   return chat === undefined ? {} : { OPENAI_BASE_URL: `${url}/v1` };
 }
 
-/** Returns entries for both providers. Most agents add `/v1` to the address of Messages themselves. */
 function addressEntries({ url, chat }: Behind, addresses: Addresses, messagesUrl = url): FileEntry[] {
   return [
     ...(addresses.chat && chat !== undefined ? [{ path: addresses.chat, value: `${url}/v1` }] : []),
@@ -87,7 +81,7 @@ interface Address {
   readonly now: unknown;
 }
 
-/** Returns entries for addresses below `/v1` that are missing, the server's, or the one that it forwards to. */
+/** Returns entries for missing addresses, the server's own, and those that it forwards to. */
 function redirected(behind: Behind, addresses: readonly Address[]): FileEntry[] {
   return addresses.flatMap(({ path, protocol, now }) => {
     const to = behind[protocol];
@@ -106,7 +100,6 @@ function fields(value: unknown): Readonly<Record<string, unknown>> {
   return typeof value === "object" && value !== null ? { ...value } : {};
 }
 
-/** Returns an agent with one file in which addresses are at fixed places. */
 function simpleFile(
   format: FileFormat,
   { addresses, path }: {
@@ -118,7 +111,6 @@ function simpleFile(
   return { addresses, file: (given) => ({ paths: [path(given)], format, entries }) };
 }
 
-/** Returns what opencode and its forks have in common, by their names. */
 function openCode(name: string, variable: string) {
   const addresses = {
     chat: ["provider", "openai", "options", "baseURL"],
@@ -154,7 +146,7 @@ function openCode(name: string, variable: string) {
 
 const PI_EXTENSION = fromFileUrl(new URL("pi_extension.js", import.meta.url));
 
-/** Settings of Claude Code that an administrator writes, which override all others. */
+/** Settings of Claude Code that an administrator manages, which override all others. */
 const MANAGED_SETTINGS = [
   "/etc/claude-code/managed-settings.json",
   "/Library/Application Support/ClaudeCode/managed-settings.json",
@@ -189,7 +181,7 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
     tested: "2.1.332",
     userAgents: ["claude-cli"],
     needs: "messages",
-    // Its settings override the environment, and may name another gateway.
+    // Its settings override the environment and may name another gateway.
     told: (behind) => ({
       environment: claudeEnvironment(behind),
       args: ["--settings", JSON.stringify({ env: claudeEnvironment(behind) })],
@@ -227,7 +219,6 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
         );
         return tokens && !key ? "https://chatgpt.com/backend-api/codex" : undefined;
       } catch {
-        // There is no login, or the key is in the environment.
         return undefined;
       }
     },
@@ -308,7 +299,7 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
     file: (given) => ({
       paths: [given.CLINE_PROVIDER_SETTINGS_PATH || join(clineFolder(given), "settings", "providers.json")],
       format: "json",
-      // Of the providers that are set up: one without a key or model it wouldn't read.
+      // Only configured providers: it ignores one without a key or model.
       entries(behind, text) {
         const set = fields(fields(parse(text)).providers);
         return redirected(
@@ -365,7 +356,6 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
       format: "json5",
       entries: (behind) => [
         ...addressEntries(behind, AGENTS.openclaw!.addresses!),
-        // At any address but its provider's it would use chat completions.
         { path: ["models", "providers", "anthropic", "api"], value: "anthropic-messages" },
       ],
     }),
@@ -373,7 +363,6 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
   },
 };
 
-/** Settings of any program that uses the providers' SDKs, agent SDKs among them. */
 export const ANY_PROGRAM: Pick<AgentEntry, "needs" | "told"> = {
   needs: "any",
   told: (behind) => ({ environment: { ...claudeEnvironment(behind), ...sdkEnvironment(behind) } }),

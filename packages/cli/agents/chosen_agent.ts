@@ -9,7 +9,6 @@ export function knownAgent(name: string): AgentEntry | undefined {
   return Object.hasOwn(AGENTS, name) ? AGENTS[name] : undefined;
 }
 
-/** Endings of programs, where the system goes by them. */
 const ENDINGS = Deno.build.os === "windows" ? [".exe", ".cmd", ".bat"] : [""];
 
 /** Returns the path of an agent's program. @throws {Error} if it isn't installed. */
@@ -17,21 +16,20 @@ export function programOf(
   { title, program }: Pick<AgentEntry, "title" | "program">,
   { PATH = "" }: Environment,
 ): string {
-  // It may be a path already.
   const folders = /[\\/]/.test(program) ? [""] : PATH.split(DELIMITER);
   const all = folders.flatMap((folder) => ENDINGS.map((ending) => join(folder, program + ending)));
   const found = all.find(isFile);
   if (found !== undefined) return found;
-  throw new Error(`Cannot start ${title}: PATH has no program ${program}. Install it, and try again.`);
+  throw new Error(`Cannot start ${title}: the program ${program} is not in PATH. Install it, and retry.`);
 }
 
-/** Variables of a server that name where it forwards to. */
 export const PASSES_TO = { chat: "OPENAI_BASE_URL", messages: "ANTHROPIC_BASE_URL" } as const;
 
 /**
- * Returns the addresses of an agent behind this server. Only providers that its own settings name get its credentials.
+ * Returns the addresses of an agent that uses this server. Its credentials are only sent to providers of its own
+ * settings.
  *
- * @throws {Error} if the server doesn't forward what the agent needs, or elsewhere than its own settings name.
+ * @throws {Error} if the server doesn't forward what the agent needs, or forwards to another provider.
  */
 export function behind(
   { title, needs }: Pick<AgentEntry, "title" | "needs">,
@@ -43,22 +41,22 @@ export function behind(
 ): Behind {
   const { chat, messages = "" } = passesOn;
   const refuse = (why: string) => {
-    throw new Error(`Cannot put ${title} behind the server at ${url}: ${why}`);
+    throw new Error(`Cannot connect ${title} to the server at ${url}: ${why}`);
   };
   const remedy = (protocol: keyof typeof PASSES_TO, address: string) =>
-    `Start it with ${PASSES_TO[protocol]}=${address}, or end it: then tare run starts one that does.`;
+    `Start it with ${PASSES_TO[protocol]}=${address}, or stop it: then tare run starts a suitable one.`;
   for (const { protocol, address, place, isFixed } of addresses) {
     const to = passesOn[protocol];
     if (isSameAddress(address, url)) {
       if (to === undefined || !isSameAddress(to, url)) continue;
       refuse(
-        `${place} names that server, which would pass on to itself. Have it name the provider, or nothing.`,
+        `${place} names that server, which would forward to itself. Name the provider there, or nothing.`,
       );
     }
     if (isFixed) {
       refuse(
-        `${place} names ${address}, which outranks whatever it is told. ` +
-          `Have that file name ${url}, and start the server with ${PASSES_TO[protocol]}=${address}.`,
+        `${place} sets ${address}, which overrides all other settings. ` +
+          `Set ${url} there, and start the server with ${PASSES_TO[protocol]}=${address}.`,
       );
     }
     if (to !== undefined && isSameAddress(address, to) || protocol === "chat" && login !== undefined) {
@@ -67,7 +65,7 @@ export function behind(
     const what = protocol === "chat" ? "chat completions and responses" : "Messages";
     refuse(
       `${place} names ${address}, and the server ` +
-        `${to === undefined ? `passes no ${what} on` : `passes ${what} on to ${to}`}. ${
+        `${to === undefined ? `doesn't forward ${what}` : `forwards ${what} to ${to}`}. ${
           remedy(protocol, address)
         }`,
     );
@@ -75,8 +73,8 @@ export function behind(
   const wanted = login ?? (chat === undefined ? DEFAULT_PROVIDER.baseURL : chat);
   if (needs === "chat" && chat !== wanted) {
     const state = chat === undefined
-      ? "it passes no chat completions and responses on"
-      : `it passes responses on to ${chat}, and the login is for ${wanted}`;
+      ? "it doesn't forward chat completions and responses"
+      : `it forwards responses to ${chat}, and the login is for ${wanted}`;
     refuse(`${state}. ${remedy("chat", wanted)}`);
   }
   return { url, ...(chat !== undefined && { chat }), messages };

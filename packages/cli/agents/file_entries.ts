@@ -4,20 +4,20 @@ import JSON5 from "json5";
 import { isMap, isNode, isScalar, isSeq, type Pair, parseDocument, type YAMLMap } from "yaml";
 
 export interface FileEntry {
-  /** Names of the objects around it, and its own; an object of a list goes by its `name`. */
+  /** Keys from the root to the entry; an element of a list is named by its `name`. */
   readonly path: readonly string[];
   readonly value: string;
 }
 
 export type FileFormat = "json" | "json5" | "toml" | "yaml";
 
-/** Returns the text with these entries; all else is unchanged. @throws {Error} if it isn't of this format. */
+/** Sets entries and preserves all other text. @throws {Error} if the text isn't of this format. */
 export function withEntries(text: string, format: FileFormat, entries: readonly FileEntry[]): string {
   const { mark, rest } = apart(text);
   return mark + entries.reduce((text, { path, value }) => FORMATS[format].set(text, path, value), rest);
 }
 
-/** Returns the text with unchanged entries reset to `before`. @throws {Error} if it isn't of this format. */
+/** Resets entries that still have their value to `before`. @throws {Error} if the text isn't of this format. */
 export function withoutEntries(
   text: string,
   format: FileFormat,
@@ -29,7 +29,6 @@ export function withoutEntries(
   return mark + entries.reduce((text, { path, value }) => {
     if (get(text, path) !== value) return text;
     const cleared = set(text, path, get(before, path));
-    // Objects that were added for it are removed with it if they are empty.
     return path.map((_, at) => path.slice(0, at)).filter(({ length }) => length > 0).reverse()
       .reduce(
         (text, above) =>
@@ -39,7 +38,6 @@ export function withoutEntries(
   }, rest);
 }
 
-/** Returns a text without its byte order mark, and the mark. */
 function apart(text: string): { readonly mark: string; readonly rest: string } {
   const mark = text.startsWith(MARK) ? MARK : "";
   return { mark, rest: text.slice(mark.length) };
@@ -55,14 +53,14 @@ function isEmpty(value: unknown): boolean {
   return typeof value === "object" && value !== null && Object.keys(value).length === 0;
 }
 
-/** Reads, writes and, without a value, removes an entry. */
+/** Access to entries by format; `set` without a value removes the entry. */
 const FORMATS: Readonly<
   Record<FileFormat, {
     readonly get: (text: string, path: readonly string[]) => unknown;
     readonly set: (text: string, path: readonly string[], value: unknown) => string;
   }>
 > = {
-  // What isn't JSON with comments too is written as JSON.
+  // JSON5 is rewritten as JSON, unless it is JSON with comments.
   json5: {
     get: (text, path) => FORMATS.json.get(plainJson(text), path),
     set: (text, path, value) => FORMATS.json.set(plainJson(text), path, value),
@@ -110,7 +108,7 @@ const FORMATS: Readonly<
 function yamlIn(text: string, path: readonly string[]) {
   const document = parseDocument(text, { keepSourceTokens: true });
   const [error] = document.errors;
-  if (error) throw new Error(`it is no YAML (line ${error.linePos?.[0].line ?? 1})`);
+  if (error) throw new Error(`it isn't YAML (line ${error.linePos?.[0].line ?? 1})`);
   let at: unknown = document.contents;
   for (const name of path) {
     at = isSeq(at)
@@ -125,26 +123,25 @@ function pairIn(map: unknown, name: string): Pair | undefined {
 }
 
 function rangeOf(node: unknown): readonly [number, number] {
-  if (!isNode(node) || !node.range) throw new Error("it is YAML without positions");
+  if (!isNode(node) || !node.range) throw new Error("its YAML has no positions");
   return [node.range[0], node.range[1]];
 }
 
-/** Returns YAML with another value of an entry, in which only that is changed. */
+/** Sets or removes an entry of YAML and preserves all other text. */
 function withYaml(text: string, path: readonly string[], value: unknown): string {
   const [map, name = ""] = [yamlIn(text, path.slice(0, -1)), path.at(-1)];
-  if (!isMap(map)) throw new Error(`it says nothing of ${path.slice(0, -1).join(".")}`);
+  if (!isMap(map)) throw new Error(`it has no ${path.slice(0, -1).join(".")}`);
   const pair = pairIn(map, name);
   const cut = (from: number, to: number, by = "") => text.slice(0, from) + by + text.slice(to);
   if (value === undefined) return pair ? cut(...pieceOf(map, pair)) : text;
   if (pair) return cut(...rangeOf(pair.value), JSON.stringify(value));
-  // Before the last one: a list's dash is before the first.
+  // Before the last entry: the first one may follow a list's dash.
   const [at] = rangeOf(map.items.at(-1)?.key);
   const column = at - (text.lastIndexOf("\n", at - 1) + 1);
   const end = map.flow ? ", " : eolOf(text) + " ".repeat(column);
   return cut(at, at, `${name}: ${JSON.stringify(value)}${end}`);
 }
 
-/** Returns the range of an entry and of what separates it from its neighbor. */
 function pieceOf({ items }: YAMLMap, pair: Pair): [number, number] {
   const at = items.indexOf(pair);
   const next = items[at + 1];
@@ -152,7 +149,7 @@ function pieceOf({ items }: YAMLMap, pair: Pair): [number, number] {
   return [rangeOf(items[at - 1]?.value)[1], rangeOf(pair.value)[1]];
 }
 
-/** Checks JSON with or without comments. An empty file is an empty object. */
+/** Checks for a JSON object. An empty file is an empty object. */
 function readable(text: string): string {
   if (text.trim() === "") return "{}\n";
   const errors: ParseError[] = [];
@@ -162,10 +159,9 @@ function readable(text: string): string {
     return text;
   }
   const line = text.slice(0, error?.offset ?? 0).split("\n").length;
-  throw new Error(`it is no object in JSON${error === undefined ? "" : ` (line ${line})`}`);
+  throw new Error(`it isn't a JSON object${error === undefined ? "" : ` (line ${line})`}`);
 }
 
-/** Returns JSON5 as JSON, unless it is JSON with comments. */
 function plainJson(text: string): string {
   const errors: ParseError[] = [];
   parse(text, errors, { allowTrailingComma: true });
@@ -173,17 +169,15 @@ function plainJson(text: string): string {
   try {
     return `${JSON.stringify(JSON5.parse(text), null, 2)}\n`;
   } catch (error) {
-    throw new Error(`it is no JSON5 (${(error as Error).message.replace("JSON5: ", "")})`);
+    throw new Error(`it isn't JSON5 (${(error as Error).message.replace("JSON5: ", "")})`);
   }
 }
 
-/** Returns the part of TOML before its tables. */
 function topOf(text: string): string {
   const at = /^[ \t]*\[/m.exec(text)?.index;
   return at === undefined ? text : text.slice(0, at);
 }
 
-/** Matches the line of a key whose value is a text. */
 function lineOf(name: string): RegExp {
   return new RegExp(`^[ \\t]*${name}[ \\t]*=[ \\t]*["']([^"'\\n]*)["'][^\\n]*(?:\\n|$)`, "m");
 }

@@ -6,7 +6,6 @@ import { entryIn } from "./file_entries.ts";
 import { ownProviders } from "./own_providers.ts";
 import { fileText, textBeforeWrap } from "./wrapping.ts";
 
-/** Outcome of one check. */
 export interface Finding {
   readonly state: "right" | "wrong" | "not known";
   readonly text: string;
@@ -17,7 +16,7 @@ export interface Installation {
   readonly entry: AgentEntry;
   readonly server: ServerAddress;
   readonly environment: Environment;
-  /** Model to request one word from. Default: none, at no cost. */
+  /** Model to request one word from. Default: none. */
   readonly model?: string | undefined;
 }
 
@@ -25,14 +24,13 @@ const right = (text: string): Finding => ({ state: "right", text });
 const wrong = (text: string): Finding => ({ state: "wrong", text });
 const unknown = (text: string): Finding => ({ state: "not known", text });
 
-/** Checks whether an installed agent uses a server, with all of its settings. */
 export async function checkInstallation(installation: Installation): Promise<readonly Finding[]> {
   const { server: { url, token }, entry } = installation;
   const client = agentClient(url, token);
   const { passesOn, workspace } = await client.agent();
   return [
     await versionOf(installation),
-    right(`The server at ${url} answers, for ${workspace}.`),
+    right(`The server at ${url} is running for ${workspace}.`),
     ...await passes(installation, passesOn),
     ...await called(entry, client),
   ];
@@ -42,16 +40,15 @@ async function versionOf({ entry, environment }: Installation): Promise<Finding>
   try {
     const program = programOf(entry, environment);
     const { stdout } = await new Deno.Command(program, { args: ["--version"], stdin: "null" }).output();
-    const [version = "of no known version"] = /\d+(\.\d+)+/.exec(new TextDecoder().decode(stdout)) ?? [];
+    const [version = "of an unknown version"] = /\d+(\.\d+)+/.exec(new TextDecoder().decode(stdout)) ?? [];
     return version === entry.tested
-      ? right(`${entry.title} is ${version}, which is tested.`)
-      : unknown(`${entry.title} is ${version}; tested is ${entry.tested}.`);
+      ? right(`${entry.title} ${version} is tested.`)
+      : unknown(`${entry.title} is ${version}; the tested version is ${entry.tested}.`);
   } catch (error) {
     return wrong((error as Error).message);
   }
 }
 
-/** Checks what the server forwards, the agent's configuration, and its key. */
 async function passes(
   { entry, name, server: { url }, environment, model }: Installation,
   passesOn: AgentInfo["passesOn"],
@@ -66,7 +63,7 @@ async function passes(
   const isChat = entry.needs === "chat";
   const to = isChat ? passesOn?.chat : passesOn?.messages;
   return [
-    right(`It passes ${isChat ? "chat completions and responses" : "Messages"} on to ${to}.`),
+    right(`It forwards ${isChat ? "chat completions and responses" : "Messages"} to ${to}.`),
     configured(entry, { name, at, environment }),
     await keyPasses(at, { isChat, environment, model }),
   ];
@@ -80,7 +77,7 @@ function configured(
     readonly environment: Environment;
   },
 ): Finding {
-  const byRun = `${title} asks its provider itself unless tare run ${name} starts it.`;
+  const byRun = `${title} uses this server only if tare run ${name} starts it.`;
   if (!given) return unknown(byRun);
   const { paths, format, entries } = given(environment);
   const found = paths.map((path) => ({ path, text: fileText(path) })).find(({ text }) => text !== null);
@@ -89,16 +86,15 @@ function configured(
   const wanted = entries(at, text);
   const differing = wanted.filter((entry) => entryIn(text, format, entry.path) !== entry.value);
   if (wanted.length > 0 && differing.length === 0) {
-    return right(`${path} says that ${title} asks this server.`);
+    return right(`${path} redirects ${title} to this server.`);
   }
-  if (differing.length === wanted.length) return unknown(`${byRun} ${path} names no server of Tare's.`);
+  if (differing.length === wanted.length) return unknown(`${byRun} ${path} doesn't redirect it.`);
   const names = differing.map(({ path, value }) => `${path.join(".")} isn't ${value}`).join(", ");
   return wrong(
-    `${path} says only in part that ${title} asks this server: ${names}. tare unwrap and wrap ${name} mend it.`,
+    `${path} redirects ${title} to this server only in part: ${names}. Run tare unwrap ${name}, then tare wrap ${name}.`,
   );
 }
 
-/** Returns headers with the key in the environment, if there is one. */
 function access(isChat: boolean, { OPENAI_API_KEY, ANTHROPIC_API_KEY }: Environment) {
   if (isChat) return OPENAI_API_KEY ? { authorization: `Bearer ${OPENAI_API_KEY}` } : undefined;
   return ANTHROPIC_API_KEY
@@ -117,21 +113,21 @@ async function keyPasses(
   const headers = access(isChat, environment);
   if (!headers) {
     return unknown(
-      "No key stands in the environment: a login passes through like one, as the next call shows.",
+      "The environment has no key. A login is forwarded in the same way; its next call shows whether it works.",
     );
   }
   if (model === undefined) {
     const { ok, status } = await asked(`${url}/v1/models`, { headers });
     if (!ok && status !== 401 && status !== 403) {
       return unknown(
-        `The provider lists no models (${status}), so that the key can't be tried without a call.`,
+        `The provider doesn't list its models (${status}), so the key can't be checked without a call.`,
       );
     }
     return ok
       ? right(
-        "The key passes: the provider lists its models. --model NAME asks one, and shows that it streams.",
+        "The key works: the provider lists its models. --model NAME also checks streaming.",
       )
-      : wrong(`The provider doesn't take the key: it answers ${status}.`);
+      : wrong(`The provider rejects the key with status ${status}.`);
   }
   const messages = [{ role: "user", content: "Say OK." }];
   const { ok, status, type, text } = await asked(`${url}/v1/${isChat ? "chat/completions" : "messages"}`, {
@@ -139,10 +135,10 @@ async function keyPasses(
     headers: { ...headers, "content-type": "application/json" },
     body: JSON.stringify({ model, stream: true, messages, ...(!isChat && { max_tokens: 16 }) }),
   });
-  if (!ok) return wrong(`${model} doesn't answer: ${status} ${text.slice(0, 300)}`);
+  if (!ok) return wrong(`${model} fails: ${status} ${text.slice(0, 300)}`);
   return type.startsWith("text/event-stream") && /^data:/m.test(text)
-    ? right(`The key passes, and ${model} streams.`)
-    : wrong(`${model} answers whole where a stream was asked for, as ${type}.`);
+    ? right(`The key works, and ${model} streams.`)
+    : wrong(`${model} doesn't stream: it replies with ${type}.`);
 }
 
 async function asked(url: string, init: RequestInit) {
@@ -158,7 +154,7 @@ async function called(
   const { rows } = await client.spend({ by: "session", limit: 1_000 });
   const own = rows.filter(({ session }) => userAgents.includes(session?.agent ?? ""));
   const [dearest] = own;
-  if (!dearest) return [unknown(`${title} hasn't called a model through this server yet.`)];
+  if (!dearest) return [unknown(`${title} has made no calls through this server yet.`)];
   const sum = (name: "calls" | "errors" | "promptTokens" | "cachedTokens") =>
     own.reduce((sum, row) => sum + row[name], 0);
   const share = (100 * sum("cachedTokens") / Math.max(1, sum("promptTokens"))).toFixed(0);
@@ -167,12 +163,12 @@ async function called(
   const unmarked = misses.find(({ cause }) => cause === "not_marked");
   return [
     sum("errors") === 0
-      ? right(`${calls} came through, ${share} % of their prompts from the cache.`)
-      : wrong(`${calls} came through, and ${counted(sum("errors"), "other")} failed.`),
+      ? right(`${calls} went through, with ${share} % of the prompt tokens read from the cache.`)
+      : wrong(`${calls} went through, and ${counted(sum("errors"), "other")} failed.`),
     unmarked
       ? wrong(
-        `It marks too little for the cache: ${counted(unmarked.tokens, "token")}. ${unmarked.remedy}`,
+        `Its cache breakpoints leave out ${counted(unmarked.tokens, "token")}. ${unmarked.remedy}`,
       )
-      : right("What it sends is marked for the cache, or needs no marks."),
+      : right("Its prompts have cache breakpoints, or need none."),
   ];
 }

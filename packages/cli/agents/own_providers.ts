@@ -3,14 +3,13 @@ import { callersFolder } from "../server/noted_server.ts";
 import type { AgentEntry, Environment } from "./agents.ts";
 import { entryIn, type FileFormat } from "./file_entries.ts";
 
-/** Chat completions and responses, or Messages. */
 export type ProviderProtocol = "chat" | "messages";
 
 export interface OwnAddress {
   readonly protocol: ProviderProtocol;
   readonly address: string;
   readonly place: string;
-  /** Whether it overrides the settings of one process, so that the agent can't be redirected. */
+  /** Whether it overrides the settings of a process, so that the agent can't be redirected. Default: false. */
   readonly isFixed?: boolean;
 }
 
@@ -18,22 +17,22 @@ export interface SettingsFile {
   readonly path: string;
   readonly format: FileFormat;
   readonly isFixed?: boolean;
-  /** Text of settings that are no file, but in a variable. Default: read from `path`. */
+  /** Text of settings in a variable. Default: read from `path`. */
   readonly text?: string | null;
 }
 
-/** Providers that an agent's own settings and its login name. */
 export interface OwnProviders {
-  /** For each protocol the address that overrides the others. */
   readonly addresses: readonly OwnAddress[];
   readonly login: string | undefined;
-  /** Where chat completions and responses have to go, if anything names that. */
   readonly chat: string | undefined;
-  /** Where Messages have to go. */
   readonly messages: string | undefined;
 }
 
-/** Returns the providers that settings name, `read` before `tare wrap`. @throws {Error} if one is unreadable. */
+/**
+ * Returns the providers of settings; `read` returns texts from before `tare wrap`.
+ *
+ * @throws {Error} for invalid settings.
+ */
 export function ownProviders(
   { title, file, addresses: places, settings, loginProvider }: Pick<
     AgentEntry,
@@ -58,7 +57,7 @@ export function ownProviders(
         return [{ protocol, address, place: path, ...(isFixed && { isFixed }) }];
       }
       throw new Error(
-        `Cannot put ${title} behind a server: ${path} names ${given}, which is no address of HTTP. ` +
+        `Cannot connect ${title} to a server: ${path} contains ${given}, which is not an HTTP address. ` +
           "Write the address itself there.",
       );
     }
@@ -75,7 +74,7 @@ export function ownProviders(
   };
 }
 
-/** Replaces the variables of opencode, Kilo Code (`{env:NAME}`) and OpenClaw (`${NAME}`). */
+/** Expands variables of opencode, Kilo Code (`{env:NAME}`) and OpenClaw (`${NAME}`). */
 function withVariables(text: string, environment: Environment): string {
   return text.replaceAll(
     /\{env:(\w+)\}|\$\{(\w+)\}/g,
@@ -91,11 +90,10 @@ function entryOf(
   try {
     return entryIn(text, format, place);
   } catch (error) {
-    throw new Error(`Cannot read ${path}: ${(error as Error).message}. Mend it, and try again.`);
+    throw new Error(`Cannot read ${path}: ${(error as Error).message}. Fix it, and retry.`);
   }
 }
 
-/** Returns paths of these names in a folder and those above it, the nearest first. */
 export function filesAbove(folder: string, names: readonly string[]): readonly string[] {
   const parent = join(folder, "..");
   return [
@@ -104,7 +102,6 @@ export function filesAbove(folder: string, names: readonly string[]): readonly s
   ];
 }
 
-/** End of an address that both protocols may have. */
 const BELOW = /(\/v1)?\/*$/;
 
 export function isSameAddress(one: string, other: string): boolean {

@@ -5,21 +5,20 @@ import { denoArgs } from "../tasks.ts";
 import type { Environment } from "./agents.ts";
 
 export interface OwnServer extends ServerAddress {
-  /** Ends it. Resolves to its warnings and errors. */
+  /** Stops it. Resolves to its warnings and errors. */
   readonly end: () => Promise<string>;
 }
 
-/** Variables that such a server doesn't get: it is a gateway that forwards the agent's own key or login. */
+/** Variables that the server doesn't get: it forwards the agent's own. */
 const LEFT_OUT = ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "TARE_MODEL", "TARE_TOKEN"];
 
-/** Characters of its output that are kept. */
 const MOST_SAID = 4_000;
 
 /**
- * Starts a server for the folder that a command is about, which ends with this process. `baseUrl` is where chat
- * completions and responses go, `messagesUrl` where Messages do, by default as the environment says.
+ * Starts a server for the command's folder, which ends with this process. It forwards chat completions and responses to
+ * `baseUrl` and Messages to `messagesUrl` (default: as the environment sets).
  *
- * @throws {Error} with what it said, if it ends before it listens.
+ * @throws {Error} with its output, if it ends before it listens.
  */
 export async function startOwnServer(
   environment: Environment,
@@ -42,7 +41,6 @@ export async function startOwnServer(
     stdin: "null",
     stdout: "piped",
     stderr: "piped",
-    // The terminal's Ctrl-C is the agent's.
     detached: true,
   }).spawn();
   let said = "";
@@ -57,7 +55,7 @@ export async function startOwnServer(
     if (told !== undefined) url.resolve(told);
   });
   const ended = Promise.all([child.status, hears, greets]);
-  ended.then(() => url.reject(new Error(said.trim() || "Cannot start a server: it ended at once.")));
+  ended.then(() => url.reject(new Error(said.trim() || "Cannot start the server: it ended at once.")));
   const listens = await url.promise;
   const found: FoundServer | undefined = await runningServer(environment);
   const token = found && ownerKeyIn(found.data);
@@ -71,7 +69,6 @@ export async function startOwnServer(
         // It has ended already.
       }
       await ended;
-      // Installation at a first start is no trouble.
       return said.replaceAll(/^(Download|Initialize) .*\n/gm, "");
     },
   };

@@ -1,4 +1,4 @@
-// Puts one process of pi behind a server of Tare's, which TARE_PI_URL names: `tare run pi` starts pi with this file.
+// Redirects one process of pi to the server at TARE_PI_URL. `tare run pi` loads this file.
 import process from "node:process";
 
 export default function (pi) {

@@ -1,5 +1,5 @@
 /**
- * Starts the agent that somebody has behind a server of its own, or the one that runs: `tare run AGENT`.
+ * Starts an installed agent with a running server as its gateway, or with a new one: `tare run AGENT`.
  *
  * @module
  */
@@ -20,28 +20,25 @@ import { ownProviders } from "./own_providers.ts";
 import { type OwnServer, startOwnServer } from "./own_server.ts";
 import { copyFile, textBeforeWrap } from "./wrapping.ts";
 
-const HELP = `Starts the agent that you have behind Tare, in this terminal and for this process alone:
+const HELP = `Starts an installed agent with Tare as its gateway, for this process only:
 
   tare run AGENT [its arguments]
   tare run -- PROGRAM [its arguments]
 
 ${Object.entries(AGENTS).map(([name, { title }]) => `  ${name.padEnd(10)}${title}`).join("\n")}
-  --        any program that uses the providers' or the agents' SDKs: it gets their variables
+  --        any program that uses the SDKs of providers or agents: it gets their variables
 
-It goes through the server of this folder, or of TARE_HOST and TARE_PORT; where none runs one is started and
-ends with it, which passes the agent's own key or login on: to the address that its own settings name; else chat
-completions and responses to OPENAI_BASE_URL, Messages to ANTHROPIC_BASE_URL, or to the providers themselves.
-At the end it says what that cost, what was saved, and what would mend the rest.`;
+The gateway is the server of this folder, or of TARE_HOST and TARE_PORT. If none runs, one is started and ends with
+the agent. It forwards the agent's own key or login to the address in the agent's settings; else chat completions
+and responses to OPENAI_BASE_URL and Messages to ANTHROPIC_BASE_URL, or to OpenAI and Anthropic.
+At the end it prints the cost, the estimated saving, and the most expensive avoidable cache miss.`;
 
-/** Time between two checks whether the server is there, in milliseconds. */
 const CHECK_MS = 1_000;
 
-/** Attempts to start a server where another command's has ended. */
 const MOST_TRIES = 5;
 
 const environment = Deno.env.toObject();
 
-/** Returns the agent that the command line names, and its arguments. */
 function chosen(): {
   readonly name?: string;
   readonly entry: Omit<AgentEntry, "tested" | "userAgents">;
@@ -54,13 +51,17 @@ function chosen(): {
   }
   if (name === "--") {
     const [program, ...rest] = args;
-    if (program === undefined) throw new Error("Cannot run nothing: behind -- stands a program.");
+    if (program === undefined) {
+      throw new Error("Cannot run a program: none follows --. Use tare run -- PROGRAM.");
+    }
     return { entry: { ...ANY_PROGRAM, title: program, program }, args: rest };
   }
   const entry = knownAgent(name);
   if (entry) return { name, entry, args };
   throw new Error(
-    `Cannot run ${name}: there are ${Object.keys(AGENTS).join(", ")}. Any other program: tare run -- ${name}`,
+    `Cannot run ${name}: it is not a known agent. Use one of ${
+      Object.keys(AGENTS).join(", ")
+    }; for other programs tare run -- ${name}`,
   );
 }
 
@@ -81,7 +82,7 @@ async function isThere(url: string): Promise<boolean> {
   }
 }
 
-/** Starts a server at this address if the one in use ends, so that the agent continues. Resolves to it, if any. */
+/** Replaces the server at this address if it ends, so that the agent can continue. Resolves to the new one, if any. */
 async function takeOver(url: string, start: (port: string) => Promise<OwnServer>, signal: AbortSignal) {
   for (let tries = 0; !signal.aborted && tries < MOST_TRIES;) {
     await setTimeout(CHECK_MS, undefined, { signal }).catch(() => {});
@@ -90,23 +91,22 @@ async function takeOver(url: string, start: (port: string) => Promise<OwnServer>
     try {
       return await start(new URL(url).port);
     } catch {
-      // Another command has started one.
+      // Another command may have started one.
     }
   }
   return undefined;
 }
 
-/** Runs a program in this terminal. Resolves to its exit code. */
 async function runHere(program: string, args: readonly string[], env: Readonly<Record<string, string>>) {
   const child = new Deno.Command(program, { args: [...args], env, cwd: callersFolder(environment) }).spawn();
-  // The terminal's Ctrl-C reaches the agent itself; what this process alone is sent it passes on.
+  // The terminal sends Ctrl-C to the agent too; signals to this process only are forwarded.
   Deno.addSignalListener("SIGINT", () => {});
   for (const signal of Deno.build.os === "windows" ? [] : ["SIGTERM", "SIGHUP"] as const) {
     Deno.addSignalListener(signal, () => {
       try {
         child.kill(signal);
       } catch {
-        // It has ended already.
+        // It has already ended.
       }
     });
   }
@@ -128,24 +128,24 @@ async function readLedger({ url, token }: ServerAddress): Promise<LedgerState> {
   return { all, misses };
 }
 
-/** Returns two lines: cost and saving between two states, and what would avoid the rest. */
+/** Returns two lines: cost and estimated saving between two states, and an avoidable miss. */
 function runReport(before: LedgerState, after: LedgerState): readonly string[] {
   const less = (name: keyof LedgerState["all"]) => after.all[name] - before.all[name];
   const calls = less("calls");
   if (calls === 0) return [];
-  // Without prices the unit is token units.
+  // Without prices, amounts are in cost units.
   const isPriced = less("unpricedCalls") < calls;
   const [paid, without] = isPriced
     ? [less("usd"), less("withoutUsd")]
     : [less("tokenUnits"), less("withoutTokenUnits")];
-  const amount = (value: number) => isPriced ? `$${inDollars(value)}` : counted(value, "token unit");
+  const amount = (value: number) => isPriced ? `$${inDollars(value)}` : counted(value, "cost unit");
   const saved = without - paid;
   const share = without > 0 ? ` (${(100 * Math.abs(saved) / without).toFixed(0)} %)` : "";
   const outcome = Math.abs(saved) < 0.005 * without
-    ? "as much as without Tare, so far"
+    ? "about as much as without Tare"
     : saved > 0
-    ? `${amount(saved)}${share} less than without Tare`
-    : `${amount(-saved)}${share} more than without Tare, which a longer session makes good`;
+    ? `an estimated ${amount(saved)}${share} less than without Tare`
+    : `an estimated ${amount(-saved)}${share} more than without Tare; longer sessions recover this`;
   return [
     `Tare: ${counted(calls, "call")} cost ${amount(paid)}, ${outcome}.`,
     remedy(before, after, amount, isPriced ? "usd" : "tokenUnits"),
@@ -166,8 +166,8 @@ function remedy(
     .filter(({ paid }) => paid > 0)
     .sort((one, other) => other.paid - one.paid);
   return dearest
-    ? `Of the rest ${amount(dearest.paid)} need not have been: ${dearest.name}. ${dearest.remedy}`
-    : "Of the rest nothing could be mended: what wasn't in the cache had to be sent.";
+    ? `Avoidable: ${amount(dearest.paid)}, ${dearest.name}. ${dearest.remedy}`
+    : "No avoidable cache misses.";
 }
 
 async function run(): Promise<number> {
@@ -200,7 +200,7 @@ async function run(): Promise<number> {
     const lines = runReport(before, await readLedger({ ...server, ...started }));
     for (const line of lines) console.error(shownText(line));
     if (lines.length === 0) {
-      const then = name ? `tare doctor ${name} says why` : "It may have asked by other variables";
+      const then = name ? `tare doctor ${name} explains why` : "It may use other variables";
       console.error(`Tare: no call of ${entry.title} went through ${server.url}. ${then}.`);
     }
     return code;

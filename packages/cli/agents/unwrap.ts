@@ -1,5 +1,5 @@
 /**
- * Takes out of agents' own configuration what `tare wrap` has written there: `tare unwrap`.
+ * Restores agents' configuration from before `tare wrap`: `tare unwrap`.
  *
  * @module
  */
@@ -12,26 +12,25 @@ import type { Environment } from "./agents.ts";
 import { removeEmpty, unwrap, wrappedAgents } from "./wrapping.ts";
 import { confirmed, writeChange } from "./write_change.ts";
 
-/** Prints what servers store, and removes it if requested: it holds costs and evicted originals. */
 async function treatData(environment: Environment, { remove, yes }: Record<"remove" | "yes", boolean>) {
   const folders = dataFolders(environment);
   if (folders.length === 0) return;
   const say = (line: string) => console.log(shownText(line));
   say(
     remove
-      ? "Sessions, what they cost, and what left their prompts:"
-      : "Sessions and what they cost stay; tare unwrap --data removes them:",
+      ? "Sessions, their costs and evicted content:"
+      : "Sessions and costs are kept; tare unwrap --data removes them:",
   );
   for (const folder of folders) say(`  ${folder}  ${(bytesIn(folder) / 1e6).toFixed(1)} MB`);
   if (!remove) return;
   for (const folder of folders) {
     const server = await runningIn(folder);
-    if (server) throw new Error(`Cannot remove ${folder}: its server runs at ${server.url}. End it first.`);
+    if (server) throw new Error(`Cannot remove ${folder}: its server runs at ${server.url}. Stop it first.`);
   }
   if (!confirmed(yes, "Remove them?")) return say("Nothing was removed.");
   for (const folder of folders) Deno.removeSync(folder, { recursive: true });
   removeEmpty([dirname(folders[0]!)]);
-  say("They are gone.");
+  say("Removed.");
 }
 
 function bytesIn(folder: string): number {
@@ -43,27 +42,27 @@ function bytesIn(folder: string): number {
 
 await runCommandLine({
   call: "tare unwrap",
-  summary: "Makes agents' own configuration what it was before tare wrap, byte for byte",
+  summary: "Restores agents' configuration from before tare wrap, byte for byte",
   usage: ["[AGENT] [--yes]", "--data [--yes]"],
-  details: "AGENT: default: all that are wrapped",
+  details: "AGENT: default: all wrapped agents",
   options: {
     data: flag(
-      "Removes besides what servers of this machine have kept: sessions, what they cost, and what left their prompts",
+      "Also remove the data of this machine's servers: sessions, their costs and evicted content",
     ),
-    yes: flag("Write without asking. What changes is shown in any case"),
+    yes: flag("Write without confirmation. The change is always printed"),
   },
-  notes: "Of a file that was changed since, only what Tare has written goes.",
+  notes: "In a file that was changed since, only Tare's entries are removed.",
   hasWords: true,
 }, async ({ values: { yes = false, data = false }, positionals }) => {
   if (data && positionals.length > 0) {
-    throw new Error("Cannot remove the data of one agent: --data takes all of it, and no AGENT.");
+    throw new Error("Cannot remove the data of one agent: --data removes all data. Omit AGENT.");
   }
   const environment = Deno.env.toObject();
   const names = positionals.length > 0 ? positionals : wrappedAgents(environment);
   if (names.length === 0) console.log("No agent is wrapped.");
   for (const name of names) {
     const isDone = writeChange(unwrap(name, environment), { yes });
-    console.log(isDone ? `${name} doesn't ask Tare any more.` : "Nothing was written.");
+    console.log(isDone ? `${name} no longer uses Tare.` : "Nothing was written.");
   }
   if (wrappedAgents(environment).length === 0) await treatData(environment, { remove: data, yes });
 });

@@ -1,5 +1,5 @@
 /**
- * Writes into an agent's own configuration that it asks a server of Tare's: `tare wrap AGENT`.
+ * Configures an agent to use Tare as its gateway: `tare wrap AGENT`.
  *
  * @module
  */
@@ -31,17 +31,17 @@ async function server(given: string | undefined) {
 
 await runCommandLine({
   call: "deno task wrap",
-  summary: "Writes into an agent's own configuration that it asks Tare, for each start of it from now on",
+  summary: "Configures an agent to use Tare as its gateway from now on",
   usage: ["AGENT [--yes] [--url URL]"],
   details: WRITABLE.map(([name, { title }]) => `  ${name.padEnd(10)}${title}`).join("\n"),
   options: {
-    yes: flag("Write without asking. What changes is shown in any case"),
+    yes: flag("Write without confirmation. The change is always printed"),
     url: option(
       "URL",
-      `The server. Default: by TARE_HOST and TARE_PORT, the one of this folder, or http://127.0.0.1:${USUAL_PORT}`,
+      `Server address. Default: TARE_HOST and TARE_PORT, this folder's server, or http://127.0.0.1:${USUAL_PORT}`,
     ),
   },
-  notes: "tare unwrap AGENT makes it what it was, byte for byte. tare run AGENT needs no such thing.",
+  notes: "tare unwrap AGENT restores the configuration byte for byte. tare run AGENT needs no configuration.",
   hasWords: true,
 }, async ({ values: { yes = false, url: given }, positionals: [name, ...more] }) => {
   if (name === undefined || more.length > 0) return "usage";
@@ -49,14 +49,14 @@ await runCommandLine({
   const file = entry?.file?.(environment);
   if (!entry || !file) {
     const why = entry
-      ? `${entry.title} has no file for it; tare run ${name} starts it behind Tare`
-      : `there are ${WRITABLE.map(([name]) => name).join(", ")}`;
+      ? `${entry.title} has no suitable configuration file. Use tare run ${name}`
+      : `it is not a known agent. Use one of ${WRITABLE.map(([name]) => name).join(", ")}`;
     throw new Error(`Cannot wrap ${name}: ${why}.`);
   }
   assertUnwrapped(name, environment);
   const { url, runs } = await server(given);
   const own = ownProviders(entry, { environment, read: fileText });
-  // What a server forwards to that is started as printed below.
+  // Defaults of a server that is started as printed below.
   const { chat = DEFAULT_PROVIDER.baseURL, messages = MESSAGES_PROVIDER.baseURL } = own;
   const at = behind(entry, { url, own, passesOn: runs?.passesOn ?? { chat, messages } });
   if (!writeChange(wrap(name, { file, behind: at, environment }), { yes })) {
@@ -72,7 +72,9 @@ await runCommandLine({
     "tare start",
   ].join(" ");
   console.log(shownText([
-    `${entry.title} asks ${url} from now on; tare unwrap ${name} undoes it.`,
-    runs ? `It has to run whenever ${entry.title} does: ${start}` : `Nothing listens there yet: ${start}`,
+    `${entry.title} uses ${url} from now on; tare unwrap ${name} reverts this.`,
+    runs
+      ? `This server must run whenever ${entry.title} does: ${start}`
+      : `No server runs there yet. Start it: ${start}`,
   ].join("\n")));
 });

@@ -13,22 +13,19 @@ interface Wrapped {
   /** Its text before and after; `null` if there was no file. */
   readonly before: string | null;
   readonly after: string;
-  /** Folders that were created for it, the outermost first. */
   readonly folders: readonly string[];
-  /** Folders that were created for records. */
   readonly memory: readonly string[];
 }
 
 export interface Change {
   readonly path: string;
   readonly before: string | null;
-  /** `null` removes the file. */
   readonly after: string | null;
   readonly remark?: string;
   readonly write: () => void;
 }
 
-/** Puts an agent behind a server by its own configuration. @throws {Error} if it already is, or its file can't be read. */
+/** Returns a change that redirects an agent. @throws {Error} if it is wrapped or its file is invalid. */
 export function wrap(
   agent: string,
   { file, behind, environment }: {
@@ -53,29 +50,35 @@ export function wrap(
         memory: [...memory, ...missingFolders(dirname(record))],
       };
       Deno.mkdirSync(dirname(record), { recursive: true, mode: 0o700 });
-      // It may hold keys. Written first, so that every change has a record.
+      // Written first, so that every change has a record. It may contain keys.
       Deno.writeTextFileSync(record, JSON.stringify(wrapped), { mode: 0o600, createNew: true });
       Deno.mkdirSync(dirname(path), { recursive: true });
-      // In place, which keeps links and permissions.
+      // Writing in place preserves links and permissions.
       Deno.writeTextFileSync(path, after);
     },
   };
 }
 
-/** @throws {Error} if the agent's configuration was changed by {@linkcode wrap} before. */
+/** @throws {Error} if the agent is already wrapped. */
 export function assertUnwrapped(agent: string, environment: Environment): void {
   const known = readRecord(recordOf(agent, environment));
   if (!known) return;
-  throw new Error(`Cannot wrap ${agent}: it is already, in ${known.path}. tare unwrap ${agent} undoes it.`);
+  throw new Error(
+    `Cannot wrap ${agent}: it is already wrapped, in ${known.path}. Run tare unwrap ${agent} first.`,
+  );
 }
 
-/** Copies an agent's file next to it, redirected to a server. @throws {Error} if unreadable or without a provider. */
+/**
+ * Writes a redirected copy of an agent's file next to it.
+ *
+ * @throws {Error} if the file is invalid or names no provider.
+ */
 export function copyFile(file: AgentFile, behind: Behind): { readonly path: string } & Disposable {
   const { path: own, after } = fileBehind(file, behind);
   const path = join(dirname(own), `${parse(own).name}.tare-${Deno.pid}${extname(own)}`);
   const folders = missingFolders(dirname(path));
   Deno.mkdirSync(dirname(path), { recursive: true });
-  // It may hold keys.
+  // It may contain keys.
   Deno.writeTextFileSync(path, after, { mode: 0o600 });
   return { path, [Symbol.dispose]: () => removeFile(path, folders) };
 }
@@ -86,14 +89,13 @@ function fileBehind({ paths, format, entries: entriesIn }: AgentFile, behind: Be
   const entries = changed(path, () => entriesIn(behind, before ?? ""));
   if (entries.length === 0) {
     throw new Error(
-      `Cannot redirect anything in ${path}: it names no model of a provider that the server passes on to. ` +
-        "Set the agent up first.",
+      `Cannot redirect ${path}: it contains no model of a provider that the server forwards to. ` +
+        "Configure the agent first.",
     );
   }
   return { path, before, entries, after: changed(path, () => withEntries(before ?? "", format, entries)) };
 }
 
-/** Returns a function that reads files, that of a wrapped agent as it was before. */
 export function textBeforeWrap(
   agent: string | undefined,
   environment: Environment,
@@ -114,18 +116,18 @@ export function wrappedAgents(environment: Environment): readonly string[] {
   }
 }
 
-/** Restores an agent's configuration, or removes only Tare's entries of a changed file. @throws {Error} if it can't. */
+/** Returns a change that restores an agent's file, or removes Tare's entries if it was changed since. */
 export function unwrap(agent: string, environment: Environment): Change {
   const record = recordOf(agent, environment);
   const wrapped = readRecord(record);
-  if (!wrapped) throw new Error(`Cannot unwrap ${agent}: nothing was written into its configuration.`);
+  if (!wrapped) throw new Error(`Cannot unwrap ${agent}: it is not wrapped.`);
   const { path, format, entries, before, after, folders, memory } = wrapped;
   const now = fileText(path);
   const left = (): Pick<Change, "after" | "remark"> => {
     if (now === after) return { after: before };
-    if (now === null) return { after: null, remark: "It was deleted since, and stays so." };
+    if (now === null) return { after: null, remark: "The file was deleted since and is not restored." };
     const rest = changed(path, () => withoutEntries(now, format, { entries, before: before ?? "" }), record);
-    return { after: rest, remark: "It was changed since: only what Tare has written goes." };
+    return { after: rest, remark: "The file was changed since: only Tare's entries are removed." };
   };
   const then = left();
   return {
@@ -140,7 +142,6 @@ export function unwrap(agent: string, environment: Environment): Change {
   };
 }
 
-/** Returns the lines that a change removes (`-`) and adds (`+`). */
 export function differences({ before, after }: Pick<Change, "before" | "after">): readonly string[] {
   const { hunks } = structuredPatch("", "", before ?? "", after ?? "", "", "", { context: 0 });
   return hunks.flatMap(({ lines }) => lines).filter((line) => /^[+-]/.test(line))
@@ -150,7 +151,7 @@ export function differences({ before, after }: Pick<Change, "before" | "after">)
 function folderOf(environment: Environment): string {
   const home = dataDirectory(environment);
   if (home !== undefined) return join(home, "tare", WRAPPED_FOLDER);
-  throw new Error("Cannot remember what is written where: there is no home folder. Set HOME.");
+  throw new Error("Cannot record the change: there is no home folder. Set HOME.");
 }
 
 function recordOf(agent: string, environment: Environment): string {
@@ -162,14 +163,14 @@ function readRecord(path: string): Wrapped | undefined {
   return text === null ? undefined : JSON.parse(text);
 }
 
-/** Returns a file's text, lossless; `null` if there is none. */
+/** Returns a file's text with its byte order mark; `null` if it doesn't exist. */
 export function fileText(path: string): string | null {
   try {
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(Deno.readFileSync(path));
   } catch (error) {
     if (error instanceof Deno.errors.NotFound) return null;
     if (!(error instanceof TypeError)) throw error;
-    throw new Error(`Cannot change ${path}: it is no text in UTF-8.`, { cause: error });
+    throw new Error(`Cannot change ${path}: it isn't UTF-8 text.`, { cause: error });
   }
 }
 
@@ -177,8 +178,8 @@ function changed<T>(path: string, change: () => T, copy?: string): T {
   try {
     return change();
   } catch (cause) {
-    const what = copy === undefined ? "" : ` What it said before stands in ${copy}, as "before".`;
-    throw new Error(`Cannot change ${path}: ${(cause as Error).message}. Mend it, and try again.${what}`, {
+    const what = copy === undefined ? "" : ` Its original text is "before" in ${copy}.`;
+    throw new Error(`Cannot change ${path}: ${(cause as Error).message}. Fix it, and retry.${what}`, {
       cause,
     });
   }
@@ -193,7 +194,6 @@ function missingFolders(folder: string): readonly string[] {
   }
 }
 
-/** Removes a file, and the folders that were created for it if they are empty. */
 function removeFile(path: string, folders: readonly string[]): void {
   try {
     Deno.removeSync(path);
@@ -203,12 +203,10 @@ function removeFile(path: string, folders: readonly string[]): void {
   removeEmpty(folders);
 }
 
-/** Removes folders, the innermost first, as far as they are empty. */
 export function removeEmpty(folders: readonly string[]): void {
   try {
     for (const folder of folders.toReversed()) Deno.removeSync(folder);
   } catch (error) {
-    // It is gone, or something else is in it.
     if (!(error instanceof Deno.errors.NotFound || isNotEmpty(error))) throw error;
   }
 }

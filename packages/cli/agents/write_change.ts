@@ -2,7 +2,7 @@
 import { shownText } from "../terminal/shown_text.ts";
 import { type Change, differences } from "./wrapping.ts";
 
-/** Shows a change, asks whether it is wanted unless somebody has said so, and writes it. Gives whether it did. */
+/** Prints a change and writes it after confirmation. Returns whether it was written. */
 export function writeChange(change: Change, { yes }: { readonly yes: boolean }): boolean {
   const lines = differences(change);
   console.log(shownText([change.path, ...lines.map((line) => `  ${line}`)].join("\n")));
@@ -12,10 +12,10 @@ export function writeChange(change: Change, { yes }: { readonly yes: boolean }):
   return true;
 }
 
-/** Asks whether something is wanted, unless somebody has said so. */
+/** Asks for confirmation unless `yes` is set. @throws {Error} without a terminal. */
 export function confirmed(yes: boolean, question: string): boolean {
   if (!yes && !Deno.stdin.isTerminal()) {
-    throw new Error("Cannot ask whether to write this: there is no terminal. --yes says so.");
+    throw new Error("Cannot ask for confirmation: there is no terminal. Use --yes.");
   }
   return yes || confirm(question);
 }

@@ -7,7 +7,7 @@ import { demoQuestions, demoTable, demoVerdict, playDemo, WAYS } from "./play_de
 
 const tokenizer = await loadTokenizer();
 
-/** A workspace of some folders, with files of so many lines. */
+/** Creates a workspace whose files have this many lines. */
 async function workspaceOf(lines: number): Promise<string> {
   const root = await Deno.makeTempDir();
   for (let folder = 0; folder < 6; folder++) {
@@ -23,7 +23,7 @@ async function workspaceOf(lines: number): Promise<string> {
   return root;
 }
 
-Deno.test("playDemo() plays one session in three ways to the same answers, and the ledger is the provider's usage", async () => {
+Deno.test("playDemo() gives the same answers with every policy, and a ledger equal to the provider's usage", async () => {
   const workspace = await workspaceOf(120);
   const questions = await demoQuestions(workspace);
   assertEquals(questions.length, 7);
@@ -58,12 +58,12 @@ Deno.test("playDemo() plays one session in three ways to the same answers, and t
   await Deno.remove(workspace, { recursive: true });
 });
 
-Deno.test("playDemo() goes on where a machine is so slow that the stream of a turn shows that it is alive", async () => {
+Deno.test("playDemo() continues on a slow machine whose stream contains heartbeats", async () => {
   const workspace = await workspaceOf(3);
   const questions = (await demoQuestions(workspace)).slice(0, 1);
   const { setTimeout } = globalThis;
   let silences = 0;
-  // Nothing comes as fast as a heartbeat.
+  // Heartbeats are sent at once.
   globalThis.setTimeout = ((work: () => void, ms: number) => {
     silences += ms === 15_000 ? 1 : 0;
     return setTimeout(work, ms === 15_000 ? 0 : ms);
@@ -83,7 +83,7 @@ Deno.test("playDemo() goes on where a machine is so slow that the stream of a tu
   }
 });
 
-Deno.test("playDemo() stops a session whose prompt outgrows the window, and the table says so", async () => {
+Deno.test("playDemo() stops a session whose prompt exceeds the window", async () => {
   const workspace = await workspaceOf(300);
   const questions = [...await demoQuestions(workspace), ...await demoQuestions(workspace)];
   const profile = profileNamed("anthropic-5m");
@@ -99,7 +99,7 @@ Deno.test("playDemo() stops a session whose prompt outgrows the window, and the 
   assertStringIncludes(table, `${resent!.answers.length}: window full`);
   assertEquals(
     demoVerdict([resent!, planned!], { profile }),
-    `Planner: not compared, because the window of "everything resent" was full after ${
+    `Planner: not compared: the window of "everything resent" was full after ${
       resent!.answers.length
     } answers.`,
   );
@@ -117,14 +117,14 @@ Deno.test("demoTable() counts answers that differ", () => {
     model: "m",
   });
   assertEquals(table.split("\n").slice(-4).map((line) => line.trim().split(/ {2,}/)), [
-    ["prompts, in token units", "–", "–"],
-    ["money, prompts and replies", "–", "–"],
+    ["prompts, in cost units", "–", "–"],
+    ["dollars, prompts and replies", "–", "–"],
     ["questions answered", "2", "2"],
-    ["in the same words", "2", "1"],
+    ["with the same text", "2", "1"],
   ]);
 });
 
-Deno.test("demoVerdict() says what each way saved, and never shows a loss without a word", () => {
+Deno.test("demoVerdict() reports savings and explains losses", () => {
   const verdict = (profile: string, resent: number, fixed: number, planned: number, more = {}) => {
     const played = [resent, fixed, planned].map((usd, at) => ({
       ...WAYS[at]!,
@@ -138,41 +138,41 @@ Deno.test("demoVerdict() says what each way saved, and never shows a loss withou
     return demoVerdict(played, { profile: profileNamed(profile) }).split("\n");
   };
   const twice =
-    "  The provider's cache breaks twice a turn: old turns come back with its first call, and leave with its second.";
+    "  It breaks the provider's cache twice a turn: old turns are restored with its first call and evicted with its second.";
   assertEquals(verdict("openai", 2, 1.5, 1), [
-    "Fixed triggers: saved 25.0 % of what resending everything costs.",
+    "Fixed triggers: saved 25.0 % of the cost of resending everything.",
     twice,
-    "Planner: saved 50.0 % of what resending everything costs.",
+    "Planner: saved 50.0 % of the cost of resending everything.",
   ]);
   assertEquals(verdict("openai", 2, 3, 2.3, { recalls: 3 }), [
-    "Fixed triggers: saved nothing here, and cost 50.0 % more than resending everything.",
+    "Fixed triggers: cost 50.0 % more than resending everything.",
     twice,
-    "  What left and was asked for again took 1 more call.",
-    "Planner: saved nothing here, and cost 15.0 % more than resending everything.",
-    "  What is rewritten is read anew, and pays for that over the calls behind it: here 3.",
-    "  What left and was asked for again took 2 more calls.",
-    "  The longer a session goes on, the more of it comes back.",
+    "  Recalls took 1 more call.",
+    "Planner: cost 15.0 % more than resending everything.",
+    "  A rewrite breaks the cache and pays off over the calls after it; here there were only 3.",
+    "  Recalls took 2 more calls.",
+    "  Longer sessions recover more of it.",
   ]);
-  const equal = "saved nothing and cost nothing more.";
+  const equal = "cost as much as resending everything.";
   assertEquals(verdict("local", 2, 2, 2, { rewrites: 0 }), [
     `Fixed triggers: ${equal}`,
-    "  No rewrite would have paid.",
+    "  No rewrite would have paid off.",
     `Planner: ${equal}`,
-    "  No rewrite would have paid.",
+    "  No rewrite would have paid off.",
   ]);
-  // Nothing is broken where there is no cache.
+  // Without a cache, nothing breaks.
   assertEquals(
     verdict("none", 2, 1, 2)[0],
-    "Fixed triggers: saved 50.0 % of what resending everything costs.",
+    "Fixed triggers: saved 50.0 % of the cost of resending everything.",
   );
 });
 
-Deno.test("demoQuestions() says where there is nothing to ask about", async () => {
+Deno.test("demoQuestions() rejects a folder without source code", async () => {
   const folder = await Deno.makeTempDir();
   await assertRejects(
     () => demoQuestions(folder),
     RangeError,
-    "holds no source code that the model could read",
+    "contains no source code",
   );
   await Deno.remove(folder);
 });

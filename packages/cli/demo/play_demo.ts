@@ -1,5 +1,5 @@
 /**
- * What `deno task demo` does once its modules are loaded.
+ * The command `deno task demo`, loaded by `demo.ts`.
  *
  * @module
  */
@@ -20,6 +20,7 @@ import { client } from "../../server/client.ts";
 import { callersPath, option, optionOr, runCommandLine } from "../command_line.ts";
 import { usdText } from "../dollars.ts";
 import { counted, formatCount } from "@tare/server/internal/format";
+import { MECHANISM_NAMES } from "../ledger_names.ts";
 import { isDirectory } from "../option.ts";
 import { table } from "../terminal/table.ts";
 import { ProgressBar } from "../terminal/progress_bar.ts";
@@ -27,11 +28,9 @@ import { ProgressBar } from "../terminal/progress_bar.ts";
 interface Way {
   readonly name: string;
   readonly policy: NonNullable<PolicyOptions["policy"]>;
-  /** Whether anything may leave the prompts at all. */
   readonly saves: boolean;
 }
 
-/** What the demonstration compares. */
 export const WAYS: readonly Way[] = [
   { name: "everything resent", policy: "planner", saves: false },
   { name: "fixed triggers", policy: "classic", saves: true },
@@ -41,11 +40,11 @@ export const WAYS: readonly Way[] = [
 interface Played {
   readonly ledger: TurnLedger;
   readonly rewrites: number;
-  /** Model calls that came after its last rewrite, that one's own included; all if it never was. */
+  /** Model calls since the last rewrite, its own included; all without a rewrite. */
   readonly callsSince: number;
   readonly recalls: number;
   readonly answers: readonly string[];
-  /** Why it stopped before its end: its prompt outgrew the model's window. */
+  /** Error that ended it early: the prompt exceeded the model's window. */
   readonly stopped?: string;
 }
 
@@ -53,23 +52,20 @@ interface PlayOptions {
   readonly workspace: string;
   readonly questions: readonly string[];
   readonly profile: Profile;
-  /** What its tokens cost in money. Default: nobody knows. */
   readonly price?: Price | undefined;
   readonly tokenizer: Tokenizer;
-  /** Told of each event, and of the ledger up to the last turn's end. */
   readonly onEvent?: (event: SessionEvent) => void;
 }
 
 const WINDOW_TOKENS = 250_000;
-/** How long the model takes for a reply, and the person for the next question, in milliseconds of the session's own clock. */
+/** Simulated time of a reply and of the user's next message, in milliseconds. */
 const REPLY_MS = 5_000;
 const QUESTION_MS = 60_000;
 
 /**
- * Plays a session: the agent server with its real loop and tools, and behind it the rehearsal model on a simulated
- * provider. Its clock is its own, so that the same questions always come to the same figures.
+ * Plays a session with real loop and tools, but simulated model, provider and clock: the numbers are reproducible.
  *
- * @throws {Error} if a turn ends otherwise than by an answer or a window that is full.
+ * @throws {Error} if a turn ends without an answer and not because the window is full.
  */
 export async function playDemo(
   { policy, saves }: Way,
@@ -90,7 +86,7 @@ export async function playDemo(
     models: {
       defaultModel: "rehearsal",
       model: () =>
-        profile.writes // Only Messages are asked how long to cache.
+        profile.writes // Only Messages have a time to live per request.
           ? anthropicModel({ ...access, baseURL: "http://provider", cacheTtlMs: profile.ttlMs })
           : openaiModel({ ...access, baseURL: "http://provider/v1" }),
       profile,
@@ -154,7 +150,7 @@ export async function playDemo(
 const MAX_FOLDERS = 10;
 const SOURCES = "*.{c,cc,cpp,cs,go,h,hpp,java,js,jsx,kt,mjs,php,py,rb,rs,scala,sh,swift,ts,tsx,vue,zig}";
 
-/** Returns reviews of the largest folders and a question that looks back. @throws {RangeError} without source code. */
+/** Returns review tasks for the largest folders. @throws {RangeError} without source code. */
 export async function demoQuestions(workspace: string): Promise<readonly string[]> {
   const search = workspaceTools({ workspace }).find(({ definition }) =>
     definition.function.name === "search_files"
@@ -175,7 +171,7 @@ export async function demoQuestions(workspace: string): Promise<readonly string[
   const [first, second = first] = largest;
   if (!first || !second) {
     throw new RangeError(
-      `Cannot play the demonstration: ${workspace} holds no source code that the model could read; --workspace names another folder.`,
+      `Cannot play the demo: ${workspace} contains no source code. Use --workspace FOLDER.`,
     );
   }
   return [
@@ -187,24 +183,14 @@ export async function demoQuestions(workspace: string): Promise<readonly string[
   ];
 }
 
-/** What the mechanisms take out of prompts, in the table's words. */
-const MECHANISMS: Readonly<Record<string, string>> = {
-  context: "old turns",
-  prune: "old results",
-  truncate: "huge results",
-  references: "what was said before",
-  notation: "notation",
-  schemas: "prose of tools",
-};
-
-/** Returns the table that compares the ways, a column each; answers are compared with the first complete session's. */
+/** Returns a table with a column per policy. Answers are compared with the first complete session. */
 export function demoTable(
   played: readonly (Played & Pick<Way, "name">)[],
   { model }: { readonly model?: string | undefined },
 ): string {
   const reference = played.find(({ stopped }) => stopped === undefined)?.answers;
   const row = (label: string, cell: (played: Played) => string) => [label, ...played.map(cell)];
-  const left = Object.entries(MECHANISMS).filter(([name]) =>
+  const left = Object.entries(MECHANISM_NAMES).filter(([name]) =>
     played.some(({ ledger }) => (ledger.saved[name] ?? 0) > 0)
   );
   const rows = [
@@ -213,31 +199,31 @@ export function demoTable(
     row("prompt tokens", ({ ledger }) => formatCount(ledger.promptTokens)),
     row("  read from the cache", ({ ledger }) => formatCount(ledger.cachedTokens)),
     ...left.map(([name, what]) =>
-      row(`  left out: ${what}`, ({ ledger }) => formatCount(ledger.saved[name] ?? 0))
+      row(`  removed: ${what}`, ({ ledger }) => formatCount(ledger.saved[name] ?? 0))
     ),
     row("rewrites of the prompt", ({ rewrites }) => formatCount(rewrites)),
     row("recalls", ({ recalls }) => formatCount(recalls)),
     row(
-      "prompts, in token units",
+      "prompts, in cost units",
       ({ ledger: { tokenUnits } }) => tokenUnits === undefined ? "–" : formatCount(tokenUnits),
     ),
-    ...(model === undefined
-      ? []
-      : [row("money, prompts and replies", ({ ledger: { usd } }) => usd === undefined ? "–" : usdText(usd))]),
+    ...(model === undefined ? [] : [
+      row("dollars, prompts and replies", ({ ledger: { usd } }) => usd === undefined ? "–" : usdText(usd)),
+    ]),
     row(
       "questions answered",
       ({ answers, stopped }) =>
         stopped === undefined ? formatCount(answers.length) : `${answers.length}: window full`,
     ),
     row(
-      "  in the same words",
+      "  with the same text",
       ({ answers }) => formatCount(answers.filter((text, at) => text === reference?.[at]).length),
     ),
   ];
   return table(rows[0]!, rows.slice(1));
 }
 
-/** Returns what each way saved or cost compared with the first, a line each; incomplete sessions aren't compared. */
+/** Returns the saving or loss of each policy against the first. Incomplete sessions aren't compared. */
 export function demoVerdict(
   played: readonly (Played & Pick<Way, "name" | "policy">)[],
   { profile: { read, write } }: { readonly profile: Pick<Profile, "read" | "write"> },
@@ -252,59 +238,53 @@ export function demoVerdict(
     if (stopped) {
       const { answers: { length } } = stopped;
       return told([
-        `not compared, because the window of "${stopped.name}" was full after ${length} answers.`,
+        `not compared: the window of "${stopped.name}" was full after ${length} answers.`,
       ]);
     }
     const more = costOf(one) / costOf(resent) - 1;
     const share = `${(100 * Math.abs(more)).toFixed(1)} %`;
     const breaks = policy === "classic" && read < write ? [BREAKS_TWICE] : [];
-    if (more < 0) return told([`saved ${share} of what resending everything costs.`, ...breaks]);
+    if (more < 0) return told([`saved ${share} of the cost of resending everything.`, ...breaks]);
     if (more === 0) {
-      return told(["saved nothing and cost nothing more.", ...rewrites === 0 ? [NEVER_PAID] : breaks]);
+      return told(["cost as much as resending everything.", ...rewrites === 0 ? [NEVER_PAID] : breaks]);
     }
     const calls = ledger.calls - resent.ledger.calls;
     return told([
-      `saved nothing here, and cost ${share} more than resending everything.`,
+      `cost ${share} more than resending everything.`,
       ...breaks.length > 0 || rewrites === 0 ? breaks : [
-        `What is rewritten is read anew, and pays for that over the calls behind it: here ${
+        `A rewrite breaks the cache and pays off over the calls after it; here there were only ${
           formatCount(callsSince)
         }.`,
       ],
-      ...recalls > 0 && calls > 0
-        ? [`What left and was asked for again took ${counted(calls, "more call")}.`]
-        : [],
-      ...breaks.length > 0 ? [] : ["The longer a session goes on, the more of it comes back."],
+      ...recalls > 0 && calls > 0 ? [`Recalls took ${counted(calls, "more call")}.`] : [],
+      ...breaks.length > 0 ? [] : ["Longer sessions recover more of it."],
     ]);
   }).join("\n");
 }
 
 const BREAKS_TWICE =
-  "The provider's cache breaks twice a turn: old turns come back with its first call, and leave with its second.";
+  "It breaks the provider's cache twice a turn: old turns are restored with its first call and evicted with its second.";
 
-const NEVER_PAID = "No rewrite would have paid.";
+const NEVER_PAID = "No rewrite would have paid off.";
 
-/** What a session cost: in money where that is known of it, else in token units. */
 function costOf({ ledger: { usd, tokenUnits = 0 } }: Played): number {
   return usd ?? tokenUnits;
 }
 
-/** Steps of a turn, roughly: the progress bar never reaches the next turn before it ends. */
 const STEPS = 12;
 
-/** Runs the command. */
 export const main = () =>
   runCommandLine({
     call: "deno task demo",
-    summary:
-      "Plays one long session three times side by side, to see what Tare saves; it needs no key and costs nothing",
+    summary: "Plays one session three times and compares the costs. It needs no key and costs nothing",
     options: {
-      workspace: option("FOLDER", "The folder that the session is about. Default: this one"),
+      workspace: option("FOLDER", "Folder that the session reviews. Default: this one"),
       profile: optionOr(
         DEFAULT_PROVIDER.profile,
         "NAME",
-        `Whose cache rules and prices: ${Object.keys(PROFILES).join(", ")}.`,
+        `Cache rules and prices: ${Object.keys(PROFILES).join(", ")}.`,
       ),
-      model: option("NAME", "Whose list price. Default: by profile"),
+      model: option("NAME", "Model of the list price. Default: by profile"),
     },
   }, async ({ values }) => {
     const profile = profileNamed(values.profile);
@@ -312,20 +292,20 @@ export const main = () =>
     const price = model === undefined ? undefined : listPrice(model);
     if (values.model !== undefined && price === undefined) {
       throw new RangeError(
-        `Cannot play the demonstration: no list price of ${values.model} is known; leave --model out.`,
+        `Cannot play the demo: the list price of ${values.model} is unknown. Omit --model.`,
       );
     }
     const workspace = values.workspace === undefined ? Deno.cwd() : callersPath(values.workspace);
     if (!isDirectory(workspace)) {
       throw new RangeError(
-        `Cannot play the demonstration: ${workspace} is no folder; --workspace names one that exists.`,
+        `Cannot play the demo: ${workspace} is not a folder. Use --workspace FOLDER.`,
       );
     }
     const questions = await demoQuestions(workspace);
     console.log(
       `One session of ${questions.length} questions about ${workspace}, played three times. Loop and tools are
-real. The model is a rehearsal model, which only follows fixed rules, and the provider is simulated:
-cache and prices of ${profile.name}${model ? `, in money as ${model} cost on ${MODELS_DATE}` : ""}.
+real. The offline demo model follows fixed rules, and the provider is simulated: cache and prices of
+${profile.name}${model ? `, in dollars at the prices of ${model} on ${MODELS_DATE}` : ""}.
 `,
     );
     const tokenizer = await loadTokenizer();
@@ -352,5 +332,6 @@ cache and prices of ${profile.name}${model ? `, in money as ${model} cost on ${M
     console.log(`
 ${demoVerdict(played, { profile })}
 
-Next: tare start, or deno task start, and http://127.0.0.1:8787/ shows where the tokens of your own sessions went.`);
+A cost unit is the price of one input token that is not read from the cache.
+Next: run tare start, or deno task start; http://127.0.0.1:8787/ shows the costs of your own sessions.`);
   });

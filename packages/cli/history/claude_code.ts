@@ -35,7 +35,6 @@ export const CLAUDE_CODE: LogFormat = {
   }),
 };
 
-/** Adds a message to a log. Returns whether its shape is known. */
 function takeMessage(
   log: SessionLog,
   message: JsonRecord,
@@ -54,14 +53,14 @@ function takeMessage(
   return isUser || usage !== undefined;
 }
 
-/** Returns whether a line is no part of the prompt: a summary, which recordings don't hold, a note, or an error. */
+/** Returns whether a line isn't part of a recorded prompt: a summary, a note, or an error. */
 function isOmitted(line: JsonRecord, { model }: JsonRecord): boolean {
   return line.type === "user"
     ? line.isCompactSummary === true || line.isVisibleInTranscriptOnly === true
     : line.isApiErrorMessage === true || model === "<synthetic>";
 }
 
-/** Returns the prompt that a line belongs to: the session's own, or a subagent's, by its name or its first line. */
+/** Returns the prompt of a line: "" for the session's own, or a subagent's name or first line. */
 function threadOf(
   { agentId, isSidechain, uuid, parentUuid }: JsonRecord,
   sides: Map<string, string>,

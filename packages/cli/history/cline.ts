@@ -4,7 +4,7 @@ import { asRecord, MESSAGES_PROTOCOL } from "@tare/wire/internal";
 import { filesIn, type LogFormat, loggedText, objectsIn, SessionLog, timeOf } from "./log.ts";
 import { loggedUsage, tokensOf } from "./spent.ts";
 
-/** Cline: a file per session, which holds all of its messages. */
+/** Cline: a file per session with all of its messages. */
 export const CLINE: LogFormat = {
   agent: "cline",
   *find({ home, env }) {
@@ -38,7 +38,6 @@ export const CLINE: LogFormat = {
   },
 };
 
-/** Returns the folder that a session worked in, from the file next to its messages. */
 function projectOf(path: string): string {
   try {
     const beside = JSON.parse(Deno.readTextFileSync(path.replace(/\.messages\.json$/, ".json")));
@@ -49,7 +48,7 @@ function projectOf(path: string): string {
   }
 }
 
-/** Reads messages of Anthropic's protocol, except for images and for results of Cline's own tools. */
+/** Reads messages of Anthropic's protocol; replaces images and serializes results of Cline's own tools. */
 function readMessages({ role, content }: JsonRecord): Message[] {
   const blocks = objectsIn(content).map((block) =>
     block.type === "image"

@@ -3,7 +3,7 @@ import { asRecord, RESPONSES_PROTOCOL } from "@tare/wire/internal";
 import { filesIn, lineReader, type LogFormat, loggedText, timeOf } from "./log.ts";
 import { loggedUsage, tokensOf } from "./spent.ts";
 
-/** Codex: a file per session, with the items of its responses, and after each response its usage. */
+/** Codex: a file per session with the items of responses, each response followed by its usage. */
 export const CODEX: LogFormat = {
   agent: "codex",
   *find({ home, env }) {
@@ -50,7 +50,7 @@ export const CODEX: LogFormat = {
           break;
         }
         case "token_usage_record":
-          // Of newer versions, for each response, also of one that compacts.
+          // Newer versions: one for each response, compactions included.
           hasRecords = true;
           return took(
             `${loggedText(value.response_id)} ${JSON.stringify(value.usage)}`,
@@ -58,7 +58,7 @@ export const CODEX: LogFormat = {
             ts,
           );
         case "event_msg": {
-          // Of older versions, with the total so far, and again whenever rate limits change.
+          // Older versions: repeated whenever rate limits change, with the total so far.
           const info = asRecord(value.info);
           if (value.type !== "token_count" || hasRecords || value.info === null || value.info === undefined) {
             break;

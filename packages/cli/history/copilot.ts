@@ -23,7 +23,6 @@ export const COPILOT: LogFormat = {
       log.name({ id: helper === "" ? session : `${session}/${helper}`, group: session, project });
       const ts = timeOf(timestamp);
       if (type === "session.usage_record") {
-        // It precedes its reply.
         const took = asRecord(data.usage) ?? {};
         const model = loggedText(took.model);
         const usage = loggedUsage({

@@ -25,8 +25,8 @@ export function historyPage(history: LoggedHistory, played: PlayedHistory): stri
   return `<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <meta http-equiv="content-security-policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>What agents have spent</title><style>${STYLE}</style>
-<h1>What agents have spent</h1>
+<title>Agents' spending</title><style>${STYLE}</style>
+<h1>Agents' spending</h1>
 ${days(rowsBy(history, "day"))}
 ${historyReport(history, played).map(sectionHtml).join("\n")}
 </html>
@@ -70,9 +70,9 @@ function days(rows: readonly SumsRow[]): string {
   const legend = PAID_FOR.map((part) =>
     `<span><i style="background:${COLOURS[part]}"></i>${PART_NAMES[part]}</span>`
   );
-  return `<figure><svg viewBox="0 0 ${DAYS_WIDTH} ${DAYS_HEIGHT}" role="img" aria-label="Dollars a day">${
+  return `<figure><svg viewBox="0 0 ${DAYS_WIDTH} ${DAYS_HEIGHT}" role="img" aria-label="Dollars per day">${
     bars.join("\n")
-  }</svg><figcaption>${rows[0]?.key} to ${rows.at(-1)?.key}, at most $${inDollars(most)} a day. ${
+  }</svg><figcaption>${rows[0]?.key} to ${rows.at(-1)?.key}, at most $${inDollars(most)} per day. ${
     legend.join("")
   }</figcaption></figure>`;
 }

@@ -15,22 +15,23 @@ export const PART_NAMES: Readonly<Record<PaidFor, string>> = {
 };
 
 const PART_WORDS =
-  `Cache reads: what the provider's cache served. New: what no prompt held before, cache writes included. Expired: sent
-again after a pause in which the cache's time was over. Broken: sent again though it wasn't over: something in front had
-changed, the model was another one, or the provider lost it. Output: replies.`;
+  `Cache reads: tokens read from the provider's cache. New: tokens sent for the first time, cache writes included. Expired:
+sent again after a pause in which the cache expired. Broken: sent again although it had not expired, because an earlier part
+of the prompt or the model changed, or the provider dropped the entry. Output: replies.`;
 
 const REPLAY_WORDS =
-  `Saved by warmth: requests that keep the cache from expiring in pauses; nothing is left out of a prompt. By pruning: results
-and old calls leave prompts, and can be read back; κ says how often the model pays for fetching back what it turns out to
-need. Lost: of the edits, those whose old text no prompt showed any more. Against: what the agent would have sent without
-Tare. Both: kept warm and pruned, repairs paid; the two overlap, so that it is less than their sum.`;
+  `Keep-alive: requests that keep the cache from expiring in pauses; prompts are unchanged. Pruning: old results and calls
+are evicted from prompts and can be read back. Refetch ×1, ×3: the saving if the model fetches back everything that it needs
+once or three times. Both: keep-alive and pruning with refetch ×1; the two overlap, so it is less than their sum. Refetches:
+results fetched back. Lost: edits whose old text no prompt contained any more. Baseline: how the agent was simulated without
+Tare.`;
 
 /** A part of the report: a text, or a table. */
 export type Section = string | {
   readonly heads: readonly string[];
   readonly rows: readonly (readonly string[])[];
   readonly title?: string;
-  /** Whether the last rows matter most. Default: the first. */
+  /** Whether the last rows are the most important. Default: false. */
   readonly isAscending?: boolean;
 };
 
@@ -39,9 +40,9 @@ export interface SumsRow {
   readonly sums: HistorySums;
 }
 
-/** Returns all groups: days in order, others the most expensive first. */
+/** Returns all groups: days in order, others by cost, most expensive first. */
 export function rowsBy(history: LoggedHistory, by: keyof LoggedHistory["by"]): SumsRow[] {
-  const rows = [...history.by[by]].map(([key, sums]) => ({ key: key || "not known", sums }));
+  const rows = [...history.by[by]].map(([key, sums]) => ({ key: key || "unknown", sums }));
   return by === "day"
     ? rows.sort((a, b) => a.key < b.key ? -1 : 1)
     : rows.sort((a, b) => b.sums.usd - a.sums.usd || b.sums.promptTokens - a.sums.promptTokens);
@@ -79,7 +80,7 @@ function headline({ all, sessions, by }: LoggedHistory): string {
   return `$${inDollars(all.usd)} for ${counted(all.calls, "call")} in ${
     counted(sessions.length, "session")
   }, ${days[0]} to ${days.at(-1)}, at list prices of ${MODELS_DATE}.${unpriced} ` +
-    "A subscription costs what it costs, whatever was sent. Days are those of UTC.";
+    "The price of a subscription doesn't depend on usage. Days are in UTC.";
 }
 
 function sumsTable(history: LoggedHistory, by: keyof LoggedHistory["by"]): Section {
@@ -104,36 +105,34 @@ function replayReport(history: LoggedHistory, { played, leftOut, waiting }: Play
   const share = (saved: number) => `${signed(saved)}${usd > 0 ? ` (${percent(saved / usd)})` : ""}`;
   const losing = played.filter(({ shares: { pruned, warm } }) => pruned.k1 < 0 || warm < 0);
   return [
-    `What Tare would have made of ${counted(played.length, "session")}, the dearest first: $${
+    `Estimated saving for ${counted(played.length, "session")}, most expensive first: $${
       inDollars(usd)
-    } of $${inDollars(history.all.usd)}. Played again with their own times and usage, on a simulated cache:
-  saved by warmth, which loses nothing: ${share(warm)}; where the provider refuses the hour: ${
+    } of $${inDollars(history.all.usd)}. Replayed with their own times and usage on a simulated cache:
+  by cache keep-alive: ${share(warm)}; if the provider refuses a time to live of one hour: ${
       share(warmRefused)
     }
-  saved by pruning: ${share(pruned.k0)}; repairs paid: ${share(pruned.k1)}, paid three times: ${
+  by pruning: ${share(pruned.k0)}; with refetches paid once: ${share(pruned.k1)}, three times: ${
       share(pruned.k3)
     }
-  by both together: ${share(both.k0)}; repairs paid: ${share(both.k1)}, paid three times: ${share(both.k3)}
+  by both: ${share(both.k0)}; with refetches paid once: ${share(both.k1)}, three times: ${share(both.k3)}
   ${formatCount(lost)} of ${counted(edits, "edit")} would have lost text; ${
       counted(losing.length, "session")
     } would have cost more.`,
     playedTable(played),
-    ...losing.length > 0 ? [playedTable(losing, "Those that would have cost more:")] : [],
+    ...losing.length > 0 ? [playedTable(losing, "Sessions that would have cost more:")] : [],
     ...waiting > 0
       ? [
-        `${
-          counted(waiting, "session")
-        } weren't played: --seconds gives them time, --seconds all as much as it takes.`,
+        `${counted(waiting, "session")} not replayed: increase --seconds, or use --seconds all.`,
       ]
       : [],
-    ...[...leftOut].map(([why, sessions]) => `${counted(sessions, "session")} not played: ${why}.`),
+    ...[...leftOut].map(([why, sessions]) => `${counted(sessions, "session")} not replayed: ${why}.`),
     REPLAY_WORDS,
   ];
 }
 
 const PLAYED_HEADS = [
-  ...["session", "dollars", "calls", "warmth", "pruning", "κ = 1", "κ = 3", "both"],
-  ...["repairs", "edits", "lost", "against"],
+  ...["session", "dollars", "calls", "keep-alive", "pruning", "refetch ×1", "refetch ×3", "both"],
+  ...["refetches", "edits", "lost", "baseline"],
 ];
 
 function playedTable(played: readonly ReplayedSession[], title?: string): Section {
@@ -159,13 +158,12 @@ function faults({ unknownLines, unreadable, files, lines }: LoggedHistory): stri
   const unknown = [...unknownLines].map(([agent, lines]) => `${counted(lines, "line")} of ${agent}`);
   return [
     `Read ${counted(lines, "line")} in ${counted(files, "file")}.${
-      unknown.length > 0 ? ` Skipped, of a shape that isn't known: ${unknown.join(", ")}.` : ""
+      unknown.length > 0 ? ` Skipped, in an unknown format: ${unknown.join(", ")}.` : ""
     }`,
     ...unreadable.map(({ path, why }) => `Cannot read ${path}: ${why}`),
   ];
 }
 
-/** Returns dollars with a minus sign in front if they are negative. */
 function signed(usd: number): string {
   return `${usd < 0 ? "-" : ""}$${inDollars(Math.abs(usd))}`;
 }

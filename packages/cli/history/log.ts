@@ -3,13 +3,12 @@ import type { RecordedUsage } from "@tare/simulator/economy";
 import type { JsonRecord } from "@tare/wire";
 import { asRecord } from "@tare/wire/internal";
 
-/** A logged model call with the usage that its provider reported. */
 export interface LoggedCall {
-  /** Time of the request, as far as the log states it. */
+  /** Time of the request in milliseconds, as far as it is logged. */
   readonly atMs: number;
   readonly model: string;
   readonly usage: Usage;
-  /** Unique for this agent: logs of sessions that continue another one repeat its calls. */
+  /** Unique for the agent: logs of sessions that continue another one repeat its calls. */
   readonly id: string;
 }
 
@@ -19,30 +18,24 @@ export type LoggedMessage = Message & {
   readonly error?: true;
 };
 
-/** A logged session: one growing prompt. Subagents of a session are sessions of their own. */
+/** A logged session: one growing prompt. Subagents are separate sessions. */
 export interface LoggedSession {
   readonly id: string;
-  /** Id of the session that it belongs to: its own or its parent's. */
   readonly group: string;
   readonly project: string;
-  /** All calls that took tokens, in order, those of abandoned branches included. */
   readonly calls: readonly LoggedCall[];
-  /** Messages of the newest branch, those before a compaction included. Empty unless requested. */
+  /** Messages of the newest branch, including those before a compaction. Empty unless requested. */
   readonly messages: readonly LoggedMessage[];
-  /** Positions before which the agent replaced the preceding messages by a summary. */
+  /** Positions of compactions: the preceding messages were replaced by a summary. */
   readonly compacted: readonly number[];
 }
 
 export interface ReadOptions {
-  /** Whether messages are read too. Without them only numbers are held in memory. */
   readonly messages: boolean;
-  /** Id of the only session to read from a file that holds many. Default: all. */
   readonly only?: string;
-  /** Called for each line, with whether its shape is known. */
   readonly line: (isKnown: boolean) => void;
 }
 
-/** Where programs store their files. */
 export interface Places {
   readonly home: string;
   readonly env: (name: string) => string | undefined;
@@ -54,10 +47,9 @@ export interface LogFormat {
   readonly read: (path: string, options: ReadOptions) => Iterable<LoggedSession>;
 }
 
-/** Longest line that is read, in UTF-16 code units. */
 const MAX_LINE = 64 * 1024 * 1024;
 
-/** Yields the lines of a file, with one piece of it in memory at a time. A line that is too long is empty. */
+/** Yields the lines of a file; one that is too long is empty. */
 function* linesOf(path: string): Generator<string> {
   using file = Deno.openSync(path);
   const decoder = new TextDecoder();
@@ -77,8 +69,8 @@ function* linesOf(path: string): Generator<string> {
 }
 
 /**
- * Reads a file whose lines are JSON objects. `begin` is called once per file and returns what takes a line and returns
- * whether its shape is known; `logOf` returns the log of the file's session, or of a subagent by its name.
+ * Returns a reader of files of JSON lines. `begin` returns a function that processes a line of one file and returns
+ * whether its format is known; `logOf` returns the log of the session or, by name, of a subagent.
  */
 export function lineReader(
   begin: (logOf: (thread?: string) => SessionLog) => (line: JsonRecord) => boolean,
@@ -99,7 +91,6 @@ export function lineReader(
   };
 }
 
-/** Parses JSON. Returns undefined for anything else: it is counted as a line of unknown shape. */
 export function parsedJson(text: unknown): unknown {
   try {
     return JSON.parse(String(text));
@@ -108,7 +99,7 @@ export function parsedJson(text: unknown): unknown {
   }
 }
 
-/** Yields the files below a folder whose paths end so, in order; none if it doesn't exist. */
+/** Yields the files below a folder with this ending, sorted; none if the folder doesn't exist. */
 export function* filesIn(folder: string, ending: string): Generator<string> {
   let entries: Deno.DirEntry[];
   try {
@@ -124,13 +115,11 @@ export function* filesIn(folder: string, ending: string): Generator<string> {
   }
 }
 
-/** Parses a time of a log, a date or a number of milliseconds. Returns milliseconds. */
 export function timeOf(value: unknown): number | undefined {
   const time = typeof value === "string" ? Date.parse(value) : Number(value ?? NaN);
   return Number.isFinite(time) ? time : undefined;
 }
 
-/** Returns a text of a log, or `other` if it is none. */
 export function loggedText(value: unknown, other = ""): string {
   return typeof value === "string" ? value : other;
 }
@@ -139,7 +128,6 @@ export function objectsIn(value: unknown): JsonRecord[] {
   return Array.isArray(value) ? value.map((one) => asRecord(one) ?? {}) : [];
 }
 
-/** Returns a tool call of a log in a list; an empty list if it lacks an id or a name. */
 export function loggedCall(id: unknown, name: unknown, args: unknown) {
   if (typeof id !== "string" || typeof name !== "string") return [];
   return [{ id, type: "function" as const, function: { name, arguments: JSON.stringify(args ?? {}) } }];
@@ -154,27 +142,20 @@ interface Reply {
   readonly calls: ToolCalls[number][];
 }
 
-/** An entry of a log that is part of the conversation. */
 type Entry =
   & { readonly id: string | undefined }
   & ({ readonly message: LoggedMessage } | { readonly reply: Reply } | { readonly isCompacted: true });
 
-/** Where in a log a message is. */
 interface Position {
   readonly ts?: number | undefined;
-  /** Id of its entry, in logs whose entries are a tree. */
   readonly id?: string;
-  /** Name of the reply that it is a part of. Default: a reply of its own. */
   readonly reply?: string;
 }
 
-/** Collects the log of one growing prompt. */
 export class SessionLog {
   #id: string;
-  /** Default: the session's own id. */
   #group = "";
   #project = "";
-  /** Time of the newest message, in milliseconds: the next call is later. */
   #lastMs: number | undefined;
   readonly #hasMessages: boolean;
   readonly #calls = new Map<string, LoggedCall>();
@@ -193,24 +174,22 @@ export class SessionLog {
     return this.#id;
   }
 
-  /** Takes what a log states of the session: its newest id, and the first group and folder. */
+  /** Sets the id, and group and project unless they are set. */
   name({ id, group, project }: { readonly [N in "id" | "group" | "project"]?: unknown }): void {
     this.#id = loggedText(id, this.#id);
     this.#group ||= loggedText(group);
     this.#project ||= loggedText(project);
   }
 
-  /** Takes the time of a message, if it is stated. */
   passed(ts: number | undefined): void {
     this.#lastMs = ts ?? this.#lastMs;
   }
 
-  /** Adds a call, made after the newest message unless `atMs` is given. Of one that is logged again the longer output counts. */
+  /** Adds a call. Of repeated records the one with the longest output counts. */
   call(
     { id, model, usage, ts, atMs = this.#lastMs ?? ts ?? 0, reply = id }: Omit<LoggedCall, "atMs"> & {
       readonly atMs?: number | undefined;
       readonly ts?: number | undefined;
-      /** Name of its reply. Default: the call's id. */
       readonly reply?: string;
     },
   ): void {
@@ -220,7 +199,7 @@ export class SessionLog {
     if (this.#hasMessages) this.#usages.set(reply, usage);
   }
 
-  /** Links an entry to the entry before it, in logs whose entries are a tree. */
+  /** Links an entry to its parent, in logs whose entries are a tree. */
   link(id: string, parent: unknown): void {
     if (this.#hasMessages) this.#parents.set(id, typeof parent === "string" ? parent : undefined);
   }
@@ -238,12 +217,10 @@ export class SessionLog {
     }
   }
 
-  /** Marks where the agent replaced all that came before by a summary. */
   compact(id?: string): void {
     if (this.#hasMessages) this.#entries.push({ id, isCompacted: true });
   }
 
-  /** Returns the session; none if it has no calls. */
   sessions(): LoggedSession[] {
     const calls = [...this.#calls.values()];
     if (calls.length === 0) return [];
@@ -252,7 +229,7 @@ export class SessionLog {
     return [{ ...names, calls, ...this.#conversation() }];
   }
 
-  /** Returns the newest branch. Replies in it are whole, and have the results of their calls wherever these are. */
+  /** Returns the newest branch, with complete replies each followed by the results of its calls. */
   #conversation(): Pick<LoggedSession, "messages" | "compacted"> {
     const leaf = this.#entries.findLast((entry) => !("isCompacted" in entry))?.id;
     const path = new Set<string>();
@@ -264,7 +241,6 @@ export class SessionLog {
     const messages: LoggedMessage[] = [];
     const compacted: number[] = [];
     for (const entry of this.#entries) {
-      // In its first place.
       if ("reply" in entry) {
         messages.push(...replies.delete(entry.reply) ? this.#replyWithResults(entry.reply) : []);
       } else if (!isOnPath(entry)) continue;
@@ -274,7 +250,6 @@ export class SessionLog {
     return { messages, compacted };
   }
 
-  /** Returns a reply and its results. Calls without a result are omitted. */
   #replyWithResults({ name, ts, texts, calls: all }: Reply): LoggedMessage[] {
     const calls = all.filter(({ id }, at) =>
       this.#results.has(id) && all.findIndex((call) => call.id === id) === at
@@ -301,7 +276,7 @@ function recordedUsage({ promptTokens, cachedTokens, cacheWriteTokens, outputTok
   };
 }
 
-/** Returns a message as recordings hold it: text only, with a field for a failed call. */
+/** Returns a message in the format of recordings: text only, with `error` for failed calls. */
 function recorded(message: Message, ts: number | undefined): LoggedMessage {
   const time = ts === undefined ? {} : { ts };
   if (message.role === "function") return { ...message, ...time };
@@ -311,7 +286,6 @@ function recorded(message: Message, ts: number | undefined): LoggedMessage {
   return { role, tool_call_id, content, ...time, ...(failed === true && { error: true }) };
 }
 
-/** Returns the text of a content, with a note for each part that is none. */
 function plainText(content: Content): string {
   if (typeof content === "string") return content;
   return content.map((part) =>

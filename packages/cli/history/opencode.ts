@@ -26,7 +26,7 @@ export const OPENCODE: LogFormat = {
   read: (path, options) => path.endsWith(".json") ? readStorage(path, options) : readDatabase(path, options),
 };
 
-/** Reads only the columns that it needs: a missing one is an error. */
+/** Reads the database's sessions. @throws {Error} if a column is missing. */
 function* readDatabase(path: string, options: ReadOptions): Generator<LoggedSession> {
   using database = new DatabaseSync(path, { readOnly: true });
   const messagesOf = database.prepare(
@@ -74,7 +74,6 @@ function logOf(
   return log;
 }
 
-/** Adds a message to a log. Returns whether its shape is known. */
 function takeMessage(
   log: SessionLog,
   id: string,
@@ -95,7 +94,7 @@ function takeMessage(
   const usage = info.role === "assistant" ? readUsage(info.tokens, model) : undefined;
   if (!usage) return false;
   log.call({ id, model, usage, atMs: ts });
-  // A summary stands for what recordings hold.
+  // Recordings contain the messages instead of their summary.
   if (info.summary !== true) {
     const tools = parts.filter(({ type }) => type === "tool");
     const tool_calls = tools.flatMap(({ callID, tool, state }) =>

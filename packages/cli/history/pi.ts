@@ -24,7 +24,7 @@ export const PI: LogFormat = {
         model = loggedText(entry.modelId);
         return true;
       }
-      // Older sessions have no ids: each entry follows the one before.
+      // Entries of older sessions have no ids and follow one another.
       const id = loggedText(entry.id, `${entries++}`);
       log.link(id, typeof entry.id === "string" ? entry.parentId : last);
       last = id;

@@ -21,11 +21,9 @@ export const LOG_FORMATS: readonly LogFormat[] = [
 export interface HistoryOptions {
   readonly places: Places;
   readonly agent?: string | undefined;
-  /** Part of the folder's path. Default: any. */
   readonly project?: string | undefined;
-  /** Earlier calls are omitted. Default: none. */
+  /** Time of the earliest included call, in milliseconds. Default: any. */
   readonly sinceMs?: number | undefined;
-  /** Called after each file, with its bytes. */
   readonly onRead?: (bytes: number, total: number) => void;
 }
 
@@ -50,13 +48,11 @@ export interface LoggedHistory {
   readonly sessions: readonly HistorySession[];
   readonly files: number;
   readonly lines: number;
-  /** Lines of unknown shape, by agent. */
   readonly unknownLines: ReadonlyMap<string, number>;
-  /** Files that couldn't be read, with the reason. */
   readonly unreadable: readonly { readonly path: string; readonly why: string }[];
 }
 
-/** Reads all logs of this machine's agents, with one file's numbers in memory at a time. */
+/** Reads the logs of this machine's agents, one file in memory at a time. */
 export function readLogs(
   { places, agent: wanted, project, sinceMs = -Infinity, onRead }: HistoryOptions,
 ): LoggedHistory {
@@ -78,7 +74,7 @@ export function readLogs(
     for (const call of calls) {
       const paid = spent.next(call);
       const name = `${agent} ${call.id}`;
-      // A session that continues another one repeats its calls, which were paid once.
+      // Sessions that continue another one repeat its calls.
       if (seen.has(name)) continue;
       seen.add(name);
       models.set(call.model, (models.get(call.model) ?? 0) + 1);
@@ -104,7 +100,6 @@ export function readLogs(
         add({ ...session, calls: session.calls.filter(({ atMs }) => atMs >= sinceMs) }, { agent, path });
       }
     } catch (error) {
-      // The other files are read all the same.
       unreadable.push({ path, why: error instanceof Error ? error.message : String(error) });
     }
     onRead?.(bytes, totalBytes);
@@ -122,7 +117,7 @@ interface LogFile {
 function filesOf(format: LogFormat, places: Places): LogFile[] {
   return [...format.find(places)].map((path) => {
     const { size, mtime } = Deno.statSync(path);
-    // A database's newest content is in another file.
+    // The newest content of a database is in its write-ahead log.
     return { path, bytes: size, changedMs: path.endsWith(".db") ? Infinity : mtime?.getTime() ?? Infinity };
   });
 }
@@ -133,7 +128,7 @@ function sumsIn(map: Map<string, HistorySums>, key: string): HistorySums {
   return sums;
 }
 
-/** Reads a session with its messages. Returns undefined if it is gone. */
+/** Reads a session with its messages. Returns undefined if it no longer exists. */
 export function readWhole({ agent, id, path }: HistorySession): LoggedSession | undefined {
   const format = LOG_FORMATS.find((format) => format.agent === agent);
   for (const session of format?.read(path, { messages: true, line: () => {}, only: id }) ?? []) {

@@ -24,79 +24,67 @@ import type { LoggedCall, LoggedMessage, LoggedSession } from "./log.ts";
 import { type HistorySession, readWhole } from "./read_logs.ts";
 import { lastsAnHour, modelRates } from "./spent.ts";
 
-/** A result by refetch weight: without refetches, with each paid once, and three times. */
 type AtKappa = Readonly<Record<"k0" | "k1" | "k3", number>>;
 
-/** A recorded session as the engine of `bench savings` plays it, in the price of one input token. */
+/** Result of replaying a session; costs are in cost units. */
 interface Replay {
-  /** Name of the cache rules. */
   readonly profile: string;
   readonly windowTokens: number;
-  /** The baseline: resending everything or, if the window can't hold that, compaction. */
+  /** Baseline: resending everything or, if that exceeds the window, compaction. */
   readonly without: "resend" | "compaction";
   readonly resent: number;
   readonly alone: AtKappa;
   readonly planner: AtKappa;
   readonly repairs: number;
-  /** Calls that edit a text. */
   readonly edits: number;
-  /** Edits whose old text was in no prompt any more. */
+  /** Edits whose old text was no longer in the prompt. */
   readonly lostEdits: number;
-  /** Costs with cache keep-alive in pauses; absent for providers without keep-alive requests. */
+  /** Costs with cache keep-alive; absent for providers without it. */
   readonly warmth?: {
     readonly none: number;
-    /** With keep-alive, where the provider accepts a time to live of an hour. */
+    /** If the provider accepts a time to live of one hour. */
     readonly kept: number;
-    /** The same where it refuses that. */
+    /** If it refuses that. */
     readonly refused: number;
     readonly pings: number;
-    /** The planner's prompts with keep-alive. */
     readonly planner: AtKappa;
   };
 }
 
-/** Dollars that a session would have saved: less than zero if it would have cost more. */
+/** Estimated savings; negative if a session would have cost more. */
 export interface Saved {
-  /** By eviction, for each refetch weight. */
   readonly pruned: AtKappa;
-  /** By keep-alive, where the provider accepts a time to live of an hour. */
+  /** By keep-alive, if the provider accepts a time to live of one hour. */
   readonly warm: number;
-  /** The same where it refuses that. */
+  /** The same if it refuses that. */
   readonly warmRefused: number;
   readonly both: AtKappa;
 }
 
-/** A session that was played again. */
 export interface ReplayedSession {
   readonly session: HistorySession;
   readonly replay: Replay;
-  /** Shares of its cost. */
   readonly shares: Saved;
-  /** The same in dollars; undefined if the price is unknown. */
+  /** Savings in dollars; undefined if the price is unknown. */
   readonly saved: Saved | undefined;
 }
 
-/** Result of replaying sessions. */
 export interface PlayedHistory {
   readonly played: readonly ReplayedSession[];
-  /** Sessions that can't be replayed, by reason. */
+  /** Number of sessions that can't be replayed, by reason. */
   readonly leftOut: ReadonlyMap<string, number>;
-  /** Sessions that the time didn't suffice for. */
   readonly waiting: number;
 }
 
-/** Options of replaying sessions. */
 export interface ReplayOptions {
   readonly countTokens: CountTokens;
-  /** Time after which no further session begins, in milliseconds. */
+  /** Time after which no further replay begins, in milliseconds. */
   readonly budgetMs: number;
-  /** Called after each session, with the share of the time or of the sessions that has passed. */
   readonly onSession?: (share: number) => void;
-  /** Called with each session as a line of a recording. */
   readonly record?: ((agent: string, line: string) => void) | undefined;
 }
 
-/** Replays sessions in order, with one in memory at a time. */
+/** Replays sessions in order, one in memory at a time. */
 export async function replayHistory(
   sessions: readonly HistorySession[],
   { countTokens, budgetMs, onSession, record }: ReplayOptions,
@@ -118,7 +106,6 @@ export async function replayHistory(
   return { played, leftOut, waiting: 0 };
 }
 
-/** Replays a session. Resolves to the reason if it can't. */
 async function replay(
   session: HistorySession,
   { replays, countTokens, record }: Pick<ReplayOptions, "countTokens" | "record"> & {
@@ -126,14 +113,14 @@ async function replay(
   },
 ): Promise<ReplayedSession | string> {
   const whole = readWhole(session);
-  if (!whole) return "the log isn't there any more";
+  if (!whole) return "the log no longer exists";
   let recording;
   try {
     recording = recordingOf(session.agent, whole, countTokens);
   } catch (error) {
     return error instanceof Error ? error.message : String(error);
   }
-  if (!recording) return "no tool was called";
+  if (!recording) return "it has no tool calls";
   record?.(session.agent, recordingLine(session.agent, whole, countTokens));
   const played = await replays.play(recording, whole.calls);
   const shares = sharesOf(played);
@@ -165,7 +152,6 @@ export function sumSaved(played: readonly ReplayedSession[]): Saved {
   return eachSaved((of) => played.reduce((sum, { saved }) => sum + (saved ? of(saved) : 0), 0));
 }
 
-/** Makes each number of a {@linkcode Saved} by a function that reads it from another one. */
 function eachSaved(make: (of: (saved: Saved) => number) => number): Saved {
   const at = (of: (saved: Saved) => AtKappa) => ({
     k0: make((saved) => of(saved).k0),
@@ -180,7 +166,7 @@ function eachSaved(make: (of: (saved: Saved) => number) => number): Saved {
   };
 }
 
-/** Replays sessions of one agent, which share the evidence of keep-alive requests. */
+/** Replays sessions of one agent, which share what was learned about keep-alive. */
 class Replays {
   readonly #countTokens: CountTokens;
   readonly #kept = new Map<string, () => Warmer>();
@@ -242,7 +228,6 @@ class Replays {
 
 const HOUR_MS = 3_600_000;
 
-/** Returns the one for these cache rules: it learns from session to session. */
 function madeOnce<T>(made: Map<string, T>, { name }: Profile, make: () => T): T {
   const known = made.get(name) ?? make();
   made.set(name, known);
@@ -253,7 +238,7 @@ function atKappa(pair: PlayedPair): AtKappa {
   return { k0: pair.open.cost, k1: pairCost(pair, 1), k3: pairCost(pair, 3) };
 }
 
-/** Returns cache rules and window of a session, from its most frequent model and its calls. */
+/** Returns a session's profile and window, from its most frequent model and its calls. */
 function conditionsOf({ model = "" }: Recording, calls: readonly LoggedCall[]) {
   const written = calls.filter(({ usage }) => (usage.cacheWriteTokens ?? 0) > 0);
   const forAnHour = written.filter(({ usage }) => lastsAnHour(usage)).length > written.length / 2;
@@ -265,7 +250,6 @@ function conditionsOf({ model = "" }: Recording, calls: readonly LoggedCall[]) {
   return { profile, windowTokens };
 }
 
-/** A session as a line of a recording file, which `bench savings --data` reads. */
 function recordingLine(
   agent: string,
   { id, group, calls, messages, compacted }: LoggedSession,
@@ -284,7 +268,6 @@ function recordingLine(
   });
 }
 
-/** Returns the session as the engine replays it; undefined without tool calls. */
 export function recordingOf(
   agent: string,
   session: LoggedSession,
@@ -295,7 +278,7 @@ export function recordingOf(
   return readRecording(recordingLine(agent, session, countTokens));
 }
 
-/** Returns tools by the names and parameters of their calls: logs don't have definitions. */
+/** Returns tool definitions derived from calls: logs don't contain definitions. */
 function calledTools(messages: readonly Message[]): ToolDefinition[] {
   const tools = new Map<string, Set<string>>();
   for (const message of messages) {
@@ -322,12 +305,11 @@ function fieldsOf(input: string): string[] {
   try {
     return Object.keys(asRecord(JSON.parse(input)) ?? {});
   } catch {
-    // Arguments that aren't JSON have no fields.
     return [];
   }
 }
 
-/** Returns tokens of the first prompt that the log lacks: system prompt, tool definitions, memory files. */
+/** Returns the unlogged tokens of the first prompt: system prompt, tool definitions, memory files. */
 function fixedPrefixTokens(messages: readonly LoggedMessage[], countTokens: CountTokens): number {
   const first = messages.findIndex(({ role }) => role === "assistant");
   const { input = 0, cache_read = 0, cache_write = 0 } = messages[first]?.usage ?? {};

@@ -3,13 +3,12 @@ import { chooseProfile, listPrice, type Price, type Profile } from "@tare/planne
 import { callCostParts } from "@tare/planner/internal/parts";
 import type { LoggedCall } from "./log.ts";
 
-/** Parts of a cost; `broken` was resent although the cache had not expired. */
+/** Parts of a cost; `broken`: resent although the cache had not expired. */
 export const PAID_FOR = ["cacheRead", "new", "expired", "broken", "output"] as const;
 
-/** A part of a cost. */
 export type PaidFor = typeof PAID_FOR[number];
 
-/** Sums of calls. Dollars are those of list prices; calls of models without one are counted. */
+/** Totals of calls, in dollars at list prices; calls of models without a price are counted. */
 export interface HistorySums {
   calls: number;
   unpricedCalls: number;
@@ -22,7 +21,6 @@ export interface HistorySums {
   readonly tokensFor: Record<PaidFor, number>;
 }
 
-/** No calls. */
 export function noSums(): HistorySums {
   const none = () => ({ cacheRead: 0, new: 0, expired: 0, broken: 0, output: 0 });
   const tokens = { promptTokens: 0, cachedTokens: 0, cacheWriteTokens: 0, outputTokens: 0 };
@@ -31,7 +29,6 @@ export function noSums(): HistorySums {
 
 export interface SpentCall {
   readonly call: LoggedCall;
-  /** Absent if the model's price is unknown. */
   readonly usdFor: Readonly<Record<PaidFor, number>> | undefined;
   readonly tokensFor: Readonly<Record<PaidFor, number>>;
 }
@@ -51,15 +48,14 @@ export function addCall(sums: HistorySums, { call: { usage }, usdFor, tokensFor 
   }
 }
 
-/** A prompt below this share of the preceding one doesn't continue it. */
+/** A prompt shorter than this share of the preceding one doesn't continue it. */
 const SAME_PROMPT_SHARE = 0.9;
 
-/** Fewer missing tokens aren't counted: the end of a prompt may not be cached. */
+/** Fewest tokens that count as a miss: the end of a prompt may not be cached. */
 const LEAST_MISSING = 1024;
 
 const HOUR_MS = 3_600_000;
 
-/** Splits the costs of the calls of one growing prompt, in order. */
 export class SpentCalls {
   #before: LoggedCall | undefined;
   #isCached = false;
@@ -89,7 +85,6 @@ export class SpentCalls {
     return { call, usdFor, tokensFor };
   }
 
-  /** Returns tokens of the preceding prompt that the cache didn't serve. */
   #missing({ atMs, usage }: LoggedCall, profile: Profile): Readonly<Record<"expired" | "broken", number>> {
     const before = this.#before;
     const none = { expired: 0, broken: 0 };
@@ -109,7 +104,6 @@ export function lastsAnHour({ cacheWriteTokens = 0, hourWriteTokens = 0 }: Usage
 
 const rates = new Map<string, { readonly profile: Profile; readonly price: Price | undefined }>();
 
-/** Returns the cache rules and the list price of a model. */
 export function modelRates(model: string): { readonly profile: Profile; readonly price: Price | undefined } {
   const known = rates.get(model) ?? { profile: chooseProfile({ model }), price: listPrice(model) };
   rates.set(model, known);
@@ -117,8 +111,8 @@ export function modelRates(model: string): { readonly profile: Profile; readonly
 }
 
 /**
- * Returns a usage of a log. `prompt` is the whole prompt, `uncached` only what the cache neither served nor stored. No
- * cache writes mean something only for `model`s of providers that charge for them.
+ * Returns a logged usage. `prompt` is the whole prompt; `uncached` excludes cache reads and writes. Zero writes are
+ * reported only if the model's provider charges for them.
  */
 export function loggedUsage(
   { prompt, uncached, read, write, output, model }:
@@ -135,7 +129,6 @@ export function loggedUsage(
   };
 }
 
-/** Returns a number of tokens; 0 if it is none. */
 export function tokensOf(value: unknown): number {
   return typeof value === "number" && value > 0 ? value : 0;
 }

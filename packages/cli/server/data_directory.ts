@@ -1,9 +1,12 @@
 import { isAbsolute, join } from "@std/path";
 
-/** The variables that say where a person's data is kept, on one system or another. */
+/** Variables that determine the user's data folder, by operating system. */
 export const HOME_VARIABLES: readonly string[] = ["HOME", "XDG_DATA_HOME", "LOCALAPPDATA"];
 
-/** The folder of a person's data; `XDG_DATA_HOME` as https://specifications.freedesktop.org/basedir-spec has it: a relative one doesn't count. */
+/**
+ * Returns the user's data folder. A relative `XDG_DATA_HOME` is ignored:
+ * https://specifications.freedesktop.org/basedir-spec
+ */
 export function dataDirectory(
   { HOME, XDG_DATA_HOME, LOCALAPPDATA }: Readonly<Record<string, string | undefined>>,
 ): string | undefined {

@@ -5,7 +5,7 @@ import { dataDirectory } from "./data_directory.ts";
 
 export const STORE_FILE = "tare.db";
 
-/** Returns the data folder of a workspace: `data` if it is set. @throws {RangeError} if that is the workspace. */
+/** Returns a workspace's data folder: `data` if set. @throws {RangeError} if that is the workspace itself. */
 export function dataFolder(
   { workspace, data }: { readonly workspace: string; readonly data?: string },
   environment: Readonly<Record<string, string | undefined>>,
@@ -13,14 +13,14 @@ export function dataFolder(
   if (data === undefined) return defaultDataFolder(workspace, environment);
   if (realPath(data) !== realPath(workspace)) return data;
   throw new RangeError(
-    `Cannot start: TARE_DATA is ${
-      JSON.stringify(data)
-    }, which is the workspace itself, whose files the tools may ` +
-      "change; it must be another folder, or one in it.",
+    `Cannot start: TARE_DATA is ${JSON.stringify(data)}, the workspace itself, whose files the tools may ` +
+      "change. Use another folder, which may be inside it.",
   );
 }
 
-/** Default data folder, named after the workspace and its real path; `.tare` without a home folder. */
+/**
+ * Returns the default data folder, named after the workspace with a hash of its path; `.tare` without a home folder.
+ */
 function defaultDataFolder(
   workspace: string,
   environment: Readonly<Record<string, string | undefined>>,

@@ -1,17 +1,16 @@
 import { isAbsolute, join } from "@std/path";
 import { dataDirectory } from "./data_directory.ts";
 
-/** The file of a data folder that holds its owner's key, which only that person's programs may read. */
+/** File of a data folder with the owner's key, readable only by its user. */
 export const OWNER_FILE = "owner.json";
 
-/** What stands in it. */
 export interface OwnerFile {
   readonly key: string;
-  /** Where servers have listened that let it in, the newest first: by them commands find the right one. */
+  /** Ports on which servers accepted the key, newest first. */
   readonly ports: readonly number[];
 }
 
-/** Returns the owner's key from `TARE_DATA`, or from the newest data folder whose server has listened on this port. */
+/** Returns the owner's key from `TARE_DATA`, or from the data folder whose server listened on this port last. */
 export function findOwnerKey(
   port: number,
   environment: Readonly<Record<string, string | undefined>>,
@@ -30,20 +29,18 @@ export function findOwnerKey(
         ? [{ key: owner.key, place, at: Deno.statSync(path).mtime?.getTime() ?? 0 }]
         : [];
     });
-    // Where it listened last, and of those the one that was started last.
     return found.sort((one, other) => one.place - other.place || other.at - one.at)[0]?.key;
   } catch {
-    // Without it the server says what it wants.
+    // Without a key, the server's error explains what is missing.
     return undefined;
   }
 }
 
-/** The owner's key that is kept in a data folder. Nothing if there is none, or it may not be read. */
+/** Returns the owner's key of a data folder; undefined if it is missing or unreadable. */
 export function ownerKeyIn(data: string): string | undefined {
   return readOwnerSync(join(data, OWNER_FILE))?.key;
 }
 
-/** Where the newest server of a data folder has listened, if it is known. */
 export function lastPortIn(data: string): number | undefined {
   const port = readOwnerSync(join(data, OWNER_FILE))?.ports[0];
   return Number.isInteger(port) ? port : undefined;
@@ -57,7 +54,6 @@ function readOwnerSync(path: string): OwnerFile | undefined {
   }
 }
 
-/** What the text of such a file says; nothing of one that was cut off. */
 export function ownerIn(text: string): OwnerFile | undefined {
   try {
     const { key, ports } = JSON.parse(text) as OwnerFile;

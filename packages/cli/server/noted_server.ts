@@ -3,22 +3,17 @@ import { realPath } from "@tare/tools/internal/instructions";
 import { dataDirectory, HOME_VARIABLES } from "./data_directory.ts";
 import { dataFolder } from "./data_folder.ts";
 
-/** The file of a data folder that says which server runs with it. */
 const SERVER_FILE = "server.json";
 
-/** Where a server listens that nobody has told where, as long as no other program does. */
 export const USUAL_PORT = 8787;
 
-/** Longest time that a server may take to say who it is, in milliseconds. */
 const ANSWER_MS = 5_000;
 
-/** A server as it notes itself in its data folder, so that commands find the one of their folder. */
+/** A running server as recorded in its data folder, where commands find it. */
 export interface NotedServer {
-  /** The real path of the folder that it works in. */
   readonly folder: string;
-  /** Where programs of this machine reach it. */
   readonly url: string;
-  /** Which start this is: by it a server is told from another one that listens there after a crash. */
+  /** Identifier of this start: after a crash another program may listen on the same port. */
   readonly instance: string;
   readonly pid: number;
 }
@@ -36,7 +31,7 @@ export const FOLDER_VARIABLES: readonly string[] = [
 
 type FolderEnvironment = Readonly<Record<string, string | undefined>>;
 
-/** Notes that a server listens. Of several with one data folder the newest is noted. */
+/** Records a server; of several with one data folder the newest. */
 export async function noteServer(data: string, server: NotedServer): Promise<void> {
   const path = join(data, SERVER_FILE);
   const part = `${path}.${server.instance}.part`;
@@ -44,17 +39,16 @@ export async function noteServer(data: string, server: NotedServer): Promise<voi
   await Deno.rename(part, path);
 }
 
-/** Notes that it doesn't any more. */
 export async function forgetServer(data: string, { instance }: NotedServer): Promise<void> {
   if (readNoted(data)?.instance === instance) await Deno.remove(join(data, SERVER_FILE));
 }
 
-/** The folder that a command is about: where it was called, unless `TARE_WORKSPACE` names another. */
+/** Returns the real path of `TARE_WORKSPACE`, or of the caller's folder. */
 export function callersFolder({ TARE_WORKSPACE = "", INIT_CWD = "" }: FolderEnvironment): string {
   return realPath(resolve(INIT_CWD || ".", TARE_WORKSPACE || "."));
 }
 
-/** Returns the server of the folder, the nearest around it, or of `TARE_DATA`. @throws {Error} if none runs. */
+/** Returns the server of `TARE_DATA`, of the caller's folder or of its nearest parent. @throws {Error} if none runs. */
 export async function findServer(environment: FolderEnvironment): Promise<FoundServer> {
   const found = await runningServer(environment);
   if (found) return found;
@@ -65,15 +59,14 @@ export async function findServer(environment: FolderEnvironment): Promise<FoundS
     [
       own
         ? `Cannot find a server with the data folder ${own}: none runs.`
-        : `Cannot find a server for ${folder}: none runs there, nor for a folder around it.`,
-      "Start one in the folder with tare start, or deno task start; or say with --url, or TARE_HOST and TARE_PORT, where one listens.",
-      ...(others.length === 0 ? [] : ["Servers of other folders run:"]),
+        : `Cannot find a server for ${folder}: none runs there or for a parent folder.`,
+      "Start one in the folder with tare start, or deno task start; or name its address with --url, or TARE_HOST and TARE_PORT.",
+      ...(others.length === 0 ? [] : ["Running servers of other folders:"]),
       ...others.map(({ folder, url }) => `  ${url}  ${folder}`),
     ].join("\n"),
   );
 }
 
-/** The same, or nothing if none runs. */
 export async function runningServer(environment: FolderEnvironment): Promise<FoundServer | undefined> {
   const { TARE_DATA: own, INIT_CWD = "." } = environment;
   if (own) return await runningIn(isAbsolute(own) ? own : join(INIT_CWD, own));
@@ -87,7 +80,6 @@ async function nearest(folder: string, environment: FolderEnvironment): Promise<
   return above === folder ? undefined : await nearest(above, environment);
 }
 
-/** All servers of this person that run with data folders in the usual place. */
 async function allRunning(environment: FolderEnvironment): Promise<readonly FoundServer[]> {
   const found = await Promise.all(dataFolders(environment).map(runningIn));
   return found.filter((server) => server !== undefined)
@@ -104,16 +96,15 @@ export function dataFolders(environment: FolderEnvironment): readonly string[] {
     )
       .map(({ name }) => join(all, name)).sort();
   } catch (error) {
-    // Nobody has started a server yet.
     if (error instanceof Deno.errors.NotFound) return [];
     throw error;
   }
 }
 
-/** Where beside them is remembered which agents' configuration was written to. */
+/** Folder next to the data folders with a record per wrapped agent. */
 export const WRAPPED_FOLDER = "wrapped";
 
-/** The server that is noted in a data folder, if it is there: a crash leaves the note. */
+/** Returns the recorded server of a data folder if it answers: a crash leaves a stale record. */
 export async function runningIn(data: string): Promise<FoundServer | undefined> {
   const noted = readNoted(data);
   if (!noted) return undefined;
@@ -133,7 +124,6 @@ function readNoted(data: string): NotedServer | undefined {
       ? { folder, url, instance, pid }
       : undefined;
   } catch {
-    // None is noted.
     return undefined;
   }
 }

@@ -2,10 +2,9 @@ import { Keys } from "@tare/session";
 import { join } from "@std/path";
 import { OWNER_FILE, type OwnerFile, ownerIn } from "./find_owner_key.ts";
 
-/** So many ports are remembered on which servers with this data folder have listened. */
 const MAX_PORTS = 16;
 
-/** Returns the owner's key of a data folder, created at the first start. @throws {RangeError} if it can't be accessed. */
+/** Returns a data folder's owner key, created at the first start. @throws {RangeError} if it can't be written. */
 export async function ownerKey(data: string): Promise<string> {
   const path = join(data, OWNER_FILE);
   const known = await readOwner(path);
@@ -19,26 +18,22 @@ export async function ownerKey(data: string): Promise<string> {
   try {
     await write().catch(async (error) => {
       if (!(error instanceof Deno.errors.AlreadyExists) || await readWritten(path)) throw error;
-      // Of a start that was killed while it wrote.
       await Deno.remove(path);
       await write();
     });
     return key;
   } catch (cause) {
-    // Another server with this folder was faster.
     const theirs = await readOwner(path);
     if (theirs) return theirs.key;
     throw new RangeError(
-      `Cannot start: the owner's key belongs in ${path}, and it can't be written (${
-        (cause as Error).message
-      }). ` +
-        "Make room, or set TARE_TOKEN.",
+      `Cannot write the owner's key to ${path} (${(cause as Error).message}). ` +
+        "Free some space, or set TARE_TOKEN.",
       { cause },
     );
   }
 }
 
-/** Notes that a server listens on this port which lets the key of this data folder in. */
+/** Records a port on which a server accepts this data folder's key. */
 export async function noteOwnerPort(data: string, port: number): Promise<void> {
   const path = join(data, OWNER_FILE);
   const known = await readOwner(path);
@@ -56,11 +51,11 @@ export async function noteOwnerPort(data: string, port: number): Promise<void> {
   }
 }
 
-/** Who makes the file has written it after so many looks, so many milliseconds apart. */
+/** Most reads of a file that another process may be writing. */
 const MOST_LOOKS = 20;
 const LOOK_MS = 50;
 
-/** What a file holds that somebody else may be about to write; nothing if nobody is. */
+/** Reads a file that another process may still be writing; undefined if none does. */
 async function readWritten(path: string): Promise<OwnerFile | undefined> {
   for (let looks = 1;; looks++) {
     const owner = await readOwner(path);

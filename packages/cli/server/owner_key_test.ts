@@ -13,7 +13,7 @@ async function withFolder<T>(use: (folder: string) => Promise<T>): Promise<T> {
   }
 }
 
-Deno.test("ownerKey() makes a key once, anew where its file was cut off, and says so where it can't", () =>
+Deno.test("ownerKey() creates a key once, replaces a truncated file, and rejects if it can't write", () =>
   withFolder(async (data) => {
     const [one, other] = await Promise.all([ownerKey(data), ownerKey(data)]);
     assertMatch(one, /^tare_[\w-]{43}$/);
@@ -23,22 +23,22 @@ Deno.test("ownerKey() makes a key once, anew where its file was cut off, and say
     await assertRejects(
       () => ownerKey(join(data, "none")),
       RangeError,
-      `Cannot start: the owner's key belongs in ${join(data, "none", "owner.json")}`,
+      `Cannot write the owner's key to ${join(data, "none", "owner.json")}`,
     );
   }));
 
-Deno.test("ownerKey() takes the key of a start that is about to write it", () =>
+Deno.test("ownerKey() waits for the key of a concurrent start", () =>
   withFolder(async (data) => {
     const path = join(data, "owner.json");
     await Deno.writeTextFile(path, "");
     const taken = ownerKey(data);
     const key = await withFolder(ownerKey);
-    // It has looked once by now, and there was nothing.
+    // It has read the empty file once by now.
     await Deno.writeTextFile(path, JSON.stringify({ key, ports: [] }));
     assertEquals(await taken, key);
   }));
 
-Deno.test("findOwnerKey() finds the key of the server that listened on a port last, or that of TARE_DATA", () =>
+Deno.test("findOwnerKey() returns the key of the last server on a port, or of TARE_DATA", () =>
   withFolder(async (home) => {
     const variables = { XDG_DATA_HOME: home, HOME: home, LOCALAPPDATA: home };
     const all = join(
@@ -54,7 +54,7 @@ Deno.test("findOwnerKey() finds the key of the server that listened on a port la
     await noteOwnerPort(a, 1);
     await noteOwnerPort(b, 2);
     assertEquals([found(1), found(2), found(3)], [keys.a, keys.b, undefined]);
-    // The one moves to another port, the other one takes its place.
+    // One server moves to another port; the other takes its port.
     await noteOwnerPort(b, 1);
     await noteOwnerPort(a, 3);
     assertEquals([found(1), found(3), found(2)], [keys.b, keys.a, keys.b]);
@@ -69,7 +69,7 @@ Deno.test("findOwnerKey() finds the key of the server that listened on a port la
     assertEquals(await at("http://localhost:3/"), keys.a);
     assertEquals(await at("http://[::1]:3"), keys.a);
     assertEquals(await at("http://127.0.0.1:1", { TARE_TOKEN: "t" }), "t");
-    // No other machine is sent it.
+    // Other machines don't get it.
     assertEquals(await at("http://agent.example:1"), undefined);
     assertEquals(await at("http://127.0.0.1.example:1"), undefined);
   }));

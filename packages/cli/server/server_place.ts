@@ -3,21 +3,19 @@ import { endLeftCommands } from "@tare/tools/internal";
 import { createHash } from "node:crypto";
 
 interface ServerPlace {
-  /** A name for what its commands start, so that the next server here finds what they left running. */
+  /** Name of the server's command processes, by which the next server finds those left running. */
   readonly owner: string;
-  /** How many processes were ended that servers had left which are gone. */
   readonly ended: number;
-  /** Leaves it to the next server. */
   readonly close: () => void;
 }
 
-/** Returns the place of a store's only server, after ending commands that a killed server left. */
+/** Returns the place of a store's only server, after ending commands of a killed one. */
 export async function onlyPlace(data: string): Promise<ServerPlace> {
   const owner = ownerOf(resolve(data));
   return { owner, ended: await endLeftCommands(owner), close() {} };
 }
 
-/** Returns the first free lock among servers of a data folder, after ending commands of crashed ones. */
+/** Returns the first free place among a data folder's servers, after ending commands of crashed ones. */
 export async function freePlace(data: string): Promise<ServerPlace> {
   const folder = resolve(data);
   await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
@@ -39,7 +37,7 @@ export async function freePlace(data: string): Promise<ServerPlace> {
   return { owner: own!.owner, ended, close: () => unlock(own!.file) };
 }
 
-/** Closing it alone would leave it locked while a process that is being started has it too. */
+/** Unlocks before closing: a process that is being started may hold the same file. */
 function unlock(file: Deno.FsFile): void {
   file.unlockSync();
   file.close();

@@ -3,7 +3,7 @@ import { join } from "@std/path";
 import { freePlace, onlyPlace } from "./server_place.ts";
 import { LINUX, needs } from "../../../tests/needs.ts";
 
-/** Runs a test with a data folder that isn't there yet. */
+/** Runs a test with a data folder that doesn't exist yet. */
 async function withFolder(test: (data: string) => Promise<void>): Promise<void> {
   const top = await Deno.makeTempDir();
   try {
@@ -13,7 +13,7 @@ async function withFolder(test: (data: string) => Promise<void>): Promise<void> 
   }
 }
 
-/** A process that a command of this owner has left running. It says so: while it begins, its environment can't be read. */
+/** Starts a process left by this owner. It prints when its environment can be read. */
 async function leave(owner: string) {
   const env = { TARE_COMMAND: `${owner}.id` };
   const process = new Deno.Command("/bin/sh", {
@@ -30,7 +30,7 @@ async function leave(owner: string) {
 }
 
 Deno.test(
-  needs(LINUX, "freePlace() gives each server a place of its own, and ends what those that are gone left"),
+  needs(LINUX, "freePlace() returns a place per server, and ends processes of crashed ones"),
   () =>
     withFolder(async (data) => {
       const [one, two] = [await freePlace(data), await freePlace(data)];
@@ -54,7 +54,7 @@ Deno.test(
 );
 
 Deno.test(
-  needs(LINUX, "onlyPlace() is the same for each server of a data folder, and ends what the one before left"),
+  needs(LINUX, "onlyPlace() returns one place per data folder, and ends processes of the previous server"),
   () =>
     withFolder(async (data) => {
       const { owner } = await onlyPlace(data);

@@ -5,23 +5,20 @@ import type { AskPerson } from "./watch_turn.ts";
 import { changeInShort, shownDiff } from "./shown_diff.ts";
 import { QUESTION_MARK, shownText } from "./shown_text.ts";
 
-/** Longest text of a call that is shown, in UTF-16 code units. */
 const MAX_SHOWN = 20_000;
 
 interface AskedPerson {
   readonly ask: AskPerson;
-  /** Writes lines above an open question and its input. */
+  /** Writes lines above an open prompt and its input. */
   readonly write: (text: string) => void;
 }
 
-/** Requests approvals at the terminal, and reads the answers line by line. */
 export function askPerson(
   lines: Interface,
   { write, isColoured = false, onAsk = () => {} }: {
     readonly write: (text: string) => void;
-    /** Whether changes are colored. Default: false. */
     readonly isColoured?: boolean;
-    /** Called before a line is read, and afterwards. */
+    /** Called before a line is read, and after it. Default: none. */
     readonly onAsk?: (isAsking: boolean) => void;
   },
 ): AskedPerson {
@@ -31,7 +28,7 @@ export function askPerson(
     const told = text.endsWith("\n") ? text : `${text}\n`;
     if (lines.terminal) {
       const { rows } = lines.getCursorPos();
-      // The line editor goes up by as many rows before it draws.
+      // The line editor moves up by this many rows before it draws.
       write(`${rows > 0 ? `\x1b[${rows}A` : ""}\r\x1b[J${told}${"\n".repeat(rows)}`);
     } else write(`\n${told}`);
     lines.prompt(true);
@@ -64,9 +61,8 @@ export function askPerson(
   };
 }
 
-const ANSWERS = "  y yes, a always in this session, n no, or why not: ";
+const ANSWERS = "  y = yes, a = always in this session, n = no; or type a reason to deny: ";
 
-/** Returns an approval request with everything that would run and its effects. */
 export function questionOf(
   { name, arguments: text, why, effects, change }: Pick<
     Approval,
@@ -76,23 +72,23 @@ export function questionOf(
 ): string {
   const shown = text.length <= MAX_SHOWN
     ? text
-    : `${sliceText(text, 0, MAX_SHOWN)}… and ${text.length - MAX_SHOWN} characters more`;
-  // Everything that would run is visible.
+    : `${sliceText(text, 0, MAX_SHOWN)}… and ${text.length - MAX_SHOWN} more characters`;
+  // Arguments are visible unless the diff contains all of them.
   const isAllSeen = change !== undefined && change.omitted === undefined;
   const said = [
-    `May this run: ${name} ${isAllSeen ? changeInShort(change) : shown}`,
-    ...(effects?.writes ?? []).map((path) => `It writes ${path}`),
-    ...(effects?.reads ?? []).map((path) => `It reads ${path}`),
-    ...(effects?.searches ?? []).map((path) => `It looks through ${path}`),
-    ...(why === undefined ? [] : [`Why you are asked: ${why}`]),
+    `Allow ${name} ${isAllSeen ? changeInShort(change) : shown}`,
+    ...(effects?.writes ?? []).map((path) => `Writes ${path}`),
+    ...(effects?.reads ?? []).map((path) => `Reads ${path}`),
+    ...(effects?.searches ?? []).map((path) => `Searches ${path}`),
+    ...(why === undefined ? [] : [`Reason: ${why}`]),
   ];
   const changes = change ? shownDiff(change, { isColoured }) : [];
   const [first = "", ...rest] = said.map((line) => shownText(line, { isWhole: true }));
-  // In reverse, with a mark that no other text can have, so that no reply looks like it.
+  // The reversed mark is escaped in all other text, so that no reply can imitate a request.
   return [first, ...changes, ...rest].map((line) => `\x1b[7m${QUESTION_MARK}?\x1b[27m ${line}`).join("\n");
 }
 
-/** Parses an answer: yes and always are single words, anything else is a no. */
+/** Parses an answer. Anything but a single word for yes or always denies. */
 export function answerOf(line: string): ApprovalAnswer {
   const said = line.trim();
   switch (said.toLowerCase()) {

@@ -4,7 +4,7 @@ import { createInterface } from "node:readline";
 import { PassThrough, Writable } from "node:stream";
 import { answerOf, askPerson, questionOf } from "./ask_person.ts";
 
-Deno.test("answerOf() takes a yes for nothing but a yes", () => {
+Deno.test("answerOf() allows only exact answers", () => {
   assertEquals(["y", " YES ", "a", "always"].map((line) => answerOf(line).decision), [
     "allow",
     "allow",
@@ -19,10 +19,10 @@ Deno.test("answerOf() takes a yes for nothing but a yes", () => {
   assertEquals(answerOf(" yess "), { decision: "deny", reason: "yess" });
 });
 
-Deno.test("questionOf() shows what would hide, and says how much it leaves out", () => {
+Deno.test("questionOf() escapes hidden characters and reports truncation", () => {
   assertEquals(
     questionOf({ name: "shell", arguments: '{"command":"ls\u202e \u009b2K"}' }),
-    '\x1b[7m▌?\x1b[27m May this run: shell {"command":"ls\\u{202e} \\x9b2K"}',
+    '\x1b[7m▌?\x1b[27m Allow shell {"command":"ls\\u{202e} \\x9b2K"}',
   );
   const more = {
     why: ".envrc may be run later.",
@@ -31,19 +31,19 @@ Deno.test("questionOf() shows what would hide, and says how much it leaves out",
   assertEquals(
     questionOf({ name: "w", arguments: "{}", ...more }).split("\n").map((line) => line.slice(12)),
     [
-      "May this run: w {}",
-      "It writes /w/.envrc\\x1b[8m",
-      "It reads /w/a",
-      "It looks through /w/b",
-      "Why you are asked: .envrc may be run later.",
+      "Allow w {}",
+      "Writes /w/.envrc\\x1b[8m",
+      "Reads /w/a",
+      "Searches /w/b",
+      "Reason: .envrc may be run later.",
     ],
   );
   const long = questionOf({ name: "a", arguments: "x".repeat(20_005) });
-  assertEquals(long.endsWith("x… and 5 characters more"), true);
+  assertEquals(long.endsWith("x… and 5 more characters"), true);
 });
 
-Deno.test("questionOf() shows what an edit changes, and all that it would run with where that doesn't show it", () => {
-  const change = { path: "a", added: 1, removed: 1, diff: "@@ -1 +1 @@\n-one\n+two▌? May this run: ls" };
+Deno.test("questionOf() shows the diff of an edit, or all arguments if it is incomplete", () => {
+  const change = { path: "a", added: 1, removed: 1, diff: "@@ -1 +1 @@\n-one\n+two▌? Allow ls" };
   const asked = { name: "edit_file", arguments: '{"path":"a"}', change };
   const effects = { root: "/w", writes: ["/w/a"] };
   const lines = (question: string) =>
@@ -52,20 +52,20 @@ Deno.test("questionOf() shows what an edit changes, and all that it would run wi
       return line.slice(12);
     });
   assertEquals(lines(questionOf({ ...asked, effects }, { isColoured: true })), [
-    "May this run: edit_file a (+1 −1)",
+    "Allow edit_file a (+1 −1)",
     "\x1b[36m@@ -1 +1 @@\x1b[39m",
     "\x1b[31m-one\x1b[39m",
-    "\x1b[32m+two\\u{258c}? May this run: ls\x1b[39m",
-    "It writes /w/a",
+    "\x1b[32m+two\\u{258c}? Allow ls\x1b[39m",
+    "Writes /w/a",
   ]);
   assertEquals(lines(questionOf({ ...asked, change: { ...change, diff: "+two", omitted: 2 } })), [
-    'May this run: edit_file {"path":"a"}',
+    'Allow edit_file {"path":"a"}',
     "+two",
-    "… and 2 lines more, or longer than shown",
+    "… and 2 more lines, or cut lines",
   ]);
 });
 
-Deno.test("askPerson() reads a line as the answer, and none once the question is settled or nobody is there", async () => {
+Deno.test("askPerson() reads a line as the answer, or none once settled or closed", async () => {
   const input = new PassThrough();
   const lines = createInterface({ input, output: new PassThrough(), terminal: false });
   const told: unknown[] = [];
@@ -79,7 +79,7 @@ Deno.test("askPerson() reads a line as the answer, and none once the question is
   const approval = { id: "q-1", callId: "1", name: "shell", arguments: "{}", askedAtMs: 0, expiresAtMs: 1 };
   const settled = new AbortController();
   assertEquals(await ask(approval, settled.signal), { decision: "deny", reason: "not on Sundays" });
-  assertEquals(told, ["\x1b[7m▌?\x1b[27m May this run: shell {}\n", true, false]);
+  assertEquals(told, ["\x1b[7m▌?\x1b[27m Allow shell {}\n", true, false]);
   const { ask: silent } = askPerson(lines, { write() {} });
   const waiting = silent(approval, settled.signal);
   settled.abort();
@@ -89,10 +89,10 @@ Deno.test("askPerson() reads a line as the answer, and none once the question is
   assertEquals(await left, undefined);
 });
 
-const ASKED = "▌? May this run: shell {}";
-const QUESTION = "  y yes, a always in this session, n no, or why not: ";
+const ASKED = "▌? Allow shell {}";
+const QUESTION = "  y = yes, a = always in this session, n = no; or type a reason to deny: ";
 
-/** A question at a terminal of 40 columns, of which nothing but what stands there is to be known. */
+/** Returns an approval request in a terminal of 40 columns. */
 function atTerminal({ terminal }: { readonly terminal: boolean }) {
   const screen = new xterm.Terminal({ cols: 40, rows: 20, convertEol: true, allowProposedApi: true });
   const draw = (text: string) => new Promise<void>((resolve) => screen.write(text, resolve));
@@ -125,7 +125,7 @@ function atTerminal({ terminal }: { readonly terminal: boolean }) {
   };
 }
 
-Deno.test("askPerson() writes above a question that is open, which stays with what is typed", async () => {
+Deno.test("askPerson() writes above an open request and keeps its input", async () => {
   const { ask, input, write, rows, leave } = atTerminal({ terminal: true });
   write("before\n");
   const asking = ask();
@@ -136,7 +136,7 @@ Deno.test("askPerson() writes above a question that is open, which stays with wh
   assertEquals(await rows(), ["before", ...open]);
   write("! the server is away\n");
   assertEquals(await rows(), ["before", ASKED, "! the server is away", ...open.slice(1)]);
-  // From a cursor that isn't at the end.
+  // With the cursor before the end.
   input.write("\x01");
   write("! it is back\n");
   assertEquals(await rows(), ["before", ASKED, "! the server is away", "! it is back", ...open.slice(1)]);
@@ -145,7 +145,7 @@ Deno.test("askPerson() writes above a question that is open, which stays with wh
   await leave();
 });
 
-Deno.test("askPerson() asks once more below what is written without a line editor", async () => {
+Deno.test("askPerson() repeats the prompt after other output without a line editor", async () => {
   const { ask, input, write, rows, leave } = atTerminal({ terminal: false });
   const asking = ask();
   const open = [QUESTION.slice(0, 40), QUESTION.slice(40)];
@@ -157,7 +157,7 @@ Deno.test("askPerson() asks once more below what is written without a line edito
   await leave();
 });
 
-Deno.test("askPerson() leaves the line of a question that somebody else has answered, and asks the next below", async () => {
+Deno.test("askPerson() leaves a request answered elsewhere and prints the next one below", async () => {
   const { ask, input, write, rows, leave } = atTerminal({ terminal: true });
   const settled = new AbortController();
   const asking = ask(settled.signal);

@@ -1,5 +1,5 @@
 /**
- * A session to talk in at the terminal: `deno task chat`.
+ * An interactive session in the terminal: `deno task chat`.
  *
  * @module
  */
@@ -23,24 +23,26 @@ import { STOPPING, type WatchedTurn, watchTurn } from "./watch_turn.ts";
 
 const PROMPT = "› ";
 
-/** In front of a line that goes on with the one before. */
 const GOES_ON = "… ";
 
 const REHEARSAL = "rehearsal";
 
 const HOW_TO_START = "set OPENAI_API_KEY or ANTHROPIC_API_KEY, and TARE_MODEL to the model's name; " +
-  "then tare stop, and tare again.";
+  "then run tare stop, and tare again.";
 
-/** What a person is told of the agent first, in a line or two. @throws {Error} if there is none. */
 function greeting({ model, workspace }: AgentInfo, url: string): string {
   if (model === undefined) {
-    throw new Error(`Cannot talk yet: this server has a provider and no model. To talk, ${HOW_TO_START}`);
+    throw new Error(
+      `Cannot start a chat: this server has a provider but no model. For a chat, ${HOW_TO_START}`,
+    );
   }
   const where = workspace === undefined ? `at ${url}` : `in ${workspace}`;
   return [
-    `Talking to ${model} ${where}. /help lists the commands.`,
+    `Chatting with ${model} ${where}. /help lists the commands.`,
     ...model === REHEARSAL
-      ? [`No model is set up yet: a rehearsal answers, by fixed rules. For a real one, ${HOW_TO_START}`]
+      ? [
+        `No model is configured: an offline demo model answers by fixed rules. For a real one, ${HOW_TO_START}`,
+      ]
       : [],
   ].join("\n");
 }
@@ -50,7 +52,6 @@ async function chat(values: { readonly session?: string; readonly url?: string }
   const { url, client } = await connect(values.url);
   const agent = await client.agent();
   const greets = greeting(agent, url);
-  // A server elsewhere works in a folder that isn't here.
   const isHere = agent.workspace !== undefined &&
     await Deno.stat(agent.workspace).then(() => true, () => false);
   const called = callersFolder(Object.fromEntries(FOLDER_VARIABLES.map((name) => [name, read(name)])));
@@ -60,21 +61,20 @@ async function chat(values: { readonly session?: string; readonly url?: string }
   let session = values.session ?? null;
   let settings: ChosenSettings | undefined;
   let leavesNow = false;
-  // Newest first, as the arrow keys go through them.
+  // Newest first, as readline requires.
   const history = session === null
     ? []
     : (await client.questions(session)).map((text) => shownText(text.replaceAll("\n", " "))).reverse();
   let turn: WatchedTurn | undefined;
   let isAsking = false;
   const write = (text: string) => void process.stdout.write(text);
-  // What is typed while a turn runs would land in the middle of what it shows.
+  // Input typed during a turn isn't echoed into its output.
   const output = new Writable({
     write(chunk, _encoding, done) {
       if (!turn || isAsking) process.stdout.write(chunk);
       done();
     },
   });
-  // By it long lines are wrapped, and names stand beside one another.
   Object.defineProperty(output, "columns", { get: () => process.stdout.columns });
   const isTerminal = process.stdin.isTTY && process.stdout.isTTY;
   const pasted = isTerminal ? pastedInput(process.stdin) : undefined;
@@ -82,10 +82,9 @@ async function chat(values: { readonly session?: string; readonly url?: string }
     complete(line).then(
       ({ typed, all }) => {
         const [only] = all.length === 1 ? all : [];
-        // What is sure is over, unless it is a folder.
+        // A unique completion ends with a space, unless it is a folder.
         done(null, [only === undefined || only.endsWith("/") ? [...all] : [`${only} `], typed]);
       },
-      // What can't be completed can be typed.
       () => done(null, [[], line]),
     );
   };
@@ -95,7 +94,6 @@ async function chat(values: { readonly session?: string; readonly url?: string }
     const names = [...COMMAND_NAMES, ...files().keys()].map((name) => `/${name}`);
     return { typed, all: names.filter((name) => name.startsWith(typed)) };
   };
-  // Once the terminal is closed nothing can be written, which "close" tells of.
   process.stdout.on("error", () => lines.close());
   const lines = createInterface({
     input: pasted?.input ?? process.stdin,
@@ -123,7 +121,7 @@ async function chat(values: { readonly session?: string; readonly url?: string }
     printer = { of, print };
     return print;
   };
-  /** Says something, or shows what goes on behind an event, and answers what the session asks already. */
+  /** Sends a message, or shows the events after a number; then requests pending approvals. */
   const talk = async (
     { joins = false, ...what }:
       | { readonly input: Content; readonly joins?: false }
@@ -156,16 +154,15 @@ async function chat(values: { readonly session?: string; readonly url?: string }
       line = person = undefined;
     }
   };
-  /** Shows what goes on in a session, as somebody comes to it or has something to say; who comes is asked what is asked there. */
+  /** Shows a running turn, and requests pending approvals unless a message follows (`says`). */
   const comeTo = async (id: string | null, { says = false } = {}) => {
     if (!isTerminal || id === null) return;
     const { status, approvals, lastEvent } = await client.session(id);
     if (status === "running") {
       const asked = await client.lastQuestion(id);
       const [line = ""] = contentText(asked?.content ?? "").trim().split("\n");
-      console.log(shownText(`Its turn goes on, and Ctrl-C stops it: ${line.slice(0, 80)}`));
+      console.log(shownText(`A turn is running; Ctrl-C stops it: ${line.slice(0, 80)}`));
     }
-    // Not from where it is by then: it may have ended meanwhile.
     const joins = status === "running";
     if (joins || !says && approvals.length > 0) await talk({ after: lastEvent, joins });
   };
@@ -202,11 +199,8 @@ async function chat(values: { readonly session?: string; readonly url?: string }
       return true;
     }
   };
-  /** What stands in the next line already. */
   let typed = "";
-  /** Whether something did. */
   let isOffered = false;
-  /** Lines that were ended by a backslash. */
   let begun = "";
   const prompt = () => {
     if (isTerminal) lines.setPrompt(begun === "" ? PROMPT : GOES_ON);
@@ -221,23 +215,22 @@ async function chat(values: { readonly session?: string; readonly url?: string }
       write("\nCancelling the turn …\n");
       turn.cancel().catch((error) => console.log(shownText(error.message)));
     } else {
-      // As shells do: the line is dropped, the program stays.
-      write(lines.line === "" && begun === "" ? "\n/quit or Ctrl-D leaves.\n" : "\n");
+      write(lines.line === "" && begun === "" ? "\n/quit or Ctrl-D exits.\n" : "\n");
       lines.write(null, { ctrl: true, name: "e" });
       lines.write(null, { ctrl: true, name: "u" });
       begun = "";
       prompt();
     }
   });
-  // A terminal's Ctrl-C is a key here; these come from elsewhere.
+  // Ctrl-C is a key here; these signals come from other processes.
   for (const signal of STOPPING) Deno.addSignalListener(signal, () => lines.close());
-  /** Of each line that is to be read yet, whether it was typed unseen, while a turn ran. */
+  /** For each line not yet read, whether it was typed without echo during a turn. */
   const unseen: boolean[] = [];
   lines.on("line", () => unseen.push(isTerminal && turn !== undefined));
-  // From now on: what is typed before the first prompt counts too.
+  // Created here, so that input before the first prompt isn't lost.
   const typedLines = lines[Symbol.asyncIterator]();
   lines.on("close", () => turn?.cancel().catch((error) => console.log(shownText(error.message))));
-  console.log(shownText(session === null ? greets : `${greets}\nIt goes on with session ${session}.`));
+  console.log(shownText(session === null ? greets : `${greets}\nContinuing session ${session}.`));
   if (isTerminal) write(MARKS_PASTES.on);
   try {
     await comeTo(session);
@@ -256,12 +249,12 @@ async function chat(values: { readonly session?: string; readonly url?: string }
   } finally {
     if (isTerminal) write(MARKS_PASTES.off);
   }
-  if (session !== null) console.log(`\nThe session stays: --session ${session}`);
+  if (session !== null) console.log(`\nContinue this session with --session ${session}`);
 }
 
 await runCommandLine({
   call: "deno task chat",
-  summary: "A session with the agent server to talk in",
-  options: { session: option("ID", "Continue this session instead of starting one"), ...SERVER_OPTIONS },
-  notes: `${KEY_NOTE} In the chat:\n\n${COMMANDS}`,
+  summary: "Chats with the running server's agent",
+  options: { session: option("ID", "Continue this session. Default: start one"), ...SERVER_OPTIONS },
+  notes: `${KEY_NOTE} Commands in the chat:\n\n${COMMANDS}`,
 }, ({ values }) => chat(values));

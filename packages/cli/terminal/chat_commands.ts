@@ -3,24 +3,22 @@ import type { AgentClient, ChosenSettings, ToldCall } from "../agent_client.ts";
 import { counted, formatCount, partName } from "@tare/server/internal/format";
 import { usdText } from "../dollars.ts";
 import { shownPlan } from "../event_printer.ts";
+import { STATE_NAMES } from "../ledger_names.ts";
 import { type CommandFile, commandText, listCommands } from "./command_files.ts";
 
 const LINE_BREAK = "↵";
 
-/** A message of more lines isn't put into the line to be changed: it would fill the screen. */
+/** Most lines edited in place; a longer message is replaced by a mark. */
 const MOST_EDITED_LINES = 50;
 
 interface CommandOutcome {
   readonly says: string;
-  /** The session that the chat goes on with; null for a new one. Default: the same. */
+  /** Session of the next message; null for a new one. Default: unchanged. */
   readonly session?: string | null;
-  /** What the next new session is made with. */
   readonly settings?: ChosenSettings;
-  /** What is said next, as the person. */
   readonly input?: Content;
-  /** What stands in the line, to be changed. */
   readonly typed?: string;
-  /** Whether all that may leave the prompt leaves with what is said next. */
+  /** Whether the next message evicts everything that may be evicted. */
   readonly leavesNow?: boolean;
   readonly quits?: boolean;
 }
@@ -30,20 +28,17 @@ type PutBack = Awaited<ReturnType<AgentClient["redo"]>>;
 interface Context {
   readonly client: AgentClient;
   readonly session: string | null;
-  /** The commands that are files. Default: none. */
   readonly files?: () => ReadonlyMap<string, CommandFile>;
-  /** Returns what stands in a line for a text of too many lines to be edited there. Default: the text itself. */
+  /** Returns the mark that replaces a long text in the line. Default: the text itself. */
   readonly markOf?: ((text: string) => string) | undefined;
-  /** Returns a message with the images that it names. Default: without. */
   readonly withNamed?: (text: string) => Promise<Content>;
-  /** Whether the line was offered to be edited. Default: it was typed. */
   readonly isOffered?: boolean;
 }
 
 type Named = Context & { readonly name: string };
 type InSession = Named & { readonly session: string };
 
-/** A command: its arguments, its text in `/help`, and what it does; a text is for the user. */
+/** Arguments, text in `/help`, and implementation, which may return a text for the user. */
 type Command = readonly [
   args: string,
   text: string,
@@ -62,122 +57,121 @@ function inSession(
 }
 
 function nothingSaid(name: string): string {
-  return `Cannot do /${name}: nothing has been said yet in this session.`;
+  return `Cannot run /${name}: this session has no messages yet.`;
 }
 
 const TABLE: Readonly<Record<string, Command>> = {
   new: [
     "",
-    "begin another session",
-    () => Promise.resolve({ says: "A new session begins with what you say next.", session: null }),
+    "start another session",
+    () => Promise.resolve({ says: "Your next message starts a new session.", session: null }),
   ],
-  clear: ["", "begin another one with the same settings", async (_, { client, session }) => ({
-    says: "A new session with the same settings begins with what you say next.",
+  clear: ["", "start another session with the same settings", async (_, { client, session }) => ({
+    says: "Your next message starts a new session with the same settings.",
     session: null,
     ...(session !== null && { settings: await client.settings(session) }),
   })],
   sessions: [
     "[WORDS]",
-    "list the newest sessions, or those in which something was said so",
+    "list the newest sessions, or those that contain these words",
     (rest, { client }) => listSessions(client, rest),
   ],
   session: [
     "ID",
-    "go on with this one, by its id or the beginning of it",
+    "continue a session, by its id or the beginning of it",
     (rest, { client }) => findSession(client, rest),
   ],
   rename: inSession(
     "TITLE",
-    "call the session so",
+    "rename the session",
     async (rest, { client, session }) =>
       rest === ""
         ? "Cannot rename the session: /rename needs a title."
-        : `The session is called: ${await client.rename(session, rest)}`,
+        : `The session is now named: ${await client.rename(session, rest)}`,
   ),
-  fork: inSession("", "go on in a copy; this session stays as it is", async (_, { client, session }) => ({
+  fork: inSession("", "continue in a fork; this session stays unchanged", async (_, { client, session }) => ({
     says: copied(session),
     session: (await client.fork(session)).session.id,
   })),
-  retry: inSession("", "say the last message again, in a copy that ends before it", sayAgain),
-  edit: inSession("[TEXT]", "say it otherwise: with this text, or change the one that was said", sayAgain),
-  cost: inSession("", "what the session has cost, and its newest turn", cost),
+  retry: inSession("", "send the last message again, in a fork that ends before it", sayAgain),
+  edit: inSession("[TEXT]", "edit the last message, or replace it by this text, in a fork", sayAgain),
+  cost: inSession("", "cost of the session and of its last turn", cost),
   model: [
     "[NAME]",
-    "the model that the next turns ask, or ask this one",
+    "show or set the model of the next turns",
     async (rest, context) =>
       /\s/.test(rest)
-        ? `Cannot choose "${rest}": the name of a model has no spaces. /effort sets how much it reasons.`
+        ? `Cannot use model "${rest}": names of models have no spaces. /effort sets the reasoning effort.`
         : await chooseModel(context, rest === "" ? {} : { model: rest }),
   ],
   effort: [
     "[LEVEL]",
-    "how much it reasons, or let it reason so much; default is as it likes",
+    "show or set the reasoning effort; /effort default resets it",
     (rest, context) => chooseModel(context, rest === "" ? {} : { effort: rest === "default" ? null : rest }),
   ],
-  quote: inSession("", "what the next request would cost, and without what could leave", quote),
+  quote: inSession("", "cost of the next request, as it is and after eviction", quote),
   compact: inSession(
     "",
-    "let all leave that may, with your next message; first it says what that costs",
+    "show what eviction now would cost; /compact now evicts with your next message",
     compact,
   ),
-  plan: inSession("", "what the agent means to do, and how far it is", async (_, { client, session }) => {
+  plan: inSession("", "the agent's plan and progress", async (_, { client, session }) => {
     const { plan } = await client.session(session);
     return plan ? shownPlan(plan).join("\n") : "The agent has made no plan.";
   }),
   results: inSession(
     "",
-    "the results of tools, by number, and what of them the model still sees",
+    "list tool results by number, with what the model still sees",
     listResults,
   ),
   keep: inSession(
     "NUMBER",
-    "bring this one back at the next rewrite, and keep it",
+    "retain a tool result; an evicted one is restored at the next rewrite",
     pin,
   ),
   "let-go": inSession(
     "NUMBER",
-    "let this one leave at the next rewrite",
+    "evict a tool result at the next rewrite",
     pin,
   ),
-  changes: inSession("", "what each turn has changed of files", listChanges),
+  changes: inSession("", "list the files changed by each turn", listChanges),
   undo: inSession(
     "[TURN]",
-    "put files back as they were before the newest turn that changed some, or before this one",
+    "restore files to before the last turn that changed some, or before this turn",
     putBack,
   ),
   back: inSession(
     "[TURN]",
-    "the same, and go on in a new session from before that turn",
+    "the same, and continue in a fork from before that turn",
     putBack,
   ),
   redo: inSession(
     "",
-    'take the last undo back; with "force" behind it this and undo overwrite what was changed since',
+    'revert the last undo; "/undo force" and "/redo force" overwrite later changes',
     putBack,
   ),
   warm: inSession(
     "[MINUTES]",
-    "keep the prompt in the provider's cache for an hour, or so long, while nobody says anything",
+    "keep the prompt in the provider's cache during a break; 60 minutes by default",
     keepWarm,
   ),
   quit: [
     "",
-    "leave (or Ctrl-D); the session stays. Ctrl-C stops the turn",
+    "exit (or Ctrl-D); the session is kept. Ctrl-C stops the turn",
     () => Promise.resolve({ says: "", quits: true }),
   ],
 };
 
 export const COMMAND_NAMES: readonly string[] = ["help", ...Object.keys(TABLE)];
 
-/** What `/help` prints. */
 export const COMMANDS = `${
   Object.entries(TABLE).map(([name, [args, text]]) => `${`/${name} ${args}`.padEnd(18)} ${text}`).join("\n")
 }
 
-@path names a file (Tab completes it), @picture.png sends a picture. A line that ends with \\ goes on in the next one;
-what you paste is one message.`;
+@path names a file (Tab completes it), @image.png attaches an image. A line that ends with \\ continues on the next one;
+pasted text is one message. A cost unit is the price of one input token that is not read from the cache.`;
 
-/** Runs the command of a line that begins with `/`. @throws {Error} with a sentence for users if the server refuses. */
+/** Runs a line that begins with `/`. @throws {Error} with a message for users if the server refuses. */
 export async function chatCommand(line: string, context: Context): Promise<CommandOutcome> {
   const [, name = "", rest = ""] = /^\/(\S*)\s*([^]*?)\s*$/.exec(line) ?? [];
   if (name === "help") return { says: await help(context) };
@@ -186,27 +180,27 @@ export async function chatCommand(line: string, context: Context): Promise<Comma
     return typeof done === "string" ? { says: done } : done;
   }
   const file = context.files?.().get(name.normalize());
-  if (!file) return { says: `Cannot do /${name}: there is no such command. /help lists them.` };
-  return { says: `By ${file.path}:`, input: await commandText(file, rest) };
+  if (!file) return { says: `Cannot run /${name}: there is no such command. /help lists them.` };
+  return { says: `Running ${file.path}:`, input: await commandText(file, rest) };
 }
 
 async function help({ files = () => new Map() }: Context): Promise<string> {
   const all = [...files().values()];
   const isHidden = ({ name }: CommandFile) => COMMAND_NAMES.includes(name);
   const hidden = all.filter(isHidden).map(({ name, path }) =>
-    `${path} isn't done: /${name} is a command of the chat.`
+    `${path} is ignored: /${name} is a built-in command.`
   );
   const listed = await listCommands(all.filter((file) => !isHidden(file)));
   return [COMMANDS, "", ...listed, ...hidden].join("\n").trimEnd();
 }
 
 function copied(session: string): string {
-  return `A copy goes on; files stay as they are. Back to the session before: /session ${
+  return `Continuing in a fork; files are unchanged. Back to the original session: /session ${
     session.slice(0, 8)
   }`;
 }
 
-/** Says the last message again or otherwise, in a copy that ends before it; or offers it to be edited. */
+/** Sends the last message again or edited, in a fork; or returns it for editing. */
 async function sayAgain(rest: string, context: InSession): Promise<CommandOutcome | string> {
   const { client, session, name, markOf, withNamed = (text) => Promise.resolve(text) } = context;
   const last = await client.lastQuestion(session);
@@ -233,7 +227,7 @@ function attachedTo(content: Content): readonly Attached[] {
   return content.filter((part) => part.type !== "text" && part.type !== "refusal");
 }
 
-/** What stands for it in a line, and takes it out of the message when it is taken out of the line. */
+/** Returns an attachment's mark. Deleting the mark removes the attachment. */
 function markAt(at: number, part: Attached): string {
   return `[${partName(part)} ${at + 1}]`;
 }
@@ -243,7 +237,7 @@ function includes(all: readonly Attached[], part: Attached): boolean {
   return all.some((one) => JSON.stringify(one) === text);
 }
 
-/** A message with another text. What went with it stays, unless its mark or name is no longer where it stood. */
+/** Returns a message with another text. Attachments stay unless their mark or name was removed. */
 async function changed(
   content: Content,
   line: string,
@@ -263,24 +257,22 @@ async function changed(
 async function cost(_: string, { client, session }: InSession): Promise<string> {
   const calls = await client.calls(session);
   const newest = calls.at(-1);
-  if (!newest) return "No call has been made yet in this session.";
+  if (!newest) return "No model call yet in this session.";
   const priceOf = (of: readonly (Pick<ToldCall, "usd" | "tokenUnits"> | null)[]) => {
     if (of.every((one) => one?.usd != null)) return usdText(sum(of, (one) => one?.usd ?? 0));
-    return `${formatCount(sum(of, (one) => one?.tokenUnits ?? 0))} token units`;
+    return `${formatCount(sum(of, (one) => one?.tokenUnits ?? 0))} cost units`;
   };
   const told = (of: readonly ToldCall[]) =>
     `${priceOf(of)} for ${counted(of.length, "call")}: ${
       formatCount(sum(of, ({ promptTokens }) => promptTokens))
     } ` +
-    `prompt tokens, of these ${
-      formatCount(sum(of, ({ cachedTokens }) => cachedTokens))
-    } from the cache, and ` +
-    `${formatCount(sum(of, ({ outputTokens }) => outputTokens))} written`;
+    `prompt tokens (${formatCount(sum(of, ({ cachedTokens }) => cachedTokens))} from the cache), ` +
+    `${formatCount(sum(of, ({ outputTokens }) => outputTokens))} output tokens`;
   const without = calls.map(({ without }) => without);
   return [
-    `the session:  ${told(calls)}`,
-    `newest turn:  ${told(calls.filter(({ turn }) => turn === newest.turn))}`,
-    ...(without.includes(null) ? [] : [`Without Tare the session would have cost ${priceOf(without)}.`]),
+    `session:   ${told(calls)}`,
+    `last turn: ${told(calls.filter(({ turn }) => turn === newest.turn))}`,
+    ...(without.includes(null) ? [] : [`Estimated cost without Tare: ${priceOf(without)}.`]),
   ].join("\n");
 }
 
@@ -289,23 +281,25 @@ function sum<T>(all: readonly T[], of: (one: T) => number): number {
 }
 
 async function compact(rest: string, { client, session }: InSession): Promise<CommandOutcome | string> {
-  if (rest === "now") return { says: "All that may leave leaves with your next message.", leavesNow: true };
+  if (rest === "now") {
+    return { says: "Your next message evicts everything that may be evicted.", leavesNow: true };
+  }
   const { asIs, rewritten, alive } = await client.quote(session);
   const tokens = asIs.promptTokens - rewritten.promptTokens;
-  if (tokens <= 0) return "Nothing may leave now: of this session the model sees only what it needs.";
+  if (tokens <= 0) return "Nothing can be evicted now.";
   const costs = (quoted: typeof asIs) =>
     formatCount(alive * quoted.warmTokenUnits + (1 - alive) * quoted.coldTokenUnits);
   return `${formatCount(tokens)} of ${
     formatCount(asIs.promptTokens)
-  } tokens may leave; the model can recall them. ` +
-    `Your next message would then cost about ${costs(rewritten)} token units in place of ${costs(asIs)}.\n` +
-    "By itself all leaves as soon as that pays. /compact now lets it leave with your next message.";
+  } tokens can be evicted; the model can recall them. ` +
+    `Your next message would then cost about ${costs(rewritten)} cost units instead of ${costs(asIs)}.\n` +
+    "They are evicted automatically once that pays off. /compact now evicts them with your next message.";
 }
 
 async function listSessions(client: AgentClient, search: string): Promise<string> {
   const sessions = await client.listSessions(search);
   if (sessions.length === 0) {
-    return search === "" ? "There is no session yet." : `Nowhere was said: ${search}`;
+    return search === "" ? "There is no session yet." : `No session contains: ${search}`;
   }
   return sessions.map(({ id, title, turns, ledger: { usd } }) =>
     `${id}  ${counted(turns, "turn")}${usd === undefined ? "" : `, ${usdText(usd)}`}  ${title}`
@@ -313,10 +307,11 @@ async function listSessions(client: AgentClient, search: string): Promise<string
 }
 
 async function findSession(client: AgentClient, given: string): Promise<CommandOutcome | string> {
-  if (given === "") return "Cannot change the session: /session needs an id, as /sessions lists them.";
+  if (given === "") return "Cannot change the session: /session needs an id. /sessions lists them.";
   const found = (await client.listSessions("")).filter(({ id }) => id.startsWith(given));
-  if (found.length > 1) return `Cannot change the session: ${found.length} ids begin with ${given}.`;
-  // An older one isn't in the list; its whole id is right.
+  if (found.length > 1) {
+    return `Cannot change the session: ${found.length} ids begin with ${given}. Use a longer one.`;
+  }
   const session = found[0]?.id ?? given;
   const questions = await client.questions(session);
   return { says: questions.map((text) => `› ${text}`).join("\n"), session };
@@ -327,13 +322,13 @@ async function chooseModel(
   wanted: Parameters<AgentClient["choose"]>[1],
 ): Promise<CommandOutcome> {
   const session = given ?? await client.createSession();
-  const { session: { model, effort = "its own", turns }, efforts } = await client.choose(session, wanted);
+  const { session: { model, effort = "default", turns }, efforts } = await client.choose(session, wanted);
   const known = efforts === undefined
     ? ""
-    : ` (there is ${efforts.length === 0 ? "nothing to choose" : efforts.join(", ")})`;
+    : ` (${efforts.length === 0 ? "not adjustable" : `one of ${efforts.join(", ")}`})`;
   const isAnother = wanted.model !== undefined && turns > 0;
   const cache = isAnother
-    ? "\nIts cache holds what it was sent itself, and nothing of what other models were."
+    ? "\nIts cache contains nothing that was sent to other models, so the next request costs more."
     : "";
   return { says: `model ${model}, effort ${effort}${known}${cache}`, session };
 }
@@ -341,40 +336,39 @@ async function chooseModel(
 async function quote(_: string, { client, session }: InSession): Promise<string> {
   const { asIs, rewritten, alive } = await client.quote(session);
   const told = ({ promptTokens, warmTokenUnits, coldTokenUnits }: typeof asIs) =>
-    `${formatCount(promptTokens)} tokens; costs ${
-      formatCount(warmTokenUnits)
-    } token units from a warm cache, ` +
-    `${formatCount(coldTokenUnits)} from a cold one`;
-  return `as it is:            ${told(asIs)}\nwithout what may go: ${told(rewritten)}\n` +
-    `The cache is warm with probability ${alive.toFixed(2)}.`;
+    `${formatCount(promptTokens)} tokens; costs ${formatCount(warmTokenUnits)} cost units if cached, ` +
+    `${formatCount(coldTokenUnits)} if not`;
+  return `as it is:       ${told(asIs)}\nafter eviction: ${told(rewritten)}\n` +
+    `Probability that the prompt is still cached: ${(100 * alive).toFixed(0)} %.\n` +
+    "A cost unit is the price of one input token that is not read from the cache.";
 }
 
 async function listResults(_: string, { client, session }: InSession): Promise<string> {
   const { blocks } = await client.prompt(session);
   const results = blocks.filter(({ role, place }) => role === "tool" && place !== null);
-  if (results.length === 0) return "No tool has given a result yet.";
+  if (results.length === 0) return "No tool results yet.";
   return results.map(({ place, tool, tokens, originalTokens, state, pin }) =>
-    `${String(place).padStart(4)}  ${tool}, ${state}: ${formatCount(tokens)} of ${
+    `${String(place).padStart(4)}  ${tool}, ${STATE_NAMES[state] ?? state}: ${formatCount(tokens)} of ${
       formatCount(originalTokens)
     } tokens` +
-    (pin === null ? "" : `; ${pin.wish === "keep" ? "kept" : "let go"}, ${pin.state}`)
+    (pin === null ? "" : `; ${pin.wish === "keep" ? "retain" : "evict"}: ${pin.state}`)
   ).join("\n");
 }
 
 async function pin(place: string, { client, session, name }: InSession): Promise<string> {
   if (!/^\d+$/.test(place)) {
-    return `Cannot do this to ${JSON.stringify(place)}: a number is needed, as /results lists them.`;
+    return `Cannot use ${JSON.stringify(place)}: it is not the number of a result. /results lists them.`;
   }
   const { state } = await client.pin(session, Number(place), name === "keep" ? "keep" : "let_go");
   const [done, waits] = name === "keep"
-    ? ["stays", "comes back at the next rewrite, and stays"]
-    : ["has left", "leaves at the next rewrite"];
+    ? ["is retained", "is restored at the next rewrite and retained"]
+    : ["is evicted", "is evicted at the next rewrite"];
   return `Result ${place} ${state === "done" ? done : waits}.`;
 }
 
 async function listChanges(_: string, { client, session }: InSession): Promise<string> {
   const turns = await client.changes(session);
-  if (turns.length === 0) return "No turn has changed files that are kept on the server's machine.";
+  if (turns.length === 0) return "No file changes are recorded.";
   return turns.map(({ turn, files, isUndone, notCovered }) =>
     [
       `turn ${turn}${isUndone ? ", undone" : ""}: ${counted(files.length, "file")}`,
@@ -390,18 +384,16 @@ async function putBack(
 ): Promise<CommandOutcome | string> {
   const [, turn = "", force] = /^(\d*)\s*(force)?$/.exec(rest) ?? [];
   if (rest !== "" && turn === "" && !force || turn !== "" && name === "redo") {
-    const takes = name === "redo"
-      ? "it takes nothing but"
-      : "it takes a turn's number, as /changes lists them, and";
-    return `Cannot do /${name} ${rest}: ${takes} "force".`;
+    const takes = name === "redo" ? "only" : "a turn's number, as listed by /changes, and";
+    return `Cannot run /${name} ${rest}: it takes ${takes} "force".`;
   }
   const body = { ...(turn !== "" && { turn: Number(turn) }), ...(force && { force: true }) };
-  if (name === "redo") return saysOf("made again", await client.redo(session, body));
+  if (name === "redo") return saysOf("restored", await client.redo(session, body));
   const done = await client.undo(session, { ...body, conversation: name === "back" });
-  const says = saysOf("put back", done);
+  const says = saysOf("reverted", done);
   if (!done.session) return says;
   return {
-    says: `${says}\nThe conversation goes on before that turn, in session ${done.session.id}.`,
+    says: `${says}\nThe conversation continues before that turn, in session ${done.session.id}.`,
     session: done.session.id,
   };
 }
@@ -417,14 +409,14 @@ function told({ files, notCovered }: Pick<PutBack, "files" | "notCovered">): rea
   return [
     ...files.slice(0, MOST_LISTED).map(({ path, change }) => `  ${change.padEnd(8)} ${path}`),
     ...(more > 0 ? [`  and ${more} more`] : []),
-    ...notCovered.map((sentence) => `  not covered: ${sentence}`),
+    ...notCovered.map((sentence) => `  not included: ${sentence}`),
   ];
 }
 
 async function keepWarm(minutes: string, { client, session }: InSession): Promise<string> {
   if (!/^\d*$/.test(minutes)) {
-    return `Cannot keep the prompt warm for ${JSON.stringify(minutes)}: a number of minutes is needed.`;
+    return `Cannot keep the cache alive for ${JSON.stringify(minutes)}: it is not a number of minutes.`;
   }
   const { until, maxUsd } = await client.keepWarm(session, minutes === "" ? 60 : Number(minutes));
-  return `The prompt is kept warm until ${until} at most, for at most ${usdText(maxUsd)}.`;
+  return `Keeping the prompt cached until ${until} at the latest, for at most ${usdText(maxUsd)}.`;
 }

@@ -44,7 +44,7 @@ const calls: readonly ToldCall[] = [oneCall, { ...oneCall, turn: 2 }, { ...oneCa
 const files = [{ path: "src/a.ts", change: "changed" as const }];
 const notCovered = ["shell: what it did outside of the workspace's files."];
 
-/** A client of a server with two sessions. */
+/** Client of a server with two sessions. */
 const client = {
   listSessions: (search: string) =>
     Promise.resolve(
@@ -103,7 +103,7 @@ const client = {
 
 const run = (line: string, session: string | null = "ab1") => chatCommand(line, { client, session });
 
-Deno.test("chatCommand() begins, finds and changes sessions", async () => {
+Deno.test("chatCommand() starts, finds and changes sessions", async () => {
   assertEquals(await run("/help"), { says: COMMANDS });
   assertEquals(await run("/quit"), { says: "", quits: true });
   assertEquals((await run("/new")).session, null);
@@ -111,38 +111,41 @@ Deno.test("chatCommand() begins, finds and changes sessions", async () => {
     says: "ab1  1 turn, $0.5000  First things\nab2  2 turns  Others",
   });
   assertEquals((await run("/sessions First")).says, "ab1  1 turn, $0.5000  First things");
-  assertEquals((await run("/sessions none")).says, "Nowhere was said: none");
+  assertEquals((await run("/sessions none")).says, "No session contains: none");
   assertEquals(await run("/session ab2"), { says: "› Hello?\n› And now?", session: "ab2" });
   assertEquals(await run("/session abcdef"), { says: "› Hello?\n› And now?", session: "abcdef" });
-  assertEquals((await run("/session ab")).says, "Cannot change the session: 2 ids begin with ab.");
+  assertEquals(
+    (await run("/session ab")).says,
+    "Cannot change the session: 2 ids begin with ab. Use a longer one.",
+  );
   assertEquals(
     (await run("/session")).says,
-    "Cannot change the session: /session needs an id, as /sessions lists them.",
+    "Cannot change the session: /session needs an id. /sessions lists them.",
   );
   await assertRejects(() => run("/session x"), Error, "Cannot find session x: there is no such session.");
   assertEquals(
     (await run("/nonsense")).says,
-    "Cannot do /nonsense: there is no such command. /help lists them.",
+    "Cannot run /nonsense: there is no such command. /help lists them.",
   );
   assertEquals(await run("/clear"), {
-    says: "A new session with the same settings begins with what you say next.",
+    says: "Your next message starts a new session with the same settings.",
     session: null,
     settings: { model: "model of ab1" },
   });
   assertEquals((await run("/clear", null)).settings, undefined);
-  assertEquals((await run("/rename  the notes ")).says, "The session is called: THE NOTES");
+  assertEquals((await run("/rename  the notes ")).says, "The session is now named: THE NOTES");
   assertEquals((await run("/rename")).says, "Cannot rename the session: /rename needs a title.");
 });
 
-Deno.test("chatCommand() goes on in a copy: whole, with the last message again, or with it changed", async () => {
-  const goesOn = "A copy goes on; files stay as they are. Back to the session before: /session ab1";
+Deno.test("chatCommand() continues in a fork: whole, or with the last message again or edited", async () => {
+  const goesOn = "Continuing in a fork; files are unchanged. Back to the original session: /session ab1";
   const whole = "ab1 before undefined";
   assertEquals(await run("/fork"), { says: goesOn, session: whole });
   const before = { says: goesOn, session: "ab1 before 7" };
   assertEquals(await run("/retry"), { ...before, input: "And\nnow?" });
   assertEquals(await run("/edit"), { says: "", typed: "/edit And↵now?" });
   assertEquals(await run("/edit And↵then?\nSay."), { ...before, input: "And\nthen?\nSay." });
-  // A long one would fill the screen.
+  // A long message is replaced by a mark.
   const content = Array.from({ length: 51 }, (_, at) => `line ${at}`).join("\n");
   const long = { ...client, lastQuestion: () => Promise.resolve({ place: 7, content }) };
   const markOf = (text: string) => `[${text.length} characters]`;
@@ -150,7 +153,7 @@ Deno.test("chatCommand() goes on in a copy: whole, with the last message again, 
     says: "",
     typed: `/edit [${content.length} characters]`,
   });
-  // Pictures stay until somebody takes them out.
+  // Images stay until their mark is removed.
   const [shot, sent, recording] = [
     { type: "image_url", image_url: { url: "data:image/png;base64,AQID" } },
     { type: "image_url", image_url: { url: "https://example.com/a.png", detail: "low" } },
@@ -190,137 +193,141 @@ Deno.test("chatCommand() goes on in a copy: whole, with the last message again, 
   for (const line of ["/retry", "/edit", "/edit x"]) {
     const [name] = line.split(" ");
     assertEquals(await run(line, "ab2"), {
-      says: `Cannot do ${name}: nothing has been said yet in this session.`,
+      says: `Cannot run ${name}: this session has no messages yet.`,
     });
   }
 });
 
-Deno.test("chatCommand() tells what a session has cost and what the agent means to do", async () => {
-  const told = "prompt tokens, of these";
+Deno.test("chatCommand() prints a session's cost and plan", async () => {
+  const told = "prompt tokens";
   assertEquals(
     (await run("/cost")).says,
-    `the session:  $0.6250 for 3 calls: 3,000 ${told} 2,700 from the cache, and 60 written\n` +
-      `newest turn:  $0.3750 for 2 calls: 2,000 ${told} 1,800 from the cache, and 40 written`,
+    `session:   $0.6250 for 3 calls: 3,000 ${told} (2,700 from the cache), 60 output tokens\n` +
+      `last turn: $0.3750 for 2 calls: 2,000 ${told} (1,800 from the cache), 40 output tokens`,
   );
-  assertEquals((await run("/cost", "ab2")).says, "No call has been made yet in this session.");
+  assertEquals((await run("/cost", "ab2")).says, "No model call yet in this session.");
   const without = { promptTokens: 0, cachedTokens: 0, tokenUnits: 50, usd: null, compacts: false };
   const unpriced = { ...client, calls: () => Promise.resolve([{ ...oneCall, usd: null, without }]) };
   assertEquals(
     (await chatCommand("/cost", { client: unpriced, session: "ab1" })).says.split("\n").slice(1),
     [
-      `newest turn:  30 token units for 1 call: 1,000 ${told} 900 from the cache, and 20 written`,
-      "Without Tare the session would have cost 50 token units.",
+      `last turn: 30 cost units for 1 call: 1,000 ${told} (900 from the cache), 20 output tokens`,
+      "Estimated cost without Tare: 50 cost units.",
     ],
   );
   assertEquals((await run("/plan")).says, "  ☑ Look\n  ▶ Mend\n  ☐ Check");
   assertEquals((await run("/plan", "ab2")).says, "The agent has made no plan.");
 });
 
-Deno.test("chatCommand() tells what letting all leave costs before it does", async () => {
+Deno.test("chatCommand() prints the cost of eviction before it evicts", async () => {
   assertEquals(await run("/compact"), {
     says:
-      "900 of 1,000 tokens may leave; the model can recall them. Your next message would then cost about " +
-      "271 token units in place of 271.\nBy itself all leaves as soon as that pays. /compact now lets it leave " +
+      "900 of 1,000 tokens can be evicted; the model can recall them. Your next message would then cost about " +
+      "271 cost units instead of 271.\nThey are evicted automatically once that pays off. /compact now evicts them " +
       "with your next message.",
   });
   assertEquals(await run("/compact now"), {
-    says: "All that may leave leaves with your next message.",
+    says: "Your next message evicts everything that may be evicted.",
     leavesNow: true,
   });
   const full = { ...client, quote: () => Promise.resolve({ asIs: priced, rewritten: priced, alive: 1 }) };
   assertEquals(
     (await chatCommand("/compact", { client: full, session: "ab1" })).says,
-    "Nothing may leave now: of this session the model sees only what it needs.",
+    "Nothing can be evicted now.",
   );
 });
 
-Deno.test("chatCommand() says what a command's file says", async () => {
+Deno.test("chatCommand() runs custom commands", async () => {
   const folder = await Deno.realPath(await Deno.makeTempDir());
   const path = `${folder}/fix.md`;
   await Deno.writeTextFile(path, "---\ndescription: Fixes it\n---\nFix $1.");
   const options = { client, session: null, files: () => new Map([["fix", { name: "fix", path }]]) };
-  assertEquals(await chatCommand("/fix it", options), { says: `By ${path}:`, input: "Fix it." });
+  assertEquals(await chatCommand("/fix it", options), { says: `Running ${path}:`, input: "Fix it." });
   assertEquals((await chatCommand("/help", options)).says, `${COMMANDS}\n\n/fix               Fixes it`);
   const hidden = { ...options, files: () => new Map([["compact", { name: "compact", path }]]) };
   assertEquals(
     (await chatCommand("/help", hidden)).says,
-    `${COMMANDS}\n\n${path} isn't done: /compact is a command of the chat.`,
+    `${COMMANDS}\n\n${path} is ignored: /compact is a built-in command.`,
   );
   await Deno.remove(folder, { recursive: true });
 });
 
-Deno.test("chatCommand() tells and changes what the next turns ask", async () => {
+Deno.test("chatCommand() shows and sets model and effort of the next turns", async () => {
   assertEquals(await run("/model"), {
-    says: "model gpt-5.5, effort its own (there is low, high)",
+    says: "model gpt-5.5, effort default (one of low, high)",
     session: "ab1",
   });
-  const cold = "\nIts cache holds what it was sent itself, and nothing of what other models were.";
+  const cold = "\nIts cache contains nothing that was sent to other models, so the next request costs more.";
   assertEquals(await run("/model other low"), {
-    says: 'Cannot choose "other low": the name of a model has no spaces. /effort sets how much it reasons.',
+    says: 'Cannot use model "other low": names of models have no spaces. /effort sets the reasoning effort.',
   });
-  assertEquals((await run("/model other")).says, `model other, effort its own${cold}`);
+  assertEquals((await run("/model other")).says, `model other, effort default${cold}`);
   assertEquals(
     (await run("/model plain")).says,
-    `model plain, effort its own (there is nothing to choose)${cold}`,
+    `model plain, effort default (not adjustable)${cold}`,
   );
-  assertEquals((await run("/effort low")).says, "model gpt-5.5, effort low (there is low, high)");
-  assertEquals((await run("/effort default")).says, "model gpt-5.5, effort its own (there is low, high)");
-  // Before anything was said there is a session then.
+  assertEquals((await run("/effort low")).says, "model gpt-5.5, effort low (one of low, high)");
+  assertEquals((await run("/effort default")).says, "model gpt-5.5, effort default (one of low, high)");
+  // It creates a session before the first message.
   assertEquals(await run("/model plain", null), {
-    says: "model plain, effort its own (there is nothing to choose)",
+    says: "model plain, effort default (not adjustable)",
     session: "new",
   });
 });
 
-Deno.test("chatCommand() tells what turns have changed, puts it back and makes it again", async () => {
-  const listed = "  changed  src/a.ts\n  not covered: shell: what it did outside of the workspace's files.";
+Deno.test("chatCommand() lists, reverts and restores changes of files", async () => {
+  const listed = "  changed  src/a.ts\n  not included: shell: what it did outside of the workspace's files.";
   assertEquals((await run("/changes")).says, `turn 4, undone: 1 file\n${listed}`);
   assertEquals(
     (await run("/changes", "ab2")).says,
-    "No turn has changed files that are kept on the server's machine.",
+    "No file changes are recorded.",
   );
-  assertEquals(await run("/undo"), { says: `1 file put back.\n${listed}` });
+  assertEquals(await run("/undo"), { says: `1 file reverted.\n${listed}` });
   assertEquals(await run("/back 2"), {
-    says: `1 file put back.\n${listed}\nThe conversation goes on before that turn, in session before 2.`,
+    says: `1 file reverted.\n${listed}\nThe conversation continues before that turn, in session before 2.`,
     session: "before 2",
   });
-  assertEquals(await run("/redo force"), { says: "0 files made again.\n  not covered: force: true" });
-  assertEquals(await run("/redo"), { says: "0 files made again.\n  not covered: force: false" });
+  assertEquals(await run("/redo force"), { says: "0 files restored.\n  not included: force: true" });
+  assertEquals(await run("/redo"), { says: "0 files restored.\n  not included: force: false" });
   assertEquals(
     (await run("/undo all")).says,
-    'Cannot do /undo all: it takes a turn\'s number, as /changes lists them, and "force".',
+    'Cannot run /undo all: it takes a turn\'s number, as listed by /changes, and "force".',
   );
-  assertEquals((await run("/redo 3")).says, 'Cannot do /redo 3: it takes nothing but "force".');
+  assertEquals((await run("/redo 3")).says, 'Cannot run /redo 3: it takes only "force".');
 });
 
-Deno.test("chatCommand() tells what the next request would cost and what the model sees, and pins", async () => {
+Deno.test("chatCommand() prints the next request's cost, lists tool results, and pins them", async () => {
   assertEquals(
     (await run("/quote")).says,
-    "as it is:            1,000 tokens; costs 190 token units from a warm cache, 1,000 from a cold one\n" +
-      "without what may go: 100 tokens; costs 190 token units from a warm cache, 1,000 from a cold one\n" +
-      "The cache is warm with probability 0.90.",
+    "as it is:       1,000 tokens; costs 190 cost units if cached, 1,000 if not\n" +
+      "after eviction: 100 tokens; costs 190 cost units if cached, 1,000 if not\n" +
+      "Probability that the prompt is still cached: 90 %.\n" +
+      "A cost unit is the price of one input token that is not read from the cache.",
   );
   assertEquals(
     (await run("/results")).says,
-    "   3  read_file, elided: 35 of 1,234 tokens\n  12  read_file, alive: 35 of 1,234 tokens; kept, waiting",
+    "   3  read_file, evicted: 35 of 1,234 tokens\n  12  read_file, visible: 35 of 1,234 tokens; retain: waiting",
   );
-  assertEquals((await run("/results", "ab2")).says, "No tool has given a result yet.");
-  assertEquals((await run("/keep 3")).says, "Result 3 comes back at the next rewrite, and stays.");
-  assertEquals((await run("/let-go 3")).says, "Result 3 leaves at the next rewrite.");
-  assertEquals((await run("/keep 12")).says, "Result 12 stays.");
-  assertEquals((await run("/let-go 12")).says, "Result 12 has left.");
+  assertEquals((await run("/results", "ab2")).says, "No tool results yet.");
+  assertEquals((await run("/keep 3")).says, "Result 3 is restored at the next rewrite and retained.");
+  assertEquals((await run("/let-go 3")).says, "Result 3 is evicted at the next rewrite.");
+  assertEquals((await run("/keep 12")).says, "Result 12 is retained.");
+  assertEquals((await run("/let-go 12")).says, "Result 12 is evicted.");
   assertEquals(
     (await run("/keep all")).says,
-    'Cannot do this to "all": a number is needed, as /results lists them.',
+    'Cannot use "all": it is not the number of a result. /results lists them.',
   );
   assertEquals(
     (await run("/warm")).says,
-    "The prompt is kept warm until 60 at most, for at most $0.6000.",
+    "Keeping the prompt cached until 60 at the latest, for at most $0.6000.",
   );
-  assertEquals((await run("/warm 5")).says, "The prompt is kept warm until 5 at most, for at most $0.0500.");
+  assertEquals(
+    (await run("/warm 5")).says,
+    "Keeping the prompt cached until 5 at the latest, for at most $0.0500.",
+  );
   assertEquals(
     (await run("/warm up")).says,
-    'Cannot keep the prompt warm for "up": a number of minutes is needed.',
+    'Cannot keep the cache alive for "up": it is not a number of minutes.',
   );
   for (
     const line of [
@@ -345,7 +352,7 @@ Deno.test("chatCommand() tells what the next request would cost and what the mod
   ) {
     assertEquals(
       (await run(line, null)).says,
-      `Cannot do ${line.split(" ")[0]}: nothing has been said yet in this session.`,
+      `Cannot run ${line.split(" ")[0]}: this session has no messages yet.`,
     );
   }
 });

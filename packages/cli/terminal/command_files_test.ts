@@ -2,7 +2,7 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { join } from "@std/path";
 import { commandText, findCommands, listCommands } from "./command_files.ts";
 
-/** A folder with a workspace and a home with these files. */
+/** Creates a workspace and a home folder with these files. */
 async function folderWith(files: Readonly<Record<string, string>>) {
   const top = await Deno.realPath(await Deno.makeTempDir());
   for (const [path, text] of Object.entries(files)) {
@@ -12,7 +12,7 @@ async function folderWith(files: Readonly<Record<string, string>>) {
   return { top, workspace: join(top, "w"), home: join(top, "ann") };
 }
 
-Deno.test("findCommands() finds commands in the places where agents keep them, the workspace's first", async () => {
+Deno.test("findCommands() finds commands of workspace and home, the workspace's first", async () => {
   const { top, ...places } = await folderWith({
     "w/.agents/commands/review.md": "---\ndescription: Looks through it\n---\nReview.",
     "w/.claude/commands/review.md": "Another one.",
@@ -31,7 +31,7 @@ Deno.test("findCommands() finds commands in the places where agents keep them, t
   await Deno.remove(top, { recursive: true });
 });
 
-Deno.test("commandText() puts arguments in their places, or behind", async () => {
+Deno.test("commandText() inserts arguments, or appends them", async () => {
   const { top, ...places } = await folderWith({
     "w/.agents/commands/fix.md": "---\nname: x\n---\n\nFix $1, then $2 and $3. ($ARGUMENTS)\n",
     "w/.agents/commands/plain.md": "Plain.",
@@ -46,7 +46,7 @@ Deno.test("commandText() puts arguments in their places, or behind", async () =>
   await Deno.remove(top, { recursive: true });
 });
 
-Deno.test("findCommands() takes names in any script, however a system writes its accents", async () => {
+Deno.test("findCommands() accepts names in any script and Unicode normal form", async () => {
   const { top, ...places } = await folderWith({
     "w/commands/pr\u0075\u0308fen.md": "Prüfe $ARGUMENTS.",
     "w/commands/確認.md": "Look.",
@@ -58,7 +58,7 @@ Deno.test("findCommands() takes names in any script, however a system writes its
   await Deno.remove(top, { recursive: true });
 });
 
-Deno.test("commandText() leaves sums of money alone, and says nothing that holds no words", async () => {
+Deno.test("commandText() preserves amounts of money and rejects empty files", async () => {
   const { top, ...places } = await folderWith({
     "w/commands/cost.md": "At most $10 for $1.",
     "w/commands/empty.md": "---\ndescription: Nothing\n---\n \n",
@@ -70,13 +70,13 @@ Deno.test("commandText() leaves sums of money alone, and says nothing that holds
     await assertRejects(
       () => commandText(found.get(name)!, ""),
       Error,
-      `Cannot do /${name}: ${join(places.workspace, `commands/${name}.md`)} holds no words.`,
+      `Cannot run /${name}: ${join(places.workspace, `commands/${name}.md`)} is empty.`,
     );
   }
   await Deno.remove(top, { recursive: true });
 });
 
-Deno.test("commandText() reads nothing that lies outside of the workspace, and nothing huge", async () => {
+Deno.test("commandText() rejects files outside the workspace and huge ones", async () => {
   const { top, ...places } = await folderWith({
     "ann/secret": "S",
     "w/.agents/commands/huge.md": "x".repeat(40_000),
@@ -86,12 +86,12 @@ Deno.test("commandText() reads nothing that lies outside of the workspace, and n
   await assertRejects(
     () => commandText(found.get("leak")!, ""),
     Error,
-    "isn't read, because it is a link to what isn't a Markdown file of this project.",
+    "can't be read, because it is a link to what isn't a Markdown file of this project.",
   );
   await assertRejects(
     () => commandText(found.get("huge")!, ""),
     Error,
-    "has 40000 bytes, and at most 32768 may be.",
+    "has 40000 bytes, and the limit is 32768.",
   );
   await Deno.remove(top, { recursive: true });
 });

@@ -2,19 +2,18 @@ import { Lexer, type MarkedToken, type Token, type Tokens } from "marked";
 import { columnsOf, shownText } from "./shown_text.ts";
 
 export interface DrawnMarkdown {
-  /** Takes the next piece. What is open yet, such as `**` without its end, is held back up to the end of the line. */
+  /** Adds a piece. Open marks, such as `**`, are buffered within the line. */
   readonly write: (piece: string) => void;
-  /** Writes what was held back; what comes next is another text. */
   readonly end: () => void;
 }
 
-/** Of a line that was begun, at most so many characters are held back: each piece of it looks at all of them again. */
+/** Longest buffered part of a line, in UTF-16 code units: each piece parses it again. */
 const MOST_HELD = 500;
 
-/** Longer lines, and tables, stay as they were written: the time grows with the square where marks are never closed. */
+/** Longer lines and tables stay as written: parsing unclosed marks takes quadratic time. */
 const MOST_DRAWN = 4_000;
 
-/** What may open something that isn't over yet, or be more than text together with what follows. */
+/** Text that may begin inline markup, alone or together with what follows. */
 const OPENS = /[`[<]|[*~](?=\S)|(?<!\w)_(?=\S)|(?:[*_~!\\&]|https?:\S*|www\.\S*|\S+@\S*)$/;
 
 const FENCE = /^\s*(`{3,}|~{3,})/;
@@ -24,7 +23,6 @@ const RULE = /^ {0,3}(?:(?:-\s*){3,}|(?:\*\s*){3,}|(?:_\s*){3,})$/;
 const ITEM = /^(\s*)(?:[-*+]|(\d{1,9}[.)]))\s+(?:\[([ xX])\]\s+)?/;
 const QUOTE = /^((?:\s*>)+)\s?/;
 
-/** What a line may turn out to begin with that isn't text. */
 const UNSURE = /^\s*(?:$|[#\-*+>`~|_\d=]{1,10}[.)]?\s*$|[-*+]\s+\[.?\]?\s*$|\d+[.)]\s+\[?.?\]?\s*$)/;
 
 const style = (on: number, off: number) => (text: string) =>
@@ -36,15 +34,14 @@ const underlined = style(4, 24);
 const struck = style(9, 29);
 const code = style(36, 39);
 
-/** Draws streamed Markdown for a terminal, escaped; tables wider than `columns` (default 100) stay as written. */
+/** Renders streamed Markdown for a terminal, escaped. Tables wider than `columns` (default: 100) stay as written. */
 export function drawnMarkdown(
   write: (text: string) => void,
   { columns = 100 }: { readonly columns?: number } = {},
 ): DrawnMarkdown {
   let line = "";
-  /** How much of it was written; nothing yet, if it isn't known what it is. */
+  /** Written length of the line; undefined while its kind is unknown. */
   let written: number | undefined;
-  /** What ends the code that lines are part of. */
   let fence: string | undefined;
   let rows: string[] = [];
 
@@ -119,7 +116,7 @@ function drawLine(line: string): string {
   return drawn + drawInline(line.slice(length));
 }
 
-/** What a line of text begins with: the mark of a list or of a quote. */
+/** Returns the rendered list or quote mark at the beginning of a line, and its length. */
 function opening(line: string): { readonly drawn: string; readonly length: number } {
   const [quote, marks] = QUOTE.exec(line) ?? [];
   if (quote !== undefined) {
@@ -131,14 +128,14 @@ function opening(line: string): { readonly drawn: string; readonly length: numbe
   return { drawn: `${indent}${number} ${ticked}`, length: item.length };
 }
 
-/** How much of a line's text stays what it is, whatever follows. */
+/** Returns the length of the text whose rendering can't change, whatever follows. */
 function settledLength(text: string): number {
   let at = 0;
   let settled = 0;
   for (const { type, raw } of Lexer.lexInline(text)) {
     const open = type === "text" ? OPENS.exec(raw) : null;
     if (open) return at + open.index;
-    // The last word may go on, and so may what seems to be over.
+    // The last word or markup may continue.
     settled = type === "text" ? at + /^(?:[^]*\s)?/.exec(raw)![0].length : at;
     at += raw.length;
   }
@@ -150,7 +147,6 @@ function drawInline(text: string, isBold = false): string {
 }
 
 function drawTokens(tokens: readonly Token[], isBold: boolean): string {
-  // Nobody has added kinds of his own.
   return tokens.map((token) => draw(token as MarkedToken, isBold)).join("");
 }
 
@@ -180,7 +176,7 @@ function draw(token: MarkedToken, isBold: boolean): string {
   }
 }
 
-/** A table with columns as wide as their cells; as it was written if it is none, or too wide. */
+/** Renders a table; returns it as written if it is invalid or too wide. */
 function drawTable(rows: readonly string[], columns: number): string {
   const text = rows.join("\n");
   const [table] = text.length > MOST_DRAWN ? [] : Lexer.lex(text);
@@ -207,7 +203,6 @@ function drawTable(rows: readonly string[], columns: number): string {
   return [bold(head), under, ...rest].map((line) => `${line}\n`).join("");
 }
 
-/** What {@linkcode style} writes; no other codes are in what is drawn. */
 const STYLE = new RegExp("\x1b\\[\\d+m", "g");
 
 function widthOf(drawn: string): number {

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { drawnMarkdown } from "./drawn_markdown.ts";
 
-/** What is written of these pieces, one by one. */
+/** Returns the output for each piece. */
 function pieces(...texts: readonly string[]): readonly string[] {
   const written: string[] = [];
   let now = "";
@@ -16,7 +16,7 @@ function pieces(...texts: readonly string[]): readonly string[] {
   return [...written, now];
 }
 
-/** The same of a whole text, with names in place of codes. */
+/** Returns the output for a text, with names instead of codes. */
 function draw(text: string): string {
   const names: Readonly<Record<string, string>> = {
     "1": "<b>",
@@ -34,7 +34,7 @@ function draw(text: string): string {
   return pieces(text).join("").replaceAll(new RegExp("\x1b\\[(\\d+)m", "g"), (_, code) => names[code]!);
 }
 
-Deno.test("drawnMarkdown() draws blocks, a line each", () => {
+Deno.test("drawnMarkdown() renders blocks line by line", () => {
   assertEquals(
     draw(`# Title **bold**
 ### Small
@@ -73,7 +73,7 @@ text with <i>em</i>, <b>strong <i>both</i></>, <s>old</s>, <code>a*b*</code> and
   );
 });
 
-Deno.test("drawnMarkdown() draws a table once its last line is there, unless it is too wide", () => {
+Deno.test("drawnMarkdown() renders a complete table unless it is too wide", () => {
   const table = "| name | **n** |\n|:--|--:|\n| `a` | 1 |\n| 漢字 | 100 |\n";
   assertEquals(
     draw(`${table}behind\n`),
@@ -89,7 +89,7 @@ behind
   assertEquals(draw(wide), wide);
 });
 
-Deno.test("drawnMarkdown() writes what comes as soon as it is settled", () => {
+Deno.test("drawnMarkdown() writes text as soon as its rendering is certain", () => {
   assertEquals(pieces("This is", " plain", " text, **bo", "ld** and", " more\n", "- ", "item o", "ne"), [
     "This ",
     "is ",
@@ -109,7 +109,7 @@ Deno.test("drawnMarkdown() writes what comes as soon as it is settled", () => {
     "\x1b[2m```\x1b[22m\n",
     "end",
   ]);
-  // What is never closed is what it was.
+  // Unclosed markup is plain text.
   assertEquals(pieces("a **b c\n").join(""), "a **b c\n");
   const long = `*${"x ".repeat(300)}`;
   assertEquals(pieces(long)[0], long);
@@ -119,7 +119,7 @@ Deno.test("drawnMarkdown() writes what comes as soon as it is settled", () => {
   assertEquals(draw(rows), rows.replaceAll("**b**", "<b>b</>"));
 });
 
-Deno.test("drawnMarkdown() writes the same however the text is cut", () => {
+Deno.test("drawnMarkdown() writes the same text for any split into pieces", () => {
   const text = "# A *b*\n\n1. x **y** `z`\n> q\n```\n# no\n```\n| a |\n|--|\n| b |\n[l](http://m.n) end_ *";
   const whole = pieces(text).join("");
   for (let at = 1; at < text.length; at++) {
@@ -128,7 +128,7 @@ Deno.test("drawnMarkdown() writes the same however the text is cut", () => {
   assertEquals(pieces(...text).join(""), whole);
 });
 
-Deno.test("drawnMarkdown() lets no text command the terminal, nor look like a question", () => {
+Deno.test("drawnMarkdown() escapes control characters and approval marks", () => {
   assertEquals(
     draw(
       "**\x1b[2J** `\x9b2K` [a\x07](http://x\u202e) ▌? &#x1b;[2J\n```\x1b\n\x1b[8m\n```\n| \x1b[A |\n|--|\n| x |\n",

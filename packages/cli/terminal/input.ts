@@ -1,22 +1,21 @@
 import { fenced } from "@tare/server/internal/format";
 import { PassThrough } from "node:stream";
 
-/** Most bytes of piped input that are sent: some 60,000 tokens. */
+/** Most bytes of piped input: about 60,000 tokens. */
 const MOST_BYTES = 256 * 1024;
 
-/** Bytes that are searched for NUL, which only binary data has. */
+/** Bytes searched for NUL, which marks binary data. */
 const HEAD_BYTES = 8 * 1024;
 
 export interface PipedInput {
   readonly text: string;
-  /** Whether there was more. */
   readonly isCut: boolean;
 }
 
 /**
- * Reads piped input, or the whole lines of its beginning if it is too long. Returns undefined if it is blank.
+ * Reads piped input, truncated to whole lines. Resolves to undefined if it is blank.
  *
- * @throws {Error} if it is no text.
+ * @throws {Error} if it isn't text.
  */
 export async function readPiped(
   stream: ReadableStream<Uint8Array>,
@@ -38,25 +37,23 @@ export async function readPiped(
 
 function textOf(bytes: Uint8Array, isCut: boolean): string {
   try {
-    if (bytes.subarray(0, HEAD_BYTES).includes(0)) throw new TypeError("there is a NUL byte in it");
-    // An incomplete character at the end is omitted.
+    if (bytes.subarray(0, HEAD_BYTES).includes(0)) throw new TypeError("it contains a NUL byte");
     return new TextDecoder("utf-8", { fatal: true }).decode(bytes, { stream: isCut });
   } catch (cause) {
     throw new Error(
-      "Cannot send what is piped in: it isn't text in UTF-8. Name the file in the question, or convert it.",
+      "Cannot send standard input: it isn't UTF-8 text. Name the file in the message, or convert it.",
       { cause },
     );
   }
 }
 
-/** Returns a question with piped input after it, or the input if there is no question. */
+/** Appends piped input to a message, which may be empty. */
 export function withPiped(question: string, { text, isCut }: PipedInput): string {
   const note = isCut ? ` (only its first ${text.length} characters)` : "";
   if (question === "") return isCut ? `${text}\n\n${note.trim()}` : text;
   return `${question}\n\nFrom standard input${note}:\n\n${fenced(text)}`;
 }
 
-/** Switch bracketed paste on and off. */
 export const MARKS_PASTES = { on: "\x1b[?2004h", off: "\x1b[?2004l" } as const;
 
 const BEGIN = "\x1b[200~";
@@ -68,24 +65,21 @@ interface TerminalInput {
   readonly setRawMode?: (isRaw: boolean) => unknown;
 }
 
-/** Input in which each paste is part of one line. */
 interface PastedInput {
-  /** Input of a line editor, with a mark for several pasted lines. */
+  /** Input of a line editor, with marks instead of multi-line pastes. */
   readonly input: PassThrough & { readonly setRawMode: (isRaw: boolean) => void };
   readonly markOf: (text: string) => string;
-  /** Returns a line with the texts of its marks. */
   readonly whole: (line: string) => string;
 }
 
 /**
- * Reads a terminal with bracketed paste. One pasted line is input as if it was typed; several are stored and replaced by a
- * mark such as `[paste 1: 200 lines]`, because the line editor would take each for a message.
+ * Reads a terminal with bracketed paste. Several pasted lines are stored and replaced by a mark, such as
+ * `[paste 1: 200 lines]`, because the line editor would treat each as a message.
  */
 export function pastedInput(terminal: TerminalInput): PastedInput {
   const pastes: string[] = [];
   const decoder = new TextDecoder();
   let pasted: string | undefined;
-  /** Beginning of an incomplete escape sequence. */
   let held = "";
   const input = Object.assign(new PassThrough(), {
     setRawMode(isRaw: boolean) {
@@ -98,7 +92,6 @@ export function pastedInput(terminal: TerminalInput): PastedInput {
     while (rest !== "") {
       const mark = pasted === undefined ? BEGIN : END;
       const at = rest.indexOf(mark);
-      // Escape by itself is a key.
       const cut = at >= 0 ? 0 : cutMark(rest, mark, pasted === undefined ? 2 : 1);
       const before = at >= 0 ? rest.slice(0, at) : rest.slice(0, rest.length - cut);
       held = cut === 0 ? "" : rest.slice(-cut);
@@ -117,7 +110,7 @@ export function pastedInput(terminal: TerminalInput): PastedInput {
   };
   const shownPaste = (text: string): string => {
     const lines = text.replaceAll(/\r\n?/g, "\n").replace(/\n+$/, "");
-    // Control characters would command the line editor.
+    // The line editor would execute control characters.
     if (!lines.includes("\n")) return lines.replaceAll(/\t/g, " ").replaceAll(/\p{Cc}/gu, "");
     return keep(lines);
   };
@@ -136,7 +129,7 @@ function markOf(number: number, lines: string): string {
   return `[paste ${number}: ${lines.split("\n").length} lines]`;
 }
 
-/** Returns how many characters at the end may begin a sequence; 0 if fewer than `least`. */
+/** Returns the length of a partial `mark` at the end; 0 if shorter than `least`. */
 function cutMark(text: string, mark: string, least: number): number {
   for (let length = mark.length - 1; length >= least; length--) {
     if (text.endsWith(mark.slice(0, length))) return length;

@@ -2,13 +2,11 @@ import type { Content } from "@tare/messages";
 import { isAbsolute, join } from "@std/path";
 import { shownText } from "./shown_text.ts";
 
-/** `@path`, or `@"a path"`, where a word begins. */
+/** `@path` or `@"a path"` at the beginning of a word. */
 const NAMED = /(?<!\S)@(?:"([^"\n]+)"|([^\s"]+))/g;
 
-/** The same up to the cursor. */
 const TYPED = /(?<!\S)@(?:"([^"\n]*)|([^\s"]*))$/;
 
-/** Images that models accept. */
 const PICTURES: Readonly<Record<string, string>> = {
   png: "image/png",
   jpg: "image/jpeg",
@@ -17,17 +15,17 @@ const PICTURES: Readonly<Record<string, string>> = {
   webp: "image/webp",
 };
 
-/** Limits of providers for an image, and of the server for a message, in bytes. */
+/** Limit of providers per image and of the server per message, in bytes. */
 const MOST_OF_A_PICTURE = 5 * 2 ** 20;
 const MOST_OF_ALL = 7 * 2 ** 20;
 
 /**
- * Returns a message with the images that it names as `@shot.png`. Other files stay names: the model reads what it needs, by
- * the rules of its tools, and results can be evicted, unlike messages.
+ * Returns a message with the images that it names as `@shot.png`. Other files stay names: results of tools can be
+ * evicted, unlike messages.
  *
  * @param options.folder Base of paths. Default: no file is read.
- * @param options.typed The part that the user has typed, in which images may be named. Default: all.
- * @throws {Error} if an image is too large or can't be read; a missing one is just a word.
+ * @param options.typed Part typed by the user, in which images may be named. Default: all.
+ * @throws {Error} if an image is too large or unreadable; a missing one is ignored.
  */
 export async function withPictures(
   text: string,
@@ -44,7 +42,7 @@ export async function withPictures(
     if (!bytes) continue;
     if (bytes.length > room) {
       throw new Error(
-        `Cannot send ${path}: the pictures of one message may have ${MOST_OF_ALL / 2 ** 20} MiB together.`,
+        `Cannot attach ${path}: the images of one message exceed ${MOST_OF_ALL / 2 ** 20} MiB.`,
       );
     }
     room -= bytes.length;
@@ -62,7 +60,7 @@ async function pictureAt(path: string, named: string): Promise<Uint8Array | unde
   if (!info?.isFile) return undefined;
   if (info.size > MOST_OF_A_PICTURE) {
     throw new Error(
-      `Cannot send ${named}: it has ${info.size} bytes, and a picture may have ${MOST_OF_A_PICTURE}.`,
+      `Cannot attach ${named}: it has ${info.size} bytes, and the limit is ${MOST_OF_A_PICTURE}.`,
     );
   }
   return await Deno.readFile(path);
@@ -71,19 +69,18 @@ async function pictureAt(path: string, named: string): Promise<Uint8Array | unde
 const MOST_OFFERED = 50;
 
 export interface Completions {
-  /** The part before the cursor that they replace. */
   readonly typed: string;
   readonly all: readonly string[];
 }
 
-/** Completes the name of a file after `@` by any part of its path, among those that `list_files` shows. */
+/** Completes a file name after `@` by any part of its path. */
 export async function completeFile(
   line: string,
   find: (search: string, limit: number) => Promise<readonly string[]>,
 ): Promise<Completions> {
   const [typed, quoted, bare = ""] = TYPED.exec(line) ?? [];
   if (typed === undefined) return { typed: "", all: [] };
-  // A name that would command the terminal isn't offered.
+  // Names with control or hidden characters are omitted.
   const found = (await find(quoted ?? bare, MOST_OFFERED))
     .filter((path) => shownText(path, { isWhole: true }) === path);
   return { typed, all: found.map((path) => /[\s"]/.test(path) ? `@"${path}"` : `@${path}`) };

@@ -2,7 +2,7 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { join } from "@std/path";
 import { completeFile, withPictures } from "./named_files.ts";
 
-/** A folder with these files. */
+/** Creates a folder with these files. */
 async function folderWith(files: Readonly<Record<string, string>>): Promise<string> {
   const folder = await Deno.realPath(await Deno.makeTempDir());
   for (const [path, text] of Object.entries(files)) {
@@ -12,7 +12,7 @@ async function folderWith(files: Readonly<Record<string, string>>): Promise<stri
   return folder;
 }
 
-Deno.test("completeFile() completes what begins with @, where a word does", async () => {
+Deno.test("completeFile() completes words that begin with @", async () => {
   const asked: unknown[] = [];
   const complete = (line: string) =>
     completeFile(line, (...search) => {
@@ -29,7 +29,7 @@ Deno.test("completeFile() completes what begins with @, where a word does", asyn
   assertEquals(asked, [["s", 50], ["", 50], ["src/two w", 50]]);
 });
 
-Deno.test("withPictures() sends the pictures that are named, and only names other files", async () => {
+Deno.test("withPictures() attaches named images, and only names other files", async () => {
   const folder = await folderWith({ "a.PNG": "png", "b c.jpg": "jpg", "d.ts": "code", "huge.gif": "" });
   await Deno.truncate(join(folder, "huge.gif"), 5 * 2 ** 20 + 1);
   for (const name of ["e.webp", "f.webp"]) {
@@ -50,12 +50,12 @@ Deno.test("withPictures() sends the pictures that are named, and only names othe
   await assertRejects(
     () => say("@huge.gif"),
     Error,
-    "Cannot send huge.gif: it has 5242881 bytes, and a picture may have 5242880.",
+    "Cannot attach huge.gif: it has 5242881 bytes, and the limit is 5242880.",
   );
   await assertRejects(
     () => say("@e.webp @f.webp"),
     Error,
-    "Cannot send f.webp: the pictures of one message may have 7 MiB together.",
+    "Cannot attach f.webp: the images of one message exceed 7 MiB.",
   );
   await Deno.remove(folder, { recursive: true });
 });

@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { readPiped, withPiped } from "./input.ts";
 
-/** A stream of these pieces, and how many were read. */
+/** Returns a stream of these pieces, and how many were read. */
 function piped(...pieces: readonly (string | readonly number[])[]) {
   let taken = 0;
   const stream = new ReadableStream<Uint8Array>({
@@ -14,7 +14,7 @@ function piped(...pieces: readonly (string | readonly number[])[]) {
   return { stream, taken: () => taken };
 }
 
-Deno.test("readPiped() reads a text to its end, and nothing of blanks", async () => {
+Deno.test("readPiped() reads a text to its end, and ignores blank input", async () => {
   const letter = [...new TextEncoder().encode("ä")];
   assertEquals(await readPiped(piped("a\n", [letter[0]!], [letter[1]!], "\n").stream), {
     text: "a\nä\n",
@@ -24,21 +24,21 @@ Deno.test("readPiped() reads a text to its end, and nothing of blanks", async ()
   assertEquals(await readPiped(piped().stream), undefined);
 });
 
-Deno.test("readPiped() takes whole lines of what is huge, and reads no further", async () => {
+Deno.test("readPiped() truncates huge input to whole lines and stops reading", async () => {
   const { stream, taken } = piped("one\ntwo\n", "three\n", "four\n", "five\n");
   assertEquals(await readPiped(stream, { mostBytes: 10 }), { text: "one\ntwo", isCut: true });
   assertEquals(taken(), 2);
   assertEquals(await readPiped(piped("ääää").stream, { mostBytes: 5 }), { text: "ää", isCut: true });
 });
 
-Deno.test("readPiped() refuses what is no text", async () => {
+Deno.test("readPiped() rejects binary input", async () => {
   const message =
-    "Cannot send what is piped in: it isn't text in UTF-8. Name the file in the question, or convert it.";
+    "Cannot send standard input: it isn't UTF-8 text. Name the file in the message, or convert it.";
   await assertRejects(() => readPiped(piped("PK\0\0").stream), Error, message);
   await assertRejects(() => readPiped(piped([0xff, 0xfe, 0x41]).stream), Error, message);
 });
 
-Deno.test("withPiped() sets what was piped in apart from the question", () => {
+Deno.test("withPiped() separates piped input from the message", () => {
   const text = "a\n```\nb\n";
   assertEquals(
     withPiped("Review.", { text, isCut: false }),

@@ -4,7 +4,7 @@ import { shownText } from "./shown_text.ts";
 
 const COLOURS = { comes: "\x1b[32m", goes: "\x1b[31m", where: "\x1b[36m" } as const;
 
-/** Returns the lines of a change, escaped, with `+`, `-` and `@@`; colored if `isColoured` (default: false). */
+/** Returns the escaped lines of a diff, colored if `isColoured` (default: false). */
 export function shownDiff(
   change: FileChange,
   { isColoured = false }: { readonly isColoured?: boolean } = {},
@@ -12,7 +12,7 @@ export function shownDiff(
   const { lines, rest } = changedLines(change);
   return [
     ...lines.map(({ kind, text }) => {
-      // Files are full of tabs, and they hide nothing.
+      // Tabs are common in files and hide nothing.
       const shown = text.split("\t").map((part) => shownText(part, { isWhole: true })).join("\t");
       return isColoured && kind ? `${COLOURS[kind]}${shown}\x1b[39m` : shown;
     }),
@@ -21,5 +21,5 @@ export function shownDiff(
 }
 
 export function changeInShort({ path, added, removed }: FileChange): string {
-  return added + removed === 0 ? `${path}, which stays as it is` : `${path} (+${added} −${removed})`;
+  return added + removed === 0 ? `${path} (unchanged)` : `${path} (+${added} −${removed})`;
 }

@@ -6,7 +6,7 @@ const change = {
   diff: "@@ -1,3 +1,3 @@\n \tone\n-two\u202e\x1b[2K\n+three ▌\r\n\\ No newline at end of file",
 };
 
-Deno.test("shownDiff() colours what comes and goes, and writes out what would hide it", () => {
+Deno.test("shownDiff() colors added and removed lines and escapes hidden characters", () => {
   assertEquals(shownDiff(change, { isColoured: true }), [
     "\x1b[36m@@ -1,3 +1,3 @@\x1b[39m",
     " \tone",
@@ -17,12 +17,12 @@ Deno.test("shownDiff() colours what comes and goes, and writes out what would hi
   assertEquals(shownDiff(change)[2], "-two\\u{202e}\\x1b[2K");
   assertEquals(shownDiff({ ...change, diff: "+a", omitted: 7 }), [
     "+a",
-    "… and 7 lines more, or longer than shown",
+    "… and 7 more lines, or cut lines",
   ]);
   assertEquals(shownDiff({ ...change, diff: "" }), []);
 });
 
-Deno.test("changeInShort() says by how much a file changes", () => {
+Deno.test("changeInShort() returns added and removed lines", () => {
   assertEquals(changeInShort(change), "src/a.go (+1 −1)");
-  assertEquals(changeInShort({ ...change, added: 0, removed: 0 }), "src/a.go, which stays as it is");
+  assertEquals(changeInShort({ ...change, added: 0, removed: 0 }), "src/a.go (unchanged)");
 });

@@ -1,4 +1,4 @@
-/** Begins an approval request. {@linkcode shownText} escapes it in all other texts, so that no reply looks like one. */
+/** Mark of approval requests. {@linkcode shownText} escapes it elsewhere, so that no reply can imitate a request. */
 export const QUESTION_MARK = "▌";
 
 /** Control characters: C0 without line feed and tab, DEL, and C1. */
@@ -8,22 +8,20 @@ const CONTROLS = /[^\P{Cc}\n\t]/u;
 const DECEIVING =
   /[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufeff\uffa0\ufff0-\ufffb\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}]/u;
 
-/** Joiners next to ASCII letters; emoji and some scripts need them. */
+/** Joiners next to ASCII; emoji and some scripts need them elsewhere. */
 const JOINERS = /(?<![^\0-\x7f])[\u200c\u200d](?![^\0-\x7f])/u;
 
 const HIDDEN = new RegExp(`${CONTROLS.source}|${DECEIVING.source}|${JOINERS.source}|${QUESTION_MARK}`, "gu");
 
-/** All of these, line breaks and joiners, for texts in which each character counts. */
+/** The same with line breaks, tabs and all joiners, for approval requests. */
 const ANY_HIDDEN = new RegExp(`[\\p{Cc}\\p{Cf}\\p{Zl}\\p{Zp}]|${HIDDEN.source}`, "gu");
 
 /**
- * Returns text of models, tools, servers and files for a terminal, with characters that would command it, are invisible or
- * reorder others escaped, as `\x1b` or `\u{202e}`.
+ * Escapes untrusted text for a terminal: control, invisible and reordering characters become `\x1b` or `\u{202e}`.
  *
- * @param options.isWhole Escapes line breaks, tabs and joiners too, for approval requests. Default: false.
+ * @param options.isWhole Whether to escape line breaks, tabs and joiners too. Default: false.
  */
 export function shownText(text: string, { isWhole = false }: { readonly isWhole?: boolean } = {}): string {
-  // A lone surrogate is no character.
   return text.toWellFormed().replaceAll("\r\n", isWhole ? "\r\n" : "\n").replaceAll(
     isWhole ? ANY_HIDDEN : HIDDEN,
     written,
@@ -34,7 +32,6 @@ export function shownJson(value: unknown): string {
   return shownLines(JSON.stringify(value));
 }
 
-/** Returns JSON lines with hidden characters escaped. */
 export function shownLines(json: string): string {
   const units = (char: string) =>
     char.split("").map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`).join("");
@@ -48,7 +45,6 @@ function written(char: string): string {
 
 const letters = new Intl.Segmenter();
 
-/** Characters that take two columns. */
 const WIDE =
   /\p{Emoji_Presentation}|[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{20000}-\u{3fffd}]/u;
 
@@ -56,7 +52,7 @@ export function columnsOf(text: string): number {
   return [...letters.segment(text)].reduce((sum, { segment }) => sum + (WIDE.test(segment) ? 2 : 1), 0);
 }
 
-/** Returns the beginning of a text that fits into so many columns. */
+/** Returns the beginning of a text that fits into `columns`. */
 export function cutTo(columns: number, text: string): string {
   let taken = 0;
   for (const { segment, index } of letters.segment(text)) {

@@ -3,7 +3,7 @@ import fc from "../../../tests/cases.ts";
 import { QUESTION_MARK, shownJson, shownText } from "./shown_text.ts";
 import { codePoints } from "../../../tests/code_points.ts";
 
-Deno.test("shownText() writes out what commands a terminal, hides or turns text around", () => {
+Deno.test("shownText() escapes control, invisible and reordering characters", () => {
   const cases = [
     ["a\n\tb\r\n", "a\n\tb\n"],
     ["\x1b[8m\x07\x7f\x9b2K\r", "\\x1b[8m\\x07\\x7f\\x9b2K\\x0d"],
@@ -11,7 +11,7 @@ Deno.test("shownText() writes out what commands a terminal, hides or turns text 
     ["a\u202eb\u2066c\u200bd\ufeff\u3164", "a\\u{202e}b\\u{2066}c\\u{200b}d\\u{feff}\\u{3164}"],
     ["r\u200dm 👩‍💻 می‌خواهم", "r\\u{200d}m 👩‍💻 می‌خواهم"],
     ["tag \u{e0041}", "tag \\u{e0041}"],
-    [`${QUESTION_MARK} May this run`, "\\u{258c} May this run"],
+    [`${QUESTION_MARK} Allow`, "\\u{258c} Allow"],
     ["ü ▐ 漢 é \u0301", "ü ▐ 漢 é \u0301"],
     ["\ud800", "\ufffd"],
   ] as const;
@@ -19,7 +19,7 @@ Deno.test("shownText() writes out what commands a terminal, hides or turns text 
   assertEquals(shownText("a\nb\tc\r\n👩‍💻", { isWhole: true }), "a\\x0ab\\x09c\\x0d\\x0a👩\\u{200d}💻");
 });
 
-Deno.test("Property: whatever the text and however it is cut, nothing that commands a terminal is left, nor a question's mark", () => {
+Deno.test("property: shownText() leaves no control character or approval mark, for any text and split", () => {
   const piece = fc.oneof(
     fc.string({ unit: codePoints() }),
     fc.constantFrom("\x1b[8m", "\x9b", "\r", "\u202e", QUESTION_MARK, "\x1b]0;t\x07", "\u200b"),

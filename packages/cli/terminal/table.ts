@@ -1,13 +1,12 @@
 import { oneLine } from "@tare/server/internal/format";
 
-/** Longest name in a table, in UTF-16 code units. */
 const NAME_CHARS = 48;
 
 export function short(name: string): string {
   return oneLine(name, NAME_CHARS);
 }
 
-/** A table, the first column of names, the others of numbers. */
+/** Returns an aligned table: names in the first column, numbers in the others. */
 export function table(heads: readonly string[], rows: readonly (readonly string[])[]): string {
   const all = [heads, ...rows];
   const widths = heads.map((_, at) => Math.max(...all.map((row) => row[at]?.length ?? 0)));

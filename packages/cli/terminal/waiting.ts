@@ -3,33 +3,29 @@ import { oneLine } from "@tare/server/internal/format";
 import { TranscriptReducer } from "@tare/server/internal/transcript";
 import { cutTo, shownText } from "./shown_text.ts";
 
-/** Returns the visible rows of a text at a width in columns. */
 export type ShownRows = (columns: number) => readonly string[];
 
-/** The last line of a terminal while a turn runs. */
 interface WaitingLine {
-  /** Writes text that stays, above the line. */
+  /** Writes permanent text above the line. */
   readonly write: (text: string) => void;
   readonly follow: (event: SessionEvent) => void;
-  /** Shows rows above the line until the next ones; undefined removes them. */
+  /** Replaces the temporary rows above the line; undefined removes them. */
   readonly above: (rows: ShownRows | undefined) => void;
-  /** Removes the line. */
   readonly close: () => void;
 }
 
 const FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏";
 const ERASE = "\r\x1b[K";
-/** Assumed width of a terminal that doesn't report it. */
 const USUAL_COLUMNS = 80;
 const MAX_CALL = 60;
 
 /**
- * Shows a spinner, the seconds, and what the turn waits for: the model or a call.
+ * Shows a spinner, the elapsed seconds, and what the turn waits for: the model or a call.
  *
- * @param options.joins Whether the turn runs already, so that what it waits for is unknown. Default: false.
- * @param options.columns Current width: of a wider line only the last row could be removed. Default: unknown.
- * @param options.height Current rows: what has scrolled out can't be removed. Default: unlimited.
- * @param options.tick Calls back about ten times a second, until the returned function is called.
+ * @param options.joins Whether the turn is already running. Default: false.
+ * @param options.columns Returns the current width, which limits the line to one row. Default: unknown.
+ * @param options.height Returns the current number of rows: scrolled rows can't be erased. Default: unlimited.
+ * @param options.tick Calls back until the returned function is called. Default: ten times a second.
  */
 export function waitingLine(
   {
@@ -54,7 +50,6 @@ export function waitingLine(
   let waitsFor: "the model" | "the turn" | undefined = joins ? "the turn" : undefined;
   let isShown = false;
   let rowsAbove: ShownRows | undefined;
-  /** Rows on the screen. */
   let drawnAbove: readonly string[] = [];
   let lineOpen = false;
   let frame = 0;
@@ -66,7 +61,7 @@ export function waitingLine(
       );
     const [call] = calls;
     const what = call
-      // A call that began before the first event has no name.
+      // Calls before the first event have no name.
       ? `${call.name === "" ? "a call" : oneLine(shownText(`${call.name} ${call.arguments}`), MAX_CALL)}${
         calls.length > 1 ? ` and ${calls.length - 1} more` : ""
       }`
@@ -74,7 +69,7 @@ export function waitingLine(
     if (what === undefined || lineOpen) return erase();
     const seconds = Math.floor((now() - since) / 1000);
     const drawn = `${FRAMES[frame++ % FRAMES.length]} ${seconds} s: ${what}`;
-    // Some terminals begin the next row after the last column.
+    // Some terminals wrap once the last column is filled.
     const row = cutTo((columns() || Infinity) - 1, drawn);
     const room = Math.max(0, (height() || Infinity) - 2);
     const all = rowsAbove?.((columns() || USUAL_COLUMNS) - 1) ?? [];
@@ -94,7 +89,6 @@ export function waitingLine(
     try {
       draw();
     } catch {
-      // The terminal was closed; write() reports that.
       stop();
     }
   });

@@ -6,7 +6,7 @@ import { waitingLine } from "./waiting.ts";
 
 const ERASE = "\r\x1b[K";
 
-Deno.test("waitingLine() shows what is waited for and for how long, between what stays", () => {
+Deno.test("waitingLine() shows what the turn waits for, and how long, below permanent text", () => {
   let nowMs = 0;
   let draw = () => {};
   let stopped = false;
@@ -41,7 +41,7 @@ Deno.test("waitingLine() shows what is waited for and for how long, between what
   draw();
   line.write("I look");
   nowMs = 4_000;
-  // Text that is being written is sign enough of life.
+  // It is hidden while text is streamed.
   draw();
   line.write(".\n");
   follow({ type: "assistant_message", step: 1, message: { role: "assistant", content: "I look." } });
@@ -64,7 +64,7 @@ Deno.test("waitingLine() shows what is waited for and for how long, between what
   assertEquals(stopped, true);
 });
 
-Deno.test("waitingLine() stays in one row, however narrow the terminal has become", () => {
+Deno.test("waitingLine() fits in one row of a narrowed terminal", () => {
   let draw = () => {};
   let columns: number | undefined;
   const written: string[] = [];
@@ -88,7 +88,7 @@ Deno.test("waitingLine() stays in one row, however narrow the terminal has becom
   ]);
 });
 
-Deno.test("waitingLine() shows a call that somebody had to allow, once it runs", () => {
+Deno.test("waitingLine() shows a call once it is approved", () => {
   let draw = () => {};
   const written: string[] = [];
   const line = waitingLine({
@@ -107,13 +107,13 @@ Deno.test("waitingLine() shows a call that somebody had to allow, once it runs",
     { type: "turn_end", reason: "approval", text: "", ledger: EMPTY_LEDGER },
     { ...answered, approvalId: "q-b", id: "b", decision: "deny" },
     { ...answered, approvalId: "q-a", id: "a", decision: "allow" },
-    // Until then the next question may stand there.
+    // Until then the next approval request may be visible.
     { type: "turn_start", input: "" },
     {
       ...{ type: "tool_result", step: 1, id: "a", name: "shell", content: "", error: false },
       ...{ bytes: 0, durationMs: 1 },
     } as const,
-    // Whoever comes to a turn that runs hasn't seen its calls begin.
+    // The call began before the turn was followed.
     { type: "tool_output", step: 1, id: "c", text: "one" },
   ];
   for (const event of followed) {
@@ -128,7 +128,7 @@ Deno.test("waitingLine() shows a call that somebody had to allow, once it runs",
   ]);
 });
 
-Deno.test("waitingLine() shows rows above itself, as many as there is room for, and takes them away again", () => {
+Deno.test("waitingLine() shows and removes rows above itself, within the terminal's height", () => {
   let draw = () => {};
   let [columns, height] = [20, 24];
   const written: string[] = [];
@@ -147,7 +147,7 @@ Deno.test("waitingLine() shows rows above itself, as many as there is room for, 
   line.above((columns) => ["one", "two", `${columns} wide`]);
   draw();
   assertEquals(taken(), [`${ERASE}one\ntwo\n19 wide\n⠋ 0 s: shell`]);
-  // What is the same isn't drawn anew.
+  // Unchanged rows aren't redrawn.
   draw();
   assertEquals(taken(), [`${ERASE}⠙ 0 s: shell`]);
   [columns, height] = [30, 3];
@@ -173,7 +173,7 @@ Deno.test("waitingLine() shows rows above itself, as many as there is room for, 
   ]);
 });
 
-Deno.test("waitingLine() shows a turn that runs already as waited for, until an event shows more", () => {
+Deno.test("waitingLine() shows a joined turn until an event specifies more", () => {
   let draw = () => {};
   const written: string[] = [];
   const line = waitingLine({

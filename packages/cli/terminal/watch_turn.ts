@@ -5,43 +5,40 @@ import type { SessionEvent } from "@tare/server";
 import type { NumberedEvent } from "@tare/server/internal";
 import { type AgentClient, type Approval, type ApprovalAnswer, AWAY, Reconnection } from "../agent_client.ts";
 
-/** Signals that stop a command that watches a turn; closing the terminal sends SIGHUP. */
 export const STOPPING: readonly Deno.Signal[] = Deno.build.os === "windows"
   ? ["SIGINT"]
   : ["SIGINT", "SIGTERM", "SIGHUP"];
 
-/** Requests approval of a call; undefined without an answer, or once `signal` reports that it is settled. */
+/** Requests approval of a call. Resolves to undefined without an answer, or once `signal` is aborted. */
 export type AskPerson = (approval: Approval, signal: AbortSignal) => Promise<ApprovalAnswer | undefined>;
 
 export interface WatchedTurn {
   /**
-   * The turn's end. A turn that can't be followed to its end is cancelled.
-   *
-   * @throws {Error} with a sentence for users if the server refuses it or breaks off, and what `show` throws.
+   * End of the turn, which is cancelled if it can't be followed. Rejects if the server refuses the turn, the stream
+   * fails or `show` throws.
    */
   readonly end: Promise<TurnEnd>;
-  /** Cancels it, also while the request is under way. @throws {Error} if the server can't be reached. */
+  /** Cancels the turn, even before the server has accepted it. @throws {Error} if the server can't be reached. */
   readonly cancel: () => Promise<void>;
 }
 
 /**
- * Starts a turn, or without an input continues one that waits for approval, and shows its events. A turn that waits
- * continues once `ask` or another client has answered; without `ask` the server's setting decides.
+ * Starts a turn, or without `input` follows one, and shows its events. A turn that waits for approval continues once
+ * `ask` or another client has answered; without `ask` it runs unattended.
  */
 export function watchTurn(
   client: Pick<AgentClient, "startTurn" | "cancel" | "follow" | "approvals" | "answer">,
   { session, input, after = 0, effort, leavesNow = false, show, ask, maxPauseMs }: {
     readonly session: string;
     readonly input?: Content;
-    /** Without an input: number of the event after which the turn is shown. */
+    /** Number of the last known event, without `input`. Default: 0. */
     readonly after?: number;
-    /** Whether everything that may be evicted is evicted with it. Default: what pays off. */
+    /** Whether to evict everything that may be evicted. Default: false. */
     readonly leavesNow?: boolean;
-    /** Reasoning effort. Default: the session's. */
     readonly effort?: string | undefined;
     readonly show: (event: SessionEvent) => void;
     readonly ask?: AskPerson | undefined;
-    /** Longest pause between two attempts to reach the server. */
+    /** Longest pause between two attempts to reach the server, in milliseconds. */
     readonly maxPauseMs?: number;
   },
 ): WatchedTurn {
@@ -62,7 +59,6 @@ export function watchTurn(
   let isOver = false;
 
   const connection = new Reconnection({ onAway: () => show({ type: "warning", message: AWAY }), maxPauseMs });
-  // `connection` reports the same outage.
   const quiet = new Reconnection({ onAway() {}, maxPauseMs });
 
   const started = Promise.resolve().then(start);
@@ -71,7 +67,6 @@ export function watchTurn(
     const answer = settled && await ask?.(approval, settled);
     if (!answer || settled.aborted) return;
     await quiet.retry(() => client.answer(session, approval, answer)).catch(async (error) => {
-      // Another client may have answered.
       const open = await quiet.retry(() => client.approvals(session));
       if (open.some(({ id }) => id === approval.id)) throw error;
     });
@@ -79,14 +74,12 @@ export function watchTurn(
   const putAll = async () => {
     const asked = new Set<string>();
     for (;;) {
-      // Another client may have answered meanwhile.
       const next = (await quiet.retry(() => client.approvals(session))).find(({ id }) => !asked.has(id));
       if (!next) return;
       asked.add(next.id);
       await put(next);
     }
   };
-  /** Shows events up to the turn's last, or to the end of the stream. */
   const read = async (events: AsyncIterable<NumberedEvent>) => {
     for await (const { number, event } of events) {
       last = number;
@@ -107,7 +100,7 @@ export function watchTurn(
       const before = last;
       await read(connection.events(follow, { after: last }));
       if (last > before && end?.reason !== "approval") continue;
-      // The stream ends if the turn was cancelled, and if the server shuts down; then its approvals stay pending.
+      // After a shutdown of the server, approvals stay pending.
       const open = await connection.retry(() => client.approvals(session));
       if (open.length === 0) return { text: "", ledger: EMPTY_LEDGER, ...end, reason: "cancelled" };
     }
@@ -115,7 +108,7 @@ export function watchTurn(
     return end;
   };
   const cancel = async () => {
-    // Until the server has answered it may have nothing to cancel yet, and begin the turn afterwards.
+    // Before the server has accepted the turn, it has nothing to cancel.
     const runs = await started.then(() => true, () => false);
     if (runs && !isOver) await client.cancel(session);
   };

@@ -12,13 +12,13 @@ async function* numbered(events: readonly SessionEvent[], after: number): AsyncG
   for (const [index, event] of events.entries()) yield { number: after + index + 1, event };
 }
 
-/** A client whose turns have these events, and whether it was told to cancel. */
+/** Returns a client whose turns have these events, and whether it was cancelled. */
 function client(started: Promise<readonly SessionEvent[]>) {
   const cancelled: string[] = [];
   return {
     cancelled,
     startTurn: async () => numbered(await started, 0),
-    follow: () => Promise.reject(new Error("Nothing goes on.")),
+    follow: () => Promise.reject(new Error("Nothing continues.")),
     approvals: () => Promise.resolve([]),
     answer: () => Promise.reject(new Error("Nothing is asked.")),
     cancel: (session: string) => {
@@ -28,7 +28,7 @@ function client(started: Promise<readonly SessionEvent[]>) {
   };
 }
 
-Deno.test("watchTurn() shows a turn's events and gives its end, which nothing cancels any more", async () => {
+Deno.test("watchTurn() shows a turn's events and resolves to its end, which can't be cancelled", async () => {
   const server = client(Promise.resolve([START, END]));
   const shown: SessionEvent[] = [];
   const turn = watchTurn(server, { session: "s", input: "q", show: (event) => void shown.push(event) });
@@ -37,7 +37,7 @@ Deno.test("watchTurn() shows a turn's events and gives its end, which nothing ca
   assertEquals([shown, server.cancelled], [[START, END], []]);
 });
 
-Deno.test("watchTurn() cancels once the server has begun the turn, and nothing if it refuses", async () => {
+Deno.test("watchTurn() cancels once the server has accepted the turn, and not if it refuses", async () => {
   const started = Promise.withResolvers<readonly SessionEvent[]>();
   const server = client(started.promise);
   const turn = watchTurn(server, { session: "s", input: "q", show() {} });
@@ -56,7 +56,7 @@ Deno.test("watchTurn() cancels once the server has begun the turn, and nothing i
   assertEquals(refusing.cancelled, []);
 });
 
-Deno.test("watchTurn() cancels a turn that can't be shown to its end", async () => {
+Deno.test("watchTurn() cancels a turn whose events can't be shown", async () => {
   const server = client(Promise.resolve([START, END]));
   const turn = watchTurn(server, {
     session: "s",
@@ -69,7 +69,7 @@ Deno.test("watchTurn() cancels a turn that can't be shown to its end", async () 
   assertEquals(server.cancelled, ["s"]);
 });
 
-Deno.test("watchTurn() asks, goes on with the turn, and leaves to others what they have answered", async () => {
+Deno.test("watchTurn() requests approvals, continues, and skips those answered elsewhere", async () => {
   const asked = (
     id: string,
   ) => ({
@@ -109,7 +109,7 @@ Deno.test("watchTurn() asks, goes on with the turn, and leaves to others what th
     answer: (_: string, { id, callId }: Pick<Approval, "id"> & Partial<Approval>, answer: ApprovalAnswer) => {
       answers.push([id, answer]);
       open = open.filter((one) => one !== callId);
-      // A refusal is nobody's business where somebody else was quicker.
+      // A refusal doesn't matter if another client has answered.
       return callId === "c" ? Promise.reject(new Error("Too late.")) : Promise.resolve();
     },
   };
@@ -139,7 +139,7 @@ Deno.test("watchTurn() asks, goes on with the turn, and leaves to others what th
   ]);
 });
 
-Deno.test("watchTurn() keeps a question through the end of a server that ends in order", async () => {
+Deno.test("watchTurn() keeps approvals pending through a server's shutdown", async () => {
   const asked: SessionEvent = {
     type: "approval_asked",
     step: 1,
@@ -156,7 +156,7 @@ Deno.test("watchTurn() keeps a question through the end of a server that ends in
     decision: "allow",
     by: "person",
   };
-  // Asked by this terminal's own turn, or before it came.
+  // Requested by its own turn, or before it joined.
   for (const input of ["q", undefined]) {
     const said = Promise.withResolvers<undefined>();
     const shown: string[] = [];
@@ -198,7 +198,7 @@ Deno.test("watchTurn() keeps a question through the end of a server that ends in
   }
 });
 
-Deno.test("watchTurn() takes a turn for cancelled whose questions were withdrawn", async () => {
+Deno.test("watchTurn() treats a turn with withdrawn approvals as cancelled", async () => {
   const waits: SessionEvent = { type: "turn_end", reason: "approval", text: "", ledger: EMPTY_LEDGER };
   const server = {
     ...client(Promise.resolve([START, waits])),
@@ -214,7 +214,7 @@ Deno.test("watchTurn() takes a turn for cancelled whose questions were withdrawn
   assertEquals((await watchTurn(server, options).end).reason, "cancelled");
 });
 
-Deno.test("watchTurn() without an input shows what came behind the event that is known, though all is over by then", async () => {
+Deno.test("watchTurn() without an input shows events after the last known one of an ended turn", async () => {
   const shown: string[] = [];
   const server = {
     ...client(Promise.resolve([])),
@@ -225,7 +225,7 @@ Deno.test("watchTurn() without an input shows what came behind the event that is
   assertEquals([await turn.end, shown], [END, ["turn_end"]]);
 });
 
-Deno.test("watchTurn() without an input answers what is asked already, and goes on with that turn", async () => {
+Deno.test("watchTurn() without an input answers pending approvals and continues the turn", async () => {
   const approval = { id: "q-a", callId: "a", name: "shell", arguments: "{}", askedAtMs: 1, expiresAtMs: 2 };
   let open: Approval[] = [approval];
   const answered = Promise.withResolvers<void>();
@@ -262,7 +262,7 @@ Deno.test("watchTurn() without an input answers what is asked already, and goes 
   assertEquals([await turn.end, asked], [END, ["q-a"]]);
 });
 
-Deno.test("watchTurn() reads on where a server breaks off in the middle of a turn, once it is there again", async () => {
+Deno.test("watchTurn() resumes a turn after the server's restart", async () => {
   const followed: number[] = [];
   const shown: string[] = [];
   const server = {
@@ -287,7 +287,7 @@ Deno.test("watchTurn() reads on where a server breaks off in the middle of a tur
   assertEquals(server.cancelled, []);
 });
 
-Deno.test("watchTurn() gives an answer once the server is there again that was away as somebody gave it", async () => {
+Deno.test("watchTurn() retries an answer until the server is back", async () => {
   const asked: SessionEvent = {
     type: "approval_asked",
     step: 1,

@@ -4,13 +4,10 @@ import axe from "axe-core";
 import puppeteer, { type Browser, type Page } from "puppeteer-core";
 import { startCoverage } from "./coverage_fixture_test.ts";
 
-/** Paths of installed browsers, the most common first. */
 const INSTALLED = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 
-/** Folder of screenshots, ignored by Git. */
 export const SCREENSHOTS: URL = new URL("../../../.tare/screenshots/", import.meta.url);
 
-/** Folder of the package's unpacked browser, by version. */
 const UNPACKED = new URL(
   `../../../.tare/${import.meta.resolve("@sparticuz/chromium").replaceAll(/\W+/g, "-")}`,
   import.meta.url,
@@ -41,7 +38,6 @@ async function unpack(): Promise<void> {
     else Deno.env.set("TMPDIR", before);
   }
   await Deno.rename(folder, UNPACKED).catch(async (error) => {
-    // Another run has created it.
     if (!await isThere(UNPACKED)) throw error;
     await Deno.remove(folder, { recursive: true });
   });
@@ -51,10 +47,8 @@ function isThere(path: string): Promise<boolean> {
   return Deno.stat(path).then(() => true, () => false);
 }
 
-/** Timeout of waits, in milliseconds. */
 const PATIENCE_MS = 120_000;
 
-/** Starts a Chromium. */
 export async function startBrowser(): Promise<Browser> {
   const executablePath = await browserProgram();
   // Without fonts it renders no text; the package contains some.
@@ -71,13 +65,10 @@ export async function startBrowser(): Promise<Browser> {
 /** A page that a test uses, and its console output. */
 export interface OpenPage extends AsyncDisposable {
   readonly page: Page;
-  /** Console errors and exceptions, except failed requests, which tests cause. */
   readonly faults: readonly string[];
-  /** Loads it again. */
   readonly reload: () => Promise<void>;
 }
 
-/** Opens the page. Disposal fails if the page had errors. */
 export async function openPage(browser: Browser, url: string): Promise<OpenPage> {
   const context = await browser.createBrowserContext();
   const page = await context.newPage();
@@ -140,7 +131,6 @@ export async function assertAccessible(page: Page, name: string): Promise<void> 
   await page.setViewport({ width: 1280, height: 800 });
 }
 
-/** Waits until an element contains a text. */
 export async function seen(page: Page, selector: string, text: string | RegExp): Promise<void> {
   const [source, flags] = typeof text === "string" ? [text, undefined] : [text.source, text.flags];
   await page.waitForFunction(
@@ -157,7 +147,6 @@ export async function seen(page: Page, selector: string, text: string | RegExp):
   );
 }
 
-/** Clicks the button of this name. */
 export async function press(page: Page, name: string): Promise<void> {
   await page.locator(`::-p-aria(${name}[role="button"])`).click();
 }

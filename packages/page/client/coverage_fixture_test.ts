@@ -1,14 +1,12 @@
 import { eachMapping, TraceMap } from "@jridgewell/trace-mapping";
 import type { Page } from "puppeteer-core";
 
-/** Folder of coverage files; undefined without coverage. */
 const FOLDER = Deno.env.get("DENO_COVERAGE_DIR");
 
 const BUNDLE = new URL("../../../scripts/bundle_page.ts", import.meta.url);
 
 let map: Promise<TraceMap> | undefined;
 
-/** The source map of the page's script. */
 async function readMap(): Promise<TraceMap> {
   const { stdout } = await new Deno.Command(Deno.execPath(), {
     args: ["run", "--frozen", "--allow-all", BUNDLE.pathname, "--map"],

@@ -13,7 +13,6 @@ Deno.test.afterAll(() => browser.close());
 const texts = (selector: string, page: Page) =>
   page.$$eval(selector, (all) => all.map(({ textContent }) => textContent));
 
-/** Moves the focus by Tab to the button with this label. */
 async function tabTo(page: Page, name: string): Promise<void> {
   for (let steps = 0; steps < 60; steps++) {
     await page.keyboard.press("Tab");
@@ -22,7 +21,6 @@ async function tabTo(page: Page, name: string): Promise<void> {
   throw new Error(`Cannot reach ${name} by keyboard.`);
 }
 
-/** Sends a message and waits for the reply. */
 async function say(page: Page, text: string, answer: string): Promise<void> {
   await page.type("textarea", text);
   await page.keyboard.press("Enter");
@@ -30,7 +28,6 @@ async function say(page: Page, text: string, answer: string): Promise<void> {
   await seen(page, ".end", "1 call");
 }
 
-/** Returns an image of this size as a file. */
 async function give(page: Page, width: number, height: number, how: "paste" | "drop"): Promise<void> {
   await page.evaluate(
     async (width, height, how) => {
@@ -78,7 +75,6 @@ Deno.test("page: a session is renamed, forked and deleted by keyboard, after a c
   await seen(page, "h1", "A better name");
   await seen(page, ".sessions .title", "A better name");
   assertEquals(await page.evaluate(() => document.activeElement?.textContent), "Rename");
-  // Escape changes nothing.
   await page.keyboard.press("Enter");
   await seen(page, "dialog h2", "Rename this session");
   await page.keyboard.press("Escape");
@@ -122,7 +118,6 @@ Deno.test("page: editing or retrying the last message forks the session and leav
   await seen(page, ".reply", "Two.");
   await seen(page, ".again", "Edit the last message");
   const first = page.url();
-  // The previous draft is restored.
   await page.keyboard.press("ArrowUp");
   await seen(page, ".edits", "starts a new session");
   await page.waitForFunction(() => document.querySelector("textarea")?.value === "Second wrods.");
@@ -148,13 +143,12 @@ Deno.test("page: editing or retrying the last message forks the session and leav
   await seen(page, ".reply", "Two.");
   assertEquals(await texts(".reply", page), ["One.", "Two."]);
 
-  // A pending approval is cancelled with it.
   server.replies.push({ tool_calls: [toolCall("shell", { command: "echo one >> log" })] }, {
     content: "Five.",
   });
   await page.type("textarea", "Run it.");
   await page.keyboard.press("Enter");
-  await seen(page, ".question .asks", "May shell run?");
+  await seen(page, ".question .asks", "Run shell?");
   const asking = page.url();
   await press(page, "Try again");
   await seen(page, ".reply", "Five.");
@@ -171,7 +165,7 @@ Deno.test("page: an edit is refused if another client has added a message", asyn
   await using server = await startPageServer();
   await using open = await openPage(browser, server.at());
   const { page } = open;
-  await say(page, "First words.", "I have nothing to say.");
+  await say(page, "First words.", "No scripted reply.");
   await press(page, "Edit the last message");
   await seen(page, ".edits", "starts a new session");
   const [, id] = /session\/([^/]*)/.exec(page.url())!;
@@ -267,7 +261,6 @@ Deno.test("page: workspace files are completed after @ by keyboard or click", as
   await page.waitForFunction(() => !document.querySelector(".offer"));
   await page.keyboard.type("a");
   await page.waitForFunction(() => document.querySelectorAll(".offer li").length === 1);
-  // Waits until the list is stable.
   await page.locator(".offer li").click();
   await page.waitForFunction(() =>
     document.querySelector("textarea")?.value === "Read @notes.txt and a@not @nota bene.md "
@@ -313,12 +306,11 @@ Deno.test("page: images are pasted and dropped, scaled down, and refused above t
     (all) => all.map(({ naturalWidth, naturalHeight }) => [naturalWidth, naturalHeight]),
   );
   assertEquals(sizes, [[2_000, 1_000], [40, 20]]);
-  // An edited message retains them.
   await press(page, "Edit the last message");
   await page.waitForFunction(() => document.querySelectorAll(".files img").length === 2);
-  await page.type("textarea", " Say it.");
+  await page.type("textarea", " Answer.");
   await page.keyboard.press("Enter");
-  await seen(page, ".said", "What are these? Say it.");
+  await seen(page, ".said", "What are these? Answer.");
   assertEquals((await page.$$(".said img")).length, 2);
 });
 
@@ -344,7 +336,7 @@ Deno.test("page: the model's plan is displayed next to the chat, live and after 
   await open.reload();
   await seen(page, ".plan summary", "Plan: 1 of 3 steps done");
   assertEquals(await texts(".plan li", page), ["Look, done", "Mend", "Check"]);
-  await page.type("textarea", "Go on.");
+  await page.type("textarea", "Continue.");
   await page.keyboard.press("Enter");
   await seen(page, ".reply", "All done.");
   await seen(page, ".plan summary", "Plan: 3 steps done");
@@ -389,7 +381,6 @@ Deno.test("page: model and effort are selected from those supported and displaye
   await page.keyboard.press("Enter");
   await seen(page, ".deeds", "The next turn uses claude-opus-4-8, effort low.");
   await seen(page, ".facts", "claude-opus-4-8 · effort low");
-  // This model's efforts are known.
   await press(page, "Model");
   await page.waitForSelector("select#session-effort");
   assertEquals(await texts("#session-effort option", page), [
@@ -430,7 +421,7 @@ Deno.test("page: a code mode program is displayed unescaped with its calls and a
   server.replies.push({ tool_calls: [toolCall("run_program", { code })] }, { content: "Done." });
   await page.type("textarea", "Count the notes.");
   await page.keyboard.press("Enter");
-  await seen(page, ".question .asks", "May write_file run?");
+  await seen(page, ".question .asks", "Run write_file?");
   await seen(page, ".question .diff p", "count.txt");
   await assertAccessible(page, "program-asks");
   await press(page, "Allow");

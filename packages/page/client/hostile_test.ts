@@ -11,7 +11,6 @@ Deno.test.beforeAll(async () => {
 });
 Deno.test.afterAll(() => browser.close());
 
-/** Texts that would run, reverse a line, hide content or escape their element if they were not treated as text. */
 const HOSTILE = [
   "<script>alert(1)</script><img src=x onerror=alert(2)><svg onload=alert(3)>",
   "\u202e\u2066txt.exe\u2069\u202c",
@@ -21,7 +20,6 @@ const HOSTILE = [
   "]]>--></style></textarea>\"'`${7*7}{{7*7}}",
 ].join(" ");
 
-/** Elements and attributes that hostile text could have added. */
 async function foreignElements(page: Page): Promise<readonly string[]> {
   return await page.$$eval(
     "script, img, iframe, object, embed, base, link, meta, style, [onerror], [onload]",
@@ -31,7 +29,6 @@ async function foreignElements(page: Page): Promise<readonly string[]> {
   );
 }
 
-/** Returns whether the browser blocked an action of the page or of a text in it. */
 async function watchPolicy(page: Page): Promise<() => Promise<readonly string[]>> {
   await page.evaluateOnNewDocument(() => {
     const told: string[] = [];
@@ -137,7 +134,6 @@ Deno.test("page: the newest of 2,000 messages are rendered, older ones when they
   const [top] = await page.$$eval(".said", ([first]) => [first!.textContent!]);
   await page.$eval(".log", (log) => log.scrollTop = 0);
   await page.waitForFunction((few) => document.querySelectorAll(".log > *").length > few, {}, few);
-  // The visible message retains its position.
   const isInView = await page.$$eval(".said", (all, top) => {
     const { y } = all.find(({ textContent }) => textContent === top)!.getBoundingClientRect();
     return y > 0 && y < innerHeight;

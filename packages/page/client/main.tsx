@@ -16,7 +16,7 @@ import { GatewayView, NewSessionView } from "./talk/new_session.tsx";
 import { TalkView } from "./talk/talk.tsx";
 import { Calls } from "./usage/calls.tsx";
 
-/** Interval of reading the key's cost, in milliseconds. */
+/** In milliseconds. */
 const SPENT_EVERY = 15_000;
 
 takeKey();
@@ -99,13 +99,11 @@ function usePlace(): Place {
   return place;
 }
 
-/** Moves the focus without navigating: the address determines the open view. */
 function skip(event: Event): void {
   event.preventDefault();
   document.getElementById("main")?.focus();
 }
 
-/** Requests a key and stores it in this browser. */
 function Lock(
   { isRefused, enter }: { readonly isRefused: boolean; readonly enter: (key: string) => void },
 ): JSX.Element {
@@ -142,7 +140,6 @@ function Lock(
   );
 }
 
-/** Displays the key's name, its cost today, and whether its budget is used up. */
 function SignedIn(): JSX.Element | null {
   const [key, setKey] = useState<Told<"GET /key">>();
   useEffect(() => {

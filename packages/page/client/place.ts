@@ -1,4 +1,3 @@
-/** The open view. */
 export type Place =
   | { readonly view: "new" }
   | { readonly view: "overview" }
@@ -12,7 +11,6 @@ export type Place =
     readonly block?: string | undefined;
   };
 
-/** Returns the view of an address's fragment; "new" for an unknown one. */
 export function placeOf(hash: string): Place {
   const [kind, id = "", view, block] = hash.replace(/^#\//, "").split("/").map(decode);
   if (kind === "overview") return { view: "overview" };

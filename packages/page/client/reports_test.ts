@@ -35,10 +35,8 @@ const QUESTIONS = [
   "Write down what is to be done.",
 ];
 
-/** Calls of {@linkcode rewrittenSession}. */
 const CALLS = 36;
 
-/** Creates a session that reads enough of a log for its prompt to be rewritten. */
 async function rewrittenSession(server: PageServer): Promise<string> {
   const { id } = await (await server.ask("/tare/v1/sessions", {})).json();
   for (const turn of QUESTIONS.keys()) await playTurn(server, id, turn);
@@ -56,7 +54,7 @@ async function playTurn(server: PageServer, id: string, turn: number): Promise<v
     });
   }
   server.replies.push({ content: `That is all that the log says about it. ${words}. `.repeat(4) });
-  const input = QUESTIONS[turn] ?? "Go on.";
+  const input = QUESTIONS[turn] ?? "Continue.";
   await (await server.ask(`/tare/v1/sessions/${id}/turns`, { input })).text();
 }
 
@@ -107,7 +105,6 @@ Deno.test("page: the cost view displays the ledger's numbers and explains rewrit
   await press(page, "Older calls");
   assertEquals((await texts(page, "[aria-label='Table of calls'] tbody tr")).length, calls.length);
 
-  // Arrow keys move from call to call.
   await page.focus("[role=slider]");
   await page.keyboard.press("Home");
   await seen(page, ".detail h2", "Call 1");
@@ -127,7 +124,6 @@ Deno.test("page: the cost view displays the ledger's numbers and explains rewrit
   await seen(page, ".numbers tr.chosen", /^1[5-9]|^2[0-2]/);
 });
 
-/** Saves the README's screenshot; docs/page.webp is a copy. */
 async function takePicture(page: Page): Promise<void> {
   await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "light" }]);
   await page.setViewport({ width: 1180, height: 700 });
@@ -173,7 +169,6 @@ Deno.test("page: the prompt view displays an evicted result, pins it, and restor
   await seen(page, ".wish button", "Restore and retain");
   assertEquals((await (await server.ask(`/tare/v1/sessions/${id}/pins`)).json()).pins, []);
 
-  // The next rewrite restores the retained result and evicts the other one.
   await press(page, "Restore and retain");
   await seen(page, ".wish", "Pending: restored at the next rewrite and then retained.");
   const here = blocks.findLast(({ state, tool, kind }: typeof elided) =>
@@ -184,7 +179,6 @@ Deno.test("page: the prompt view displays an evicted result, pins it, and restor
   await seen(page, ".wish", "Pending: evicted at the next rewrite.");
   await playTurn(server, id, QUESTIONS.length);
   await seen(page, ".wish", "Evicted from the prompt.");
-  // Placeholders are between them now.
   const after: typeof blocks = (await read()).blocks;
   await choose(page, after.findIndex(({ id }: typeof elided) => id === elided.id));
   await seen(page, ".wish", "Retained in the prompt.");
@@ -194,7 +188,6 @@ Deno.test("page: the prompt view displays an evicted result, pins it, and restor
   assertEquals(states, ["alive", "elided"]);
 });
 
-/** Selects a block by keyboard. */
 async function choose(page: Page, at: number): Promise<void> {
   await page.focus("[role=slider]");
   await page.keyboard.press("Home");
@@ -249,7 +242,6 @@ Deno.test("page: a gateway session has the cost and prompt views", async () => {
   } from cache`;
   assertEquals((await texts(page, ".sums dd")).slice(0, 2), [count(session.calls), prompt]);
   await assertAccessible(page, "gateway");
-  // It can be renamed, also repeatedly while it is open.
   for (const title of ["Hello there, you", "Hello there, friend"]) {
     await page.click(".deeds button");
     await page.waitForSelector("#new-title");
@@ -265,7 +257,6 @@ Deno.test("page: a gateway session has the cost and prompt views", async () => {
   const told = await texts(page, ".sums dd");
   assertEquals([told[0], told[3]], [`${count(tokens)}tokens`, count(total)]);
   assertEquals(total > 0, true);
-  // Search matches titles only.
   await page.type("#find", "HELLO there");
   await page.waitForFunction(() => document.querySelectorAll(".sessions li").length === 1);
   await page.evaluate(() => document.querySelector<HTMLInputElement>("#find")!.select());
@@ -299,7 +290,7 @@ Deno.test("page: cache keep-alive for an hour displays its end and maximum cost,
   const { id } = await (await server.ask("/tare/v1/sessions", {})).json();
   await page.goto(`${server.url}/#/session/${id}/calls`);
   await press(page, "Keep cache alive for an hour");
-  await seen(page, ".deeds .trouble", "there is nothing to keep");
+  await seen(page, ".deeds .trouble", "there is no cache");
 });
 
 Deno.test("page: a late report never replaces a newer one", async () => {
@@ -307,7 +298,7 @@ Deno.test("page: a late report never replaces a newer one", async () => {
   const { id } = await (await server.ask("/tare/v1/sessions", {})).json();
   const play = async () => {
     server.replies.push({ content: "Done." });
-    await (await server.ask(`/tare/v1/sessions/${id}/turns`, { input: "Go on." })).text();
+    await (await server.ask(`/tare/v1/sessions/${id}/turns`, { input: "Continue." })).text();
   };
   await play();
   await using open = await openPage(browser, server.at(`/session/${id}/calls`));
@@ -343,7 +334,6 @@ Deno.test("page: a late report never replaces a newer one", async () => {
   assertEquals(shown.filter((count) => count < 2), []);
 });
 
-/** Runs in the page: delays a path's first response until `letGo()`, which settles once the delayed read is complete. */
 function holdFirst(path: string): void {
   const fetched = globalThis.fetch;
   let wanted = 1;

@@ -3,42 +3,33 @@ import { profileNamed } from "@tare/planner";
 import { type SimulatedReply, simulator } from "@tare/simulator";
 import { startServerProcess } from "../../../tests/crash/server_process.ts";
 
-/** A server process, its provider and its workspace. */
 export interface PageServer extends AsyncDisposable {
   readonly url: string;
   /** Returns the page's address with the owner's key and the view to open. */
   readonly at: (path?: string) => string;
-  /** Replies of the model, the next one first. Without any it replies that it has nothing to say. */
+  /** Replies of the model, the next one first. Default: "No scripted reply." */
   readonly replies: SimulatedReply[];
   /** Pauses replies after a number of chunks until `go` is called, from the reply after `calls` calls. Default: the next. */
   readonly hold: (pieces: number, calls?: number) => { readonly go: () => void };
-  /** Kills the server. */
   readonly kill: () => Promise<void>;
-  /** Restarts the server at the same address. */
   readonly restart: () => Promise<void>;
-  /** Sends a request to the server. */
   readonly ask: (path: string, body?: unknown) => Promise<Response>;
-  /** Writes a file of the workspace. */
   readonly write: (name: string, text: string) => Promise<void>;
-  /** Imports messages as a session; resolves to its id. */
   readonly import: (messages: readonly Message[]) => Promise<string>;
 }
 
-/** Starts a server with a scripted model. */
 export async function startPageServer(
   { token, args = [], prepare, isGatewayOnly = false }: {
     readonly token?: string;
     readonly args?: readonly string[];
-    /** Whether the server has no agent. Default: false. */
     readonly isGatewayOnly?: boolean;
-    /** Prepares the data folder before the start. */
     readonly prepare?: (data: string) => Promise<void>;
   } = {},
 ): Promise<PageServer> {
   const folder = await Deno.makeTempDir();
   const replies: SimulatedReply[] = [];
   let gate = { calls: Infinity, pieces: Infinity, opened: Promise.withResolvers<void>() };
-  const reply = () => replies.shift() ?? { content: "I have nothing to say." };
+  const reply = () => replies.shift() ?? { content: "No scripted reply." };
   const provider = simulator({
     model: { "scripted": reply, "claude-opus-4-8": reply },
     tokenizer: {
@@ -133,7 +124,6 @@ export async function startPageServer(
   };
 }
 
-/** Returns messages of a long session: questions, calls with results, replies. */
 export function longHistory(length: number): Message[] {
   const messages: Message[] = [];
   for (let at = 0; messages.length < length; at++) {

@@ -5,11 +5,10 @@ import type { Head } from "./api/sessions.ts";
 import { Field } from "./parts/field.tsx";
 import { counted } from "@tare/server/internal/format";
 import { dollars, share } from "./parts/format.ts";
-import { isPriced, money, saved, withoutPrice } from "./parts/spent.tsx";
+import { COST_UNIT, isPriced, money, saved, withoutPrice } from "./parts/spent.tsx";
 import { addressOf, type Place } from "./place.ts";
 import { CHANGED } from "./talk/conversation.ts";
 
-/** Renders a session's title, facts, views and actions. */
 export function SessionHead(
   { place, head }: {
     readonly place: Exclude<Place, { view: "new" | "overview" }>;
@@ -34,7 +33,7 @@ export function SessionHead(
         ))}
       </nav>
       {head && (
-        <p class="facts">
+        <p class="facts" title={isPriced(head.sums) ? undefined : COST_UNIT}>
           <bdi>{factsOf(head).join(" · ")}</bdi>
         </p>
       )}
@@ -66,10 +65,8 @@ function factsOf({ model, effort, agent, sums, prompt }: Head): string[] {
   return facts.flatMap((fact) => fact || []);
 }
 
-/** Actions that need a dialog. */
 type Asked = "rename" | "model" | "share" | "delete";
 
-/** Actions on a session. Sessions of other agents have no model, fork or file. */
 function SessionActions({ id, kind, title }: {
   readonly id: string;
   readonly kind: "session" | "gateway";
@@ -80,7 +77,6 @@ function SessionActions({ id, kind, title }: {
   const [told, setTold] = useState<{ readonly text: string; readonly isTrouble: boolean }>();
   const path = { id };
   const say = (text: string, isTrouble = false) => setTold({ text, isTrouble });
-  /** Shows the error of an action. */
   const attempt = async (act: () => Promise<void>) => {
     setTold(undefined);
     await act().catch((error) => say(errorMessage(error), true));
@@ -177,7 +173,7 @@ function SessionActions({ id, kind, title }: {
   );
 }
 
-/** Time until the object URL is revoked, in milliseconds. */
+/** Time until the object URL is revoked. */
 const KEPT_MS = 60_000;
 
 function save(file: Blob, name: string): void {
@@ -189,7 +185,6 @@ function save(file: Blob, name: string): void {
   setTimeout(() => URL.revokeObjectURL(link.href), KEPT_MS);
 }
 
-/** Selects model and reasoning effort of the next turns. */
 function ModelChoice({ id, told, close }: {
   readonly id: string;
   readonly told: (text: string, isTrouble?: boolean) => void;

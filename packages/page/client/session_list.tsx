@@ -10,10 +10,10 @@ import { heard, type Listed } from "./talk/heard.ts";
 
 const PAGE = 50;
 
-/** Interval of reading the list while the page is visible, in milliseconds. */
+/** Refresh interval in milliseconds. */
 const EVERY = 3_000;
 
-/** Pause after typing before the list is searched, in milliseconds. */
+/** Debounce in milliseconds. */
 const PAUSE = 150;
 
 interface OfKind {
@@ -26,7 +26,6 @@ interface Page<Session> {
   readonly hasMore: boolean;
 }
 
-/** Lists agent and gateway sessions, newest first, in pages, filtered by title. */
 export function SessionList({ place }: { readonly place: Place }): JSX.Element {
   const [query, setQuery] = useState("");
   const { sessions, hasMore, more, trouble } = useSessions("agent", query.trim());
@@ -88,7 +87,6 @@ export function SessionList({ place }: { readonly place: Place }): JSX.Element {
   );
 }
 
-/** Returns cost, day, model and agent of a session. */
 function figures(
   { calls, createdAt, model, agent, ...cost }:
     & Priced
@@ -101,7 +99,6 @@ function figures(
   return [calls > 0 && money(cost), when, model, agent].filter(Boolean).join(" · ");
 }
 
-/** Returns the sessions of a kind whose titles match, and the error of reading them. */
 function useSessions<Kind extends keyof OfKind>(kind: Kind, search: string): Page<OfKind[Kind]> & {
   readonly more: () => Promise<void>;
   readonly trouble: string | undefined;
@@ -180,7 +177,6 @@ function withHelpers(sessions: readonly OwnSession[]): readonly OwnSession[] {
   ]);
 }
 
-/** Returns the newest page, followed by the older ones that were read. */
 function join<Session extends { readonly id: string }>(
   newest: Page<Session>,
   known: Page<Session>,

@@ -42,7 +42,6 @@ const USER = { role: "user", content: "Fix the parser." };
 
 const RESULTS = [...read("1", "notes.md", 20), ...read("2", "src/parser.ts", 900), ...read("3", "a.ts", 40)];
 
-/** Runs another agent through a gateway on the same store, yesterday at noon UTC. */
 async function workYesterday(data: string): Promise<void> {
   let nowMs = Math.floor(Date.now() / DAY_MS) * DAY_MS - DAY_MS / 2;
   let cachedTokens = 0;
@@ -85,7 +84,6 @@ async function workYesterday(data: string): Promise<void> {
   await ask([USER]);
   await ask([USER, ...RESULTS.slice(0, 2)]);
   await ask([USER, ...RESULTS.slice(0, 4)]);
-  // The cache expires.
   nowMs += 30 * MINUTE_MS;
   cachedTokens = 0;
   await ask([USER, ...RESULTS]);
@@ -96,7 +94,6 @@ async function workYesterday(data: string): Promise<void> {
 
 Deno.test("page: yesterday's cost, its session, file and cache misses are four clicks away", async () => {
   await using server = await startPageServer({ prepare: workYesterday });
-  // The history becomes known with the client's next request.
   const messages = [USER, ...RESULTS, { role: "assistant", content: "Well." }, {
     role: "user",
     content: "Thanks.",
@@ -180,7 +177,6 @@ Deno.test("page: yesterday's cost, its session, file and cache misses are four c
   ]]);
   await assertAccessible(page, "spend-session");
 
-  // The other groupings, and the link to the result.
   for (
     const [name, first] of [["By tool", "read_file"], ["By turn", "Turn 1"], [
       "By path or command",
@@ -195,7 +191,6 @@ Deno.test("page: yesterday's cost, its session, file and cache misses are four c
   await seen(page, ".wish", "Pending: evicted at the next rewrite.");
 });
 
-/** Returns a table's texts. */
 async function cells(page: Page, label: string): Promise<readonly (readonly string[])[]> {
   return await page.$$eval(
     `[aria-label='${label}'] tbody tr`,

@@ -74,7 +74,6 @@ Deno.test("page: a turn is sent and streamed, with calls, results and ledger tot
   ]);
   await assertAccessible(page, "talk");
 
-  // After a reload the messages are the same.
   await open.reload();
   await seen(page, ".reply strong", "400 notes");
   assertEquals(await texts(".said", page), ["How many notes are there?"]);
@@ -131,12 +130,11 @@ Deno.test("page: a call that needs approval waits for a decision by keyboard, he
   server.replies.push(run("echo one >> log"), { content: "First done." });
   await page.type("textarea", "Run it.");
   await page.keyboard.press("Enter");
-  await seen(page, ".question .asks", "May shell run?");
+  await seen(page, ".question .asks", "Run shell?");
   await seen(page, ".question pre", '"command": "echo one >> log"');
   await seen(page, ".call.asked .state", "waiting for approval");
   await seen(page, "[role=status]", "The agent waits for an approval.");
   await assertAccessible(page, "question");
-  // Backwards from the message field.
   await page.focus("textarea");
   for (let steps = 0; steps < 12; steps++) {
     await page.keyboard.down("Shift");
@@ -161,10 +159,9 @@ Deno.test("page: a call that needs approval waits for a decision by keyboard, he
   await page.type("textarea", "Look.");
   await page.keyboard.press("Enter");
   await seen(page, ".question pre", "cat log");
-  await press(page, "Always allow in this session");
+  await press(page, "Allow for session");
   await seen(page, ".reply", "Third done.");
 
-  // An approval request from before the page was opened, decided by another client.
   server.replies.push(run("echo three >> log"), { content: "Fourth done." });
   await page.type("textarea", "Once more.");
   await page.keyboard.press("Enter");
@@ -183,7 +180,7 @@ Deno.test("page: a call that needs approval waits for a decision by keyboard, he
   const looked = "exit code 0; 4 bytes of output one";
   assertEquals(results, [
     "exit code 0; no output",
-    "Cannot run shell: the user said no: Not that one.",
+    "Cannot run shell: the user denied it: Not that one.",
     looked,
     looked,
     "exit code 0; no output",
@@ -212,7 +209,7 @@ Deno.test("page: an edit is displayed as a diff before its approval and afterwar
   ];
   await page.type("textarea", "Edit it.");
   await page.keyboard.press("Enter");
-  await seen(page, ".question .asks", "May edit_file run?");
+  await seen(page, ".question .asks", "Run edit_file?");
   await seen(page, ".question .diff p", "notes.txt: 1 line added, 1 removed");
   await seen(page, ".question .until", "Writes ");
   assertEquals(await texts(".question .diff span", page), lines);
@@ -252,8 +249,7 @@ Deno.test("page: the skip link moves the focus to the content, and unknown sessi
   await page.type(".limits label:last-child input", "1");
   await page.focus("textarea");
   await page.keyboard.press("Enter");
-  // A dollar limit needs the model's price; the refused message isn't lost.
-  await seen(page, ".trouble", "Cannot hold the budget maxUsd");
+  await seen(page, ".trouble", "Cannot enforce the budget maxUsd");
   await seen(page, ".unsent", "One line");
   await page.goto(`${server.url}/#/session/nowhere`);
   await seen(page, ".trouble", "Cannot find session nowhere");
@@ -279,7 +275,7 @@ Deno.test("page: a turn is steered, stopped and continued", async () => {
 
   const { go: goOn } = server.hold(1);
   server.replies.push({ content: "This is never read." }, { content: "It was continued." });
-  await page.type("textarea", "Go on.");
+  await page.type("textarea", "Continue.");
   await press(page, "Send");
   await seen(page, "button", "Stop");
   await page.keyboard.press("Escape");
@@ -352,7 +348,7 @@ Deno.test("page: a turn continues after the server was killed and restarted", as
   const { page } = open;
   const { go } = server.hold(4);
   server.replies.push({ content: "one two three four five six seven eight nine ten" }, {
-    content: "It went on.",
+    content: "It continued.",
   }, { content: "Yes." });
   await page.type("textarea", "Count.");
   await press(page, "Send");
@@ -368,9 +364,9 @@ Deno.test("page: a turn continues after the server was killed and restarted", as
   await server.restart();
   // The turn resumes without input, and the partial reply is discarded.
   await seen(page, ".warning", "the turn goes on");
-  await seen(page, ".reply", "It went on.");
+  await seen(page, ".reply", "It continued.");
   await seen(page, ".end", "1 call");
-  assertEquals(await texts(".reply", page), ["It went on."]);
+  assertEquals(await texts(".reply", page), ["It continued."]);
   await press(page, "Retry");
   await seen(page, ".reply", "Yes.");
   assertEquals(await texts(".said", page), ["Count.", "Are you there?"]);
@@ -392,9 +388,9 @@ Deno.test("page: a key is requested, refused if wrong, stored, and requested aga
   await seen(page, "h1", "New session");
   await page.type("textarea", "Hello.");
   await page.keyboard.press("Enter");
-  await seen(page, ".reply", "I have nothing to say.");
+  await seen(page, ".reply", "No scripted reply.");
   await open.reload();
-  await seen(page, ".reply", "I have nothing to say.");
+  await seen(page, ".reply", "No scripted reply.");
   await seen(page, ".signed-in", "Signed in as owner");
   assertEquals(page.url().includes("correct-horse"), false);
   await press(page, "Sign out");
@@ -420,7 +416,7 @@ Deno.test("page: a user with a key sees only their sessions and that their budge
   await seen(page, ".sessions .none", "No sessions yet.");
   await page.type("textarea", "Hello.");
   await page.keyboard.press("Enter");
-  await seen(page, ".reply", "I have nothing to say.");
+  await seen(page, ".reply", "No scripted reply.");
   await page.type("textarea", "And now?");
   await page.keyboard.press("Enter");
   await seen(page, ".signed-in strong", "This key’s budget for today is used up");
@@ -458,7 +454,6 @@ Deno.test("page: older sessions are read page by page", async () => {
   await page.waitForFunction(() => document.querySelectorAll(".sessions li").length === 50);
   await press(page, "Older sessions");
   await page.waitForFunction(() => document.querySelectorAll(".sessions li").length === 60);
-  // The next refresh retains them.
   await server.ask("/tare/v1/sessions", {});
   await page.waitForFunction(() => document.querySelectorAll(".sessions li").length === 61);
 });

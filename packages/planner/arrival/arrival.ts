@@ -97,7 +97,7 @@ export class Arrival {
       }
     } catch (cause) {
       for (const at of drafts.keys()) this.#show(at);
-      return { ...NOTHING, warnings: [`${reasonOf(cause)}. Nothing left the prompt.`] };
+      return { ...NOTHING, warnings: [`${reasonOf(cause)}. Nothing was evicted.`] };
     }
     this.#decided = this.#taken.length;
     const cut = await this.#truncate(history, edits, { ...options, from, made });
@@ -180,7 +180,7 @@ export class Arrival {
     const cut = await truncateResults(applyElisions(shown, elided), {
       ...{ archive, countTokens, recall, limitTokens, tools },
     });
-    if (cut.failure) return { ...NOTHING, warnings: [`${cut.failure.message}. Nothing left the prompt.`] };
+    if (cut.failure) return { ...NOTHING, warnings: [`${cut.failure.message}. Nothing was evicted.`] };
     const elisions = cut.elisions.map((one) => ({ ...one, index: one.index + from }))
       .filter(({ index }) => !stays.has(index));
     if (elisions.length === 0) return NOTHING;
@@ -197,7 +197,7 @@ export class Arrival {
       truncated: elisions.map(({ index }) => index),
       rewrites: [{
         mechanism: "truncate",
-        reason: "over the limit on arrival",
+        reason: "over the truncation limit",
         removed: `the middle of ${howMany(elisions.length, "result")} of ${names}`,
         tokensBefore,
         tokensAfter: elisions.reduce((sum, one) => sum - one.tokensBefore + one.tokensAfter, tokensBefore),
@@ -420,7 +420,6 @@ function withoutReminders(lines: readonly string[]): (string | undefined)[] {
   });
 }
 
-/** Returns the part of a block that belongs to the same run of numbered lines as line `at`, or to none. */
 function withinRun(
   { numbers, lineNumbers }: CompressedText,
   at: number,
@@ -512,14 +511,11 @@ function originalOf(message: Message | undefined): string {
   return message?.role === "tool" ? resultText(message) ?? "" : "";
 }
 
-/** Lines per window; windows start at every {@linkcode STEP}th line. */
 const WINDOW = 5;
 const STEP = 4;
 
-/** Shortest block that is found: any block of this length contains a whole window. */
 const LEAST_LINES = WINDOW + STEP - 1;
 
-/** Candidate windows that are compared, the newest first. */
 const MOST_TRIED = 32;
 
 interface Block {
@@ -533,7 +529,6 @@ interface Block {
  * visible are `undefined`. About 12 bytes per line.
  */
 class LineIndex {
-  /** Hashes of all lines, grouped by position; 0 if a line isn't visible. */
   #hashes = new Uint32Array(1024);
   #length = 0;
   #starts = new Int32Array(2 * 256);

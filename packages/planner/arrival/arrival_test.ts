@@ -378,6 +378,6 @@ Deno.test("ingestion: an archive that rejects with any value leaves a result who
     const messages = [user("Go."), ...step("Read", { file_path: "/p/a.ts" }, numbered(lines("a", 0, 60)))];
     const seen = await view(messages);
     assertEquals(seen.messages, messages);
-    assertEquals(seen.warnings, ["Cannot archive a result: the disk is full. Nothing left the prompt."]);
+    assertEquals(seen.warnings, ["Cannot archive a result: the disk is full. Nothing was evicted."]);
   }
 });

@@ -14,11 +14,9 @@ import {
   numberMark,
 } from "./said.ts";
 
-/** A numbered text has more numbers than this, in at most so many runs. */
 const LEAST_NUMBERED = 5;
 const MOST_RUNS = 8;
 
-/** Fewest hits and paths, exclusive, that are compressed. */
 const LEAST_HITS = 3;
 const LEAST_PATHS = 4;
 
@@ -30,9 +28,8 @@ const NO_PATH = /[\s:"'`<>|*?(){}]/;
 const REPEATED = /^\((\d+) more lines like this\)$/;
 
 /**
- * Returns how a result is compressed. Everything removed can be rebuilt byte for byte from the visible text,
- * except terminal codes and overwritten progress, which are removed only if the model can recall them.
- * Results that show or may show a file only lose line numbers, which edits don't quote.
+ * Returns how a result is compressed (docs/mechanisms.md, Ingestion). Results that may show a file only lose
+ * line numbers, which edits don't quote.
  */
 export function chooseCompression(
   text: string,
@@ -43,7 +40,7 @@ export function chooseCompression(
   if (text.startsWith(COMPRESSED)) return {};
   const lines = text.split("\n");
   const { kind, numbers, ...form } = formOf(facts);
-  // Only here do carriage returns end lines.
+  // Without line feeds, carriage returns end lines.
   const terminal = text.trimEnd().includes("\n") ? form.terminal : "codes";
   for (const one of numbers) {
     const runs = numberedRuns(lines, one);
@@ -106,7 +103,6 @@ function numberedRuns(lines: readonly string[], form: LineNumbers): readonly Num
   return count > LEAST_NUMBERED ? runs : undefined;
 }
 
-/** Longest number with its padding, in characters. */
 const MOST_DIGITS = 16;
 
 /**
@@ -226,7 +222,6 @@ function isSame(one: readonly string[], other: readonly string[]): boolean {
 }
 
 interface ResultForm {
-  /** `file` if it shows or may show a file. */
   readonly kind: "file" | "hits" | "other";
   readonly terminal: NonNullable<Compression["terminal"]>;
   readonly numbers: readonly LineNumbers[];
@@ -270,7 +265,7 @@ const OTHERS = new Set(
     .split(" "),
 );
 
-/** Arguments with which one of them may show a file. */
+/** Arguments with which a command may show a file. */
 const SHOWING =
   /^(?:-exec(?:dir)?|-ok(?:dir)?|-[xX]|--exec(?:-batch)?|exec|run|cp|eval|show|diff|cat|view|attach|s3|gist|x|repl)$|^file:|contents\/|^(?:https?:\/\/)?[^/\s]+\/\S*\.[A-Za-z]\w{0,5}$/;
 const SHOWS_LATER =

@@ -12,14 +12,14 @@ export interface NumberedLines {
 
 /** Compression of a text (see {@linkcode chooseCompression}). Plain data. */
 export interface Compression {
-  /** Removes terminal codes, with `progress` also overwritten progress. */
+  /** Removal of terminal codes, with `progress` also of overwritten progress. */
   readonly terminal?: "codes" | "progress";
-  /** Removes line numbers of one form. Excludes all other parts. */
+  /** Removal of line numbers of one form. Excludes all other parts. */
   readonly numbers?: LineNumbers & { readonly runs: readonly NumberedLines[] };
-  /** Removes the white space of JSON: the indentation of a level, or `""` for spaces after `,` and `:`. */
+  /** Removal of the white space of JSON: the indentation of a level, or `""` for spaces after `,` and `:`. */
   readonly json?: string;
   readonly headings?: true;
-  /** Removes this folder, which all paths of a list share. */
+  /** Removal of this folder, which all paths of a list share. */
   readonly folder?: string;
   readonly repeats?: true;
 }
@@ -30,10 +30,8 @@ export interface CompressedText extends Compression {
   readonly lineNumbers?: readonly number[];
 }
 
-/** Start of the first line of a compressed text. */
 export const COMPRESSED = "[compressed: ";
 
-/** Fewest repetitions of a line that become a count. */
 export const LEAST_EQUAL = 3;
 
 const HIT = /^((?:[A-Za-z]:)?[^:\s][^:\n]*):(\d+):/;
@@ -80,7 +78,6 @@ function withoutNumbers(
   return { lines, lineNumbers };
 }
 
-/** Returns a line without terminal codes, as a terminal finally shows it. */
 export function asInTerminal(line: string, terminal: NonNullable<Compression["terminal"]>): string {
   const plain = line.includes("\x1b") ? line.replace(TERMINAL_CODE, "") : line;
   if (terminal === "codes" || !plain.includes("\r")) return plain;
@@ -92,8 +89,8 @@ export function asInTerminal(line: string, terminal: NonNullable<Compression["te
 }
 
 /**
- * Whether texts are successive states of one progress line: all but the last show progress after the same
- * words, and it grows.
+ * Returns whether texts are successive states of one progress line: all but the last show progress after the
+ * same words, and it grows.
  */
 function areProgress(frames: readonly string[]): boolean {
   if (frames.some(({ length }) => length > MAX_FRAME_CHARS)) return false;
@@ -133,7 +130,6 @@ function withHeadings(lines: readonly string[]): readonly string[] {
   let heading: string | undefined;
   for (const line of lines) {
     let path = hitPath(line);
-    // Context lines have a dash instead of the colon.
     if (path === undefined && heading !== undefined && isAround(line, heading)) path = heading;
     if (path === undefined) {
       shown.push(line);
@@ -151,7 +147,7 @@ function isAround(line: string, path: string): boolean {
   return line.startsWith(`${path}-`) && /^\d+-/.test(line.slice(path.length + 1));
 }
 
-/** Whether a line is a path, if all lines without white space are paths. */
+/** Returns whether a line is a path, if all lines without white space are paths. */
 export function isPath(line: string): boolean {
   return line !== "" && !/\s/.test(line);
 }
@@ -170,7 +166,6 @@ function withoutRepeats(lines: readonly string[]): readonly string[] {
   return shown;
 }
 
-/** Returns the line that states the removed parts; empty if nothing was removed. */
 function headerOf(
   { numbers, json, headings, folder, repeats, terminal }: Compression,
   { notation, ref }: { readonly notation: boolean; readonly ref: string },
@@ -249,10 +244,8 @@ export interface Reference {
   readonly tokens: number;
 }
 
-/** Compression of a tool result before it is first sent. */
 export interface SayEdit {
   readonly type: "say";
-  /** Position of the result in the history. */
   readonly index: number;
   readonly toolCallId: string;
   readonly hash: number;
@@ -279,7 +272,6 @@ export function quotesOf(lines: readonly string[], { from, to }: Pick<Reference,
   };
 }
 
-/** Returns the visible line in place of a block; that of a numbered text has line numbers. */
 export function labelOf(
   { lines, lineNumbers }: CompressedText,
   reference: Pick<Reference, "from" | "to" | "as">,

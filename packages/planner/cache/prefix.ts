@@ -37,11 +37,13 @@ interface Node {
 
 const DEFAULT_MAX_UNITS = 1_000_000;
 
+/** Options of {@linkcode PrefixCache}. */
 export interface PrefixCacheOptions {
   /** Most units held in memory. Default: 1,000,000. */
   readonly maxUnits?: number;
 }
 
+/** Request for {@linkcode PrefixCache.unitsOf}. */
 export interface UnitsRequest {
   readonly messages: readonly Message[];
   readonly tools: readonly ToolDefinition[];
@@ -175,7 +177,6 @@ function visit(root: Node, see: (node: Node) => void): void {
   }
 }
 
-/** Memory per message or tool of a cached prompt, in bytes. */
 const UNIT_BYTES = 200;
 
 /** Characters per piece of the first messages: about a block of a cache. */
@@ -208,6 +209,7 @@ export interface HeldPrompt {
   readonly countTokens: CountTokens;
 }
 
+/** Cached prefix of a prompt. Plain data. */
 export interface StoredPrompt {
   readonly model: string;
   readonly units: readonly PromptUnit["hash"][];
@@ -229,12 +231,10 @@ export class HeldPrompts {
     this.#cache = new PrefixCache(rules, { maxUnits: Math.ceil(maxBytes / UNIT_BYTES) });
   }
 
-  /** Returns the tokens of the longest cached prefix, counted locally. */
   held(prompt: HeldPrompt): number {
     return this.#cache.held(this.#unitsOf(prompt), 0, endsOf(prompt));
   }
 
-  /** Adds a prompt that a provider has read, at this time in milliseconds since the epoch. */
   read(prompt: HeldPrompt, nowMs: number): void {
     this.#cache.store(this.#unitsOf(prompt), nowMs, endsOf(prompt));
   }
@@ -300,7 +300,6 @@ export interface SentRequest {
   /** Tokens of its messages that the current prompt still starts with. */
   readonly messageTokens: number;
   readonly promptTokens: number;
-  /** Whether it equals the baseline request. */
   readonly isWhole: boolean;
   /** Tokens of the baseline request without compaction. */
   readonly ownTokens: number;
@@ -320,7 +319,6 @@ export interface SentRequest {
 }
 
 export interface Prediction {
-  /** Tokens at its start that equal an earlier request, counted locally. */
   readonly sharedTokens: number;
   readonly alive: number;
   readonly idleMs: number;
@@ -423,7 +421,6 @@ export function servedOf(
   return servedTokens(profile, { promptTokens, sharedTokens: scaled(scale, sharedTokens) });
 }
 
-/** Change of model or tools since the last request. */
 export type CacheChange = "first_call" | "model_changed" | "tools_changed" | "none";
 
 interface AskedCall {
@@ -460,7 +457,6 @@ export interface WarmthRecord {
 
 export const NO_WARMTH: WarmthRecord = { promptCalls: 0, misses: 0, weights: [] };
 
-/** Rates of loss before the end of the lifetime. */
 const LOSS_RATES = [0.02, 0.1, 0.3] as const;
 
 const SURVIVAL_RATE = 0.03;

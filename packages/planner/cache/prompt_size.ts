@@ -6,11 +6,8 @@ import { countMessageTokens, countToolTokens, describeCall } from "@tare/message
  * kind contain the observed kinds, in the order of `kinds`.
  */
 export interface SizeRecord {
-  /** Model of the request; factors differ by model. */
   readonly model?: string | undefined;
-  /** Reported tokens of the prompt. */
   readonly tokens: number;
-  /** Positions in `TEXT_KINDS`. */
   readonly kinds: readonly number[];
   readonly shown: readonly number[];
   /** Factors from local tokens to the provider's. */
@@ -44,7 +41,7 @@ const FIRST_NOISE = 0.2;
 const LEAST_NOISE = 0.03;
 const NOISE_MEMORY = 0.8;
 
-/** Factor by which a text may count differently from the sample of its kind. */
+/** Most deviation of a text's rate from the sample of its kind, as a factor. */
 const SLACK = 1.3;
 
 /** Share of a prompt that may have been replaced by other text of the same kind. */
@@ -237,7 +234,6 @@ export type ByKind = readonly number[];
 
 export const NO_TEXT: ByKind = TEXT_KINDS.map(() => 0);
 
-/** Returns the locally counted tokens of a message by kind, cached by message. */
 export function messageKinds(message: Message, countTokens: CountTokens): ByKind {
   return remembered(message, countTokens, splitMessage);
 }
@@ -298,7 +294,6 @@ function remembered<T extends object>(
   return kinds;
 }
 
-/** Splits a count by kind, in proportion to the counter's rates. */
 function split(
   texts: Iterable<string>,
   { tokens, rates, media }: { readonly tokens: number; readonly rates: ByKind; readonly media: number },
@@ -406,7 +401,6 @@ function addUnits(text: string, units: number[]): void {
 
 const [SPACE, MARK, SMALL, CAPITAL, DIGIT, JOINT] = [1, 2, 3, 4, 5, 6] as const;
 
-/** Class of each ASCII character: white space, mark, letter, digit, or mark that base64 contains. */
 const ASCII: Uint8Array = Uint8Array.from({ length: 128 }, (_, code) => {
   const char = String.fromCharCode(code);
   if (/\s/.test(char)) return SPACE;
@@ -472,7 +466,6 @@ export interface TokenRecord {
 
 export const NO_TOKENS: TokenRecord = { calls: 0, ours: 0, theirs: 0, oursSquared: 0, product: 0 };
 
-/** Conversion of local tokens to the provider's. */
 export interface TokenScale {
   /** The provider's tokens per local token. */
   readonly perToken: number;

@@ -47,7 +47,7 @@ export interface ClassicOptions extends PromptSessionOptions {
 export interface ClassicTriggers {
   /** Most tokens of the turns before the active one, from a turn's second call on. Default: 16,000. */
   readonly historyBudgetTokens?: number | undefined;
-  /** Tokens at the end, at most half the window, in which no result is pruned. Default: 16,384. */
+  /** Protected tokens at the end, at most half the window, for results. Default: 16,384. */
   readonly protectTokens?: number | undefined;
   /** Least UTF-8 bytes of a pruned result. Default: 1,024. */
   readonly minBytes?: number | undefined;
@@ -168,7 +168,7 @@ export function classicSession({ triggers = {}, ...options }: ClassicOptions): P
     const { scale, lastUsedAtMs } = state;
     const windowTokens = windowOf(call.model);
     const warnings: string[] = [];
-    const warn = (failure: Error, rest = " Nothing left the prompt.") => {
+    const warn = (failure: Error, rest = " Nothing was evicted.") => {
       warnings.push(`${failure.message.replace(/\.$/, "")}.${rest}`);
     };
     const edited = new EditedHistory(history, state.edits, countTokens);
@@ -198,14 +198,14 @@ export function classicSession({ triggers = {}, ...options }: ClassicOptions): P
       const limitTokens = truncateTokens;
       const truncated = await truncateResults(edited.seen.messages, { ...limits, limitTokens });
       if (truncated.failure) warn(truncated.failure);
-      else edited.elide(truncated.elisions, { mechanism: "truncate", reason: "over the limit on arrival" });
+      else edited.elide(truncated.elisions, { mechanism: "truncate", reason: "over the truncation limit" });
     }
     const cacheColdAfterMs = coldAfterMs ?? currentProfile(profile).coldAfterMs;
     const isCold = stepOf(history.messages, call) === 1 &&
       isColdResume({ lastUsedAtMs, nowMs: call.nowMs, cacheColdAfterMs });
     if (mechanisms.prune && isCold) {
       const pruned = await pruneResults(edited.seen.messages, limits);
-      const reason = "the session resumes after so long that the provider's cache is cold";
+      const reason = "the session resumes after the provider's cache has expired";
       if (pruned.failure) warn(pruned.failure);
       else edited.elide(pruned.elisions, { mechanism: "prune", reason });
     }
@@ -235,7 +235,7 @@ export function classicSession({ triggers = {}, ...options }: ClassicOptions): P
       edited.elide(elisions, { mechanism: "prune", reason });
       if (summary) edited.summarise(summary, reason);
       if (failure) {
-        warn(failure, summary ? "" : ` Nothing${elisions.length > 0 ? " more" : ""} left the prompt.`);
+        warn(failure, summary ? "" : ` Nothing${elisions.length > 0 ? " more" : ""} was evicted.`);
       }
       if (!failure || summary) {
         const fullTokens = (summariseAt ?? 0.9) * windowTokens;
@@ -287,7 +287,7 @@ export function classicSession({ triggers = {}, ...options }: ClassicOptions): P
     sent(usage, view = newest) {
       checkUsage(usage);
       if (!view || !drafts.has(view)) {
-        throw new Error("Cannot book a call: this session viewed nothing for it");
+        throw new Error("Cannot record a call: this session made no view for it. Call view() first.");
       }
       const draft = drafts.get(view);
       if (!draft) return undefined;
@@ -311,7 +311,7 @@ export function classicSession({ triggers = {}, ...options }: ClassicOptions): P
     get profile() {
       return currentProfile(profile);
     },
-    noPins: "the policy classic rewrites at fixed triggers, whatever is asked for; the planner takes pins",
+    noPins: "the policy classic has no pins. Use the policy planner",
     cutBack(length) {
       last = undefined;
       state = { ...state, edits: leadingEdits(state.edits, length) };
@@ -327,19 +327,18 @@ export function classicSession({ triggers = {}, ...options }: ClassicOptions): P
   };
 }
 
-/** Share to which a prompt refused without a number must shrink. */
 const SMALLER_SHARE = 0.8;
 
 function checkTriggers(triggers: ClassicTriggers, truncateTokens: number | undefined): void {
   const { pruneAt = 0.8, summariseAt = 0.9, ...limits } = triggers;
   for (const [name, value] of Object.entries({ ...limits, truncateTokens })) {
     if (value === undefined || value >= 0) continue;
-    throw new RangeError(`Cannot make a session: ${name} is ${value}, it must be 0 or more`);
+    throw new RangeError(`Cannot create a session: ${name} is ${value}. It must be 0 or more.`);
   }
   if (0 <= pruneAt && pruneAt <= summariseAt && summariseAt <= 1) return;
   throw new RangeError(
-    `Cannot make a session: pruneAt is ${pruneAt} and summariseAt is ${summariseAt}, ` +
-      "they must be shares of the window, from 0 to 1, the first not larger than the second",
+    `Cannot create a session: pruneAt is ${pruneAt} and summariseAt is ${summariseAt}. ` +
+      "They must be shares of the window, from 0 to 1, the first at most the second.",
   );
 }
 
@@ -388,9 +387,9 @@ function describePause(
     ? `The window is too small for this turn: with instructions and tools it takes ${needed} of ${windowTokens} tokens`
     : `The window stays full: the prompt takes ${
       count({ messages, tools })
-    } of ${windowTokens} tokens, and all ` +
-      "that may leave is less than a tenth of it";
-  return `${why}. Pruning and summaries pause until there is more to win.`;
+    } of ${windowTokens} tokens, and everything ` +
+      "evictable is less than a tenth of it";
+  return `${why}. Pruning and summaries pause until more can be freed.`;
 }
 
 function stepOf(messages: readonly Message[], { step }: PromptCall): number {
@@ -469,7 +468,7 @@ class EditedHistory {
     const old = messages.slice(0, end).filter(({ role }) =>
       role !== "system" && role !== "developer" && (kind === "drop" || role !== "user")
     );
-    const how = kind === "drop" ? "those of the user too, without a summary" : "summarised";
+    const how = kind === "drop" ? "including the user's, without a summary" : "summarized";
     const removed = `${howMany(old.length, "message")} of old turns, ${how}`;
     const type = kind === "drop" ? "drop" : "summarise";
     this.#add([{ type, from: 0, to: places[end] ?? 0, ref, text }], {
@@ -536,7 +535,7 @@ function fittingRewrites(
     rewrites.push({
       mechanism: "schemas",
       reason: "the model has seen them in full",
-      removed: "the prose of tool schemas",
+      removed: "the descriptions in tool schemas",
       tokensBefore: tokens + schemaTokens,
       tokensAfter: tokens,
     });

@@ -176,8 +176,8 @@ Deno.test("classicSession() changes nothing and warns when the archive fails", a
   const seen = await view(messages, 2);
   assertEquals(seen.messages, messages);
   assertEquals(seen.warnings, [
-    "Cannot archive a result of read: the disk is full. Nothing left the prompt.",
-    "Cannot archive a result of read: the disk is full. Nothing left the prompt.",
+    "Cannot archive a result of read: the disk is full. Nothing was evicted.",
+    "Cannot archive a result of read: the disk is full. Nothing was evicted.",
   ]);
 });
 
@@ -210,7 +210,7 @@ Deno.test("classicSession() keeps all turns if it can't archive them, and warns"
   const messages = [...turn("a", 20_000, "ok"), ...turn("b", 10)];
   const seen = await view(messages, 2);
   assertEquals([seen.messages, seen.places.at(-1), seen.rewrites, seen.warnings], [messages, 6, [], [
-    "Cannot archive 4 messages to leave them out: the disk is full. Nothing left the prompt.",
+    "Cannot archive 4 messages to leave them out: the disk is full. Nothing was evicted.",
   ]]);
 });
 
@@ -251,11 +251,11 @@ Deno.test("classicSession() uses configured triggers", async () => {
 
 Deno.test("classicSession() throws for triggers out of range", () => {
   const refused: readonly (readonly [Partial<ClassicOptions>, string])[] = [
-    [{ triggers: { historyBudgetTokens: -1 } }, "historyBudgetTokens is -1, it must be 0 or more"],
-    [{ triggers: { coldAfterMs: NaN } }, "coldAfterMs is NaN, it must be 0 or more"],
+    [{ triggers: { historyBudgetTokens: -1 } }, "historyBudgetTokens is -1. It must be 0 or more."],
+    [{ triggers: { coldAfterMs: NaN } }, "coldAfterMs is NaN. It must be 0 or more."],
     [{ truncateTokens: -1 }, "truncateTokens is -1; it must be a number of 0 or more"],
-    [{ triggers: { pruneAt: 0.95 } }, "pruneAt is 0.95 and summariseAt is 0.9, they must be shares"],
-    [{ triggers: { summariseAt: 90 } }, "pruneAt is 0.8 and summariseAt is 90, they must be shares"],
+    [{ triggers: { pruneAt: 0.95 } }, "pruneAt is 0.95 and summariseAt is 0.9. They must be shares"],
+    [{ triggers: { summariseAt: 90 } }, "pruneAt is 0.8 and summariseAt is 90. They must be shares"],
   ];
   for (const [options, message] of refused) assertThrows(() => harness({}, options), RangeError, message);
 });

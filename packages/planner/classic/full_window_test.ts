@@ -90,7 +90,7 @@ Deno.test("classicSession() summarizes at 950 of 1,000 in any case, and at 850 i
     const { reason, removed, tokensBefore, tokensAfter } = seen.rewrites.at(-1)!;
     assertEquals([reason, removed, tokensAfter], [
       `the prompt would fill ${tokens} of the window's 1000 tokens`,
-      "4 messages of old turns, summarised",
+      "4 messages of old turns, summarized",
       seen.promptTokens,
     ]);
     assertEquals(seen.rewrites[0]!.tokensBefore, tokens);
@@ -160,7 +160,7 @@ Deno.test("classicSession() evicts old turns, archived, when the summary fails o
   assertEquals([dropped.messages, dropped.rewrites], [failed.messages, failed.rewrites]);
   assertEquals([failed.warnings, dropped.warnings], [["Cannot summarise 6 messages: rate limited."], []]);
   assertEquals(failed.rewrites.map(({ removed }) => removed), [
-    "6 messages of old turns, those of the user too, without a summary",
+    "6 messages of old turns, including the user's, without a summary",
   ]);
 });
 
@@ -200,7 +200,7 @@ Deno.test("classicSession() pauses in a window that is too small for the turn, w
   assertEquals(warnings.map((some) => some.map((one) => one.replace(/\d+ of/, "N of"))), [
     [
       "The window is too small for this turn: with instructions and tools it takes N of 1000 tokens. " +
-      "Pruning and summaries pause until there is more to win.",
+      "Pruning and summaries pause until more can be freed.",
     ],
     [],
     [],
@@ -214,8 +214,8 @@ Deno.test("classicSession() pauses with a warning when only user messages fill t
   const stuck = [...said("a"), ...said("b"), ...said("c"), ...said("d")];
   const full = await view([...stuck, now]);
   assertEquals(full.warnings.map((one) => one.replace(/\d+ of/, "N of")), [
-    "The window stays full: the prompt takes N of 1000 tokens, and all that may leave is less than a tenth of it. " +
-    "Pruning and summaries pause until there is more to win.",
+    "The window stays full: the prompt takes N of 1000 tokens, and everything evictable is less than a tenth of it. " +
+    "Pruning and summaries pause until more can be freed.",
   ]);
   assertEquals([(await view([...stuck, now])).warnings, asked.length], [[], 0]);
   const answered = await view([...stuck, now, { role: "assistant", content: text(300) }, now]);

@@ -34,14 +34,14 @@ export interface Idle {
 /**
  * Planned keep-alive request. `exact` repeats the newest request, byte for byte in all that the cache covers,
  * without a reply. `upgrade` (extended keep-alive) adds the finished reply with an hour's breakpoint on its
- * last block that isn't thinking, then a user's `.`, or a `.` for each result that its calls still wait for;
- * it has no five-minute breakpoint before that.
+ * last block that isn't thinking, then a user's `.`, or a `.` per pending result; it has no five-minute
+ * breakpoint before that.
  */
 export interface Ping extends Pick<PingSent, "type"> {
   readonly atMs: number;
   /** Cost if the prefix is cached. */
   readonly tokenUnits: number;
-  /** Milliseconds for which it extends the lifetime; no other is made within them. */
+  /** Milliseconds of the extended lifetime; no other is made within them. */
   readonly keepsMs: number;
 }
 
@@ -50,10 +50,10 @@ export interface Ping extends Pick<PingSent, "type"> {
  * costs in cost units.
  */
 export interface ClockState {
-  /** Start of the newest request; a cache entry lives from the start of the request that last used it. */
+  /** Start of the newest request, from which its cache entry lives. */
   readonly askedMs: number;
   readonly usedMs: number;
-  /** Prompt tokens of that request, which the provider caches from its start on. */
+  /** Prompt tokens of the newest request, which the provider caches from its start on. */
   readonly heldTokens: number;
   readonly answerTokens: number;
   /** Of these and the reply, tokens with an hour's lifetime. */
@@ -82,7 +82,6 @@ export const NEW_CLOCK: ClockState = {
   without: 0,
 };
 
-/** Time before expiry at which a prefix is refreshed. */
 const MARGIN_MS = 20_000;
 
 /** Most net cost of keep-alive requests, as a share of the conversation's cost without them. */
@@ -123,8 +122,8 @@ interface ClockOptions {
   readonly prunedTokens?: number;
 }
 
+/** Clock of one conversation. */
 export interface IdleClock {
-  /** Returns the next keep-alive request of an idle conversation; `undefined` if its cache may expire. */
   next(idle: Idle): Ping | undefined;
   requested(request: RequestMade): UpgradeOutcome | undefined;
   pinged(ping: PingSent & { readonly tokenUnits: number }): UpgradeOutcome | undefined;
@@ -217,10 +216,13 @@ function isCovered(
 }
 
 /**
- * Returns the most keep-alive requests that pay, given the probability before each that the conversation
- * returns: as long as V(k) = max(0, −read + (write − read) · loss · q(k) + (1 − q(k)) · V(k + 1)) is above 0,
- * where `loss` is the share of the prefix that would be written again after expiry. Optimal stopping by
- * backward induction (Bellman 1957).
+ * Returns the most keep-alive requests that pay, given the probability q(k) before each that the conversation
+ * returns: as long as
+ *
+ *     V(k) = max(0, −read + (write − read) · loss · q(k) + (1 − q(k)) · V(k + 1))
+ *
+ * is above 0, where `loss` is the share of the prefix that would be written again after expiry. Optimal
+ * stopping by backward induction (Bellman 1957).
  */
 export function pingsWorth(
   chances: readonly number[],
@@ -291,7 +293,6 @@ export function afterRequest(clock: ClockState, request: RequestMade, profile: P
 
 interface AfterPing {
   readonly clock: ClockState;
-  /** Whether it read the prefix. Otherwise it wrote the prefix again. */
   readonly isWarm: boolean;
   readonly upgrade?: UpgradeOutcome;
 }

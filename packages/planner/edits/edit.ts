@@ -4,19 +4,18 @@ import type { Elision } from "@tare/prune";
 import type { ElisionCandidate } from "@tare/prune/internal";
 import type { SayEdit } from "../arrival/said.ts";
 
-/** Shows a placeholder instead of a tool result. */
+/** Placeholder for a tool result. */
 export interface ElideEdit extends Pick<Elision, "index" | "toolCallId" | "ref" | "text"> {
   readonly type: "elide";
 }
 
-/** Replaces a range of old messages by one line. System and developer messages stay. */
+/** Replacement of a range of old messages by one line. System and developer messages stay. */
 export interface DropEdit {
   readonly type: "drop";
   readonly from: number;
   readonly to: number;
   /** Archive reference of the messages, one JSON per line. */
   readonly ref: string;
-  /** The visible line, after the remaining messages of the range. */
   readonly text: string;
 }
 
@@ -26,13 +25,12 @@ export interface DropEdit {
  */
 export interface SummariseEdit extends Omit<DropEdit, "type"> {
   readonly type: "summarise";
-  /** Positions of the user's evicted messages. Default: none. */
   readonly users?: readonly number[];
   /** Role of the text. Default: `assistant`. */
   readonly role?: "user";
 }
 
-/** Shows head and tail of a long text of the user. */
+/** Head and tail of a long text of the user. */
 export interface ShortenEdit {
   readonly type: "shorten";
   readonly index: number;
@@ -42,14 +40,14 @@ export interface ShortenEdit {
   readonly text: string;
 }
 
-/** Shows a tool by names and types only, until its definition changes. */
+/** Names and types of a tool, until its definition changes. */
 export interface CompactEdit {
   readonly type: "compact";
   readonly tool: string;
   readonly definition: number;
 }
 
-/** Shows a pinned message of an evicted range. */
+/** Visible pinned message of an evicted range. */
 export interface KeepEdit {
   readonly type: "keep";
   readonly index: number;

@@ -14,7 +14,6 @@ import {
 } from "./make_summary.ts";
 import { type History, isSummary, type PlacedMessages, type PlacedView, placedView } from "./view.ts";
 
-/** Least share of a prompt that must be freed. */
 const WORTHWHILE_SHARE = 0.1;
 
 const LEAST_TOKENS = 50;
@@ -22,11 +21,10 @@ const LEAST_TOKENS = 50;
 /** Share of the window for the newest turns, whose answers stay if possible. */
 const RECENT_SHARE = 1 / 4;
 
-/** Share of the window to which evicting user messages reduces it. */
 const ROOMY_SHARE = 0.7;
 
 /**
- * Share of the window by which a history must grow before a failed summary is requested again; doubled each
+ * Growth of a history before a failed summary is requested again, as a share of the window; doubled each
  * time.
  */
 const RETRY_SHARE = 1 / 2;
@@ -38,7 +36,6 @@ const SHORT_TOKENS = 1_000;
 const SUMMARY_TOKENS = 1_500;
 const SUMMARY_SHARE = 1 / 5;
 
-/** Expected tokens of a line that replaces messages. */
 const LINE_TOKENS = 60;
 
 export interface RelieveWindowOptions extends SummaryOptions {
@@ -59,7 +56,6 @@ export interface WindowRelief {
   readonly usage?: Usage;
 }
 
-/** An eviction step of a full window. */
 interface Rung {
   readonly stretch?: Stretch;
   readonly short: readonly number[];
@@ -103,7 +99,7 @@ export async function relieveWindow(
           const growth = RETRY_SHARE * 2 ** after.failures * windowTokens;
           after = { ...after, failures: after.failures + 1, askFromTokens: historyTokens + growth };
           const why = summary.failure.replace(/\.$/, "");
-          warnings.push(`Cannot summarise ${howMany(rung.stretch.leaving.length, "message")}: ${why}.`);
+          warnings.push(`Cannot summarize ${howMany(rung.stretch.leaving.length, "message")}: ${why}.`);
         }
         if (summary.failure === undefined && summarise && after.failures > 0) {
           after = { ...after, failures: 0 };
@@ -112,7 +108,9 @@ export async function relieveWindow(
       }
       if (rung.short.length > 0) {
         warnings.push(
-          `${FULL}: of ${howMany(rung.short.length, "long message")} of the user head and tail are shown.`,
+          `${FULL}: only head and tail of ${
+            howMany(rung.short.length, "long message")
+          } of the user are visible.`,
         );
       }
     } catch (error) {
@@ -121,7 +119,7 @@ export async function relieveWindow(
         edits: [],
         failed: true,
         fullWindow,
-        warnings: [`${reasonOf(error)}. Nothing more left the prompt.`],
+        warnings: [`${reasonOf(error)}. Nothing more was evicted.`],
       };
     }
   }
@@ -139,11 +137,11 @@ function leastGain(
 const FULL = "The window is full";
 
 function describeStretch({ leaving, said }: Stretch, summarised: boolean): string[] {
-  const how = summarised ? "became a summary" : "gave way to a line that says where they are archived";
+  const how = summarised ? "were summarized" : "were replaced by their archive reference";
   return [
     `${FULL}: ${howMany(leaving.length - said.length, "message")} of old turns ${how}.`,
     ...(said.length > 0
-      ? [`${FULL}: ${howMany(said.length, "message")} of the user, the oldest but the first, went with them.`]
+      ? [`${FULL}: also replaced ${howMany(said.length, "message")} of the user, the oldest after the first.`]
       : []),
   ];
 }
@@ -162,7 +160,6 @@ function sentBefore(end: number, { warm, countTokens }: RelieveWindowOptions): H
   return { messages: sent.slice(0, firstOpenCall(sent)), tools };
 }
 
-/** Returns the first sufficient step, or the last one if it is worth it. */
 function chooseRung(
   history: readonly Message[],
   placed: PlacedMessages,
@@ -258,7 +255,6 @@ function recentStart(
   return start;
 }
 
-/** Returns the user's evictable messages: not those that open the session. */
 function joinable(history: readonly Message[], { places }: PlacedMessages, end: number): number[] {
   const opening = openingEnd(history);
   return places.filter((place) => opening <= place && place < end && history[place]?.role === "user");

@@ -13,12 +13,12 @@ export interface SummaryRequest {
   readonly messages: readonly Message[];
   /** The user's evicted messages among them; the others stay in the prompt. */
   readonly users: readonly Message[];
-  /** The first message after them, which stays. */
+  /** The first message after them, which stays. Absent: none. */
   readonly next?: Message | undefined;
   /** The model's context window, in tokens counted locally. Default: unknown. */
   readonly windowTokens?: number | undefined;
   readonly signal?: AbortSignal | undefined;
-  /** Must be called while the model makes progress. */
+  /** Callback while the model makes progress. Default: none. */
   readonly progress?: (() => void) | undefined;
 }
 
@@ -34,7 +34,6 @@ export interface Stretch {
   readonly end: number;
   readonly users: readonly number[];
   readonly said: readonly Message[];
-  /** All its visible messages except system and developer messages. */
   readonly messages: readonly Message[];
   readonly leaving: readonly Message[];
 }
@@ -76,7 +75,6 @@ export interface SummaryOptions extends Pick<SummaryRequest, "signal" | "progres
 
 export interface MakeSummaryOptions
   extends SummaryOptions, Pick<SummaryRequest, "sent" | "next" | "windowTokens"> {
-  /** Least freed tokens; a summary that frees fewer has failed. */
   readonly minGainTokens: number;
 }
 
@@ -133,7 +131,7 @@ async function ask(
   try {
     const { text, usage } = await untilAborted(() => summarise(request), signal);
     const trimmed = text.trim();
-    return trimmed === "" ? { usage, failure: "the model gave no text" } : { usage, text: trimmed };
+    return trimmed === "" ? { usage, failure: "the model returned no text" } : { usage, text: trimmed };
   } catch (error) {
     if (signal?.aborted && signal.reason?.name !== "TimeoutError") throw signal.reason;
     return { failure: reasonOf(error) };

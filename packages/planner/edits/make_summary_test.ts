@@ -77,7 +77,7 @@ Deno.test("makeSummary() returns a placeholder and the reason if there is no sum
   const answers: [MakeSummaryOptions["summarise"], string | undefined, number | undefined][] = [
     [undefined, undefined, undefined],
     [() => Promise.reject(new Error("no credit")), "no credit", undefined],
-    [() => Promise.resolve({ text: " ", usage }), "the model gave no text", 2_000],
+    [() => Promise.resolve({ text: " ", usage }), "the model returned no text", 2_000],
     [
       () => Promise.resolve({ text: story.repeat(2), usage }),
       "the summary frees less than a tenth of the prompt",

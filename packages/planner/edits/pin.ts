@@ -9,13 +9,14 @@ import { candidateOf, EXPECTED_LINE_TOKENS, resultTools, type Way } from "./edit
 export interface Pin {
   /** Position of the message in the history. */
   readonly place: number;
-  /** Retain (and restore) the message, or evict a result. */
+  /** Retention (with restoration) of the message, or eviction of a result. */
   readonly wish: "keep" | "let_go";
   readonly by: string;
   /** Hash of the message: a pin doesn't apply to another message after the history went back. */
   readonly hash: number;
 }
 
+/** A new pin. */
 export interface NewPin extends Pick<Pin, "place" | "wish"> {
   readonly by?: string;
 }
@@ -37,23 +38,23 @@ export function makePin(
 ): Pin {
   const message = history[place];
   const refuse = (why: string) => {
-    const what = wish === "keep" ? "keep" : "let go of";
+    const what = wish === "keep" ? "retain" : "evict";
     throw new RangeError(`Cannot ${what} message ${place}: ${why}.`);
   };
-  if (!message) return refuse(`the session has ${history.length}, numbered from 0`);
+  if (!message) return refuse(`the session has ${history.length} messages, numbered from 0`);
   if (wish === "keep") {
-    if (message.role === "system" || message.role === "developer") refuse("instructions never leave");
+    if (message.role === "system" || message.role === "developer") refuse("instructions are never evicted");
   } else if (message.role !== "tool") {
-    refuse(`it is the ${message.role}'s; only results of tools can be let go`);
+    refuse(`it is the ${message.role}'s. Only tool results can be evicted`);
   } else {
-    if (message.keep) refuse("the provider needs it where it stands");
+    if (message.keep) refuse("the provider requires it in its place");
     if (
       resultOriginal(message, tools?.[resultTools(history).get(place) ?? "tool"] !== undefined) === undefined
     ) {
       refuse("only its text could be recalled");
     }
     if (countMessageTokens(message, countTokens) <= LINE_TOKENS) {
-      refuse("it is no longer than the line that would stand in its place");
+      refuse("it is no longer than its placeholder");
     }
   }
   return { place, wish, by, hash: hashPiece(message) };
@@ -95,7 +96,6 @@ export const NO_WISHES: Wishes = { back: [], gone: [] };
 export interface OpenWish {
   readonly pin: Pin;
   readonly start: number;
-  /** Freed tokens; negative if the prompt grows. */
   readonly tokens: number;
   readonly candidates: readonly ElisionCandidate[];
 }
@@ -104,7 +104,7 @@ interface Leaving {
   readonly how: Way;
 }
 
-/** Tokens from which on results next to a restored one stay evicted. */
+/** Tokens from which results next to a restored one stay evicted. */
 const BESIDE_TOKENS = 100;
 
 export function pinnedPlaces(pins: readonly Pin[], history: readonly Message[]): PinnedPlaces {
@@ -202,11 +202,11 @@ export function rideOf(
 }
 
 export function tellNoRoom({ place, by }: Pin): string {
-  return `Cannot bring back message ${place}, which ${by} asked for: with it the window would be full. The pin is over.`;
+  return `Cannot restore message ${place}, pinned by ${by}: it would fill the window. The pin has ended.`;
 }
 
 export function tellOver({ place, by }: Pin): string {
-  return `The window is full: message ${place} left it, which ${by} asked to keep. The pin is over.`;
+  return `The window is full: message ${place}, pinned by ${by}, was evicted. The pin has ended.`;
 }
 
 function stepsOf(history: readonly Message[]): readonly (readonly number[])[] {

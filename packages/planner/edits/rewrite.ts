@@ -34,7 +34,6 @@ import {
 
 export interface RewriteOptions
   extends Pick<FlatSessionOptions, "archive" | "countTokens" | "tools" | "summarise"> {
-  /** The model's context window in tokens; infinite if unknown. */
   readonly windowTokens: number;
   readonly look: (request: LookRequest) => Look;
   readonly relievesWindow: boolean;
@@ -42,7 +41,6 @@ export interface RewriteOptions
   readonly writeOut: (edits: readonly Edit[]) => readonly Edit[];
 }
 
-/** Returns the plan of a call with evictions from the prompt `first`. */
 export function rewrite(
   first: Look & Decided,
   request: RewriteRequest,
@@ -218,7 +216,7 @@ class Rewriting {
           this.#edits = withEdits(this.#edits, made);
           this.#endPins(new Set(made.map(({ index }) => index)));
         } catch (error) {
-          this.#warnings.push(`${(error as Error).message}. Nothing more left the prompt.`);
+          this.#warnings.push(`${(error as Error).message}. Nothing more was evicted.`);
           return;
         }
       }
@@ -242,7 +240,7 @@ class Rewriting {
     if (!await this.#leave(leaving.map(({ from, to }) => ({ how: { type: "drop", from, to } })))) return;
     this.#isBought = true;
     this.#warnings.push(
-      `The window is full: of the turn that goes on the oldest ${leaving.length} steps left.`,
+      `The window is full: the oldest ${leaving.length} steps of the active turn were evicted.`,
     );
     this.#lookAgain();
   }
@@ -292,7 +290,7 @@ class Rewriting {
       return true;
     } catch (error) {
       const { message } = error as Error;
-      this.#warnings.push(`${message}. Nothing${this.#made.length > 0 ? " more" : ""} left the prompt.`);
+      this.#warnings.push(`${message}. Nothing${this.#made.length > 0 ? " more" : ""} was evicted.`);
       return false;
     }
   }
@@ -314,13 +312,12 @@ class Rewriting {
     this.#prompt = this.#look();
   }
 
-  /** Warns once about a window that stays full, until it isn't. */
   #tellFull(isFull: boolean): void {
     if (this.#fullWindow.fullSaid === isFull) return;
     this.#fullWindow = { ...this.#fullWindow, fullSaid: isFull };
     if (!isFull) return;
     this.#warnings.push(
-      "The window is full, and nothing more can leave the prompt that would free a tenth of it.",
+      "The window is full, and no further eviction would free a tenth of the prompt.",
     );
   }
 
@@ -374,15 +371,15 @@ function describeRewrite(
   const removed = [
     ...(old > 0 ? [howMany(old, "old result")] : []),
     ...(of("drop") > 0 ? ["old turns"] : []),
-    ...(of("summarise") > 0 ? ["old turns, summarised"] : []),
+    ...(of("summarise") > 0 ? ["old turns, summarized"] : []),
     ...(of("shorten") > 0 ? [`the middle of ${howMany(of("shorten"), "text")} of the user`] : []),
-    ...(of("compact") > 0 ? [`the prose of ${howMany(of("compact"), "tool")}`] : []),
-    ...(gone.length > 0 ? [`${placesOf(gone)} as asked`] : []),
-    ...(back.length > 0 ? [`${placesOf(back)} came back as asked`] : []),
+    ...(of("compact") > 0 ? [`the descriptions of ${howMany(of("compact"), "tool")}`] : []),
+    ...(gone.length > 0 ? [`${placesOf(gone)} as requested`] : []),
+    ...(back.length > 0 ? [`${placesOf(back)} restored as requested`] : []),
   ].join("; ");
   return {
     mechanism: isBought ? "planner" : "pins",
-    reason: isBought ? reasonOf(decision) : "it was asked for, and breaks nothing that the cache holds",
+    reason: isBought ? reasonOf(decision) : "requested, and breaks no cached content",
     removed,
     tokensBefore,
     tokensAfter: promptTokens,
@@ -395,20 +392,22 @@ function placesOf(pins: readonly Pin[]): string {
 }
 
 function reasonOf(decision: Decision | undefined): string {
-  if (decision?.cause === "asked") return "it was asked for";
+  if (decision?.cause === "asked") return "requested";
   if (decision?.cause !== "price") return "the window is nearly full";
   const { tokens, rent, price, alive, brokenTokens } = decision;
-  const numbers = `${Math.round(tokens)} tokens leave, ${
+  const numbers = `${Math.round(tokens)} tokens evicted, ${
     Math.round(brokenTokens)
-  } cached ones are read again`;
+  } cached tokens read again`;
   return price <= 0
-    ? `it costs nothing now: ${numbers}, and the cache is warm with probability ${alive.toFixed(2)}`
-    : `the rent of ${Math.round(rent)} has paid the price of ${Math.round(price)}: ${numbers}`;
+    ? `free now: ${numbers}, cache hit probability ${alive.toFixed(2)}`
+    : `the carrying cost of ${Math.round(rent)} has paid the rewrite cost of ${
+      Math.round(price)
+    }: ${numbers}`;
 }
 
 /**
- * Rounds of cuts from a prompt that may still be too long, and shares of the window to which seen and new
- * results reduce it.
+ * Rounds of cuts from a prompt that may still be too long, and target shares of the window for seen and new
+ * results.
  */
 const MOST_CUTS = 12;
 const ROOMY_SHARE = 0.8;
@@ -520,7 +519,7 @@ export function withEdits(edits: readonly Edit[], made: readonly Edit[]): readon
   const stays = new Set(edits.flatMap((edit) => edit.type === "keep" ? [edit.index] : []));
   const kept = edits.filter((edit) => {
     if (edit.type === "compact" || edit.type === "summarise" || edit.type === "keep") return true;
-    // References of hidden results still tell when their sources were used.
+    // References of hidden results still record when their sources were used.
     if (edit.type === "say") return true;
     if (edit.type === "drop") return !left(edit.from, edit.to);
     return !elided.has(edit.index) && (stays.has(edit.index) || !left(edit.index, edit.index + 1));
@@ -549,7 +548,6 @@ function withKept(edits: readonly Edit[], { kept, steps }: PinnedPlaces): readon
 const covers = (at: number) => (edit: Edit) =>
   (edit.type === "drop" || edit.type === "summarise") && edit.from <= at && at < edit.to;
 
-/** Returns the edits after those that empty the window, with these retained messages still visible. */
 function withRelief(
   edits: readonly Edit[],
   made: readonly Edit[],

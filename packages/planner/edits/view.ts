@@ -36,7 +36,6 @@ export interface PlacedMessages {
   readonly messages: readonly Message[];
   /** Position of each message; −1 for a line that replaces several. */
   readonly places: readonly number[];
-  /** The whole history with elided results and shortened texts, without evictions. */
   readonly elided: readonly Message[];
 }
 
@@ -54,7 +53,9 @@ export function placeMessages(history: readonly Message[], edits: readonly Edit[
   for (const edit of stretches) {
     const { type, from, to } = edit;
     if (!(0 <= from && from < to && to <= history.length)) {
-      throw new RangeError(`Cannot ${type} messages ${from} to ${to}: the history has ${history.length}`);
+      throw new RangeError(
+        `Cannot ${type} messages ${from} to ${to}: the history has ${history.length} messages.`,
+      );
     }
     const users = new Set(edit.type === "summarise" ? edit.users : []);
     for (let index = from; index < to; index++) {
@@ -100,14 +101,14 @@ function withSaid(
   for (const [index, one] of edit) {
     const message = history[index];
     if (message?.role !== "tool" || message.tool_call_id !== one.toolCallId) {
-      throw new RangeError(`Cannot say message ${index} once: it is no such tool result`);
+      throw new RangeError(`Cannot compress message ${index}: it is not the tool result of the edit.`);
     }
     if (!elided.has(index)) shown[index] = said(message, one);
   }
   return shown;
 }
 
-/** Whether a placeholder replaces the whole result, unlike truncation. */
+/** Returns whether a placeholder replaces the whole result, unlike truncation. */
 export function standsForAll(edit: ElideEdit): boolean {
   let all = placeholders.get(edit);
   if (all === undefined) {
@@ -124,7 +125,6 @@ export function sayEdits(edits: readonly Edit[]): ReadonlyMap<number, SayEdit> {
   return sortedOut(edits).said;
 }
 
-/** Returns the first compression of each result, by position. */
 export function arrivalEdits(edits: readonly Edit[]): ReadonlyMap<number, SayEdit> {
   return sortedOut(edits).arrived;
 }
@@ -159,7 +159,7 @@ function shortened(messages: readonly Message[], edits: readonly ShortenEdit[]):
   for (const edit of edits) {
     const message = shown[edit.index];
     if (!message || textAt(message, edit.part) === undefined) {
-      throw new RangeError(`Cannot shorten message ${edit.index}: it holds no such text of a user`);
+      throw new RangeError(`Cannot shorten message ${edit.index}: it does not contain that text of a user.`);
     }
     shown[edit.index] = shorten(message, edit);
   }
@@ -232,7 +232,7 @@ export class Layout {
   };
   #sums: LayoutSums[] = [];
   #fullEnds: number[] = [];
-  /** The same without recalls and their results. */
+  /** Tokens up to the end of each message without recalls and their results. */
   #ownEnds: number[] = [];
   #recalls = NO_RECALLS;
   #rows: number[] = [];
@@ -297,7 +297,6 @@ export class Layout {
     return row === before.length ? Infinity : sums[row - 1]?.all ?? 0;
   }
 
-  /** Results elided by the last update, if it did nothing else. */
   get changed(): readonly number[] {
     return this.#changed;
   }
@@ -353,7 +352,6 @@ export class Layout {
     return this.#before(this.#rows[at] ?? this.#sums.length).said;
   }
 
-  /** Returns a visible message; `undefined` if it was evicted. */
   find(at: number): Row | undefined {
     const row = this.#rows[at] ?? -1;
     const message = this.#placed.messages[row];
@@ -366,7 +364,6 @@ export class Layout {
     return (this.#rows[at] ?? -1) >= 0 && !this.#elided.has(at);
   }
 
-  /** Whether a placeholder replaces a result, or would if its range weren't evicted. */
   isElided(at: number): boolean {
     return this.#elided.has(at);
   }
@@ -573,7 +570,7 @@ function isRecall(call: ToolCall): boolean {
   return describeCall(call).name === RECALL_TOOL.function.name;
 }
 
-/** Whether a message of a view is an earlier summary: only those end with such a placeholder. */
+/** Returns whether a message of a view is an earlier summary: only those end with such a placeholder. */
 export function isSummary(message: Message): boolean {
   if (message.role !== "assistant" || typeof message.content !== "string" || message.tool_calls) return false;
   return parsePlaceholder(message.content.slice(message.content.lastIndexOf("\n") + 1))?.of === "messages";

@@ -80,7 +80,7 @@ Deno.test("placedView() throws if a range is not in the history", () => {
     assertThrows(
       () => see({ type: "drop", from, to, ref: "r", text: "x" }),
       RangeError,
-      `Cannot drop messages ${from} to ${to}: the history has 7`,
+      `Cannot drop messages ${from} to ${to}: the history has 7 messages.`,
     );
   }
 });

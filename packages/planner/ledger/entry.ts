@@ -1,13 +1,10 @@
 import type { Usage } from "@tare/messages";
 import type { UpgradeOutcome } from "../clock/upgrade.ts";
 
-/** Prompt tokens by kind of content, counted locally. */
 export type PromptShares = LedgerEntry["shares"];
 
-/** Tokens not served from the cache, with their cause. */
 export type UncachedTokens = LedgerEntry["uncached"][number];
 
-/** The plan of a dry run. */
 export type ProjectedCall = NonNullable<LedgerEntry["projected"]>;
 
 export type Decision = NonNullable<LedgerEntry["decision"]>;
@@ -64,7 +61,6 @@ export interface LedgerEntry {
     /** Unchanged tokens after the change, counted locally. */
     readonly tokens: number;
   };
-  /** Usage of a summary call before this call. */
   readonly summary?: Usage;
   /** Cost of the prompt, including its summary. */
   readonly tokenUnits: number;
@@ -132,6 +128,7 @@ export interface PingSent {
   readonly usage: Usage;
 }
 
+/** Cost and effect of a keep-alive request. */
 export interface PingEntry extends PingSent {
   readonly tokenUnits: number;
   readonly isWarm: boolean;
@@ -140,6 +137,7 @@ export interface PingEntry extends PingSent {
   readonly upgrade?: UpgradeOutcome;
 }
 
+/** A successful request. */
 export interface RequestMade {
   readonly atMs: number;
   readonly usage: Usage;

@@ -51,7 +51,6 @@ import type {
 export interface PlannerState {
   /** The last successful request per model and set of tools, newest first; each has its own prefix. */
   readonly sent: readonly SentRequest[];
-  /** Messages of the history that were in a successful request. */
   readonly seen: number;
   /** Cost of carrying one token so far, in cost units; tokens are the provider's. */
   readonly carried: number;
@@ -63,14 +62,12 @@ export interface PlannerState {
   readonly warmth: WarmthRecord;
   readonly counted: TokenRecord;
   readonly sizes: readonly SizeRecord[];
-  /** Windows learned from refusals, by model. */
   readonly windows: Readonly<Record<string, LearnedWindow>>;
   /**
    * Whether a prompt was refused for its length before any was reported, so that the tokenizer is unknown.
    */
   readonly doubted?: boolean;
   readonly paid: number;
-  /** Cost of resending everything, had the window been large enough. */
   readonly resend: number;
   readonly without: number;
   readonly clock: ClockState;
@@ -95,7 +92,6 @@ interface LearnedWindow {
 }
 
 export interface OwnCompaction {
-  /** Tokens that its compactions have removed, counted locally. */
   readonly tokens: number;
   readonly messages: number;
   readonly gone: number;
@@ -164,7 +160,7 @@ export function forkAccount(account: PlannerState, length: number): PlannerState
   };
 }
 
-/** Share of the expected cached tokens from which on a prefix counts as cached. */
+/** Share of the expected cached tokens from which a prefix counts as cached. */
 const SERVED_SHARE = 0.8;
 
 const REMEMBERED_REQUESTS = 4;
@@ -198,7 +194,6 @@ export interface BookCallOptions {
   readonly usage: Usage | undefined;
   readonly summary: Usage | undefined;
   readonly heldTokens: number | undefined;
-  /** Tokens of its messages that the current prompt still starts with. */
   readonly messageTokens: number;
   readonly profile: Profile;
   /** Rules of a provider with a cache, whatever this one has reported. */
@@ -210,7 +205,6 @@ export interface BookCallOptions {
   readonly observes: boolean;
 }
 
-/** Returns the state after a successful request and its ledger entry. */
 export function bookCall(
   before: PlannerState,
   {
@@ -265,7 +259,7 @@ export function bookCall(
   const isTold = late || lastShared >= lastTokens;
   const alive = served >= SERVED_SHARE ? 1 : isTold ? served : predicted.alive;
   const aliveOf = (sent: SentRequest) => nowMs - lastUseMs(sent) === predicted.idleMs ? alive : aliveBy(sent);
-  // Recalled content finds a cache that its eviction has broken.
+  // Restored content finds a cache that its eviction broke.
   const isSame = plan.isWhole && before.sent.every(({ isWhole }) => isWhole) && before.compacted.tokens === 0;
   const asked = callAlone(before.compacted, alone, {
     ...{ profile, scale, windowTokens, habit, countTokens, nowMs, aliveOf },
@@ -669,6 +663,7 @@ export function mostOfCall(
   };
 }
 
+/** Profile and price of a model. */
 export interface Rates {
   readonly profile: Pick<Profile, "write" | "read" | "writes">;
   readonly price?: Price | undefined;
@@ -697,7 +692,6 @@ function usuallyFullFrom(windowTokens: number): number {
   return Math.min(0.94 * windowTokens, Math.max(windowTokens - 12_000, windowTokens / 2));
 }
 
-/** Returns the first of the newest messages that have at most this many characters together. */
 function tailFrom(messages: readonly Message[], chars: number): number {
   let left = chars;
   return messages.findLastIndex((message) => (left -= JSON.stringify(message).length) < 0) + 1;

@@ -10,6 +10,7 @@ export interface HistoryItem {
   readonly role: "instruction" | "user" | "result" | "reply" | "thought";
 }
 
+/** History of a request. */
 export interface RequestHistory {
   /** Separates histories that must not be merged. */
   readonly scope: string;
@@ -50,12 +51,14 @@ export interface KnownConversation {
   };
 }
 
+/** Stored form of a history. */
 export interface StoredHistory {
   readonly items: readonly HistoryItem[];
   /** Hashes of the last item's text up to each of its last line breaks. */
   readonly stems: readonly number[];
 }
 
+/** The conversation that a turn continues. */
 export type Continuation<Known> =
   | {
     readonly type: "continue";
@@ -77,6 +80,7 @@ export type Continuation<Known> =
   | { readonly type: "fork"; readonly known: Known; readonly at: number }
   | { readonly type: "new" };
 
+/** The conversation of a request that isn't a turn. */
 export interface About<Known> {
   readonly known: Known;
   /** Number of equal items at the start of both histories, without instructions. */
@@ -436,7 +440,7 @@ function grownBy<Known extends KnownConversation>(
   return { type: "continue", known, at, length, how };
 }
 
-/** Returns the continuation of which the request contains most; `undefined` if none. */
+/** Returns the continuation with the most items in the request; `undefined` if none. */
 function bestOf<Known extends KnownConversation>(
   candidates: readonly Candidate<Known>[],
 ): Continued<Known> | undefined {
@@ -489,8 +493,8 @@ function isOf<Known extends KnownConversation>(
 }
 
 /**
- * Whether the shared part identifies a conversation. Openings don't: subagents share instructions, and equal
- * jobs their task.
+ * Returns whether the shared part identifies a conversation. Openings don't: subagents share instructions,
+ * and equal jobs their task.
  */
 function identifies<Known extends KnownConversation>(
   { known, shared }: Candidate<Known>,
@@ -502,8 +506,8 @@ function identifies<Known extends KnownConversation>(
 }
 
 /**
- * Whether a user continues from a step of an interrupted turn, because the client hadn't recorded later
- * steps.
+ * Returns whether a user continues from a step of an interrupted turn, because the client hadn't recorded
+ * later steps.
  */
 function isInterrupted<Known extends KnownConversation>(
   candidate: Candidate<Known>,
@@ -516,7 +520,7 @@ function isInterrupted<Known extends KnownConversation>(
   return lost.every(({ role }) => role !== "user") && rest.at(-1)?.role === "user" && !rest.some(isReply);
 }
 
-/** Whether a request contains a whole history with one text in place of several old results. */
+/** Returns whether a request contains a whole history with one text in place of several old results. */
 function isCleared<Known>(
   { place: { items: own }, shared }: Candidate<Known>,
   { items, textsOf }: RequestHistory,

@@ -1,7 +1,4 @@
-/**
- * Recognition of random clients, whose conversations only the test knows. One recognition: random clients,
- * whose conversations are known to the test and not to the recogniser.
- */
+/** Recognition of random clients, whose conversations only the test knows. */
 import { assert, assertEquals, assertStrictEquals } from "@std/assert";
 import {
   type HistoryItem,
@@ -36,12 +33,13 @@ interface Talk {
 type Outcome = "continue" | "fork" | "new";
 
 /**
- * Requests that content can't tell apart. The test accepts each of these outcomes.
+ * Requests that content can't distinguish; each of these outcomes is accepted.
  *
- * - `edited`: a client went back and asks something else. Whether the old way continues isn't known: a fork.
- * - `opening`: what went back before the first reply shares an opening, which is a new conversation.
- * - `retold`: a summary that quotes nothing, without a key and instructions, may be anybody's; and after one that no model has
- *   answered yet, another message may be an edit or the first one.
+ * - `edited`: a client went back and requests something else; whether the old branch continues is unknown: a
+ * fork.
+ * - `opening`: a client went back before the first reply, so it only shares an opening: a new conversation.
+ * - `retold`: a summary that quotes nothing, without key and instructions; or a message after a summary that
+ * no model has answered yet, which may be an edit or the first one.
  */
 const AMBIGUOUS: Readonly<Record<string, readonly Outcome[]>> = {
   edited: ["fork", "new"],
@@ -147,13 +145,13 @@ class Play {
     this.#recognition.follow(known, request, ++this.#count);
   }
 
-  /** Whether another conversation may have the same history with the same replies. */
+  /** Returns whether another conversation may have the same history with the same replies. */
   #hasTwin(items: readonly Item[]): boolean {
     const histories = [...this.#talks.map(({ items }) => items), ...this.#left];
     return histories.some((other) => same(other, items.slice(0, other.length)));
   }
 
-  /** Whether a history has more than an opening: a reply, or its initial summary. */
+  /** Returns whether a history has more than an opening: a reply, or its initial summary. */
   #isOwn({ items, known }: Talk): boolean {
     return items.some(({ role, texts }) =>
       role === "reply" || known!.facts.begunWith?.pieces.some((piece) => texts.join().includes(piece))

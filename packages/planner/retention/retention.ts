@@ -29,7 +29,6 @@ import { readCall } from "../tools_of_agents.ts";
 /** Assumed prompt tokens of a refetch. The actual prompt would feed back: a large one would retain more. */
 const REPAIR_PROMPT_TOKENS = 20_000;
 const REPAIR_OUTPUT_TOKENS = 60;
-/** Price of an output token in input tokens, if unknown. */
 const OUTPUT_PRICE = 5;
 const REPAIR_ORIGINAL_TOKENS = 7_000;
 
@@ -79,7 +78,6 @@ export const BY_AGE: Retention = {
 class Quiet {
   #untilCall = new Float64Array(64);
 
-  /** Returns the first number from `from` on that isn't quiet at this call. */
   nextAwake(from: number, call: number): number {
     const untilCall = this.#untilCall;
     let number = from;
@@ -186,7 +184,6 @@ export class Standings {
     this.#wake(this.bearers[at]!);
   }
 
-  /** Returns the possibly visible results. The layout reports evicted ones only when it changes. */
   resultsOf(layout: Pick<Layout, "version" | "changed" | "shows">): readonly Result[] {
     if (this.#shownBy !== layout.version) this.#shown = [...this.results];
     this.#shownBy = layout.version;
@@ -217,7 +214,7 @@ export class Standings {
   /** Position of the model's newest answer; the model hasn't seen messages after it. */
   newestAnswer = -1;
 
-  /** Whether a message shows a file that the user named and that hasn't been edited since. */
+  /** Returns whether a message shows a file that the user named and that hasn't been edited since. */
   isNamed({ fileText, files, came }: Bearer): boolean {
     if (!fileText || files.some((file) => (this.#edited.get(file) ?? -1) > came)) return false;
     return files.some((file) => file.length >= 5 && this.#named.has(file));
@@ -376,7 +373,6 @@ export interface RemovalOptions extends Pick<FlatSessionOptions, "countTokens" |
   readonly profile: Profile;
   readonly scale: TokenScale;
   readonly windowTokens?: number;
-  /** Messages that were in a successful request; infinite if unknown. Results after them stay. */
   readonly seenMessages: number;
   readonly seenTools: ReadonlySet<number>;
   /** Tokens that references to a message would add if it were evicted, counted locally. */
@@ -400,7 +396,6 @@ const OFTEN_RECALLED_CALLS = 8;
 /** Newest steps that stay in an unfinished and in the last complete turn. */
 const RECENT_STEPS = 200;
 
-/** Tokens under which results stay. */
 const MIN_TOKENS = 60;
 
 const LINE_TOKENS = 28;
@@ -536,7 +531,7 @@ function firstIdle(ends: Ends, seen: Seen, options: RemovalOptions): number {
   return first;
 }
 
-/** Whether a step is evictable. If not, that holds until it is woken. */
+/** Returns whether a step is evictable. If not, that holds until it is woken. */
 function canLeave(step: Step, ends: Ends, seen: Seen, { pinned }: RemovalOptions): boolean {
   if (!seen.layout.shows(step.from) || pinned.steps.has(step.to - 1)) return false;
   return step.from < ends.steps || isSpent(step, seen);
@@ -554,7 +549,6 @@ function isSpent({ from, to }: Step, { layout }: Seen): boolean {
   return true;
 }
 
-/** Returns the calls after which messages will cost more than their absence; infinite if never. */
 function callsUntilIdle(
   tokens: number,
   places: readonly number[],

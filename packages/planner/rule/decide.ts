@@ -5,7 +5,7 @@ import type { Quote, QuotedPrompt } from "../prompt_session.ts";
 import type { Profile } from "../providers.ts";
 import type { Removal } from "../retention/retention.ts";
 
-/** Share of the window from which on price no longer decides. The rest is for the answer. */
+/** Share of the window from which price no longer decides. The rest is for the answer. */
 export const WINDOW_SHARE = 0.9;
 
 const ROOMY_SHARE = 0.6;
@@ -29,9 +29,9 @@ const SURELY_COLD = 0.1;
 export interface FullWindow {
   readonly fullSaid: boolean;
   readonly failures: number;
-  /** Tokens of the whole history from which on a summary is requested again. */
+  /** Tokens of the whole history from which a summary is requested again. */
   readonly askFromTokens: number;
-  /** Tokens to which it was last emptied, as the provider counts. Absent: never. */
+  /** Tokens after it was last emptied, as the provider counts. Absent: never. */
   readonly emptiedTokens?: number;
 }
 
@@ -49,7 +49,7 @@ export interface CachedPrompt {
 export interface Situation extends CachedPrompt {
   readonly removals: readonly Removal[];
   readonly carried: number;
-  /** That cost when each part, by name, became evictable. Default: the current one. */
+  /** Value of `carried` when each part, by name, became evictable. Default: the current one. */
   readonly idleSince: Readonly<Record<string, number>>;
   /** Start and freed tokens of pending pins, applied with any rewrite. Default: none. */
   readonly ride?: { readonly start: number; readonly tokens: number } | undefined;
@@ -62,7 +62,7 @@ export interface Situation extends CachedPrompt {
   readonly windowTokens: number;
   /** Tokens of the window that the prompt may take at worst. Default: its tokens. */
   readonly windowUse?: number;
-  /** Tokens from which on the window counts as full. Default: those of a window that was never full. */
+  /** Tokens from which the window counts as full. Default: those of a window that was never full. */
   readonly fullFrom?: number;
 }
 
@@ -72,10 +72,7 @@ export interface Decided {
   readonly decision?: Decision;
 }
 
-/**
- * Returns the best rewrite and whether to make it. A cold cache alone is no reason: either the carrying cost
- * has paid for it, or it is free even with a warm cache. A full window evicts whatever it costs.
- */
+/** Returns the best rewrite and whether to make it (docs/mechanisms.md, Rewrite rule). */
 export function decide(situation: Situation): Decided {
   const { alive, allowedPrice, stopped, isHeld = false, isAsked = false } = situation;
   const removable = situation.removals.filter(({ goes }) => goes);
@@ -100,7 +97,6 @@ export function decide(situation: Situation): Decided {
   return { leaving: [], ...decided(nearest, "wait") };
 }
 
-/** A rewrite from one evictable part to the end of the prompt. */
 interface Cut extends Omit<Decision, "cause" | "alive"> {
   readonly first: number;
   /** Cost with a warm cache, unless it is surely cold. */
@@ -171,7 +167,7 @@ export function reckonedAlive(alive: number): number {
 }
 
 /**
- * Returns the tokens from which on a window is full: after it was emptied, only after some growth, while an
+ * Returns the tokens from which a window is full: after it was emptied, only after some growth, while an
  * answer fits.
  */
 export function fullFromTokens(windowTokens: number, emptiedTokens = 0): number {
@@ -182,8 +178,8 @@ export function fullFromTokens(windowTokens: number, emptiedTokens = 0): number 
 }
 
 /**
- * Returns the parts evicted from a full window: those that cost least per freed token, including broken cache
- * and refetch costs. Returns none if the window isn't full or evictions don't help.
+ * Returns the parts evicted from a full window, at the lowest cost per freed token; none if the window isn't
+ * full or evictions don't help.
  */
 function makeRoom(situation: Situation): readonly Removal[] {
   const { windowTokens, promptTokens, windowUse = promptTokens } = situation;
@@ -263,8 +259,8 @@ const FOUND = 3;
 
 const TOOLS_SHARE = 0.1;
 
+/** Deferrable definitions of tools. */
 export interface DeferOptions {
-  /** Tokens of the definitions. */
   readonly fullTokens: number;
   /** Tokens of their replacement: a list of names, and the tools that look up and call the rest. */
   readonly shortTokens: number;
@@ -298,7 +294,6 @@ export function worthDeferring(
   return won * (write + read * (USUAL_CALLS - 1)) > FINDS * looking;
 }
 
-/** Formats a count: `1 result`, `2 results`. */
 export function howMany(number: number, noun: string): string {
   return `${number} ${noun}${number === 1 ? "" : "s"}`;
 }

@@ -7,7 +7,7 @@ import { memoryArchive } from "@tare/prune";
 import type { Removal } from "../retention/retention.ts";
 import { decide, fullFromTokens, howMany, isSurelyCold, reckonedAlive, type Situation } from "./decide.ts";
 
-/** An evictable part after `start` with its carrying cost. */
+/** Returns an evictable part after `start` with its carrying cost. */
 function removal(start: number, tokens: number, rent = 0): Removal {
   return {
     start,
@@ -252,7 +252,7 @@ const removals = (promptTokens: number) =>
     }))
   );
 
-/** Every rewrite by the formula of its cost alone. */
+/** Returns every rewrite by the formula of its cost alone. */
 function everyCut(
   { removals, carried, idleSince, ride, profile, promptTokens, cachedTokens, alive }: Situation,
 ) {

@@ -84,14 +84,9 @@ const LONG_SHARE = 0.5;
 export interface LookRequest
   extends History, Pick<PromptCall, "nowMs" | "model" | "replyTokens" | "deferred" | "pins" | "leavesNow"> {
   readonly edits: readonly Edit[];
-  /**
-   * Tokens to which a full window was emptied, as the provider counts. Absent: it wasn't, or is being
-   * emptied.
-   */
   readonly emptiedTokens?: number | undefined;
 }
 
-/** A prompt as it would be sent, and its evictable parts. */
 export interface Look {
   readonly layout: Layout;
   readonly activeStart: number;
@@ -112,7 +107,6 @@ export interface Look {
 
 export interface RewriteRequest extends LookRequest, Pick<PromptCall, "signal" | "progress"> {
   readonly truncated: readonly number[];
-  /** Whether the model has the recall tool, so that placeholders may refer to it. */
   readonly recall: boolean;
   readonly fullWindow: FullWindow;
 }
@@ -139,7 +133,6 @@ export interface Done extends Pick<BookedPlan, "repairs" | "decision"> {
 
 export type BookedUsage = Pick<BookCallOptions, "usage" | "summary" | "heldTokens">;
 
-/** Data of the last inspected history for the next inspection. Plain data. */
 export interface LookedAt {
   readonly history: readonly number[];
   readonly fullTokens: number;
@@ -197,7 +190,6 @@ export class KnownSession {
     return this.#account;
   }
 
-  /** Current cache rules; those of a provider without a cache if it reports no reads. */
   get profile(): Profile {
     return this.isUnread ? withoutCache(this.#cachingProfile) : this.#cachingProfile;
   }
@@ -214,7 +206,6 @@ export class KnownSession {
       : told;
   }
 
-  /** Returns the current context window of a model in tokens; infinite if unknown. */
   windowOf(model: string | undefined): number {
     return Math.min(
       currentWindow(this.#options.windowTokens),
@@ -402,8 +393,8 @@ export class KnownSession {
           (1 + lossLimit) * (account.resend + resendCostOf(account, promptCost(profile, resend), cost)) -
           account.paid - cost,
         stopped: account.stopped || this.#options.forget === "nothing",
-        // The start that a fork shares with its parent is paid for, so rewriting waits until it has been
-        // read. An unknown history may be in use by its model, and its cache is unknown.
+        // A fork's start is cached for its parent, so rewriting waits until it was read. For a history seen
+        // first, it is unknown which parts its model uses and which are cached.
         isHeld: account.forked && !isSurelyCold(alive) ||
           account.sent.length === 0 &&
             (profile.read < profile.write || scale.perToken * alone.wholeTokens > LONG_SHARE * windowTokens),
@@ -415,7 +406,6 @@ export class KnownSession {
     };
   }
 
-  /** Returns {@linkcode look} with everything evictable, for any history, without changes. */
   lookAside(request: LookRequest): Look {
     const account = this.#account;
     const known = this.isStartOf(request.messages) ? this : new KnownSession(this.#options, { account });
@@ -446,19 +436,13 @@ export class KnownSession {
     if (plan.edits.length > 0) this.#account = { ...this.#account, rewritten: "here" };
   }
 
-  /** Returns the state of a session forked at the first `length` messages, after these edits. */
   fork(length: number, edits: readonly Edit[]): KnownSession {
     const fork = new KnownSession(this.#options, { account: forkAccount(this.#account, length), from: this });
     if (!this.#isNew) fork.#update(this.#layout.history.slice(0, length), edits);
     return fork;
   }
 
-  /**
-   * Records a successful planned call.
-   * @param usage Usage reported for this call; absent or `estimated` if none was.
-   * @param summary Usage of summaries since the previous call.
-   * @param heldTokens Tokens shared with the cache's content. Default: estimated from the session's requests.
-   */
+  /** Records a successful planned call, as `PromptSession.sent()`. */
   book(
     plan: BookedPlan,
     { usage, summary, heldTokens }: BookedUsage,
@@ -509,7 +493,7 @@ export class KnownSession {
   ): void {
     const { request: { model }, size } = plan;
     const isCounted = this.#recordOf(model) !== undefined || promptTokens !== undefined;
-    // A refused prompt that should have fitted means that the provider reserves room in the window.
+    // If a prompt is refused that should have fitted, less than the window is usable.
     const fits = windowTokens === undefined || isCounted && (promptTokens ?? size.atMost) <= windowTokens;
     const known = windowTokens ?? this.windowOf(model);
     const told = fits ? Math.min(known, SMALLER_SHARE * (promptTokens ?? size.tokens)) : known;
@@ -524,7 +508,6 @@ export class KnownSession {
     if (promptTokens !== undefined) this.#learnSize(plan, promptTokens);
   }
 
-  /** A longer prompt that succeeds refutes an unreported window. */
   #refuteWindow(model = "", promptTokens: number): void {
     const { [model]: learned, ...windows } = this.#account.windows;
     if (learned && !learned.isTold && promptTokens > learned.tokens) {
@@ -532,7 +515,6 @@ export class KnownSession {
     }
   }
 
-  /** Returns the newest reported prompt of a model, or of any. */
   #recordOf(model: string | undefined): SizeRecord | undefined {
     const { sizes } = this.#account;
     return sizes.find((one) => one.model === model) ?? sizes[0];
@@ -639,7 +621,6 @@ export class KnownSession {
     return rows === before.shown.length ? Infinity : before.tokens.slice(0, rows).reduce((a, b) => a + b, 0);
   }
 
-  /** Wakes all parts if the basis of their evaluation has changed. */
   #judgeBy(basis: string, edits: readonly Edit[]): void {
     const judgedBy = `${basis} ${this.#layout.version}`;
     if (judgedBy !== this.#judgedBy) this.#standings.wakeAll();
@@ -655,7 +636,6 @@ export class KnownSession {
 
 const REMEMBERED_SIZES = 4;
 
-/** Share to which a refused prompt must shrink if it should have fitted. */
 const SMALLER_SHARE = 0.8;
 
 export function staysAsItIs(

@@ -67,7 +67,7 @@ function step(content: string, name = "look", path = `${ids}.ts`): Message[] {
   ];
 }
 
-/** Text of so many tokens whose lines all differ. */
+/** Returns text of this many tokens with distinct lines. */
 function lines(name: string, tokens: number): string {
   const all = Array.from(
     { length: tokens },

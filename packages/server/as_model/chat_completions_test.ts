@@ -71,7 +71,7 @@ Deno.test("chatCompletionsRoute() and createResponseRoute() tell what was rewrit
   ) {
     assertMatch(
       answer,
-      /truncate: the middle of 1 result of echo \(over the limit on arrival\); \d+ → \d+ tokens/,
+      /truncate: the middle of 1 result of echo \(over the truncation limit\); \d+ → \d+ tokens/,
     );
   }
 });

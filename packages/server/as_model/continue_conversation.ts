@@ -2,7 +2,7 @@ import { type Asker, Keys, type Store } from "@tare/session";
 import type { Content, ContentPart, Message, ModelSettings, ToolDefinition } from "@tare/messages";
 import { openCalls } from "../approvals/approvals.ts";
 import { unattendedOf } from "../api/turn_routes.ts";
-import type { Heartbeat } from "../http/sse_response.ts";
+import type { Heartbeat } from "../http/dispatcher.ts";
 import type { AgentSession } from "../sessions/agent_session.ts";
 import type { TurnRequest } from "../sessions/session_types.ts";
 import { DEFAULT_INSTRUCTIONS, type Sessions } from "../sessions/sessions.ts";

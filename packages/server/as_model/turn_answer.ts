@@ -4,7 +4,7 @@ import { contentText, type FinishReason, type FunctionToolCall, type ToolDefinit
 import { sliceText } from "@tare/messages/internal";
 import { ApiError, type ResponseEventWriter } from "@tare/wire/internal";
 import type { SseMessage } from "@tare/wire/internal/sse";
-import { type Heartbeat, sseResponse } from "../http/sse_response.ts";
+import { type Heartbeat, sseResponse } from "../http/dispatcher.ts";
 import type { NumberedEvent } from "../sessions/session_types.ts";
 import { toApiError, turnError } from "./errors.ts";
 import type { ConversationPoint } from "./known_conversations.ts";

@@ -1,6 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import type { SseMessage } from "@tare/wire/internal/sse";
-import { sseResponse } from "./sse_response.ts";
+import { sseResponse } from "./dispatcher.ts";
 
 interface Timer {
   readonly ms: number;

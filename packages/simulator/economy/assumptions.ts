@@ -1,6 +1,6 @@
 import { type Profile, profileNamed } from "@tare/planner";
 
-/** Price of an output token in cost units, by profile. */
+/** In cost units per output token. */
 const OUTPUT_PRICES: Readonly<Record<string, number>> = {
   openai: 8,
   "openai-24h": 8,
@@ -31,5 +31,4 @@ export function windowFor({ name }: Pick<Profile, "name">): number {
   return WINDOWS[name] ?? DEFAULT_WINDOW;
 }
 
-/** Profile of Anthropic's one-hour cache. */
 export const HOUR_PROFILE: Profile = profileNamed("anthropic-1h");

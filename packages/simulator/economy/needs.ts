@@ -1,12 +1,10 @@
 import { contentText, type Message, type ToolCall } from "@tare/messages";
 
-/** Lines and names that a message contains, including its calls' arguments. */
 interface Shown {
   readonly lines: ReadonlySet<string>;
   readonly names: ReadonlySet<string>;
 }
 
-/** Lines and names that a message's calls depend on, visible or not. */
 export interface Wanted extends Shown {
   /** Old lines of each call that replaces a text. */
   readonly edits: readonly ReadonlySet<string>[];
@@ -17,7 +15,6 @@ const LINE_CHARACTERS = 12;
 
 const WORD = /[A-Za-z0-9_./-]{8,}/g;
 
-/** A part of a name: the text between dots, slashes and hyphens. */
 const PART = /[A-Za-z0-9_]{2,}/g;
 
 /** A word that doesn't occur in prose: with a digit, a symbol or an inner capital. */
@@ -26,7 +23,6 @@ const NO_PLAIN_WORD = /[0-9_./-]|[a-z][A-Z]/;
 /** A line number prefix as written by `cat -n`, `nl`, `grep -n` and read tools, optionally with a file name. */
 const LINE_NUMBER = /^\s*(?:[\w./@-]+[:-])?\d+[→\t:|-]/;
 
-/** Argument names of the text that an edit replaces. */
 const OLD_TEXT = new Set(["old_string", "oldText", "old_str", "old"]);
 
 const shownSets = new WeakMap<Message, Shown>();
@@ -53,12 +49,10 @@ export function partsShownBy(message: Message): ReadonlySet<string> {
   return parts;
 }
 
-/** Returns the parts of a name, or all words of a text. */
 export function partsOf(text: string): readonly string[] {
   return text.match(PART) ?? [];
 }
 
-/** Returns a message's texts without placeholder and reference lines. */
 function shownTexts(message: Message): string[] {
   return messageTexts(message).map((text) => {
     const lines = text.split("\n");
@@ -96,7 +90,6 @@ export function wantedBy(answer: Message | undefined): Wanted {
   return { lines: new Set(edits.flatMap((lines) => [...lines])), names, edits };
 }
 
-/** Returns a text's lines without line numbers and diff signs, with normalized white space. */
 function linesOf(text: string): string[] {
   return text.split("\n").map(plainLine).filter((line) => line.length >= LINE_CHARACTERS);
 }
@@ -112,13 +105,11 @@ function namesOf(text: string): string[] {
     .filter((word) => word.length >= 8 && NO_PLAIN_WORD.test(word) && /[A-Za-z]/.test(word));
 }
 
-/** Returns all texts of a message: its content, and the strings in its calls' arguments. */
 export function messageTexts(message: Message): string[] {
   const calls = message.role === "assistant" ? message.tool_calls ?? [] : [];
   return [contentText(message.content), ...calls.flatMap(argumentTexts)];
 }
 
-/** Returns the strings in a call's arguments; the arguments unchanged if they aren't JSON. */
 function argumentTexts(call: ToolCall): string[] {
   return textsIn(parsedArguments(call));
 }
@@ -143,7 +134,6 @@ function oldTexts(call: ToolCall): string[] {
   return texts;
 }
 
-/** Returns the context and minus lines of a patch. */
 function patchedLines(text: string): string[] {
   const start = text.indexOf("*** Begin Patch");
   if (start < 0) return [];

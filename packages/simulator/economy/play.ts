@@ -15,32 +15,28 @@ import type { Recording } from "./recording.ts";
 import { repair } from "./repair.ts";
 import { type NamesShown, Sight } from "./sight.ts";
 
-/** Options of a replay. */
 export interface PlayOptions {
   readonly profile: Profile;
   readonly windowTokens: number;
   readonly countTokens: CountTokens;
-  /** Whether the prompt contains the recall tool. */
   readonly recall: boolean;
   /** Whether a refetch precedes a call that needs evicted content. If false, losses are only counted. */
   readonly repairs: boolean;
   /** Whether only prompt tokens count: no fixed prefix, recall tool or output. Default: false. */
   readonly bare?: boolean;
-  /** Visibility that a name needs. Default: `parts`. */
+  /** Default: `parts`. */
   readonly namesShown?: NamesShown;
   /** Whether the provider extends a prefix to an hour, and whether the policy knows a session's end. Default: yes; no. */
   readonly warmth?: Pick<WarmOptions, "grants" | "tellsEnd">;
 }
 
-/** Cost of a session under a policy, in cost units, and what it lost. */
+/** Costs are in cost units. */
 export interface Played {
   readonly calls: number;
   /** Cost of the recorded calls and of the policy's own requests. */
   readonly cost: number;
-  /** Cost of the refetches. */
   readonly repairCost: number;
   readonly repairs: number;
-  /** Calls that replace a text. */
   readonly edits: number;
   /** Calls that replace a text with a line that occurred earlier and isn't visible. */
   readonly editsWithLostText: number;
@@ -51,7 +47,7 @@ export interface Played {
   readonly maxPromptTokens: number;
   /** Keep-alive requests; `cost` includes them. */
   readonly pings: number;
-  /** Number of sequences of calls in which each prompt extends the previous one. */
+  /** Number of maximal sequences of calls whose prompts extend each other. */
   readonly epochs: number;
   /** Calls with a prompt that every provider rejects. Their cost is included. */
   readonly refused: number;
@@ -59,7 +55,6 @@ export interface Played {
 
 const REPAIR_MS = 4_000;
 
-/** Replays a recorded session call by call against a simulated prefix cache. */
 export async function play(recording: Recording, make: MakePolicy, options: PlayOptions): Promise<Played> {
   const { countTokens, repairs, namesShown = "parts" } = options;
   const history: Message[] = [];
@@ -107,14 +102,12 @@ export async function play(recording: Recording, make: MakePolicy, options: Play
   return { calls: recording.calls.length, cost, ...sums, ...desk.sums };
 }
 
-/** The provider: its cache, requests and costs. */
 class Desk {
   readonly #options: PlayOptions;
   readonly #recording: Recording;
   readonly #cache: HourCache;
   readonly #prefix: readonly PromptUnit[];
   readonly sums = { promptTokens: 0, cachedTokens: 0, maxPromptTokens: 0, pings: 0, epochs: 0 };
-  /** Units of the last request. */
   units: readonly PromptUnit[] = [];
   #askedMs = 0;
   usage: Usage = { promptTokens: 0, cachedTokens: 0, outputTokens: 0 };
@@ -153,7 +146,6 @@ class Desk {
     return cost;
   }
 
-  /** Runs the policy's keep-alive after a recorded call; returns its cost. */
   pause({ warmer }: CallPolicy, { at, nextMs }: { readonly at: number; readonly nextMs: number }): number {
     const { profile, countTokens, warmth = { tellsEnd: false } } = this.#options;
     const { messages = 0 } = this.#recording.calls[at] ?? {};
@@ -173,7 +165,6 @@ class Desk {
     return cost;
   }
 
-  /** Serves a request; returns its cost. */
   ask(
     { messages, tools }: PolicyView,
     { nowMs, outputTokens }: { readonly nowMs: number; readonly outputTokens: number },
@@ -193,7 +184,6 @@ export interface PlayedPair {
   readonly closed: Played;
 }
 
-/** Replays a session without refetches and, if it needs any, with them. */
 export async function playPair(
   recording: Recording,
   make: MakePolicy,

@@ -6,12 +6,10 @@ import { memoryArchive } from "@tare/prune";
 import type { ClientTrial, Warmer } from "../warmth/warmer.ts";
 import type { Recording } from "./recording.ts";
 
-/** The history before a call, and the time. */
 export interface PolicyCall extends History {
   readonly nowMs: number;
 }
 
-/** The prompt of a call. */
 export interface PolicyView extends History {
   /** A request by the policy before the call, such as for a summary. It is paid like any other. */
   readonly aside?: History & { readonly outputTokens: number };
@@ -19,7 +17,6 @@ export interface PolicyView extends History {
 
 export interface CallPolicy {
   view(call: PolicyCall): PolicyView | Promise<PolicyView>;
-  /** Receives the provider's usage of the view. */
   sent?(usage: Usage): void;
   /** Cache keep-alive during pauses. Default: none. */
   readonly warmer?: Pick<Warmer, "next" | "pinged">;
@@ -29,18 +26,15 @@ export interface CallPolicyOptions {
   readonly profile: Profile;
   readonly windowTokens: number;
   readonly countTokens: CountTokens;
-  /** The whole session, for clairvoyant policies only. */
   readonly recording: Recording;
 }
 
 export type MakePolicy = (options: CallPolicyOptions) => CallPolicy | Promise<CallPolicy>;
 
-/** Returns a policy that resends everything. */
 export function resend(): CallPolicy {
   return { view: ({ messages, tools }) => ({ messages, tools }) };
 }
 
-/** Options of a planner policy. */
 export interface PlannerOptions extends Partial<PromptSessionOptions> {
   /** Whether the model can recall evicted content. Default: true, also if `--bare` omits the tool from the prompt. */
   readonly recall?: boolean;
@@ -127,7 +121,7 @@ export function compaction(summaryCall: SummaryCall): MakePolicy {
 const INSTRUCTION: Message = {
   role: "user",
   content:
-    "Summarise this conversation so that the work can go on from the summary alone. Answer with text only.",
+    "Summarise this conversation so that the work can continue from the summary alone. Answer with text only.",
 };
 
 function isInstruction({ role }: Message): boolean {
@@ -138,19 +132,16 @@ function transcript(messages: readonly Message[]): Message {
   return { role: "user", content: messages.map((message) => JSON.stringify(message)).join("\n") };
 }
 
-/** Returns the start of the last step; of the last message without one. */
 function startOfRest(messages: readonly Message[]): number {
   const last = messages.length - 1;
   return messages[last]?.role === "tool" ? messages.findLastIndex(({ role }) => role === "assistant") : last;
 }
 
-/** Returns the active turn's user messages before `start`. */
 function question(messages: readonly Message[], start: number): Message[] {
   const turn = groupTurns(messages).at(-1)?.start ?? 0;
   return messages.slice(turn, start).filter(({ role }) => role === "user");
 }
 
-/** Returns a meaningless text of {@linkcode SUMMARY_TOKENS} tokens. */
 function summary(countTokens: CountTokens): Message {
   let text = "Summary:";
   while (countTokens(text) < SUMMARY_TOKENS) text += " …".repeat(100);

@@ -4,7 +4,6 @@ import { statedFailure } from "@tare/wire/internal";
 export interface RecordedCall {
   /** Number of messages of this call's prompt. The next message is the reply. */
   readonly messages: number;
-  /** Time of the request; only differences matter. */
   readonly timeMs: number;
 }
 
@@ -18,7 +17,6 @@ export interface Recording {
   readonly calls: readonly RecordedCall[];
   /** Time of each message in milliseconds; undefined if not recorded. */
   readonly times: readonly (number | undefined)[];
-  /** Reported usage by position of the reply. */
   readonly usage: ReadonlyMap<number, RecordedUsage>;
   /** Positions before which the recorded client replaced the history by a summary. */
   readonly compacted: readonly number[];
@@ -38,7 +36,6 @@ export interface RecordedUsage {
 /** Time between two calls without recorded times, in milliseconds. */
 const DEFAULT_GAP_MS = 20_000;
 
-/** A line of a recording file, unvalidated. */
 interface Line {
   readonly id?: unknown;
   readonly group?: unknown;
@@ -49,7 +46,6 @@ interface Line {
   readonly compactions?: readonly { readonly before_message: number }[];
 }
 
-/** Fields of a message that the recorder added. */
 interface Noted {
   readonly ts?: unknown;
   readonly usage?: RecordedUsage;

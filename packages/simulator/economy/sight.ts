@@ -2,7 +2,6 @@ import { contentText, type Message } from "@tare/messages";
 import type { PromptUnit } from "@tare/planner/internal/parts";
 import { partsOf, partsShownBy, shownBy } from "./needs.ts";
 
-/** Lines and names that occurred earlier in a session and aren't visible now. */
 export interface Lost {
   readonly lines: ReadonlySet<string>;
   readonly names: ReadonlySet<string>;
@@ -48,18 +47,15 @@ export class Sight {
     this.#units = units;
   }
 
-  /** Current view. */
   get view(): readonly Message[] {
     return this.#view;
   }
 
-  /** Returns the wanted lines and names that occurred earlier and aren't visible. */
   lost({ lines, names }: Lost): Lost {
     const lost = { lines: this.#lines.lost(lines), names: this.#names.lost(names) };
     return this.#namesShown === "whole" ? lost : { ...lost, names: this.#withoutParts(lost.names) };
   }
 
-  /** Returns the positions of the last messages that contain these, newest first. */
   bearers({ lines, names }: Lost): number[] {
     const places = new Set<number>();
     for (const line of lines) places.add(this.#lines.place(line));
@@ -67,7 +63,6 @@ export class Sight {
     return [...places].filter((place) => place >= 0).sort((a, b) => b - a);
   }
 
-  /** Returns the share of all user tokens so far that the view lacks. */
   userShareGone(): number {
     const shown = new Set(
       this.#view.filter(({ role }) => role === "user").map(({ content }) => contentText(content)),
@@ -77,7 +72,6 @@ export class Sight {
     return this.#users === 0 ? 0 : gone / this.#users;
   }
 
-  /** Returns the names with an invisible part. */
   #withoutParts(names: ReadonlySet<string>): ReadonlySet<string> {
     const isShown = (part: string) => this.#view.some((message) => partsShownBy(message).has(part));
     return new Set([...names].filter((name) => !partsOf(name).every(isShown)));

@@ -5,7 +5,6 @@ import { RunningHash } from "./prompt_units.ts";
 interface MarkedUsage {
   readonly cachedTokens: number;
   readonly cacheWriteTokens: number;
-  /** Part of `cacheWriteTokens` for an hour. */
   readonly hourWriteTokens: number;
 }
 
@@ -14,7 +13,6 @@ const LOOK_BACK = 20;
 
 const HOUR_MS = 3_600_000;
 
-/** Maximum number of entries; the oldest are removed. */
 const MAX_ENTRIES = 20_000;
 
 interface Place {
@@ -28,7 +26,6 @@ export class MarkedCache {
   readonly #minTokens: number;
   readonly #entries = new Map<string, { usedMs: number; readonly ttlMs: number }>();
 
-  /** Creates an empty cache for prefixes of at least `minTokens` tokens. */
   constructor({ minTokens }: { readonly minTokens: number }) {
     this.#minTokens = minTokens;
   }
@@ -80,7 +77,6 @@ export class MarkedCache {
   }
 }
 
-/** Returns the ends of a prompt's tools and messages. */
 function placesOf({ units, ends, tools, messages }: ReadPrompt): Place[] {
   const hash = new RunningHash();
   const pieces = [...tools, ...messages];
@@ -115,11 +111,9 @@ const MINUTE_MS = 60_000;
  */
 export class ShardRouter {
   readonly #shards: number;
-  /** Times of the requests of the last minute, by route. */
   readonly #times = new Map<number, number[]>();
   #drawn = 0;
 
-  /** Creates a router for this number of machines. */
   constructor(shards: number) {
     this.#shards = shards;
   }
@@ -150,7 +144,6 @@ export class ShardRouter {
     return isOver ? (home + 1 + this.#draw()) % this.#shards : home;
   }
 
-  /** Returns one of the other machines, from 0. */
   #draw(): number {
     const hash = new RunningHash();
     hash.add(this.#drawn++);

@@ -1,7 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { type Fault, scripted, type SimulatedReply, simulator, type ToolCallPieces } from "@tare/simulator";
 
-/** Returns the response of a provider with this reply. */
 function answer(reply: SimulatedReply, { stream = false } = {}): Promise<Response> {
   const provider = simulator({
     model: scripted([reply]),
@@ -12,7 +11,6 @@ function answer(reply: SimulatedReply, { stream = false } = {}): Promise<Respons
   return provider.fetch(new Request("http://provider/v1/chat/completions", { method: "POST", body }));
 }
 
-/** Returns the body as read by a client, and how it ended. */
 async function read(response: Response): Promise<[string, string]> {
   let text = "";
   try {

@@ -6,7 +6,6 @@ import { searchBlocks } from "@tare/wire/internal";
 const MARK = { cache_control: { type: "ephemeral" } };
 const HOUR = { cache_control: { type: "ephemeral", ttl: "1h" } };
 const tokenizer = { encode: (text: string) => text.split(" ").map((word) => word.length) };
-/** Returns a text of this number of tokens. */
 const words = (tokens: number, word = "w") => Array.from({ length: tokens }, () => word).join(" ");
 const text = (text: string, mark: object = {}) => ({ type: "text", text, ...mark });
 
@@ -42,12 +41,10 @@ Deno.test("simulator() caches Messages requests up to their breakpoints only", a
   const system = [text(words(1_996), MARK)];
   const user = (...content: object[]) => ({ role: "user", content });
   const one = user(text(words(996), MARK));
-  // 2,000 and 1,000 tokens, including each message's overhead.
   assertEquals(await usage({ system, messages: [one] }), [0, 3_000, 0]);
   const plain = user(text(words(996)));
   assertEquals(await usage({ system, messages: [plain, user(text(words(96), MARK))] }), [3_000, 100, 0]);
   assertEquals(await usage({ system, messages: [plain, user(text(words(96, "x")))] }), [2_000, 0, 1_100]);
-  // Content after the last breakpoint is neither read nor written.
   assertEquals(await usage({ system, messages: [one, user(text(words(96, "y")))] }), [3_000, 0, 100]);
   assertEquals(await usage({ messages: [user(text(words(900), MARK))] }), [0, 0, 904]);
   now = 299_000;
@@ -70,7 +67,6 @@ Deno.test("simulator() searches 20 blocks before a breakpoint and supports one-h
   now = 3_000_000;
   assertEquals(await usage({ messages: blocks(21, MARK) }), [1_100, 22_000, 0]);
   assertEquals(requests.map(({ hourWriteTokens }) => hourWriteTokens), [1_100, 0]);
-  // The end is too far from both breakpoints.
   assertEquals(await usage({ messages: blocks(43, MARK) }), [0, 47_300, 0]);
 });
 
@@ -98,7 +94,6 @@ Deno.test("simulator() adds deferred tools to the prompt where they are found", 
   ];
   const first = messages.slice(0, 1);
   const [, alone = 0] = await usage({ tools: [tool("a", MARK)], messages: first });
-  // Independent of other deferred tools before or after it.
   assertEquals(await usage({ tools: [...later, tool("a", MARK)], messages: first }), [alone, 0, 0]);
   const [read, written = 0] = await usage({ tools: [later[0], tool("a", MARK), later[1]], messages });
   assertEquals([read, written > 1_100, written < 1_150], [alone, true, true]);

@@ -2,7 +2,6 @@ import type { Message, ToolDefinition } from "@tare/messages";
 import { LRUCache } from "lru-cache";
 import { type Encoder, messageUnits, RunningHash, type RunUnit, toolUnits } from "./prompt_units.ts";
 
-/** A request's prompt as seen by the provider's cache. */
 export interface ReadPrompt {
   readonly messages: readonly Message[];
   readonly tools: readonly ToolDefinition[];
@@ -11,7 +10,6 @@ export interface ReadPrompt {
   /** Number of units up to the end of each tool, then of each message. */
   readonly ends: readonly number[];
   readonly tokens: number;
-  /** Hash of the prompt. */
   readonly digest: string;
 }
 

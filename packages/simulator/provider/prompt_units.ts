@@ -72,7 +72,6 @@ export class RunningHash {
   #a = 0x9e3779b1;
   #b = 0x85ebca6b;
 
-  /** Adds the low 32 bits of a number. */
   add(number: number): void {
     this.#a = Math.imul(this.#a ^ number, 0x01000193);
     this.#b = Math.imul(this.#b ^ number, 0x5bd1e995);

@@ -13,12 +13,10 @@ export class ReasoningSeals {
   /** Reasoning of a response's item, or of a message's first call, by id. */
   readonly #thought = new LRUCache<string, string>({ max: MAX_REPLIES });
 
-  /** Returns the seal of an author's reasoning. */
   seal(thought: string, author: Author): string {
     return hashText(JSON.stringify([...author, thought])).toString(36);
   }
 
-  /** Stores the reasoning of these ids. */
   remember(ids: readonly string[], thought: string): void {
     for (const id of ids) this.#thought.set(id, thought);
   }

@@ -3,7 +3,6 @@ import { scripted, type SimulatedReply, simulator, toolCall } from "@tare/simula
 
 const tokenizer = { encode: (text: string) => Array.from(text, (character) => character.charCodeAt(0)) };
 
-/** Returns a provider with these replies, and a function that sends it requests. */
 function provider(replies: readonly SimulatedReply[]) {
   const { fetch, requests } = simulator({ model: scripted(replies), tokenizer });
   const ask = (body: object, key = "key") =>
@@ -40,7 +39,6 @@ Deno.test("simulator() replies in the Responses format, complete and streamed, w
   assertMatch(streamed, /event: response\.reasoning_summary_text\.delta\n/);
   const cut = await (await ask({ input: [...input, ...whole.output, ...RESULTS] })).json();
   assertEquals([cut.status, cut.incomplete_details.reason], ["incomplete", "max_output_tokens"]);
-  // The earlier prompt is read from the cache, and the items of a reply are one message.
   assertEquals(requests.map(({ cachedTokens }) => cachedTokens > 2_000), [false, true, true]);
   assertEquals(requests[2]?.messages.map(({ role }) => role), ["user", "assistant", "tool", "tool"]);
   const [{ usage }] = [whole];
@@ -120,7 +118,6 @@ Deno.test("simulator() accepts thinking in Messages only as signed and complete 
     [400, "messages.1.content.0.type: Expected `thinking`, but found `text`"],
   );
   assertEquals(await refusal(loop(thought, ...said), { thinking }), [200, undefined]);
-  // Thinking of a completed loop may be omitted.
   assertEquals(await refusal([...loop(...said), { role: "assistant", content: "Done." }, go]), [
     200,
     undefined,

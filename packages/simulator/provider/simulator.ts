@@ -38,11 +38,9 @@ import type { Encoder } from "./prompt_units.ts";
 import { ReasoningSeals } from "./reasoning_seals.ts";
 import { search, type SearchableTools, searchableTools } from "./tool_search.ts";
 
-/** Options of a simulated provider. */
 export interface SimulatorOptions {
   /** Model for every model name, or models by name. */
   readonly model: SimulatedModel | Readonly<Record<string, SimulatedModel>>;
-  /** Tokenizer of prompts and replies. */
   readonly tokenizer: Encoder;
   /** Cache rules. Default: `openai`. */
   readonly profile?: Profile;
@@ -68,7 +66,6 @@ export interface FaultRequest extends SimulatedRequest {
 
 /** A readable request and its result. */
 export interface SimulatedCall extends SimulatedRequest {
-  /** Time of the request, by the simulator's clock. */
   readonly atMs: number;
   readonly status: number;
   readonly promptTokens: number;
@@ -76,16 +73,13 @@ export interface SimulatedCall extends SimulatedRequest {
   readonly cachedTokens: number;
   /** Tokens written to the cache, in the Messages API. */
   readonly cacheWriteTokens?: number;
-  /** Part of `cacheWriteTokens` for an hour. */
   readonly hourWriteTokens?: number;
   /** Tokens of the reply, reasoning included; 0 if the request was rejected. */
   readonly outputTokens: number;
 }
 
-/** Cache usage of a prompt. */
 interface Served {
   readonly usage: Pick<Usage, "cachedTokens" | "cacheWriteTokens" | "hourWriteTokens">;
-  /** Additional usage to record. Default: none. */
   readonly recorded?: Pick<Usage, "cacheWriteTokens" | "hourWriteTokens">;
   readonly store: (nowMs: number) => void;
 }
@@ -104,9 +98,7 @@ interface FormattedReply extends Pick<WrittenReply, "message" | "finishReason"> 
 const RESPONSES_PATH = `/v1${RESPONSES_PROTOCOL.path}`;
 const MESSAGES_PATH = `/v1${MESSAGES_PROTOCOL.path}`;
 
-/** A simulated provider. */
 export interface Simulator {
-  /** Handles a request; can be passed to `Deno.serve`. */
   readonly fetch: (request: Request) => Promise<Response>;
   /** Newest 1,000 requests, in order of their responses. */
   readonly requests: readonly SimulatedCall[];
@@ -114,7 +106,6 @@ export interface Simulator {
 
 const MAX_RECORDED = 1000;
 
-/** Maximum number of tool searches per request. */
 const MAX_SEARCHES = 10;
 
 /** Units per cache: at most 16 tokens each, about 4 million tokens or 100 MB. */
@@ -187,7 +178,6 @@ export function simulator(options: SimulatorOptions): Simulator {
     });
   }
 
-  /** Returns the cache of prompts without breakpoints. */
   function serving(key: string, chat: Pick<CompletionRequest, "model" | "cacheKey">) {
     return (prompt: ReadPrompt, nowMs: number): Served => {
       const shard = router.shardOf(prompt, { routed: [key, chat.model, chat.cacheKey], nowMs });
@@ -291,7 +281,6 @@ export function simulator(options: SimulatorOptions): Simulator {
         const searched = chat.searchable && search(reply, chat.searchable, before);
         if (!searched) break;
         before = searched.blocks;
-        // Repeats the request with the found tools after it.
         const again = readPrompt({ messages: [...chat.messages, searched.message], tools: chat.tools });
         const served = serve(again, now());
         const outputTokens = tokensOf(replyMessage(reply, digest));
@@ -418,28 +407,20 @@ function refuse(fault: Fault | null | undefined): void {
   if (error) throw error;
 }
 
-/** A Messages request in the form for simulated models. */
 interface MessagesRequest extends Omit<CompletionRequest, "includeUsage" | "cacheKey"> {
-  /** Cache breakpoints. */
   readonly marks: ReturnType<typeof readCacheMarks>;
   /** Whether the request has no reply, so that its prompt is only read. */
   readonly isSilent: boolean;
-  /** Deferred tools that the model may search for. Default: none. */
   readonly searchable?: SearchableTools | undefined;
-  /** Messages as sent. */
   readonly list: readonly JsonRecord[];
-  /** Whether thinking is enabled. */
   readonly mustThink: boolean;
 }
 
-/** A Responses request in the form for simulated models. */
 interface ResponsesRequest extends Omit<CompletionRequest, "includeUsage"> {
   readonly items: readonly JsonRecord[];
-  /** Whether encrypted reasoning is requested. */
   readonly isSealed: boolean;
 }
 
-/** Finish reasons of a response. */
 const FINISHES = ["stop", "tool_calls", "length", "content_filter"] as const;
 
 /** Reads and checks a request's body. @throws {ApiError} 400 if a provider would reject it. */
@@ -477,7 +458,6 @@ function readResponsesRequest(bytes: Uint8Array<ArrayBuffer>): ResponsesRequest 
   };
 }
 
-/** Reply to a request without a reply. */
 const SILENCE: { readonly reply: SimulatedReply; readonly fault?: Fault } = {
   reply: { content: null, finish_reason: "length" },
 };
@@ -542,7 +522,6 @@ function joinReplies(messages: readonly Message[]): Message[] {
   return all;
 }
 
-/** Returns the HTTP response of a reply, with its fault. */
 function messagesResponse(
   reply: ConstructorParameters<typeof MessageWriter>[0],
   { stream, fault }: { readonly stream: boolean; readonly fault?: Fault | null | undefined },
@@ -567,7 +546,6 @@ function replyMessage(reply: SimulatedReply, idSeed: string): WrittenReply["mess
   };
 }
 
-/** Removes the last character of each call's arguments. */
 function malformedArguments(reply: SimulatedReply): SimulatedReply {
   const { tool_calls = [] } = reply;
   return {
@@ -579,10 +557,8 @@ function malformedArguments(reply: SimulatedReply): SimulatedReply {
   };
 }
 
-/** Default number of chunks before a stream fails. */
 const CHUNKS_BEFORE_BREAK = 3;
 
-/** Returns the HTTP response of a reply, with its fault. */
 function replyResponse(
   writer: CompletionWriter,
   reply: WrittenReply,
@@ -597,12 +573,10 @@ function replyResponse(
   return textsResponse(texts, { stream, fault });
 }
 
-/** Returns a server-sent event whose name is its type. */
 function typedEvent(event: JsonRecord): string {
   return eventText({ event: String(event.type), data: JSON.stringify(event) });
 }
 
-/** Returns the HTTP response of these texts, with the fault. */
 function textsResponse(
   texts: readonly string[],
   { stream, fault }: { readonly stream: boolean; readonly fault?: Fault | null | undefined },
@@ -677,14 +651,12 @@ function bodyStream(
   }, { highWaterMark: 0 });
 }
 
-/** Chat Completions request fields that the simulator reads. */
 interface CompletionRequest {
   readonly model: string;
   readonly messages: readonly Message[];
   readonly tools: readonly ToolDefinition[];
   readonly stream: boolean;
   readonly includeUsage: boolean;
-  /** Cache key; "" without one. */
   readonly cacheKey: string;
 }
 
@@ -716,7 +688,6 @@ interface RequestBody {
   readonly n?: number | null;
 }
 
-/** Checks the dialects' rules. @throws {ApiError} with status 400. */
 function checkLegal(body: unknown, dialects: readonly Dialect[]): void {
   const refusal = refusalIn(body, dialects);
   if (refusal !== undefined) throw new ApiError(400, refusal);

@@ -20,7 +20,6 @@ function post(to: Simulator, body: object): Promise<Response> {
   return to.fetch(new Request("http://provider/v1/chat/completions", { method: "POST", body: text }));
 }
 
-/** Returns all fields of all objects and arrays within a value, as object and key. */
 function fields(value: unknown): [object, string][] {
   if (typeof value !== "object" || value === null) return [];
   return Object.entries(value).flatMap((

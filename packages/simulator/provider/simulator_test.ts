@@ -40,7 +40,6 @@ function post(to: Simulator, body: Post = {}, headers: Record<string, string> = 
   );
 }
 
-/** Returns prompt and cached tokens of each request. */
 async function usages(to: Simulator, bodies: readonly Post[]): Promise<[number, number][]> {
   const seen: [number, number][] = [];
   for (const body of bodies) {

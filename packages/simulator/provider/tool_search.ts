@@ -51,9 +51,7 @@ function jsonOf(bytes: Uint8Array<ArrayBuffer>): JsonRecord {
 }
 
 export interface Searched {
-  /** Blocks of the text, the search and its results. */
   readonly blocks: readonly JsonRecord[];
-  /** The same for the model. */
   readonly message: Message;
 }
 

@@ -3,7 +3,6 @@ import { KEYWORDS } from "./rehearsal.ts";
 import { readResult } from "./results.ts";
 import type { CallArguments, RehearsalTurn } from "./turn.ts";
 
-/** Returns a turn with these calls: tool, arguments, result. */
 function turn(
   question: string,
   ...made: readonly [tool: string, args: CallArguments, text: string][]

@@ -2,14 +2,12 @@ import type { MadeCall, RehearsalTurn, WantedCall } from "./turn.ts";
 
 /** A rule, applied once per turn, as recognized by its calls (`made`); a rule that never recognizes them must not repeat. */
 interface RehearsalRule {
-  /** Text before the calls. */
   readonly says: string | ((turn: RehearsalTurn) => string);
   /** Calls of the rule; none if it has no basis. Calls to tools that aren't offered are omitted. */
   readonly wants: (turn: RehearsalTurn) => readonly WantedCall[];
   readonly made: (call: MadeCall) => boolean;
 }
 
-/** Rules of the offline demo model for one kind of question. */
 export interface RehearsalPlan {
   readonly suits: (question: string) => boolean;
   readonly rules: readonly RehearsalRule[];
@@ -20,22 +18,18 @@ export interface RehearsalPlan {
   readonly answer: (turn: RehearsalTurn) => string;
 }
 
-/** Returns a call's `path` argument; `.` without one. */
 export function pathOf(call: WantedCall): string {
   return typeof call.args.path === "string" ? cleanPath(call.args.path) : ".";
 }
 
-/** Removes leading `./` and trailing `/`. */
 export function cleanPath(path: string): string {
   return path.replace(/^(\.\/)+/, "").replace(/\/+$/, "") || ".";
 }
 
-/** Returns a number with its noun: `1 file`, `2 files`. */
 export function withNoun(number: number, noun: string): string {
   return `${number} ${noun}${number === 1 ? "" : "s"}`;
 }
 
-/** First rule of plans: lists the workspace. */
 export const LIST_WORKSPACE: RehearsalRule = {
   says: "I list the workspace first.",
   wants: () => [{ tool: "list_files", args: {} }],

@@ -6,7 +6,6 @@ import { type MadeCall, RECALL, type RehearsalTurn, type WantedCall } from "./tu
 const CODE_ENDINGS =
   "c,cc,cpp,cs,css,dart,ex,exs,go,h,hpp,hs,html,java,js,jsx,kt,lua,m,mjs,cjs,ml,php,pl,ps1,py,rb,rs,scala,sh,sql,svelte,swift,ts,tsx,mts,cts,vue,zig";
 
-/** Returns a call that counts the lines of a folder's source files. */
 export function countCall(path: string, turn: RehearsalTurn): WantedCall {
   return {
     tool: "search_files",
@@ -20,7 +19,6 @@ export function countCall(path: string, turn: RehearsalTurn): WantedCall {
   };
 }
 
-/** Returns whether a call is from {@linkcode countCall}. */
 export function isCount(call: MadeCall): boolean {
   return call.tool === "search_files" && call.args.pattern === "^" && call.args.output === "count";
 }
@@ -56,7 +54,6 @@ export const REVIEW: RehearsalPlan = {
       made: () => false,
     },
   ],
-  // The notes replace the files.
   needs: isCount,
   answer: (turn) =>
     [`I reviewed ${withNoun(notes(turn).length, "file")} of ${folderOf(turn.question)}:`, ...notes(turn)]
@@ -65,10 +62,8 @@ export const REVIEW: RehearsalPlan = {
       ),
 };
 
-/** A note of a review: a file, its number of lines, and its first declaration. */
 const NOTE: RegExp = /^- (\S+): (\d+) lines?; first declares: (.*)$/;
 
-/** Returns the first declaration in a file's text, with or without line numbers of a search. */
 function firstDeclaration(text: string): string | undefined {
   return /^(?:\d+:)?((?:export |pub(?:lic)? |def |class |func(?:tion)? |fn |const |interface |struct |type ).*)$/m
     .exec(text)?.[1]?.trim();
@@ -175,7 +170,6 @@ function recalls({ calls }: RehearsalTurn): MadeCall[] {
   return calls.filter(({ tool }) => tool === RECALL);
 }
 
-/** Returns all visible and recalled texts. */
 function seenTexts(turn: RehearsalTurn): string[] {
   return [...turn.said, ...recalls(turn).filter(({ seen }) => seen !== "none").map(({ text }) => text)];
 }
@@ -207,7 +201,6 @@ function declaration(turn: RehearsalTurn, path: string): string | undefined {
   return found && firstDeclaration(found.text);
 }
 
-/** Returns the path argument as written in a transcript. */
 function placeOf(path: string): string {
   return `path: ${path}`;
 }

@@ -11,7 +11,6 @@ import {
   type WantedCall,
 } from "./turn.ts";
 
-/** Plans; the first match is used, otherwise {@linkcode KEYWORDS}. */
 const PLANS: readonly RehearsalPlan[] = [REVIEW, LOOK_BACK];
 
 const KNOWN_TOOLS = ["list_files", "read_file", "search_files"];
@@ -86,11 +85,9 @@ const MAX_KEYWORDS = 4;
 const MAX_FILES = 3;
 const MAX_QUOTES = 3;
 const MAX_QUOTE_CHARS = 160;
-/** Lines before and after a file's first match that are read. */
 const LINES_BEFORE = 5;
 const LINES_AFTER = 20;
 
-/** Words without information about a question's subject. */
 const STOP_WORDS = new Set(
   ("about above after again all also and any are because been before being below between both but can case code could " +
     "describe did does doing each explain few file files find for from further give had has have having her here his how " +
@@ -133,7 +130,6 @@ export const KEYWORDS: Omit<RehearsalPlan, "suits"> = {
       .filter((paragraph) => paragraph !== "").join("\n\n"),
 };
 
-/** Returns the words to search for, which are valid regular expressions. */
 function keywords(question: string): string[] {
   const words = question.match(/[\p{L}_][\p{L}\p{N}_-]*[\p{L}\p{N}_]/gu) ?? [];
   const weight = (word: string) => (isName(word) ? 100 : 0) + word.length;

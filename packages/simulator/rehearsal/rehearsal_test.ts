@@ -38,7 +38,6 @@ const RECALL_TOOL = defined("recall", "ref");
 
 type Arguments = Readonly<Record<string, string | number>>;
 
-/** Runs a call on {@linkcode REPOSITORY}. */
 function runTool(name: string, { path = ".", ...args }: Arguments): string {
   const paths = Object.keys(REPOSITORY).filter((file) =>
     path === "." || file === path || file.startsWith(`${path}/`)
@@ -73,9 +72,7 @@ function runTool(name: string, { path = ".", ...args }: Arguments): string {
 
 interface PlayOptions {
   readonly tools?: readonly ToolDefinition[];
-  /** Earlier messages. */
   readonly before?: readonly Message[];
-  /** Returns the view of the conversation. */
   readonly view?: (messages: readonly Message[]) => readonly Message[];
 }
 
@@ -116,7 +113,6 @@ function refOf(content: string): string {
   return content.length.toString(16).padStart(16, "0");
 }
 
-/** Replaces all but the newest results and recalls by placeholders. */
 function elideAllBut(newest: number, way: string) {
   return (messages: readonly Message[]): readonly Message[] => {
     const results = messages.filter((message) => message.role === "tool");

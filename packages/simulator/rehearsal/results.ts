@@ -4,7 +4,6 @@ export interface SeenResult {
   readonly text: string;
   /** Visible part; `none` if it was evicted, is missing or an error. */
   readonly seen: "whole" | "part" | "none";
-  /** Archive reference of the missing part, if stated. */
   readonly ref?: string;
 }
 
@@ -37,7 +36,6 @@ export function listedEntries(
   };
 }
 
-/** Parses counts, one `path:number` per line. */
 export function countedPaths(text: string): ReadonlyMap<string, number> {
   const counts = new Map<string, number>();
   for (const line of text.split("\n")) {
@@ -49,12 +47,11 @@ export function countedPaths(text: string): ReadonlyMap<string, number> {
 
 export interface FoundLine {
   readonly path: string;
-  /** Line number, from 1. */
+  /** From 1. */
   readonly line: number;
   readonly text: string;
 }
 
-/** Parses search results, each `path:line: text`. */
 export function foundLines(text: string): FoundLine[] {
   return text.split("\n").flatMap((row) => {
     const [, path, line, found = ""] = /^(.+?):(\d+):\s?(.*)$/.exec(row) ?? [];
@@ -65,7 +62,6 @@ export function foundLines(text: string): FoundLine[] {
 interface FileRange {
   readonly from: number;
   readonly to: number;
-  /** Number of lines of the file. */
   readonly total: number;
   readonly lines: readonly string[];
 }

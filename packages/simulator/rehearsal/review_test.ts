@@ -18,7 +18,6 @@ const INTRODUCTION =
 
 type Call = readonly [name: string, args: Readonly<Record<string, unknown>>];
 
-/** A call and its visible result. */
 function step(said: string, [name, args]: Call, result: string): Message[] {
   const id = `${name}-${JSON.stringify(args)}`;
   const call = { ...toolCall(name, args), id };
@@ -30,7 +29,6 @@ function step(said: string, [name, args]: Call, result: string): Message[] {
 
 const user = (content: string): Message => ({ role: "user", content });
 
-/** Returns the model's next text and calls. */
 async function next(messages: readonly Message[], tools: readonly ToolDefinition[] = TOOLS) {
   const { content, tool_calls = [] } = await rehearsal()({ model: "rehearsal", messages, tools });
   return {
@@ -56,7 +54,6 @@ Deno.test("rehearsal() reviews a folder, longest files first, with a note for ea
   const second = await next(messages);
   const note = "- src/app/sub/b.ts: 20 lines; first declares: export const b = 1;";
   assertEquals(second, { says: note, calls: [["read_file", { path: "src/app/a.ts", end_line: 300 }]] });
-  // The note replaces the evicted result.
   messages[4] = {
     ...messages[4]!,
     content: "[elided: read_file result, 9 bytes; recall with ref 0123456789abcdef]",

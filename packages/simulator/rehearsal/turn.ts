@@ -2,7 +2,6 @@ import { contentText, type Message, type ToolDefinition } from "@tare/messages";
 import { pairCalls } from "@tare/messages/internal";
 import { readResult, type SeenResult } from "./results.ts";
 
-/** Name of the recall tool. */
 export const RECALL = "recall";
 
 export type CallArguments = Readonly<Record<string, unknown>>;
@@ -12,17 +11,13 @@ export interface WantedCall {
   readonly args: CallArguments;
 }
 
-/** A call and its visible result. */
 export interface MadeCall extends WantedCall, SeenResult {}
 
 /** Input of the offline demo model: the last question, and the calls since. */
 export interface RehearsalTurn {
-  /** Text of the last user messages. */
   readonly question: string;
   readonly calls: readonly MadeCall[];
-  /** Visible calls of earlier turns. */
   readonly earlier: readonly MadeCall[];
-  /** Visible texts of user and model. */
   readonly said: readonly string[];
   readonly offers: (tool: string, argument?: string) => boolean;
 }

@@ -3,7 +3,6 @@ import type { Profile } from "@tare/planner";
 import { PrefixCache, type PromptUnit } from "@tare/planner/internal/parts";
 import { HOUR_PROFILE } from "../economy/assumptions.ts";
 
-/** Cache breakpoints of a request. */
 export interface Marks {
   /** Leading units cached for an hour. Default: 0. */
   readonly hourUnits?: number;

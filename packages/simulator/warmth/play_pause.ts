@@ -4,13 +4,10 @@ import type { HourCache } from "./hour_cache.ts";
 import type { Warmer } from "./warmer.ts";
 import type { Awaited } from "./timed_session.ts";
 
-/** A request and the pause after it. */
 export interface PausedCall extends Awaited {
-  /** Time of the request. */
   readonly atMs: number;
   readonly units: readonly PromptUnit[];
   readonly promptTokens: number;
-  /** Its reply, as contained in the next prompt. */
   readonly answer: PromptUnit;
   readonly isFirst: boolean;
   /** Time of the next request; infinite at the end of the session. */
@@ -19,7 +16,6 @@ export interface PausedCall extends Awaited {
   readonly nextSharedTokens?: number;
 }
 
-/** Number and cost of keep-alive requests. */
 export interface Pinged {
   readonly pings: number;
   readonly cost: number;
@@ -35,7 +31,6 @@ export function playPause(
   { cache, profile, tellsEnd }: {
     readonly cache: HourCache;
     readonly profile: Profile;
-    /** Whether the end of the session is known. */
     readonly tellsEnd: boolean;
   },
 ): Pinged {
@@ -67,7 +62,6 @@ export function playPause(
   }
 }
 
-/** Content after an extended keep-alive request's breakpoint. */
 const DOT: PromptUnit = { hash: "a user's dot", tokens: 5 };
 
 function servePing(

@@ -5,21 +5,18 @@ import { playPause } from "./play_pause.ts";
 import type { Warmer } from "./warmer.ts";
 import type { TimedSession } from "./timed_session.ts";
 
-/** Cost of a session, in cost units. */
+/** Costs are in cost units. */
 export interface PlayedSession {
-  /** Cost, including keep-alive requests. */
   readonly cost: number;
   readonly pings: number;
 }
 
-/** Options of a replay with recorded prompts. */
 export interface WarmOptions {
   readonly profile: Profile;
   /** Price of an output token, in cost units. */
   readonly outputPrice: number;
   /** Whether the provider extends a cached prefix to an hour. */
   readonly grants: boolean;
-  /** Whether the end of the session is known. */
   readonly tellsEnd: boolean;
 }
 
@@ -49,7 +46,6 @@ export function playSession({ calls }: TimedSession, warmer: Warmer, options: Wa
   return { cost, pings };
 }
 
-/** Returns the tokens of the common prefix. */
 function shared(units: readonly PromptUnit[], others: readonly PromptUnit[]): number {
   let tokens = 0;
   for (const [at, unit] of units.entries()) {

@@ -11,27 +11,22 @@ export interface Awaited {
   readonly hasCommitted: boolean;
 }
 
-/** A model call of a recorded session, as seen by the provider's cache. */
 export interface TimedCall extends Awaited {
-  /** Time of the request. */
   readonly atMs: number;
   /** Prompt, split by request: the new content of each earlier request, and the replies between them. */
   readonly units: readonly PromptUnit[];
   readonly promptTokens: number;
   /** Billed output tokens, as reported. */
   readonly outputTokens: number;
-  /** Reply, as contained in the next prompt. */
   readonly answer: PromptUnit;
 }
 
-/** A recorded session with its times and reported usage. */
 export interface TimedSession {
   readonly id: string;
   readonly group: string;
   readonly calls: readonly TimedCall[];
 }
 
-/** Number of last calls in which a commit counts. */
 const LAST_CALLS = 3;
 
 const COMMIT = /\bgit\b[^|;&]*\b(?:commit|push)\b/;
@@ -78,7 +73,6 @@ function reportedCalls({ calls, usage }: Recording) {
   });
 }
 
-/** Returns the tokens of tools and system prompt. */
 function frontOf({ messages, tools }: Recording, countTokens: CountTokens): number {
   const core = messages.slice(0, messages.findIndex(({ role }) => role === "user"));
   return countRequestTokens({ messages: core, tools }, countTokens);

@@ -2,15 +2,12 @@ import { type Idle, observeUpgrade, type Ping, type PingSent, type Profile, UNTR
 import { pingClock } from "@tare/planner/internal/parts";
 import type { RequestMade } from "@tare/planner/internal";
 
-/** State of an idle session. */
 export interface IdleCall extends Idle {
-  /** Time of the newest request. */
   readonly askedMs: number;
   /** Time of the newest request or keep-alive request. */
   readonly usedMs: number;
   readonly pings: number;
   readonly promptTokens: number;
-  /** Whether it was the session's first request. */
   readonly isFirst: boolean;
   /** Time of the next request, for clairvoyant rules only; infinite without one. */
   readonly nextMs: number;
@@ -18,7 +15,6 @@ export interface IdleCall extends Idle {
   readonly nextSharedTokens: number;
 }
 
-/** Cache keep-alive of one session. */
 export interface Warmer {
   /** Part of each prompt that is cached for an hour. Default: none. */
   readonly hour?: "all" | "head" | undefined;

@@ -24,7 +24,6 @@ export function clearOver(triggerTokens: number, keep: number): (options: CallPo
   };
 }
 
-/** Approximate tokens of a placeholder. */
 const PLACEHOLDER_TOKENS = 35;
 
 /** Returns every result that a placeholder would at least halve, oldest first. */

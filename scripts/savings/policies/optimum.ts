@@ -5,7 +5,6 @@ import { WINDOW_SHARE } from "@tare/planner/internal";
 import { applyElisions, elide, type Elision, memoryArchive, selectElisions } from "@tare/prune";
 import type { CallPolicy, CallPolicyOptions, Recording } from "@tare/simulator/economy";
 
-/** Options of the clairvoyant policy, the same as of `planner-age`. */
 export interface OptimumOptions {
   readonly profile: Profile;
   readonly countTokens: CountTokens;
@@ -13,16 +12,13 @@ export interface OptimumOptions {
   readonly protectTokens: number;
 }
 
-/** Cheapest sequence of rewrites of a session. */
 export interface Optimum {
   readonly cost: number;
   /** Indices of the calls before which the prompt is rewritten. */
   readonly rewrites: readonly number[];
-  /** Evictable results in order, with the first call before which each is evictable. */
   readonly removable: readonly Removable[];
 }
 
-/** A result that is evictable from some call on. */
 export interface Removable {
   readonly elision: Elision;
   readonly from: number;
@@ -112,7 +108,6 @@ async function findRemovable(
   return [...removable.values()].sort((a, b) => a.elision.index - b.elision.index);
 }
 
-/** Returns the tokens of the tools and all messages before each position. */
 function messageEnds({ messages, tools }: Recording, countTokens: CountTokens): number[] {
   const ends = [countRequestTokens({ messages: [], tools }, countTokens)];
   for (const message of messages) {

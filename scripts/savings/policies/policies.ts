@@ -9,13 +9,10 @@ import { BY_AGE } from "../../../packages/planner/retention/retention.ts";
 import { clearOver } from "./clear_over.ts";
 import { clairvoyant } from "./optimum.ts";
 
-/** The released planner, and variants for measuring each part. */
 const PLANNERS: Readonly<Record<string, PlannerOptions>> = {
   planner: {},
-  /** No truncation. */
   "planner-untruncated": { mechanisms: { truncate: false } },
   "planner-nothing": { forget: "nothing" },
-  /** Eviction only. */
   "planner-repeating": { mechanisms: { references: false, notation: false } },
   "planner-references": { mechanisms: { references: true } },
   "planner-no-references": { mechanisms: { references: false } },
@@ -27,7 +24,6 @@ const PLANNERS: Readonly<Record<string, PlannerOptions>> = {
   },
 };
 
-/** Policies of this repository, by name. */
 export const POLICIES: Readonly<Record<string, MakePolicy>> = {
   resend,
   "clear-100k-3": clearOver(100_000, 3),

@@ -15,7 +15,6 @@ import { RULES } from "./rules.ts";
 
 /** Result of a keep-alive rule. Costs are relative to the same sessions without keep-alive. */
 export interface WarmthRow {
-  /** Client, or `all`. */
   readonly data: string;
   readonly rule: string;
   readonly sessions: number;
@@ -23,9 +22,7 @@ export interface WarmthRow {
   /** Cost relative to resending everything, if prompts are pruned. */
   readonly vsResend?: number;
   readonly worst: number;
-  /** Share of the sessions that lose over 2 %. */
   readonly losing: number;
-  /** Keep-alive requests per session. */
   readonly pings: number;
 }
 
@@ -34,17 +31,14 @@ const OUTPUT_PRICE = 5;
 
 const PROFILE: Profile = { ...profileNamed("anthropic-5m"), price: { input: 1, output: OUTPUT_PRICE } };
 
-/** Loss of a session that is ignored. */
 const LOSS_SHARE = 0.02;
 
-/** Options of {@linkcode measureWarmth}. */
 export interface WarmthOptions extends Pick<WarmOptions, "tellsEnd"> {
   readonly countTokens: CountTokens;
   /** Whether the planner prunes the prompts; otherwise they are replayed as recorded. */
   readonly prunes: boolean;
 }
 
-/** Costs of a session under a rule, without keep-alive, and resent. */
 interface Trio {
   readonly cost: number;
   readonly pings: number;
@@ -54,7 +48,6 @@ interface Trio {
 
 type PlayRule = (recording: Recording) => Promise<{ readonly cost: number; readonly pings: number }>;
 
-/** Replays every session under each rule; returns rows per client and for all. */
 export async function measureWarmth(
   sources: readonly Pick<Data, "name" | "recordings">[],
   options: WarmthOptions,
@@ -85,7 +78,6 @@ export async function measureWarmth(
   });
 }
 
-/** A named rule and its factory per client. The first is without keep-alive. */
 interface NamedRule {
   readonly rule: string;
   readonly make: () => PlayRule;

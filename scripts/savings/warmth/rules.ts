@@ -3,7 +3,6 @@ import { clockRule, type IdleCall, type Rule } from "@tare/simulator/economy";
 
 const STEP_MS = 280_000;
 
-/** Returns a rule with at most `most` keep-alive requests at fixed intervals. */
 function fixed(most: (idle: IdleCall) => number): Rule {
   return () => () => ({
     next: (idle) => idle.pings < most(idle) ? { type: "exact", atMs: idle.usedMs + STEP_MS } : undefined,
@@ -14,7 +13,6 @@ const LEAST_TOKENS = 20_000;
 
 const isWorthIt = ({ promptTokens, isFirst }: IdleCall) => promptTokens >= LEAST_TOKENS && !isFirst;
 
-/** Rules of the benchmark, by name. */
 export const RULES: Readonly<Record<string, Rule>> = {
   none: () => () => ({ next: () => undefined }),
   "2 pings": fixed((idle) => isWorthIt(idle) ? 2 : 0),
@@ -57,7 +55,6 @@ function withLateHead(rule: Rule): Rule {
   };
 }
 
-/** Returns the keep-alive requests needed to reach the next request; 0 if rewriting is cheaper. */
 function bestPings(
   { askedMs, nextMs, promptTokens, nextSharedTokens }: IdleCall,
   { ttlMs, read, write }: Profile,

@@ -15,7 +15,6 @@ import { RULES } from "./rules.ts";
 
 const PROFILE = profileNamed("anthropic-5m");
 
-/** Seconds, role, and tokens of prompt and reply. */
 type Line = readonly [second: number, role: "user" | "assistant" | "tool", prompt?: number, output?: number];
 
 /** Three user messages, 20 minutes and an hour apart; in the second turn a tool takes seven minutes. */
@@ -46,7 +45,6 @@ function recorded(id: string, lines = LINES) {
   return readRecording(JSON.stringify({ id, tools, messages, recorded_fixed_prefix_tokens: 30_000 }));
 }
 
-/** Replays the session under a rule; returns the kind, second and price of each keep-alive request. */
 function played(rule: string, { grants = true, tellsEnd = false } = {}) {
   const pings: string[] = [];
   const warmer = RULES[rule]!(PROFILE)();

@@ -5,7 +5,7 @@ import { CLAUDE_CODE } from "./claude_code.ts";
 
 const PROGRAM = fromFileUrl(new URL("../programs/claude_agent_sdk.mjs", import.meta.url));
 
-/** An agent of the Claude Agent SDK: Claude Code's tools and environment, without its command line. */
+/** Agent of the Claude Agent SDK: Claude Code's tools and environment, without its command line. */
 export const CLAUDE_AGENT_SDK: Agent = {
   ...CLAUDE_CODE,
   name: "claude agent sdk",

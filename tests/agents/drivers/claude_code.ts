@@ -2,13 +2,12 @@ import { AGENTS } from "../../../packages/cli/agents/agents.ts";
 import type { Agent } from "../agent.ts";
 import type { Command } from "../program.ts";
 
-/** Claude Code over Anthropic's Messages. */
 export const CLAUDE_CODE: Agent = {
   name: "claude code",
   entry: AGENTS.claude!,
   rulesFile: "CLAUDE.md",
   tools: {
-    shell: (command) => ({ name: "Bash", args: { command, description: "Does what the plan says" } }),
+    shell: (command) => ({ name: "Bash", args: { command, description: "Follows the plan" } }),
     delegate: (prompt) => ({
       name: "Agent",
       args: {
@@ -24,8 +23,8 @@ export const CLAUDE_CODE: Agent = {
     ].map((name) => ({ name: "ToolSearch", args: { query: `select:${name}`, max_results: 1 } })),
   },
   quiet: { CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1", DISABLE_AUTOUPDATER: "1" },
-  // It knows its models' windows. Another one it takes from 100,000 tokens; a smaller one it learns from the provider,
-  // which refuses what is too long.
+  // Claude Code knows its models' windows, assumes at least 100,000 tokens for others, and learns smaller
+  // ones from the provider's error.
   configure: ({ windowTokens }) =>
     Promise.resolve({
       ANTHROPIC_API_KEY: "key",
@@ -41,7 +40,6 @@ export const CLAUDE_CODE: Agent = {
   lacks: {},
 };
 
-/** Messages in one process. */
 function talk(contents: readonly unknown[]): Command {
   return {
     program: "claude",

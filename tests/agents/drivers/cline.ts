@@ -1,9 +1,8 @@
 import { AGENTS } from "../../../packages/cli/agents/agents.ts";
 import type { Agent } from "../agent.ts";
 
-const TERMINAL = "goes on with a conversation in a terminal alone";
+const TERMINAL = "continues a conversation only in a terminal";
 
-/** Cline over chat completions. */
 export const CLINE: Agent = {
   name: "cline",
   entry: AGENTS.cline!,
@@ -15,7 +14,7 @@ export const CLINE: Agent = {
       args: { systemPrompt: "You do a part of a plan.", task },
     }),
   },
-  // A process of its own behind the program would outlive it.
+  // A background process would outlive the program.
   quiet: { CLINE_SESSION_BACKEND_MODE: "local", CLINE_NO_AUTO_UPDATE: "1" },
   async configure({ home, windowTokens }) {
     const folder = `${home}/.cline/data/settings`;

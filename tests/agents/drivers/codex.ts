@@ -1,7 +1,6 @@
 import { AGENTS } from "../../../packages/cli/agents/agents.ts";
 import type { Agent } from "../agent.ts";
 
-/** Codex over responses. */
 export const CODEX: Agent = {
   name: "codex",
   entry: AGENTS.codex!,
@@ -18,7 +17,7 @@ export const CODEX: Agent = {
       "enabled = false",
     ];
     await Deno.writeTextFile(`${folder}/config.toml`, lines.join("\n"));
-    // The environment's key counts for `codex exec` alone.
+    // Only `codex exec` reads the environment's key.
     await Deno.writeTextFile(`${folder}/auth.json`, JSON.stringify({ OPENAI_API_KEY: "key" }));
     return {};
   },
@@ -64,19 +63,17 @@ export const CODEX: Agent = {
     });
   },
   lacks: {
-    delegate: "has no tool for sub-agents that waits for them",
-    discoveries: "defers tools of MCP servers alone",
+    delegate: "has no tool for subagents that waits for them",
+    discoveries: "defers only tools of MCP servers",
   },
 };
 
-/** A request of the app server, and what tells that it is answered. */
 function ask(id: number, method: string, params: unknown, until = `"id":${id}\\b.*"result"`) {
   return { line: JSON.stringify({ id, method, params }), until: new RegExp(until) };
 }
 
 const HELLO = ask(1, "initialize", { clientInfo: { name: "test", version: "1" } });
 
-/** The id of the only conversation, from the name of its file. */
 async function threadIn(folder: string): Promise<string> {
   for await (const { name, isDirectory } of Deno.readDir(folder)) {
     if (isDirectory) return await threadIn(`${folder}/${name}`);

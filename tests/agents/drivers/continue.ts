@@ -1,13 +1,11 @@
 import { AGENTS } from "../../../packages/cli/agents/agents.ts";
 import type { Agent } from "../agent.ts";
 
-/** Which model of which provider makes Continue speak a protocol. */
 const MODELS = {
   responses: { provider: "openai", model: "gpt-5" },
   messages: { provider: "anthropic", model: "claude-sonnet-4-5" },
 };
 
-/** Continue's command line. */
 export function continueCli(protocol: keyof typeof MODELS): Agent {
   const model = MODELS[protocol];
   return {
@@ -30,7 +28,6 @@ export function continueCli(protocol: keyof typeof MODELS): Agent {
           defaultCompletionOptions: { contextLength: windowTokens, maxTokens: 8_000 },
         }],
       };
-      // YAML holds JSON.
       await Deno.mkdir(`${home}/.continue`);
       await Deno.writeTextFile(`${home}/.continue/config.yaml`, JSON.stringify(configuration));
       return {};
@@ -46,12 +43,12 @@ export function continueCli(protocol: keyof typeof MODELS): Agent {
     countsItself: true,
     lacks: {
       discoveries: "defers no tools",
-      converse: "takes prompts of one process from a terminal alone",
-      compact: "compacts by command in a terminal alone",
+      converse: "accepts several prompts of one process only in a terminal",
+      compact: "compacts by command only in a terminal",
       interrupt: "keeps nothing of a turn that was broken off",
-      images: "takes pictures from a terminal alone",
-      delegate: "has no sub-agents but for a beta",
-      ...(protocol === "messages" && { retries: "gives up when it is told to wait" }),
+      images: "accepts images only in a terminal",
+      delegate: "has no subagents but for a beta",
+      ...(protocol === "messages" && { retries: "doesn't retry on a rate limit" }),
     },
   };
 }

@@ -2,7 +2,6 @@ import { acpConversation } from "../acp.ts";
 import { AGENTS } from "../../../packages/cli/agents/agents.ts";
 import type { Agent } from "../agent.ts";
 
-/** How Copilot CLI is told which protocol to speak. */
 const PROTOCOLS = {
   chat: { COPILOT_PROVIDER_TYPE: "openai", COPILOT_PROVIDER_WIRE_API: "completions", COPILOT_MODEL: "gpt-5" },
   responses: {
@@ -13,14 +12,13 @@ const PROTOCOLS = {
   messages: { COPILOT_PROVIDER_TYPE: "anthropic", COPILOT_MODEL: "claude-sonnet-4.5" },
 };
 
-/** Copilot CLI with a provider of its user's own. */
 export function copilot(protocol: keyof typeof PROTOCOLS): Agent {
   return {
     name: `copilot ${protocol}`,
     entry: AGENTS.copilot!,
     rulesFile: "AGENTS.md",
     tools: {
-      shell: (command) => ({ name: "bash", args: { command, description: "Does what the plan says" } }),
+      shell: (command) => ({ name: "bash", args: { command, description: "Follows the plan" } }),
       delegate: (prompt) => ({
         name: "task",
         args: {

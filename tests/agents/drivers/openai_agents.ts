@@ -4,7 +4,6 @@ import type { Agent } from "../agent.ts";
 
 const PROGRAM = fromFileUrl(new URL("../programs/openai_agents.mjs", import.meta.url));
 
-/** An agent of the OpenAI Agents SDK, over the protocol that it is told. */
 export function openaiAgents(protocol: "chat" | "responses"): Agent {
   return {
     name: `openai agents ${protocol}`,

@@ -48,9 +48,9 @@ export const OPENCLAW: Agent = {
   lacks: {
     discoveries: "defers no tools",
     converse: "runs one prompt a process without its daemon",
-    compact: "compacts by command in its daemon alone",
-    images: "takes pictures from its daemon's channels alone",
+    compact: "compacts by command only in its daemon",
+    images: "accepts images only from its daemon's channels",
     retries: "gives up when a stream breaks off",
-    delegate: "doesn't wait for its sub-agents without its daemon",
+    delegate: "doesn't wait for its subagents without its daemon",
   },
 };

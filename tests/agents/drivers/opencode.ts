@@ -2,10 +2,10 @@ import { acpConversation, acpPrompt } from "../acp.ts";
 import { AGENTS } from "../../../packages/cli/agents/agents.ts";
 import type { Agent } from "../agent.ts";
 
-/** So much it keeps free of any window for a reply, if the model may take it; its requests don't tell. */
+/** Tokens that opencode reserves for a reply; its requests don't contain them. */
 const REPLY_TOKENS = 32_000;
 
-/** opencode over chat completions, or who is made from it and has other names: of its program, and in its environment. */
+/** Returns the driver of opencode or a fork, with its program name and environment prefix. */
 export function opencode(program: string, environment: string): Agent {
   const sessions = { program, args: ["session", "list", "--format", "json"] };
   return {
@@ -13,7 +13,7 @@ export function opencode(program: string, environment: string): Agent {
     entry: AGENTS[program]!,
     rulesFile: "AGENTS.md",
     tools: {
-      shell: (command) => ({ name: "bash", args: { command, description: "Does what the plan says" } }),
+      shell: (command) => ({ name: "bash", args: { command, description: "Follows the plan" } }),
       delegate: (prompt) => ({
         name: "task",
         args: { description: "A part of the plan", prompt, subagent_type: "general" },
@@ -26,7 +26,7 @@ export function opencode(program: string, environment: string): Agent {
     },
     configure({ windowTokens }) {
       const model = {
-        // Of a model that it knows by name it has a longest prompt, too.
+        // For a model that it knows by name, opencode also has a longest prompt.
         limit: { context: windowTokens, input: 0, output: REPLY_TOKENS },
         tool_call: true,
         modalities: { input: ["text", "image"], output: ["text"] },
@@ -62,7 +62,6 @@ export function opencode(program: string, environment: string): Agent {
       args: ["acp"],
       talk: acpConversation(texts, workspace),
     }),
-    // Its first start creates its database, in several steps.
     prepare: sessions,
     async compact({ workspace: cwd, run }) {
       const { output } = await run(sessions);

@@ -1,7 +1,6 @@
 import { AGENTS } from "../../../packages/cli/agents/agents.ts";
 import type { Agent } from "../agent.ts";
 
-/** pi over chat completions. */
 export const PI: Agent = {
   name: "pi",
   entry: AGENTS.pi!,
@@ -42,5 +41,5 @@ export const PI: Agent = {
       args: ["--mode", "rpc", "--approve", "--model", "openai/gpt-5", "--continue"],
       talk: [{ line: '{"type":"compact"}', until: /"command":"compact","success":true/ }],
     }),
-  lacks: { delegate: "has no sub-agents", discoveries: "defers no tools" },
+  lacks: { delegate: "has no subagents", discoveries: "defers no tools" },
 };

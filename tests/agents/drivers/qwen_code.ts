@@ -1,7 +1,6 @@
 import { AGENTS } from "../../../packages/cli/agents/agents.ts";
 import type { Agent } from "../agent.ts";
 
-/** Qwen Code over chat completions. */
 export const QWEN_CODE: Agent = {
   name: "qwen code",
   entry: AGENTS.qwen!,
@@ -24,8 +23,7 @@ export const QWEN_CODE: Agent = {
       privacy: { usageStatisticsEnabled: false },
       general: { disableAutoUpdate: true, disableUpdateNag: true },
       model: { generationConfig: { contextWindowSize: windowTokens, modalities: { image: true } } },
-      // As at a terminal. Otherwise it listens to a command until that has ended, and not until its output has: what
-      // comes later is lost.
+      // As in a terminal. Otherwise output that arrives after a command's end is lost.
       tools: { shell: { enableInteractiveShell: true } },
     };
     await Deno.mkdir(`${home}/.qwen`);
@@ -52,7 +50,7 @@ export const QWEN_CODE: Agent = {
   }),
   compact: ({ run }) =>
     run({ program: "qwen", args: [...FLAGS, "--model", "gpt-5", "--continue", "/compress"] }),
-  // For a summary. From 13,000 tokens less on it compacts.
+  // For a summary. It compacts from 13,000 tokens less.
   keepsFreeTokens: 20_000,
   lacks: { discoveries: "defers no tools" },
 };

@@ -1,5 +1,5 @@
-// An agent of the OpenAI Agents SDK as its documentation builds one: rules from AGENTS.md, a shell, a helper with the
-// same shell, and a session that is kept in a file. Arguments: the protocol, the file, prompts.
+// An agent of the OpenAI Agents SDK as in its documentation: rules from AGENTS.md, a shell, a subagent with the
+// same shell, and a session in a file. Arguments: the protocol, the file, prompts.
 import { execFile } from "node:child_process";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import process from "node:process";
@@ -35,9 +35,9 @@ const agent = new Agent({
     shell,
     helper.asTool({
       toolName: "delegate",
-      toolDescription: "Hands a task to a helper.",
+      toolDescription: "Delegates a task to a subagent.",
       runOptions: { maxTurns: 1_000 },
-      // Only who listens has it streamed.
+      // Streams only if a listener is attached.
       onStream() {},
     }),
   ],

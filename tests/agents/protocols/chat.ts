@@ -1,7 +1,6 @@
 import type { Said } from "../model.ts";
 import { type Fields, list, shownOf, shownTool, type SpokenProtocol, textOf } from "./protocol.ts";
 
-/** OpenAI's chat completions. */
 export const CHAT: SpokenProtocol = {
   path: "/v1/chat/completions",
   prices: "openai",

@@ -10,7 +10,6 @@ import {
   textOf,
 } from "./protocol.ts";
 
-/** Anthropic's Messages. */
 export const MESSAGES: SpokenProtocol = {
   path: "/v1/messages",
   prices: "anthropic-5m",
@@ -45,7 +44,7 @@ export const MESSAGES: SpokenProtocol = {
         ],
         tools: loaded.map((tool) => String(tool.name)),
       },
-      // A mark of the whole request is one of its last block.
+      // A breakpoint of the whole request applies to its last block.
       pieces: [...pieces, ...(last ? [{ ...last, mark: last.mark ?? markOf(body) }] : [])],
       seals: messages.flatMap(({ blocks }) =>
         blocks.flatMap((block) => block.type === "thinking" ? [String(block.signature)] : [])
@@ -144,7 +143,7 @@ function shownBlock(
     );
     return [role, block.name, ...args].join("\n");
   }
-  // A tool that was deferred is shown where it was found.
+  // A deferred tool appears where it was found.
   const found = list(block.content).flatMap(({ type, tool_name }) =>
     type === "tool_reference" ? [tools.get(tool_name) ?? ""] : []
   );

@@ -10,7 +10,6 @@ import {
   textOf,
 } from "./protocol.ts";
 
-/** OpenAI's responses, nothing stored. */
 export const RESPONSES: SpokenProtocol = {
   path: "/v1/responses",
   prices: "openai",
@@ -94,7 +93,6 @@ export const RESPONSES: SpokenProtocol = {
   refuse: (_, message) => ({ error: { message, type: "invalid_request_error", param: null, code: null } }),
 };
 
-/** A part of a stream. */
 type StreamEvent = Fields & { readonly type: string };
 
 function itemEvents(item: StreamEvent, output_index: number): readonly StreamEvent[] {
@@ -141,7 +139,7 @@ function toolPiece(tool: Fields): Piece {
 }
 
 function itemPiece(item: Fields): Piece {
-  // What is sealed counts as long as what it stands for: a summary, or a few tokens of reasoning.
+  // Sealed content counts as its source: a summary, or a few tokens of reasoning.
   const sealed = item.type === "reasoning" ? String(item.encrypted_content) : "";
   const found = list(item.tools).map((tool) => toolPiece(tool).shown).join("\n");
   const shown = `${shownOf(String(item.role ?? ""), saidOf(item))}${sealed}${found}`;

@@ -17,7 +17,7 @@ interface Server {
   readonly client: OpenAI;
 }
 
-/** Lets clients talk to the routes over real HTTP. Every answer is checked against the OpenAPI document. */
+/** Connects clients to the routes over HTTP. Every answer is checked against the OpenAPI document. */
 async function withModel(model: Model, use: (server: Server) => Promise<void>): Promise<void> {
   const answer = serve(routeOptions(model));
   const server = Deno.serve(
@@ -32,7 +32,6 @@ async function withModel(model: Model, use: (server: Server) => Promise<void>): 
   }
 }
 
-/** The same with a model that gives these replies, and what it was asked. */
 async function withServer(
   replies: Parameters<typeof scriptedModel>[0],
   use: (server: Server & { readonly asked: ReturnType<typeof scriptedModel>["asked"] }) => Promise<void>,
@@ -43,9 +42,9 @@ async function withServer(
 
 const TOOL_TURN = [
   { content: "I ask the echo.", ...echoCall("hi") },
-  { content: "It said hi." },
+  { content: "It printed hi." },
 ];
-const ANSWER = "I ask the echo.\n\nIt said hi.";
+const ANSWER = "I ask the echo.\n\nIt printed hi.";
 const CHAT_USAGE = {
   prompt_tokens: 20,
   completion_tokens: 4,
@@ -57,20 +56,19 @@ function roles(messages: readonly { readonly role: string }[]): string {
   return messages.map(({ role }) => role[0]).join("");
 }
 
-/** The class, code and parameter of the error that a request fails with. */
 async function refused(request: Promise<unknown>): Promise<[unknown, unknown, unknown]> {
   const error = await assertRejects(() => request) as Error & { code: unknown; param: unknown };
   return [error.constructor, error.code, error.param];
 }
 
-Deno.test("openai: models.list() names the agent", async () => {
+Deno.test("openai: models.list() returns the agent", async () => {
   await withServer([], async ({ client }) => {
     const models = await client.models.list();
     assertEquals(models.data.map((model: OpenAI.Model) => [model.id, model.owned_by]), [["agent", "tare"]]);
   });
 });
 
-Deno.test("openai: chat.completions.create() answers, and goes on in the same session", async () => {
+Deno.test("openai: chat.completions.create() answers and continues the same session", async () => {
   await withServer([...TOOL_TURN, { content: "Again hi." }], async ({ client, asked }) => {
     const messages: OpenAI.ChatCompletionMessageParam[] = [{ role: "user", content: "Say hi." }];
     const first = await client.chat.completions.create({ model: "agent", messages }).withResponse();
@@ -116,7 +114,7 @@ Deno.test("openai: chat.completions.create({ stream }) streams text, progress an
   });
 });
 
-Deno.test("openai: chat.completions.stream() puts the answer together", async () => {
+Deno.test("openai: chat.completions.stream() assembles the answer", async () => {
   await withServer(TOOL_TURN, async ({ client }) => {
     const stream = client.chat.completions.stream({
       model: "agent",
@@ -129,7 +127,7 @@ Deno.test("openai: chat.completions.stream() puts the answer together", async ()
   });
 });
 
-Deno.test("openai: responses.create(), responses.retrieve() and previous_response_id", async () => {
+Deno.test("openai: responses.create(), responses.retrieve() and previous_response_id work together", async () => {
   await withServer(
     [...TOOL_TURN, { content: "Again hi." }, { content: "Fork." }],
     async ({ client, asked }) => {
@@ -165,7 +163,7 @@ Deno.test("openai: responses.create(), responses.retrieve() and previous_respons
   );
 });
 
-Deno.test("openai: responses.create({ stream }) gives numbered events in order", async () => {
+Deno.test("openai: responses.create({ stream }) sends numbered events in order", async () => {
   await withServer([{ content: "Hello." }], async ({ client }) => {
     const stream = await client.responses.create({ model: "agent", input: "Hi.", stream: true });
     const events: OpenAI.Responses.ResponseStreamEvent[] = [];
@@ -186,7 +184,7 @@ Deno.test("openai: responses.create({ stream }) gives numbered events in order",
   });
 });
 
-Deno.test("openai: responses.stream() puts the response together", async () => {
+Deno.test("openai: responses.stream() assembles the response", async () => {
   await withServer(TOOL_TURN, async ({ client }) => {
     const response = await client.responses.stream({ model: "agent", input: "Say hi." }).finalResponse();
     assertEquals([response.status, response.output_text], ["completed", ANSWER]);
@@ -194,7 +192,7 @@ Deno.test("openai: responses.stream() puts the response together", async () => {
   });
 });
 
-Deno.test("openai: errors are those that the client knows", async () => {
+Deno.test("openai: errors have the client's own error classes", async () => {
   const limited = new ModelError("rate_limited", "Too fast.", { retryAfterMs: 1 });
   await withServer([limited, { content: "Now." }, new ModelError("bad_key", "No.")], async ({ client }) => {
     const messages = [{ role: "user", content: "Hi." }] as const;
@@ -226,7 +224,7 @@ Deno.test("openai: errors are those that the client knows", async () => {
   });
 });
 
-Deno.test("clients that go away cancel the turn", async () => {
+Deno.test("client disconnects: a client that disconnects cancels the turn", async () => {
   for (const leave of [leaveStream, leaveAnswer, leaveText]) {
     const stopped = Promise.withResolvers<void>();
     const begun = Promise.withResolvers<void>();
@@ -252,7 +250,6 @@ Deno.test("clients that go away cancel the turn", async () => {
 interface Leaving {
   readonly client: OpenAI;
   readonly baseURL: string;
-  /** Settles when the model has begun to answer. */
   readonly begun: Promise<void>;
 }
 
@@ -284,7 +281,7 @@ async function leaveText({ baseURL }: Leaving): Promise<void> {
   for await (const _ of result.textStream) controller.abort();
 }
 
-Deno.test("AI SDK: generateText() with the OpenAI-compatible provider, over two turns", async () => {
+Deno.test("AI SDK: generateText() works with the OpenAI-compatible provider, over two turns", async () => {
   await withServer([...TOOL_TURN, { content: "Again hi." }], async ({ baseURL, asked }) => {
     const provider = createOpenAICompatible({ name: "tare", baseURL, apiKey: "any" });
     const first = await generateText({ model: provider("agent"), prompt: "Say hi." });
@@ -303,7 +300,7 @@ Deno.test("AI SDK: generateText() with the OpenAI-compatible provider, over two 
   });
 });
 
-Deno.test("AI SDK: streamText() with the OpenAI-compatible provider", async () => {
+Deno.test("AI SDK: streamText() works with the OpenAI-compatible provider", async () => {
   await withServer(TOOL_TURN, async ({ baseURL }) => {
     const provider = createOpenAICompatible({ name: "tare", baseURL, apiKey: "any", includeUsage: true });
     const result = streamText({ model: provider("agent"), prompt: "Say hi." });
@@ -318,7 +315,7 @@ Deno.test("AI SDK: streamText() with the OpenAI-compatible provider", async () =
   });
 });
 
-Deno.test("AI SDK: generateText() and streamText() with the OpenAI provider's responses, over three turns", async () => {
+Deno.test("AI SDK: generateText() and streamText() work with the OpenAI provider's responses, over three turns", async () => {
   await withServer(
     [...TOOL_TURN, { content: "Again hi." }, { content: "Third." }],
     async ({ baseURL, asked }) => {
@@ -350,7 +347,7 @@ Deno.test("AI SDK: generateText() and streamText() with the OpenAI provider's re
   );
 });
 
-Deno.test("AI SDK: a failure in the middle of a stream is its error", async () => {
+Deno.test("AI SDK: a failure in mid-stream is reported as its error", async () => {
   const failing = [
     { content: "Well.", ...echoCall("hi") },
     new ModelError("unreachable", "The provider is gone."),

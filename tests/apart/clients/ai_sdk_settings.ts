@@ -2,7 +2,6 @@ import { jsonSchema, type LanguageModel, stepCountIs, tool } from "ai";
 import type { Client } from "../../gateway/compare.ts";
 import { parametersOf, QUESTION, SYSTEM, TOOLS } from "../../gateway/long_session.ts";
 
-/** The long session as the AI SDK plays it. */
 export function settings(model: LanguageModel, run: Client["run"]) {
   return {
     model,

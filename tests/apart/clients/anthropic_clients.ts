@@ -8,7 +8,6 @@ type Mark = { readonly cache_control: Anthropic.CacheControlEphemeral };
 const SHORT: Mark = { cache_control: { type: "ephemeral" } };
 const HOUR: Mark = { cache_control: { type: "ephemeral", ttl: "1h" } };
 
-/** Whether and how a client asks for its prompt to be cached. */
 export type Marks = "none" | "system and end" | "for an hour" | "whole";
 
 function connect({ baseURL, fetch }: Client): Anthropic {
@@ -33,7 +32,7 @@ function bodyOf(messages: readonly Anthropic.MessageParam[], marks: Marks): Anth
   };
 }
 
-/** The mark stands on the last block of the last message, and moves on with each request. */
+/** Sets the breakpoint on the last block of the last message; it moves with each request. */
 function marked({ role, content }: Anthropic.MessageParam, mark: Mark): Anthropic.MessageParam {
   const blocks = typeof content === "string" ? [{ type: "text" as const, text: content }] : content;
   const shown = blocks.map((block, at) => at === blocks.length - 1 ? { ...block, ...mark } : block);
@@ -61,7 +60,6 @@ async function loop(
   }
 }
 
-/** Messages in one piece. */
 export function playMessages(marks: Marks): Player {
   return async (client) => {
     const anthropic = connect(client);
@@ -71,7 +69,6 @@ export function playMessages(marks: Marks): Player {
   };
 }
 
-/** Streamed messages, put together by the package. */
 export function streamMessages(marks: Marks): Player {
   return async (client) => {
     const anthropic = connect(client);

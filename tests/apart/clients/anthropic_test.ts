@@ -17,8 +17,8 @@ Deno.test("anthropic: messages.stream() costs less through the gateway and answe
   await compare(streamMessages("system and end"), SHORT);
 });
 
-Deno.test("anthropic: a cache of an hour is paid for as such", async () => {
-  // Once nothing marked stands in front of a change, so that more is read again than the benchmark takes for needed.
+Deno.test("anthropic: a cache of an hour is billed as such", async () => {
+  // Once no breakpoint precedes a change, so more is read again than the benchmark considers necessary.
   await compare(streamMessages("for an hour"), { profile: profileNamed("anthropic-1h"), tolerance: 0.1 });
 });
 
@@ -26,7 +26,7 @@ Deno.test("anthropic: automatic caching costs less through the gateway and answe
   await compare(playMessages("whole"), SHORT);
 });
 
-Deno.test("anthropic: prompts that aren't cached cost less through the gateway and answer the same", async () => {
+Deno.test("anthropic: uncached prompts cost less through the gateway and answer the same", async () => {
   await compare(playMessages("none"), NONE);
 });
 

@@ -23,7 +23,6 @@ const pickCall = (id: string) => ({
   function: { name: "pick", arguments: '{ "of": "colours" }' },
 });
 
-/** The model calls a tool of the agent, one of both, one of the client, and answers. */
 const REPLIES = [
   { content: "I look.", ...echoCall("one") },
   {
@@ -34,15 +33,12 @@ const REPLIES = [
   { content: "Blue and blue." },
 ];
 
-/** What the model must have been shown when it is asked last. */
 const SHOWN = ["s:", "u: Pick.", "a:1", "t: one", "a:2", "t: two", "t: blue", "a:1", "t: blue"];
 
 interface Server {
   readonly baseURL: string;
   readonly client: OpenAI;
-  /** What the model was shown last. */
   readonly shown: () => string[];
-  /** How many sessions there are. */
   readonly sessions: () => Promise<number>;
 }
 
@@ -102,7 +98,7 @@ Deno.test("openai: chat.completions.runTools() runs the client's tools, and the 
 
 const TOOL = { type: "function", function: { name: "pick", parameters: PARAMETERS } } as const;
 
-Deno.test("openai: chat.completions.stream() puts the client's calls together", async () => {
+Deno.test("openai: chat.completions.stream() assembles the client's calls", async () => {
   await withServer(async ({ client, shown, sessions }) => {
     const messages: OpenAI.ChatCompletionMessageParam[] = [{ role: "user", content: "Pick." }];
     const finishes: unknown[] = [];
@@ -122,7 +118,6 @@ Deno.test("openai: chat.completions.stream() puts the client's calls together", 
 
 const FUNCTION = { type: "function", name: "pick", parameters: PARAMETERS, strict: false } as const;
 
-/** The results of a response's calls. */
 function results({ output }: OpenAI.Responses.Response): OpenAI.Responses.ResponseInputItem[] {
   return output.flatMap((item: OpenAI.Responses.ResponseOutputItem) =>
     item.type === "function_call"
@@ -131,7 +126,7 @@ function results({ output }: OpenAI.Responses.Response): OpenAI.Responses.Respon
   );
 }
 
-Deno.test("openai: responses.create() with previous_response_id goes on with the results of the client's calls", async () => {
+Deno.test("openai: responses.create() with previous_response_id continues with the results of the client's calls", async () => {
   await withServer(async ({ client, shown, sessions }) => {
     const body = { model: "agent", tools: [FUNCTION] };
     let response = await client.responses.create({ ...body, input: "Pick." });
@@ -142,7 +137,7 @@ Deno.test("openai: responses.create() with previous_response_id goes on with the
   });
 });
 
-Deno.test("openai: responses.stream() with the whole conversation goes on in the same session", async () => {
+Deno.test("openai: responses.stream() with the whole conversation continues the same session", async () => {
   await withServer(async ({ client, shown, sessions }) => {
     const input: OpenAI.Responses.ResponseInputItem[] = [{ role: "user", content: "Pick." }];
     for (;;) {
@@ -160,7 +155,7 @@ Deno.test("openai: responses.stream() with the whole conversation goes on in the
   });
 });
 
-Deno.test("openai: responses.inputItems.list() and responses.delete()", async () => {
+Deno.test("openai: responses.inputItems.list() and responses.delete() work on stored responses", async () => {
   const { model } = scriptedModel([{ content: "a" }]);
   const answer = serve(routeOptions(model));
   const server = Deno.serve(

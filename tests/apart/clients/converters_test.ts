@@ -1,4 +1,4 @@
-// Loops of one's own over the providers' SDKs, planned by a session: what their converters read and write.
+// Custom loops over the providers' SDKs, planned by a session: input and output of their converters.
 import { assert, assertEquals } from "@std/assert";
 import Anthropic from "@anthropic-ai/sdk";
 import OpenAI from "openai";
@@ -10,13 +10,12 @@ import { type Client, play } from "../../gateway/compare.ts";
 import { ANSWER, CALLS, parametersOf, QUESTION, SCRIPT, SYSTEM, TOOLS } from "../../gateway/long_session.ts";
 import { costOf, startUpstream, type Upstream } from "../../gateway/upstream.ts";
 
-/** A loop; without a session it sends everything. */
 type Loop = (
   client: Client,
   planned?: { readonly session: PlanningSession; readonly upstream: Upstream },
 ) => Promise<string>;
 
-/** Marks its messages by itself, as the API's documentation shows: the last block has the mark, which moves on. */
+/** Loop with a breakpoint on the last block, as in the API's documentation. */
 const messages: Loop = async ({ baseURL, fetch, run }, planned) => {
   const client = new Anthropic({
     baseURL: baseURL.replace(/\/v1$/, ""),
@@ -98,7 +97,7 @@ const LOOPS: readonly (readonly [string, Loop, Profile])[] = [
 ];
 
 for (const [name, loop, profile] of LOOPS) {
-  Deno.test(`a loop of one's own over ${name} answers the same, and costs less`, async () => {
+  Deno.test(`converters: a custom loop over ${name} answers the same and costs less`, async () => {
     await using direct = await startUpstream(scripted(SCRIPT), { profile });
     const alone = await play(direct.baseURL, (client) => loop(client));
     assertEquals([alone.answer, alone.calls], [ANSWER, CALLS]);

@@ -5,7 +5,6 @@ import { PodDisruptionBudget } from "kubernetes-models/policy/v1";
 import { ConfigMap, Service } from "kubernetes-models/v1";
 import { parseAllDocuments } from "yaml";
 
-/** A manifest's models by its kind, with the modules that have their types. */
 const MODELS = {
   ConfigMap: { Model: ConfigMap, module: "v1" },
   Deployment: { Model: Deployment, module: "apps/v1" },
@@ -25,10 +24,7 @@ async function manifestsOf(file: string): Promise<Manifest[]> {
   return parseAllDocuments(text).map((document) => document.toJS());
 }
 
-/**
- * What the compiler finds in manifests that are written as values of Kubernetes' types: fields that there aren't, and
- * values of the wrong type.
- */
+/** Returns the compiler's errors for manifests as values of Kubernetes' types. */
 async function faultsOf(manifests: readonly Manifest[]): Promise<string[]> {
   const path = await Deno.makeTempFile({ suffix: ".ts" });
   try {
@@ -52,7 +48,6 @@ async function faultsOf(manifests: readonly Manifest[]): Promise<string[]> {
   }
 }
 
-/** @throws {Error} if a value isn't what Kubernetes' schema says. */
 function validate(manifest: Manifest): void {
   const { Model } = MODELS[manifest.kind as keyof typeof MODELS];
   const { apiVersion, kind } = Model;
@@ -60,7 +55,7 @@ function validate(manifest: Manifest): void {
   new Model(manifest as never).validate();
 }
 
-Deno.test("deploy's manifests are Kubernetes' own, with no field that there isn't", async () => {
+Deno.test("deploy manifests: every field and value is valid in Kubernetes' schema", async () => {
   const servers = await manifestsOf("kubernetes.yaml");
   assertEquals(servers.map(({ kind }) => kind), [
     "ConfigMap",
@@ -74,7 +69,6 @@ Deno.test("deploy's manifests are Kubernetes' own, with no field that there isn'
   assertEquals(await faultsOf([...servers, ...move]), []);
 });
 
-/** A copy with another value at this path, or without it. */
 function changed(manifest: Manifest, path: readonly string[], value?: unknown): Manifest {
   const copy = structuredClone(manifest);
   let at: Record<string, unknown> = copy;
@@ -85,7 +79,7 @@ function changed(manifest: Manifest, path: readonly string[], value?: unknown): 
   return copy;
 }
 
-Deno.test("a manifest with a wrong field or value is refused", async () => {
+Deno.test("deploy manifests: a wrong field or value is refused", async () => {
   const [, deployment] = await manifestsOf("kubernetes.yaml");
   const pod = ["spec", "template", "spec"];
   const wrong = [
@@ -94,7 +88,7 @@ Deno.test("a manifest with a wrong field or value is refused", async () => {
     changed(deployment!, [...pod, "terminationGracePeriodSeconds"], "60"),
   ];
   const faults = await faultsOf(wrong);
-  // The compiler lists what would be right in an order of its own.
+  // The compiler lists valid values in an order of its own.
   const said = [
     /'"?livenesProbe"?' does not exist in type/,
     /^Type '"Rolling"' is not assignable/,

@@ -24,11 +24,10 @@ async function invoke(model: BoundModel, messages: BaseMessage[]): Promise<AIMes
 async function stream(model: BoundModel, messages: BaseMessage[]): Promise<AIMessageChunk> {
   let whole: AIMessageChunk | undefined;
   for await (const chunk of await model.stream(messages)) whole = whole?.concat(chunk) ?? chunk;
-  if (!whole) throw new Error("the model said nothing");
+  if (!whole) throw new Error("the model returned nothing");
   return whole;
 }
 
-/** Goes on until the model calls no more tools; gives its last text. */
 async function loop(model: BoundModel, ask: typeof invoke, run: Client["run"]): Promise<string> {
   const messages: BaseMessage[] = [new SystemMessage(SYSTEM), new HumanMessage(QUESTION)];
   for (;;) {

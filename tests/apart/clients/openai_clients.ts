@@ -13,7 +13,7 @@ function chatStart(): ChatMessages {
 
 const chatTools = DEFINITIONS as OpenAI.ChatCompletionFunctionTool[];
 
-/** Goes on until the model calls no more tools; gives its last text. */
+/** Runs the model until it calls no more tools; returns its last text. */
 async function chatLoop(
   ask: (messages: ChatMessages) => Promise<OpenAI.ChatCompletionMessage>,
   run: Run,
@@ -41,7 +41,6 @@ const responsesTools: OpenAI.Responses.FunctionTool[] = TOOLS.map((tool) => ({
 
 const responsesFields = { model: MODEL, instructions: SYSTEM, tools: responsesTools };
 
-/** The results of a response's calls. */
 function results({ output }: OpenAI.Responses.Response, run: Run): OpenAI.Responses.ResponseInput {
   return output.flatMap((item: OpenAI.Responses.ResponseOutputItem) =>
     item.type === "function_call"
@@ -54,7 +53,6 @@ function results({ output }: OpenAI.Responses.Response, run: Run): OpenAI.Respon
   );
 }
 
-/** Sends the whole conversation each time. */
 async function responsesLoop(
   ask: (input: OpenAI.Responses.ResponseInput) => Promise<OpenAI.Responses.Response>,
   run: Run,
@@ -72,10 +70,8 @@ function connect({ baseURL, fetch }: Client): OpenAI {
   return new OpenAI({ baseURL, fetch, apiKey: "key" });
 }
 
-/** Plays the long session; gives the model's answer. */
 export type Player = (client: Client) => Promise<string>;
 
-/** Chat completions in one piece. */
 export const playChat: Player = async (client) => {
   const openai = connect(client);
   return await chatLoop(async (messages) => {
@@ -85,7 +81,6 @@ export const playChat: Player = async (client) => {
   }, client.run);
 };
 
-/** Streamed chat completions, put together by the package. */
 export const streamChat: Player = async (client) => {
   const openai = connect(client);
   return await chatLoop(async (messages) => {
@@ -95,7 +90,6 @@ export const streamChat: Player = async (client) => {
   }, client.run);
 };
 
-/** The package's tool runner. */
 export const runTools: Player = async (client) => {
   const runner = connect(client).chat.completions.runTools({
     model: MODEL,
@@ -113,7 +107,6 @@ export const runTools: Player = async (client) => {
   return await runner.finalContent() ?? "";
 };
 
-/** Responses in one piece, none of them stored. */
 export const playResponses: Player = async (client) => {
   const openai = connect(client);
   return await responsesLoop(
@@ -122,13 +115,12 @@ export const playResponses: Player = async (client) => {
   );
 };
 
-/** Streamed responses, put together by the package. */
 export const streamResponses: Player = async (client) => {
   const openai = connect(client);
   return await responsesLoop(async (input) => {
     const response = await openai.responses.stream({ ...responsesFields, store: false, input })
       .finalResponse();
-    // What the package adds to items, the API refuses.
+    // The API refuses fields that the package adds to items.
     const output = response.output.map((item: OpenAI.Responses.ResponseOutputItem) => {
       const { parsed_arguments: _, ...plain } = item as typeof item & { parsed_arguments?: unknown };
       return plain as typeof item;
@@ -137,7 +129,7 @@ export const streamResponses: Player = async (client) => {
   }, client.run);
 };
 
-/** Stored responses: only what is new is sent. */
+/** Plays with stored responses: only new items are sent. */
 export const continueResponses: Player = async (client) => {
   const openai = connect(client);
   let response = await openai.responses.create({ ...responsesFields, input: QUESTION });

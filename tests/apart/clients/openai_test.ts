@@ -33,6 +33,6 @@ Deno.test("openai: previous_response_id answers the same, at the cost of the rec
   await using gateway = await startGateway(through);
   assertEquals(await play(gateway.baseURL, players.continueResponses), alone);
   assertEquals(gateway.errors, []);
-  // The upstream keeps the history itself: there is nothing that could leave it.
+  // The upstream stores the history itself: nothing can be evicted.
   assert(costOf(through) / costOf(direct) < 1.01);
 });

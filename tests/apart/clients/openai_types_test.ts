@@ -3,7 +3,7 @@ import type { Message, ToolDefinition } from "@tare/messages";
 import { countMessageTokens } from "@tare/messages/internal";
 import type OpenAI from "openai";
 
-Deno.test("Message accepts what npm:openai calls a message, and ToolDefinition its function tools", () => {
+Deno.test("Message: npm:openai's messages are assignable, and its function tools to ToolDefinition", () => {
   const theirs: OpenAI.ChatCompletionMessageParam[] = [{ role: "user", content: "hello" }];
   const ours: readonly Message[] = theirs;
   const tool: OpenAI.ChatCompletionFunctionTool = { type: "function", function: { name: "f" } };

@@ -9,7 +9,6 @@ import { memoryStore } from "@tare/session/sqlite";
 
 const DOCUMENT = new Request("http://localhost/openapi.json");
 
-/** An OpenAPI document, as far as it is looked into. */
 interface Described {
   readonly servers: readonly { readonly url: string }[];
   readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;
@@ -28,7 +27,6 @@ interface Operation {
   readonly responses: Readonly<Record<string, unknown>>;
 }
 
-/** The documents of the agent alone, and of agent and gateway. */
 async function documents(): Promise<readonly string[]> {
   const countTokens = () => Promise.resolve(estimateTokens);
   const options = {
@@ -48,10 +46,10 @@ async function documents(): Promise<readonly string[]> {
   );
 }
 
-Deno.test("Redocly finds nothing wrong with the OpenAPI documents, examples included", async () => {
+Deno.test("OpenAPI: Redocly finds no errors in the documents and their examples", async () => {
   const config = await createConfig({
     extends: ["recommended"],
-    // The recommended rule takes fields of other branches of a schema for additional ones.
+    // The recommended rule treats fields of other branches of a schema as additional.
     rules: { "no-invalid-schema-examples": { severity: "error", allowAdditionalProperties: true } },
   });
   for (const source of await documents()) {
@@ -63,7 +61,7 @@ Deno.test("Redocly finds nothing wrong with the OpenAPI documents, examples incl
   }
 });
 
-Deno.test("the OpenAPI documents name a server, an example of each body, and each status that the guard gives", async () => {
+Deno.test("OpenAPI: the documents contain a server, an example of each body, and each status of the guard", async () => {
   for (const source of await documents()) {
     const { servers, paths, components }: Described = JSON.parse(source);
     assertEquals(servers.map(({ url }) => url), ["/"]);

@@ -9,10 +9,7 @@ import { playMessages, streamMessages } from "./anthropic_clients.ts";
 import { playChat, type Player, playResponses, streamChat, streamResponses } from "./openai_clients.ts";
 import { startUpstream } from "../../gateway/upstream.ts";
 
-/**
- * The long session's model, which asks for what it sees elided: first with a reply that does nothing else, later with
- * one that calls the client's tools too.
- */
+/** Returns a model that recalls elided results, first by itself, later next to the client's calls. */
 function recallingModel(): { readonly model: SimulatedModel; readonly recalled: string[] } {
   const script = scripted(SCRIPT);
   const recalled: string[] = [];
@@ -42,7 +39,7 @@ async function playWithRecalls(player: Player): Promise<void> {
   await using gateway = await startGateway(upstream);
   const guided = await play(gateway.baseURL, player);
   assertEquals([guided.answer, guided.calls], [ANSWER, CALLS]);
-  // The upstream numbers the items of its responses, and has given more of them.
+  // The upstream numbers the items of its responses, and has created more of them.
   const unnumbered = (bodies: readonly string[]) =>
     bodies.map((body) => body.replaceAll(/"(msg|fc)_[0-9a-f]{32}/g, '"$1'));
   assertEquals(unnumbered(guided.bodies), unnumbered(alone.bodies));
@@ -56,7 +53,7 @@ async function playWithRecalls(player: Player): Promise<void> {
           : []
       )
     );
-    // Later it may leave again, like any other result.
+    // Later it may be evicted again, like any other result.
     assertStringIncludes(shown[0] ?? "", "1:  const ");
     const last = upstream.requests.at(-1)?.messages ?? [];
     const stays = last.some((message) => message.role === "tool" && message.tool_call_id === `recall_${ref}`);

@@ -6,7 +6,6 @@ import { type Fault, scripted, type Simulator, simulator, toolCall } from "@tare
 
 const tokenizer = await loadTokenizer();
 
-/** Runs `use` with OpenAI's own client, connected to the provider by real HTTP. */
 async function withClient(provider: Simulator, use: (client: OpenAI) => Promise<void>): Promise<void> {
   const server = Deno.serve({ port: 0, onListen() {} }, provider.fetch);
   try {
@@ -72,7 +71,7 @@ Deno.test("simulator() holds a conversation with npm:openai over HTTP, streamed 
   });
 });
 
-Deno.test("simulator() holds a conversation by responses with npm:openai, sealed reasoning and all", async () => {
+Deno.test("simulator() holds a conversation over responses with npm:openai, including sealed reasoning", async () => {
   const provider = simulator({
     model: scripted([
       { content: "Let me look.", reasoning_content: "Hm.", tool_calls: [toolCall("f", { path: "a" })] },
@@ -115,7 +114,7 @@ Deno.test("simulator() holds a conversation by responses with npm:openai, sealed
   });
 });
 
-Deno.test("simulator() fails in ways that npm:openai tells apart", async () => {
+Deno.test("simulator() fails with errors that npm:openai distinguishes", async () => {
   const provider = failing(
     { type: "rate_limit", retryAfterMs: 1500 },
     { type: "error", status: 401 },
@@ -134,7 +133,7 @@ Deno.test("simulator() fails in ways that npm:openai tells apart", async () => {
   });
 });
 
-Deno.test("simulator() is tried again by npm:openai after the wait that it asks for", async () => {
+Deno.test("simulator() is retried by npm:openai after the requested delay", async () => {
   const provider = failing(
     { type: "rate_limit", retryAfterMs: 1 },
     { type: "rate_limit", retryAfterMs: 1 },
@@ -147,7 +146,7 @@ Deno.test("simulator() is tried again by npm:openai after the wait that it asks 
   });
 });
 
-Deno.test("simulator() cuts and stalls streams under npm:openai's hands", async () => {
+Deno.test("simulator() interrupts and stalls streams that npm:openai reads", async () => {
   await withClient(
     failing({ type: "cut" }, { type: "stall" }, { type: "cut", quietly: true }),
     async (client) => {
@@ -180,7 +179,7 @@ Deno.test("simulator() cuts and stalls streams under npm:openai's hands", async 
   );
 });
 
-Deno.test("simulator() sends calls in odd pieces that npm:openai's stream helper still puts together", async () => {
+Deno.test("simulator() sends calls in odd pieces that npm:openai's stream helper still assembles", async () => {
   const call = toolCall("f", { text: "a 😀 and more than twenty-four characters" });
   for (const pieces of ["whole", "characters", "interleaved", "no_id"] as const) {
     const model = scripted([{ tool_calls: [call, call], fault: { type: "odd_tool_calls", pieces } }]);

@@ -10,7 +10,7 @@ function write(given: Partial<Write>): Write {
   };
 }
 
-Deno.test("checkWrites() takes what servers write one after the other, and nothing else", () => {
+Deno.test("checkWrites() accepts only consecutive writes of the servers that hold a session", () => {
   const first = write({});
   checkWrites([
     first,
@@ -18,7 +18,6 @@ Deno.test("checkWrites() takes what servers write one after the other, and nothi
     write({ first: 3 }),
     write({ first: 5, fence: 2, writer: "two" }),
     write({ first: 7, fence: 4, writer: "two" }),
-    // A fork, which somebody holds once it is made.
     write({ session: "c", fence: 0, holder: null }),
     write({ session: "c", first: 3, starts: true }),
   ]);
@@ -27,10 +26,10 @@ Deno.test("checkWrites() takes what servers write one after the other, and nothi
       [{ first: 3, holder: "two" }, "doesn't hold"],
       [{ first: 3, holder: null }, "doesn't hold"],
       [{ session: "c", holder: null, fence: 0, starts: true }, "doesn't hold"],
-      [{ first: 2 }, "missing or doubled"],
-      [{ first: 4 }, "missing or doubled"],
-      [{ first: 3, fence: 0 }, "an old number"],
-      [{ first: 3, writer: "two", fence: 1 }, "an old number"],
+      [{ first: 2 }, "missing or duplicated"],
+      [{ first: 4 }, "missing or duplicated"],
+      [{ first: 3, fence: 0 }, "a stale fencing number"],
+      [{ first: 3, writer: "two", fence: 1 }, "a stale fencing number"],
     ] as const
   ) assertThrows(() => checkWrites([first, write(wrong)]), Error, why);
 });

@@ -1,33 +1,32 @@
 import { jsonPost } from "../../crash/json_post.ts";
 
-/** Longest time that a client keeps trying, or waits for a turn's end, in milliseconds: no fault lasts that long. */
+/** Time limit of a client's retries and of a turn, in milliseconds: no fault lasts that long. */
 export const PATIENCE_MS = 60_000;
 
-/** Longest time that an answer may take to begin, in milliseconds; then the client gives up and sends again. */
+/** Time limit for the beginning of an answer, in milliseconds, before the client retries. */
 const BEGIN_MS = 30_000;
 
-/** Pause before a request is sent again, in milliseconds. */
 const RETRY_MS = 100;
 
-/** An answer that isn't a stream. */
 export interface Answer {
   readonly status: number;
   // deno-lint-ignore no-explicit-any
   readonly body: any;
 }
 
-/** Waits. */
 export function pause(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
-/** The same, for who awaits it only later: it may fail before. */
 export function awaitedLater<T>(promise: Promise<T>): Promise<T> {
   promise.catch(() => {});
   return promise;
 }
 
-/** Calls `attempt` until it gives something. @throws {Error} with what `what` says then if that takes too long. */
+/**
+ * Calls `attempt` until it returns something. @throws {Error} with the text of `what` if that takes too
+ * long.
+ */
 export async function until<T>(
   what: string | (() => string),
   attempt: () => Promise<T | undefined>,
@@ -47,15 +46,15 @@ export async function until<T>(
   }
 }
 
-/** Whether an error says that a connection broke, which tells nothing of what became of the request. */
+/** Reports whether an error means a broken connection, after which the request's outcome is unknown. */
 export function isBroken(error: unknown): boolean {
   return error instanceof TypeError || error instanceof DOMException;
 }
 
-/** The owner's key of all servers: it makes rules and answers questions. */
+/** Owner's key of all servers: it creates rules and answers approvals. */
 export const OWNER_KEY = `tare_${"o".repeat(43)}`;
 
-/** Sends a request; whoever reads the answer ends it by `signal`, if at all. @throws {TypeError} if it breaks off. */
+/** Sends a request. @throws {TypeError} if it breaks off. */
 export async function send(url: string, init: RequestInit = {}, signal?: AbortSignal): Promise<Response> {
   const controller = new AbortController();
   const end = () => controller.abort();
@@ -70,12 +69,11 @@ export async function send(url: string, init: RequestInit = {}, signal?: AbortSi
   }
 }
 
-/** Posts; nothing if nobody knows what became of it, or it is to be tried again. */
+/** Posts; returns `undefined` if the outcome is unknown or a retry is needed. */
 export function post(url: string, body: unknown, key: string): Promise<Response | undefined> {
   return tell(url, jsonPost(body), key);
 }
 
-/** Sends what has an effect; nothing if nobody knows what became of it, or it is to be tried again. */
 async function tell(url: string, init: RequestInit, key: string): Promise<Response | undefined> {
   const headers = new Headers(init.headers);
   headers.set("idempotency-key", key);
@@ -89,12 +87,11 @@ async function tell(url: string, init: RequestInit, key: string): Promise<Respon
   return undefined;
 }
 
-/** Posts until there is an answer for sure, however often it has to be sent. A conflict that passes is waited for. */
+/** Posts with retries until the outcome is certain. Transient conflicts are retried. */
 export function postOnce(url: string, body: unknown, passing?: readonly string[]): Promise<Answer> {
   return tellOnce(url, jsonPost(body), passing);
 }
 
-/** The same for any request that has an effect. */
 export async function tellOnce(
   url: string,
   init: RequestInit,
@@ -108,7 +105,6 @@ export async function tellOnce(
   });
 }
 
-/** Reads until there is an answer. */
 export function get(url: string): Promise<Answer> {
   return until(`GET ${url}`, async () => {
     try {
@@ -122,7 +118,6 @@ export function get(url: string): Promise<Answer> {
   });
 }
 
-/** The answer; nothing if it broke off. */
 async function json(response: Response): Promise<Answer | undefined> {
   try {
     const text = await response.text();

@@ -8,34 +8,27 @@ import { type Program, startProgram } from "../../crash/program.ts";
 import { type Provider, startProvider } from "./provider.ts";
 import { TcpProxy } from "./tcp_proxy.ts";
 
-/** A server of the cluster. */
 export interface Member {
-  /** How the database knows it: the user as whom it connects. */
   readonly user: string;
-  /** Its own way to the database. */
   readonly network: TcpProxy;
-  /** It listens, or is stopped; nothing if it has ended. */
+  /** Program, running or stopped; `undefined` if it has ended. */
   program: Program | undefined;
 }
 
 const PASSWORD = "only for tests";
 
-/** What a cluster is started with. */
 export interface ClusterOptions {
-  /** Of what the model does, and when. */
   readonly seed: number;
-  /** How many servers. Default: 3. */
+  /** Number of servers. Default: 3. */
   readonly servers?: number;
-  /** How long one may take to say that it is well, in milliseconds, before it is taken for one that hangs. Default: 1,000. */
   readonly probeMs?: number;
 }
 
-/** Servers on one database, each by a network of its own, behind a load balancer, in front of one provider. */
+/** Servers on one database, each with its own proxy, behind a load balancer, with one provider. */
 export class Cluster implements AsyncDisposable {
   readonly members: readonly Member[];
   readonly balancer: LoadBalancer;
   readonly provider: Provider;
-  /** Where the database is, for the test's own eyes. */
   readonly database: string;
   readonly postgres: Postgres;
   readonly #folder: string;
@@ -59,7 +52,6 @@ export class Cluster implements AsyncDisposable {
     this.#folder = folder;
   }
 
-  /** Starts it; everything has ended when it is disposed of. */
   static async start(postgres: Postgres, { seed, servers = 3, probeMs }: ClusterOptions): Promise<Cluster> {
     const folder = await Deno.makeTempDir();
     await Deno.mkdir(join(folder, "workspace"));
@@ -72,7 +64,7 @@ export class Cluster implements AsyncDisposable {
       network: new TcpProxy(() => ({ hostname, port: Number(port) })),
       program: undefined,
     }));
-    // What a server does it does as the owner; who it was, the database knows all the same.
+    // Servers act as the owner; the database still knows the user.
     const owner = decodeURIComponent(new URL(database).username);
     for (const { user } of members) {
       await runSql(database, `CREATE ROLE ${user} LOGIN PASSWORD '${PASSWORD}' IN ROLE "${owner}"`);
@@ -89,12 +81,11 @@ export class Cluster implements AsyncDisposable {
     return cluster;
   }
 
-  /** Those that run, and not only seem to. */
   get urls(): readonly string[] {
     return this.members.flatMap(({ program }) => program ? [program.url] : []);
   }
 
-  /** Starts a server that doesn't run, with this environment besides, and lets the load balancer know. */
+  /** Starts a stopped server with this additional environment, and adds it to the load balancer. */
   async startMember(member: Member, env: Readonly<Record<string, string>> = {}): Promise<void> {
     const place = this.members.indexOf(member);
     const url = new URL(this.database);
@@ -109,7 +100,6 @@ export class Cluster implements AsyncDisposable {
       ...["--model", "simulated", "--profile", "openai", "--window", "64000"],
       ...["--webhook-hosts", "127.0.0.1"],
     ];
-    // One owner for all, whichever of them is reached.
     await Deno.mkdir(join(this.#folder, `data ${place}`), { recursive: true });
     await Deno.writeTextFile(
       join(this.#folder, `data ${place}`, "owner.json"),
@@ -119,14 +109,12 @@ export class Cluster implements AsyncDisposable {
     this.balancer.put(place, member.program.url);
   }
 
-  /** Ends a server by a signal, and waits until it has. */
   async endMember(member: Member, signal: Deno.Signal): Promise<void> {
     const program = member.program;
     member.program = undefined;
     this.#saidBefore += await program?.end(signal) ?? "";
   }
 
-  /** Ends all servers in order, one after the other, and starts others in their places. */
   async restart(): Promise<void> {
     for (const member of this.members) {
       await this.endMember(member, "SIGTERM");
@@ -134,32 +122,28 @@ export class Cluster implements AsyncDisposable {
     }
   }
 
-  /** What servers wrote to their error output, and do: those that run stand last. */
   get complaints(): string {
     return this.#saidBefore + this.members.map(({ program }) => program?.said() ?? "").join("");
   }
 
-  /** How often a server said that its gateway goes on without what is stored, because the database was too slow. */
+  /** Number of reports that the gateway continued without stored state because the database was too slow. */
   get slowReads(): number {
     return this.complaints.split("the store hasn't answered within").length - 1;
   }
 
-  /** What the tools wrote down of what ran. */
   async log(): Promise<string> {
     return await Deno.readTextFile(join(this.#folder, "workspace", LOG));
   }
 
-  /** Lets commands of the model go on that wait for it. */
+  /** Releases the commands of the model that wait. */
   async letGo(): Promise<void> {
     await Deno.writeTextFile(join(this.#folder, "workspace", GO), "");
   }
 
-  /** Rows of the database, as it is. */
   query<Row>(sql: string, values?: unknown[]): Promise<Row[]> {
     return query(this.database, sql, values);
   }
 
-  /** Ends everything. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.balancer[Symbol.asyncDispose]();
     for (const member of this.members) {

@@ -15,24 +15,23 @@ import { startPostgres } from "./postgres.ts";
 import { Talker } from "./talker.ts";
 import { WebhookReceiver } from "./webhook_receiver.ts";
 
-/** The faults at the head of the list, each once, unless more are asked for. */
+/** Number of rounds. Default: the first faults of the list, once each. */
 const ROUNDS = cases(8);
 
-/** In so many rounds everything happens that may. */
+/** Number of rounds after which every event is expected to have happened. */
 const MANY_ROUNDS = 20;
 
-/** Rounds after which new sessions take over, so that each stays short enough to be checked as a whole. */
+/** Rounds before new sessions take over, so that each stays short enough to be checked as a whole. */
 const ROUNDS_OF_SESSION = 5;
 
-/** Time after a fault in which clients go on, in milliseconds. */
 const AFTER_MS = 500;
 
-/** How much later than it is a command may tell the time, in milliseconds. */
+/** Tolerance for a command's recorded time, in milliseconds. */
 const CLOCK_MS = 20;
 
 const postgres = await startPostgres();
 
-/** What goes wrong in each round: first the list in its order, then anything, and often two things at once. */
+/** Yields the faults of each round: first the list, then random ones, often two. */
 function* faults(random: () => number): Generator<readonly Fault[], never> {
   const possible = FAULTS.filter(({ killsDatabase }) => postgres.isOurs || !killsDatabase);
   for (const fault of possible) yield [fault];
@@ -43,7 +42,6 @@ function shuffled<T>(list: readonly T[], random: () => number): T[] {
   return list.map((item) => ({ item, at: random() })).sort((a, b) => a.at - b.at).map(({ item }) => item);
 }
 
-/** The sessions that clients have at a time. */
 function newTalkers(cluster: Cluster, round: number): Promise<Talker[]> {
   return Promise.all([false, false, true].map((asks, place) =>
     Talker.create(cluster.balancer.url, {
@@ -55,7 +53,7 @@ function newTalkers(cluster: Cluster, round: number): Promise<Talker[]> {
   ));
 }
 
-/** Conversations of other people's agents: one for each protocol, and a new one where one is over. */
+/** Conversations of gateway clients: one per protocol, replaced when over. */
 class Conversations {
   readonly #cluster: Cluster;
   readonly #current = new Map<Protocol, Conversation>();
@@ -68,7 +66,7 @@ class Conversations {
     this.#undisturbed = undisturbed;
   }
 
-  /** Has one of each without any fault, on one server, to compare the others with. */
+  /** Starts with a reference conversation per protocol, without faults on one server. */
   static async start(cluster: Cluster): Promise<Conversations> {
     const { provider, urls: [url] } = cluster;
     const undisturbed = PROTOCOLS.map((protocol) => new Conversation(protocol, "alone", provider));
@@ -93,11 +91,11 @@ class Conversations {
     }));
   }
 
-  /** No rewrites but those that there are anyway, unless a request or the database was lost. */
+  /** Checks that there are no additional rewrites, unless a request or the database was lost. */
   async check(faults: readonly Fault[]): Promise<void> {
     const { slowReads } = this.#cluster;
     const isSlow = slowReads > this.#slowReads;
-    // Nothing could be read or kept: it fails open, with other bytes.
+    // Nothing could be read or stored: the gateway fails open, with other bytes.
     if (isSlow || faults.some(({ hidesDatabase }) => hidesDatabase)) this.#current.clear();
     this.#slowReads = slowReads;
     for (const [protocol, conversation] of this.#current) {
@@ -112,12 +110,14 @@ class Conversations {
   }
 }
 
-/** Every call ran at most once, after its reply was stored; what has a result ran, and nothing ran without a yes. */
+/**
+ * Checks that every call ran at most once, after its reply was stored and approved, and every result has a
+ * run.
+ */
 async function checkRuns(
   cluster: Cluster,
   { talkers, received, audit }: {
     readonly talkers: readonly Talker[];
-    /** The events of each of their sessions. */
     readonly received: readonly (readonly ReceivedEvent[])[];
     readonly audit: Audit;
   },
@@ -145,7 +145,7 @@ async function checkRuns(
       } else if (event.type === "tool_result" && event.name === "shell") {
         const token = tokens.get(event.id)!;
         if (!event.error) assert(ran.has(token), `${token} has a result and didn't run`);
-        // Given up by another server: nobody runs it any more.
+        // Taken over by another server: it never runs here again.
         const isLate = (ran.get(token)?.atMs ?? 0) > timeOf(number)! + CLOCK_MS;
         assert(!isLate, `${token} ran after its result was stored: ${data}`);
       }
@@ -154,13 +154,11 @@ async function checkRuns(
   }
 }
 
-/** Something that goes wrong at a server. */
 interface Happening {
   readonly fault: Fault;
   readonly member: Member;
 }
 
-/** Lets clients work while something goes wrong, and afterwards until their turns have ended. */
 async function work(
   cluster: Cluster,
   { talkers, conversations, importer, faults, random, audit }: {
@@ -186,7 +184,7 @@ async function work(
   await Promise.race([working, pause(AFTER_MS)]);
   isOver = true;
   await working;
-  // Nobody can mark anything without it.
+  // Turns can't be ended without the database.
   if (faults.some(({ fault }) => fault.killsDatabase)) return;
   const sessions = talkers.map(({ id }) => id);
   for (const { fault: { marksWithinMs }, member } of faults) {
@@ -200,7 +198,7 @@ async function work(
   }
 }
 
-Deno.test(`servers on one database keep all that was acknowledged, in ${ROUNDS} rounds of faults`, async () => {
+Deno.test(`cluster: servers on one database retain everything acknowledged, in ${ROUNDS} rounds of faults`, async () => {
   const random = seeded(SEED);
   await using cluster = await Cluster.start(postgres, { seed: SEED });
   const audit = await Audit.install(cluster);
@@ -227,7 +225,7 @@ Deno.test(`servers on one database keep all that was acknowledged, in ${ROUNDS} 
       await conversations.check(faults.map(({ fault }) => fault));
       await importer.check();
     }
-    // What servers know that have just been started is what is stored.
+    // New servers know only what is stored.
     told = "after the last round";
     await cluster.restart();
     await Promise.all(all.map((talker) => talker.check(cluster.urls)));
@@ -237,7 +235,7 @@ Deno.test(`servers on one database keep all that was acknowledged, in ${ROUNDS} 
     for (const end of ["completed", "approval"]) {
       assert(all.some(({ ends }) => ends.has(end)), `no turn ended with ${end}`);
     }
-    // In few rounds it may be that no server died within a turn, and that nobody waited.
+    // In few rounds, perhaps no server died within a turn and no client waited.
     if (ROUNDS < MANY_ROUNDS) return;
     assert(all.some(({ resumed }) => resumed > 0), "no turn went on elsewhere");
     assert(all.some(({ queued }) => queued > 0), "no turn waited");
@@ -247,6 +245,6 @@ Deno.test(`servers on one database keep all that was acknowledged, in ${ROUNDS} 
   }
 });
 
-Deno.test(needs(FAKETIME, "faults of the cluster include a server whose clock is wrong"), () => {
+Deno.test(needs(FAKETIME, "faults: the list includes a server with a wrong clock"), () => {
   assertArrayIncludes(FAULTS.map(({ name }) => name), ["a server's clock is 25 hours ahead"]);
 });

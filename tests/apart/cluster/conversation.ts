@@ -8,57 +8,47 @@ import { SCRIPTED } from "./cluster_model.ts";
 import type { RecordedRequest } from "../../recording_provider.ts";
 import { extendsRequest, type Provider } from "./provider.ts";
 
-/** The protocols that other people's agents speak. */
 export const PROTOCOLS = ["chat", "responses", "messages"] as const;
 
-/** One of them. */
 export type Protocol = typeof PROTOCOLS[number];
 
-/** Exchanges of a conversation, the answer included. */
 export const EXCHANGES: number = SCRIPT.length;
 
-/** What only one protocol's requests are made of. */
 interface Dialect {
   readonly path: string;
-  /** The request after so many replies. */
   readonly body: (name: string, replies: readonly SimulatedReply[]) => unknown;
-  /** What a stream that is whole holds at its end. */
   readonly end: string;
 }
 
-/** Time that the tools of other people's agents take, in milliseconds. */
 const THINKING_MS = 100;
 
 const MODEL = "simulated";
 const QUESTION = "Why do nightly builds fail?";
 
-/** Somebody else's agent in a conversation with the provider, through the gateway; it sends again what broke off. */
+/** Gateway client in a conversation with the provider; it retries interrupted requests. */
 export class Conversation {
   readonly name: string;
   readonly #dialect: Dialect;
   readonly #provider: Provider;
-  /** How many exchanges there were. */
   get exchanges(): number {
     return this.#replies;
   }
 
   #replies = 0;
-  /** How often a request was sent again. */
   retries = 0;
 
-  /** `name` is its own: the provider knows it by that. */
+  /** Creates a conversation with a unique `name`, by which the provider identifies it. */
   constructor(protocol: Protocol, name: string, provider: Provider) {
     this.name = `${SCRIPTED} ${protocol}: ${name}. ${"You review a code base with tools. ".repeat(8)}`;
     this.#dialect = DIALECTS[protocol];
     this.#provider = provider;
   }
 
-  /** Whether the model has said all that it had to say. */
   get isOver(): boolean {
     return this.#replies === EXCHANGES;
   }
 
-  /** Goes on until it is over, or somebody says so. */
+  /** Continues until the script or `isOver` ends it. */
   async work(url: string, isOver: () => boolean): Promise<void> {
     while (!this.isOver && !isOver()) {
       await this.exchange(url);
@@ -66,7 +56,6 @@ export class Conversation {
     }
   }
 
-  /** One request, sent until its answer is whole. */
   async exchange(url: string): Promise<void> {
     const { path, body, end } = this.#dialect;
     const request = body(this.name, SCRIPT.slice(0, this.#replies));
@@ -82,12 +71,11 @@ export class Conversation {
     this.#replies++;
   }
 
-  /** What the provider was sent. */
   requests(): Promise<readonly RecordedRequest[]> {
     return this.#provider.requestsOf(this.name);
   }
 
-  /** Which requests didn't begin with all of the one before, in all or among so many exchanges: their indices. */
+  /** Returns the indices of requests that don't extend the one before. */
   async breaks(exchanges: number = EXCHANGES): Promise<readonly number[]> {
     const requests = await this.requests();
     return Array.from(requests.keys()).filter((index) =>
@@ -96,7 +84,6 @@ export class Conversation {
   }
 }
 
-/** The text of the answer; nothing if it broke off. */
 async function received(url: string, request: unknown): Promise<string | undefined> {
   try {
     const response = await send(url, jsonPost(request, { authorization: "Bearer a key" }));
@@ -208,7 +195,6 @@ const DIALECTS: Readonly<Record<Protocol, Dialect>> = {
   },
 };
 
-/** The last block asks for all up to it to be cached. */
 function markedAtEnd(
   messages: readonly { readonly role: string; readonly content: readonly object[] }[],
 ): unknown[] {

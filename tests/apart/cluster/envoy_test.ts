@@ -1,4 +1,5 @@
-// What deploy/envoy.yaml says, by Envoy's own definitions of its configuration. No Envoy runs here: npm and Debian bring none.
+// Checks deploy/envoy.yaml against Envoy's own definitions of its configuration. No Envoy runs here: npm and
+// Debian have none.
 import { assertEquals, assertThrows } from "@std/assert";
 import { dirname, fromFileUrl, join } from "@std/path";
 import { createRequire } from "node:module";
@@ -35,7 +36,7 @@ type Fields = Readonly<Record<string, unknown>>;
 const isFields = (value: unknown): value is Fields =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** Types that the configuration writes as a word or number of its own. */
+/** Types with a shorthand in the configuration. */
 const WELL_KNOWN: Readonly<Record<string, (value: unknown) => boolean>> = {
   ".google.protobuf.Duration": (value) => typeof value === "string" && /^\d+(\.\d+)?s$/.test(value),
   ".google.protobuf.BoolValue": (value) => typeof value === "boolean",
@@ -56,7 +57,7 @@ const SCALARS: Readonly<Record<string, (value: unknown) => boolean>> = {
   uint64: isWhole,
 };
 
-/** @throws {Error} naming the first field that the message of this type doesn't have, or has with another type. */
+/** Checks a message. @throws {Error} naming the first unknown or mistyped field. */
 function check(type: protobuf.Type, value: unknown, at = type.name): void {
   if (!isFields(value)) throw new Error(`${at} is no message`);
   const chosen = new Map<string, string>();
@@ -65,7 +66,7 @@ function check(type: protobuf.Type, value: unknown, at = type.name): void {
     if (!field) throw new Error(`${at} has no field ${name}`);
     if (field.partOf) {
       const before = chosen.get(field.partOf.name);
-      if (before) throw new Error(`${at} has ${before} and ${name}, of which there may be one`);
+      if (before) throw new Error(`${at} has ${before} and ${name}, of which only one is allowed`);
       chosen.set(field.partOf.name, name);
     }
     if (field.repeated !== Array.isArray(given)) throw new Error(`${at}.${name} is one of many, or many`);
@@ -92,7 +93,7 @@ function checkField({ type, resolvedType }: protobuf.Field, value: unknown, at: 
 
 const bootstrap = root.lookupType("envoy.config.bootstrap.v3.Bootstrap");
 
-Deno.test("deploy/envoy.yaml is a configuration as Envoy defines it", () => {
+Deno.test("deploy/envoy.yaml: the configuration is valid by Envoy's definitions", () => {
   check(bootstrap, parse(text));
   const faults = {
     "lb_policy: RING_HASH": ["lb_policy: RING", "clusters[0].lb_policy can't be RING"],
@@ -105,7 +106,6 @@ Deno.test("deploy/envoy.yaml is a configuration as Envoy defines it", () => {
   }
 });
 
-/** What of the configuration decides where a request goes. */
 interface Route {
   readonly match: { readonly path?: string; readonly prefix?: string; readonly safe_regex?: Pattern };
   readonly route: {
@@ -123,11 +123,11 @@ interface Pattern {
   readonly regex: string;
 }
 
-Deno.test("deploy/envoy.yaml goes by a session's id in the path, and by the names that nginx goes by", async () => {
+Deno.test("deploy/envoy.yaml: requests are routed by a session's id in the path, and by the same names as in nginx", async () => {
   const [listener] = parse(text).static_resources.listeners;
   const [manager] = listener.filter_chains[0].filters;
   const routes: readonly Route[] = manager.typed_config.route_config.virtual_hosts[0].routes;
-  // As Envoy does it: the first that matches the whole path without its query.
+  // As Envoy does: the first that matches the whole path without its query.
   const routeOf = (path: string) =>
     routes.find(({ match }) =>
       match.path === path || match.prefix !== undefined && path.startsWith(match.prefix) ||
@@ -154,6 +154,5 @@ Deno.test("deploy/envoy.yaml goes by a session's id in the path, and by the name
   const nginx = await Deno.readTextFile(fromFileUrl(new URL("../../../deploy/nginx.conf", import.meta.url)));
   const inOrder = Array.from(nginx.matchAll(/^map \$http_(\S+)/gm), ([, name]) => name!.replaceAll("_", "-"));
   assertEquals(inOrder, names);
-  // Streams are as long as they are.
   assertEquals([...new Set(routes.map(({ route }) => route.timeout))], ["0s"]);
 });

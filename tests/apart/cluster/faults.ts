@@ -2,33 +2,30 @@ import { FAKETIME, FAKETIME_LIBRARY } from "../../needs.ts";
 import { pause } from "./client.ts";
 import type { Cluster, Member } from "./cluster.ts";
 
-/** Something that goes wrong. */
 export interface Fault {
   readonly name: string;
-  /** What happens to a server, from the beginning to the mended end. */
   readonly happen: (cluster: Cluster, member: Member, random: () => number) => Promise<void>;
-  /** If the server loses what it holds: how long others may take to mark its turns, in milliseconds. */
+  /** Time limit for other servers to end the turns of a server that loses its sessions, in milliseconds. */
   readonly marksWithinMs?: number;
-  /** Whether it needs a database of ours. Default: no. */
   readonly killsDatabase?: boolean;
-  /** Whether some servers can't reach the database in time: the gateway fails open there. Default: no. */
+  /** Whether some servers can't reach the database in time: their gateway fails open. Default: false. */
   readonly hidesDatabase?: boolean;
 }
 
-/** How long a server may be silent before it loses what it holds, in milliseconds: the store's default. */
+/** Lease of a silent server, in milliseconds: the store's default. */
 const LEASE_MS = 10_000;
 
-/** Time that a server may take to find and mark what another one has left, beside the lease, in milliseconds. */
+/** Time to find and end another server's turns, in addition to the lease, in milliseconds. */
 const MARK_SLACK_MS = 5000;
 
-/** Longest time that a server is away and comes back as it was: if nobody has taken over, it goes on by itself. */
+/** Longest absence of a server that returns unchanged: without a takeover it continues by itself. */
 const MAX_AWAY_MS = 1.4 * LEASE_MS;
 
 function longerThanLease(random: () => number): number {
   return LEASE_MS + random() * (MAX_AWAY_MS - LEASE_MS);
 }
 
-/** A server whose clock is far ahead, where that can be had: its keys and ages must be those of the database's clock. */
+/** Returns a fault with a server clock far ahead, if libfaketime is available. */
 function wrongClocks(): readonly Fault[] {
   if (!FAKETIME.isMet()) return [];
   return [{
@@ -47,14 +44,13 @@ function wrongClocks(): readonly Fault[] {
   }];
 }
 
-/** What can go wrong; what differs most stands first. */
 export const FAULTS: readonly Fault[] = [
   {
     name: "a server is killed",
     marksWithinMs: LEASE_MS + MARK_SLACK_MS,
     async happen(cluster, member, random) {
       await cluster.endMember(member, "SIGKILL");
-      // Another one in its place comes before or after its lease is over.
+      // The replacement starts before or after the lease ends.
       const awayMs = random() < 0.5 ? 0 : LEASE_MS;
       await pause(awayMs);
       await cluster.startMember(member);

@@ -13,11 +13,11 @@ import { ownServer, runSql, startPostgres } from "./postgres.ts";
 
 const postgres = await startPostgres();
 
-// A tablespace is a folder of the machine that the database is on.
+// A tablespace is a folder of the database's machine.
 Deno.test(
   needs(
     [ownServer(postgres), SMALL_DISK],
-    "servers whose database has no room say so, lose nothing, and go on once there is some",
+    "disk full: servers whose database is full report it, lose nothing, and continue once there is room",
   ),
   () => onSmallDisk("30m", shareDatabaseOn),
 );
@@ -41,7 +41,7 @@ async function shareDatabaseOn(disk: string): Promise<void> {
   let sent = 0;
   const send: Send = (path, init) => fetch(servers[sent++ % servers.length]!.url + path, init);
   try {
-    // Else it would make little of what is said again and again.
+    // Otherwise repetitive content is compressed.
     await runSql(url.href, "ALTER TABLE tare.events ALTER json SET STORAGE EXTERNAL");
     const others = await makeOthers(send, [0, 1]);
     const client = await Client.create(send);
@@ -56,7 +56,7 @@ async function shareDatabaseOn(disk: string): Promise<void> {
         await servers[0]!.kill();
         servers[0] = await start("one");
         await client.assertNothingLost({ mayWait: true });
-        // The database may need room for that too.
+        // The database may need room for deletion too.
         for (const id of others) removed.set(id, await remove(id));
       },
       makeRoom: () => Deno.remove(`${disk}/ballast`),

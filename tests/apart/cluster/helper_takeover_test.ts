@@ -13,7 +13,6 @@ const postgres = await startPostgres();
 
 const INSTRUCTIONS = `${DELEGATING}: others do the work.`;
 
-/** Asks for a turn; gives its first event of this type. */
 async function play<Type extends SessionEvent["type"]>(
   at: string,
   { until: type, ...request }: { readonly until: Type } & Record<string, unknown>,
@@ -25,7 +24,7 @@ async function play<Type extends SessionEvent["type"]>(
   throw new Error(`Cannot play: the turn had no ${type}.`);
 }
 
-Deno.test("another server goes on with a turn whose server was killed, and ends its helper's, which can be continued", async () => {
+Deno.test("takeover: another server resumes the turn of a killed server, and ends its subagent's, which can be continued", async () => {
   await using cluster = await Cluster.start(postgres, { seed: 2, servers: 2 });
   const audit = await Audit.install(cluster);
   await cluster.restart();
@@ -36,7 +35,6 @@ Deno.test("another server goes on with a turn whose server was killed, and ends 
   const { id: call, session: helper } = await play(`${killed!.program!.url}/tare/v1/sessions/${id}`, asked);
   const stored = async (session: string) =>
     (await audit.eventsOf(session)).map((json): SessionEvent => JSON.parse(json));
-  // Its third command waits.
   await until("two commands of the helper's", async () => {
     return (await stored(helper)).filter(({ type }) => type === "tool_result").length === 2 || undefined;
   });

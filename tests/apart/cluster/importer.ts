@@ -3,35 +3,29 @@ import type { Message } from "@tare/messages";
 import { get, pause, tellOnce } from "./client.ts";
 import type { Cluster } from "./cluster.ts";
 
-/** What stands in the instructions of its sessions, by which the database knows them. */
 const MARK = "Imported and perhaps deleted";
 
-/** So many sessions it keeps at a time. */
 const KEPT = 12;
 
-/** What a request waits for that was sent twice. */
+/** Conflicts to wait for after a request was sent twice. */
 const PASSING = ["idempotency_key_in_use"];
 
-/** What the server that worked on a request left when it ended: nobody knows, and the same key says no more. */
+/** Permanent conflict after a server ended during a request, whose outcome is unknown. */
 const INTERRUPTED = "idempotency_key_interrupted";
 
-/** Somebody who imports sessions and deletes them again, through whatever breaks, and checks what is there. */
+/** Client that imports and deletes sessions during faults, and checks the result. */
 export class Importer {
   readonly #cluster: Cluster;
   readonly #random: () => number;
-  /** What was imported and not deleted, by the sessions' ids. */
   readonly #kept = new Map<string, readonly Message[]>();
-  /** What was deleted since it was last checked. */
   readonly #deleted: string[] = [];
   #made = 0;
 
-  /** Nothing was imported yet. */
   constructor(cluster: Cluster, random: () => number) {
     this.#cluster = cluster;
     this.#random = random;
   }
 
-  /** Imports and deletes until it `isOver`. */
   async work(isOver: () => boolean): Promise<void> {
     while (!isOver()) {
       if (this.#random() < 1 - this.#kept.size / KEPT) await this.#import();
@@ -40,7 +34,6 @@ export class Importer {
     }
   }
 
-  /** One to three sessions at once. */
   async #import(): Promise<void> {
     const sessions = Array.from({ length: 1 + Math.floor(3 * this.#random()) }, (): Message[] => [
       { role: "system", content: `${MARK}: ${++this.#made}.` },
@@ -62,7 +55,7 @@ export class Importer {
     const at = `${this.#cluster.balancer.url}/tare/v1/sessions/${id}`;
     for (;;) {
       const { status, body } = await tellOnce(at, { method: "DELETE" }, PASSING);
-      // What was sent before may have done it.
+      // An earlier attempt may have deleted it.
       if (status === 204 || status === 404) break;
       assertEquals([status, body.error.code], [409, INTERRUPTED], JSON.stringify(body));
     }
@@ -71,7 +64,7 @@ export class Importer {
     assertEquals((await get(at)).status, 404);
   }
 
-  /** Each server knows what was imported as it was, once, and nothing of what was deleted. */
+  /** Checks that each server has every import unchanged, once, and no deleted session. */
   async check(): Promise<void> {
     const stored = await this.#cluster.query<{ readonly id: string }>(
       "SELECT id FROM tare.sessions WHERE json LIKE $1 ORDER BY id",
@@ -92,11 +85,10 @@ export class Importer {
     this.#deleted.splice(0);
   }
 
-  /** It did both, or it shows nothing. */
   assertWorked(): void {
     assert(
       this.#made > this.#kept.size && this.#kept.size > 0,
-      `${this.#made} made, ${this.#kept.size} kept`,
+      `${this.#made} made, ${this.#kept.size} retained`,
     );
   }
 }

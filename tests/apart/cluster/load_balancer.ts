@@ -1,10 +1,8 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 
-/** How often each server is asked whether it is well, in milliseconds. */
 const PROBE_EVERY_MS = 200;
 
-/** Headers of requests that servers get. */
 const PASSED_ON = [
   "accept",
   "authorization",
@@ -14,21 +12,17 @@ const PASSED_ON = [
   "x-tare-key",
 ];
 
-/** Headers of answers that are a connection's own. */
 const HOP_BY_HOP = new Set(["connection", "keep-alive", "transfer-encoding"]);
 
-/** One of the servers behind it. */
 interface Backend {
   url: string;
   isUp: boolean;
-  /** What is under way there. */
   readonly underWay: Set<AbortController>;
 }
 
 /**
- * Spreads requests over servers in turn. It streams answers through, and takes a server out that refuses connections or
- * doesn't say in time that it is well: what is under way there is broken off. A request is sent to another server only if
- * that is safe: it reads, or nothing of it was sent.
+ * Round-robin load balancer with streaming. It removes servers that refuse connections or miss a health
+ * probe, and retries only reads and unsent requests.
  */
 export class LoadBalancer implements AsyncDisposable {
   readonly #backends: Backend[] = [];
@@ -45,30 +39,24 @@ export class LoadBalancer implements AsyncDisposable {
     this.#probing = this.#probe();
   }
 
-  /**
-   * Starts it. It listens on loopback. A server may take `probeMs` to say that it is well: where none hangs, so long that a
-   * busy machine isn't taken for one that does.
-   */
+  /** Starts a load balancer on loopback. `probeMs` limits a health probe. */
   static async start(probeMs = 1000): Promise<LoadBalancer> {
-    // Deno's own server says on the error output whatever breaks off.
+    // Deno's own server logs every interrupted answer.
     const server = createServer((request, response) => void balancer.#answer(request, response));
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
     const balancer = new LoadBalancer(server, probeMs);
     return balancer;
   }
 
-  /** Where it listens. */
   get url(): string {
     return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }
 
-  /** Puts a server in a place, also in the stead of the one that was there. */
   put(place: number, url: string): void {
     if (this.#backends[place]) this.#takeOut(this.#backends[place]);
     this.#backends[place] = { url, isUp: true, underWay: new Set() };
   }
 
-  /** Ends everything. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closed.abort();
     for (const backend of this.#backends) this.#takeOut(backend);

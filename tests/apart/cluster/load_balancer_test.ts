@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { until } from "./client.ts";
 import { LoadBalancer } from "./load_balancer.ts";
 
-/** A server that answers `/health`, and all else as it is told. */
+/** Starts a server that answers `/health`, and everything else by `answer`. */
 function backend(answer: (request: Request) => Response | Promise<Response>): Deno.HttpServer<Deno.NetAddr> {
   return Deno.serve(
     { hostname: "127.0.0.1", port: 0, onListen() {} },
@@ -10,7 +10,6 @@ function backend(answer: (request: Request) => Response | Promise<Response>): De
   );
 }
 
-/** How long a server may take to answer on a busy machine. */
 const PATIENT_MS = 60_000;
 
 const urlOf = ({ addr }: Deno.HttpServer<Deno.NetAddr>) => `http://127.0.0.1:${addr.port}`;
@@ -19,7 +18,7 @@ async function ask(url: string, init?: RequestInit): Promise<string> {
   return await (await fetch(url, init)).text();
 }
 
-Deno.test("LoadBalancer asks servers in turn, and none that is gone", async () => {
+Deno.test("LoadBalancer: requests go to the servers in turn, and to none that is gone", async () => {
   await using balancer = await LoadBalancer.start(PATIENT_MS);
   const servers = ["a", "b"].map((name) => backend(() => new Response(name)));
   for (const [place, server] of servers.entries()) balancer.put(place, urlOf(server));
@@ -35,7 +34,7 @@ Deno.test("LoadBalancer asks servers in turn, and none that is gone", async () =
   await third.shutdown();
 });
 
-Deno.test("LoadBalancer breaks off what hangs on a server that says nothing, and sends again only what reads", async () => {
+Deno.test("LoadBalancer: requests on a silent server are aborted, and only reads are sent again", async () => {
   await using balancer = await LoadBalancer.start(3000);
   const asked: string[] = [];
   let isSilent = false;

@@ -1,10 +1,8 @@
 import { fromFileUrl, join } from "@std/path";
 import { until } from "./client.ts";
 
-/** The configuration that people are given. */
 const GIVEN = fromFileUrl(new URL("../../../deploy/nginx.conf", import.meta.url));
 
-/** A real nginx with the configuration of `deploy/`, in which only addresses are others. */
 export class Nginx implements AsyncDisposable {
   readonly #process: Deno.ChildProcess;
   readonly #said: Promise<string>;
@@ -18,7 +16,7 @@ export class Nginx implements AsyncDisposable {
     this.#client = Deno.createHttpClient({ proxy: { transport: "unix", path: join(folder, "socket") } });
   }
 
-  /** Starts it in front of these servers. It listens on a socket. */
+  /** Starts nginx in front of these servers, on a socket. */
   static async start(urls: readonly string[]): Promise<Nginx> {
     const folder = await Deno.makeTempDir();
     const servers = urls.map((url) => `server ${new URL(url).host} max_fails=2 fail_timeout=5s;`).join("\n");
@@ -54,12 +52,10 @@ export class Nginx implements AsyncDisposable {
     return nginx;
   }
 
-  /** Sends a request through it. */
   fetch(path: string, init: RequestInit = {}): Promise<Response> {
     return fetch(`http://127.0.0.1${path}`, { ...init, client: this.#client });
   }
 
-  /** Ends it. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#client.close();
     this.#process.kill("SIGTERM");

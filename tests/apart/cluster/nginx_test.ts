@@ -1,4 +1,3 @@
-// What deploy/nginx.conf does with a real nginx.
 import { assert, assertEquals } from "@std/assert";
 import type { SessionEvent } from "@tare/server";
 import { jsonPost } from "../../crash/json_post.ts";
@@ -12,7 +11,6 @@ import { needs, NGINX } from "../../needs.ts";
 
 const postgres = await startPostgres();
 
-/** A server that says who it is, or answers as it is told. */
 function backend(
   name: string,
   answer: (request: Request) => Response | Promise<Response> = () => new Response(name),
@@ -27,7 +25,6 @@ const ids = Array.from({ length: 200 }, (_, number) => `0b9b5f0e-${number}`);
 const share = (names: readonly string[], name: string) =>
   names.filter((one) => one === name).length / names.length;
 
-/** Which server answers for each. */
 async function whoAnswers(
   nginx: Nginx,
   requests: readonly (readonly [path: string, headers?: Record<string, string>])[],
@@ -42,7 +39,7 @@ async function whoAnswers(
 Deno.test(
   needs(
     NGINX,
-    "nginx sends all requests of a session to one server, and moves only those of one that leaves",
+    "nginx: all requests of a session go to one server, and only those of a removed server move",
   ),
   async () => {
     const names = ["a", "b", "c", "d"];
@@ -65,7 +62,7 @@ Deno.test(
       assertEquals([...new Set(moved)].sort(), ["a", "c", "d"]);
     }
     {
-      // Taken out of the configuration it is the same.
+      // Removing it from the configuration has the same effect.
       await using nginx = await Nginx.start(urls.filter((_, at) => at !== 1));
       const after = await whoAnswers(nginx, turns);
       assertEquals(after.filter((name, at) => name !== before[at] && before[at] !== "b"), []);
@@ -77,7 +74,7 @@ Deno.test(
 Deno.test(
   needs(
     NGINX,
-    "nginx sends a conversation of the gateway to one server, by what its agent calls it, else by whose it is",
+    "nginx: a gateway conversation goes to one server, by its agent's id for it, otherwise by its key",
   ),
   async () => {
     const servers = ["a", "b", "c", "d"].map((name) => backend(name));
@@ -86,7 +83,7 @@ Deno.test(
     const told = ["x-session-id", "x-claude-code-session-id", "session-id"];
     const first = await whoAnswers(nginx, ids.map((id) => ["/v1/messages", { "x-session-id": id }]));
     assertEquals([...new Set(first)].sort(), ["a", "b", "c", "d"]);
-    // Whoever names it, and with whatever key.
+    // For every header and key.
     for (const [at, header] of told.entries()) {
       const requests = ids.map((id) =>
         [paths[at + 1]!, { [header]: id, authorization: `Bearer ${at}` }] as const
@@ -99,7 +96,7 @@ Deno.test(
       assertEquals(await whoAnswers(nginx, requests), by, header);
       assertEquals([...new Set(by)].sort(), ["a", "b", "c", "d"], header);
     }
-    // What is about no conversation is spread, one client's too.
+    // Requests without a conversation are distributed, also those of one client.
     const spread = await whoAnswers(
       nginx,
       ids.map((_, at) => [["/tare/v1/sessions", "/tare/v1/sessions/import", "/"][at % 3]!]),
@@ -109,92 +106,98 @@ Deno.test(
   },
 );
 
-Deno.test(needs(NGINX, "nginx hands on a stream piece by piece, and takes large bodies"), async () => {
-  const next = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
-  const server = backend("a", async (request) => {
-    if (request.method === "POST") {
-      let bytes = 0;
-      for await (const piece of request.body ?? []) {
-        // Before the body has ended: it isn't held back.
-        if (bytes === 0) next[1]!.resolve();
-        bytes += piece.length;
+Deno.test(
+  needs(NGINX, "nginx: streams are forwarded piece by piece, and large bodies are accepted"),
+  async () => {
+    const next = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const server = backend("a", async (request) => {
+      if (request.method === "POST") {
+        let bytes = 0;
+        for await (const piece of request.body ?? []) {
+          // Before the body has ended: it isn't buffered.
+          if (bytes === 0) next[1]!.resolve();
+          bytes += piece.length;
+        }
+        return new Response(String(bytes));
       }
-      return new Response(String(bytes));
-    }
-    const body = new ReadableStream<Uint8Array>({
+      const body = new ReadableStream<Uint8Array>({
+        async start(controller) {
+          controller.enqueue(new TextEncoder().encode("data: 1\n\n"));
+          await next[0]!.promise;
+          controller.enqueue(new TextEncoder().encode("data: 2\n\n"));
+          controller.close();
+        },
+      });
+      return new Response(body, { headers: { "content-type": "text/event-stream" } });
+    });
+    await using nginx = await Nginx.start([urlOf(server)]);
+    const events = await nginx.fetch("/tare/v1/sessions/one/events");
+    const reader = events.body!.pipeThrough(new TextDecoderStream()).getReader();
+    assertEquals((await reader.read()).value, "data: 1\n\n");
+    next[0]!.resolve();
+    assertEquals([(await reader.read()).value, (await reader.read()).done], ["data: 2\n\n", true]);
+    const piece = new Uint8Array(2 ** 20);
+    const pieces = new ReadableStream<Uint8Array>({
       async start(controller) {
-        controller.enqueue(new TextEncoder().encode("data: 1\n\n"));
-        await next[0]!.promise;
-        controller.enqueue(new TextEncoder().encode("data: 2\n\n"));
+        controller.enqueue(piece);
+        await next[1]!.promise;
+        for (let count = 1; count < 20; count++) controller.enqueue(piece);
         controller.close();
       },
     });
-    return new Response(body, { headers: { "content-type": "text/event-stream" } });
-  });
-  await using nginx = await Nginx.start([urlOf(server)]);
-  const events = await nginx.fetch("/tare/v1/sessions/one/events");
-  const reader = events.body!.pipeThrough(new TextDecoderStream()).getReader();
-  assertEquals((await reader.read()).value, "data: 1\n\n");
-  next[0]!.resolve();
-  assertEquals([(await reader.read()).value, (await reader.read()).done], ["data: 2\n\n", true]);
-  const piece = new Uint8Array(2 ** 20);
-  const pieces = new ReadableStream<Uint8Array>({
-    async start(controller) {
-      controller.enqueue(piece);
-      await next[1]!.promise;
-      for (let count = 1; count < 20; count++) controller.enqueue(piece);
-      controller.close();
-    },
-  });
-  const answer = await nginx.fetch("/v1/messages", { method: "POST", body: pieces });
-  assertEquals(await answer.text(), String(20 * piece.length));
-  await server.shutdown();
-});
-
-Deno.test(needs(NGINX, "nginx asks another server only if a request had no effect for sure"), async () => {
-  const asked: string[] = [];
-  const [dead, ending, well] = [
-    backend("dead"),
-    backend("ending", ({ method }) => {
-      asked.push(method);
-      return new Response("ends", { status: 503 });
-    }),
-    backend("well"),
-  ];
-  await dead.shutdown();
-  {
-    await using nginx = await Nginx.start([urlOf(dead), urlOf(well)]);
-    const answers = [];
-    for (const id of ids.slice(0, 20)) {
-      answers.push(
-        await (await nginx.fetch(`/tare/v1/sessions/${id}/turns`, { method: "POST", body: "{}" })).text(),
-      );
-    }
-    assertEquals([...new Set(answers)], ["well"]);
-  }
-  {
-    // What was asked may have been done: who asked hears of it, unless it only reads.
-    await using nginx = await Nginx.start([urlOf(ending), urlOf(well)]);
-    const heard: string[] = [];
-    for (const id of ids.slice(0, 20)) {
-      for (const method of ["POST", "GET"]) {
-        const answer = await nginx.fetch(`/tare/v1/sessions/${id}/turns`, { method });
-        heard.push(`${method} ${await answer.text()}`);
-      }
-    }
-    const [posts, gets] = ["POST", "GET"].map((method) => heard.filter((line) => line.startsWith(method)));
-    assertEquals([...new Set(posts)].sort(), ["POST ends", "POST well"]);
-    assertEquals([...new Set(gets)], ["GET well"]);
-    assertEquals(
-      asked.filter((method) => method === "POST").length,
-      share(posts!, "POST ends") * posts!.length,
-    );
-  }
-  for (const server of [ending, well]) await server.shutdown();
-});
+    const answer = await nginx.fetch("/v1/messages", { method: "POST", body: pieces });
+    assertEquals(await answer.text(), String(20 * piece.length));
+    await server.shutdown();
+  },
+);
 
 Deno.test(
-  needs(NGINX, "turns of a session run on one server behind nginx, and elsewhere once that is gone"),
+  needs(NGINX, "nginx: a request is sent to another server only if it certainly had no effect"),
+  async () => {
+    const asked: string[] = [];
+    const [dead, ending, well] = [
+      backend("dead"),
+      backend("ending", ({ method }) => {
+        asked.push(method);
+        return new Response("ends", { status: 503 });
+      }),
+      backend("well"),
+    ];
+    await dead.shutdown();
+    {
+      await using nginx = await Nginx.start([urlOf(dead), urlOf(well)]);
+      const answers = [];
+      for (const id of ids.slice(0, 20)) {
+        answers.push(
+          await (await nginx.fetch(`/tare/v1/sessions/${id}/turns`, { method: "POST", body: "{}" })).text(),
+        );
+      }
+      assertEquals([...new Set(answers)], ["well"]);
+    }
+    {
+      // The request may have had its effect: the client receives the error, unless it only reads.
+      await using nginx = await Nginx.start([urlOf(ending), urlOf(well)]);
+      const heard: string[] = [];
+      for (const id of ids.slice(0, 20)) {
+        for (const method of ["POST", "GET"]) {
+          const answer = await nginx.fetch(`/tare/v1/sessions/${id}/turns`, { method });
+          heard.push(`${method} ${await answer.text()}`);
+        }
+      }
+      const [posts, gets] = ["POST", "GET"].map((method) => heard.filter((line) => line.startsWith(method)));
+      assertEquals([...new Set(posts)].sort(), ["POST ends", "POST well"]);
+      assertEquals([...new Set(gets)], ["GET well"]);
+      assertEquals(
+        asked.filter((method) => method === "POST").length,
+        share(posts!, "POST ends") * posts!.length,
+      );
+    }
+    for (const server of [ending, well]) await server.shutdown();
+  },
+);
+
+Deno.test(
+  needs(NGINX, "nginx: turns of a session run on one server, and elsewhere once that is gone"),
   async () => {
     await using cluster = await Cluster.start(postgres, { seed: 3 });
     await Audit.install(cluster);

@@ -4,29 +4,27 @@ import { Client } from "pg";
 import { freePort } from "../../crash/free_port.ts";
 import type { Need } from "../../needs.ts";
 
-/** A PostgreSQL server to test with. */
 export interface Postgres {
-  /** Where it is, with the name and password of one who may do everything: its database `postgres`. */
+  /** Superuser URL of its database `postgres`. */
   readonly url: string;
-  /** Its main process may be killed, since it is ours. */
+  /** Whether the server was started here, so that its main process may be killed. */
   readonly isOurs: boolean;
-  /** Makes a database that nobody else has, and gives its URL. One of a server of ours goes with that. */
+  /** Creates a database of its own and returns its URL. It ends with a server that was started here. */
   makeDatabase(): Promise<string>;
-  /** Gives a folder to the user that the server runs as, if that is ours: for a tablespace. */
+  /** Changes a folder's owner to the server's user, for a tablespace, if the server was started here. */
   own(folder: string): Promise<void>;
-  /** Removes a database that was made here, whoever is connected. */
+  /** Drops a database that was created here, with its connections. */
   dropDatabase(url: string): Promise<void>;
-  /** Kills the main process, and with that all others of the server, at once (`kill -9`). Resolves when it is gone. */
+  /** Kills all processes of the server (`kill -9`). Resolves when they are gone. */
   kill(): Promise<void>;
-  /** Starts it again where it was, behind {@linkcode kill}. Resolves when it can be used. */
   start(): Promise<void>;
 }
 
-/** What a server of ours is started with, beside what makes it quick: none of it needs to survive the machine. */
+/** Settings of a server that is started here. */
 export interface PostgresOptions {
   /** Settings as in `postgresql.conf`, such as `{ fsync: "on" }`. */
   readonly settings?: Readonly<Record<string, string>>;
-  /** With it the server also takes connections by TLS: certificate and key as PEM. Default: it takes none. */
+  /** Certificate and key as PEM for TLS connections. Default: no TLS. */
   readonly tls?: { readonly cert: string; readonly key: string };
 }
 
@@ -35,9 +33,8 @@ const USER = "postgres";
 const PASSWORD = "only for tests";
 
 /**
- * Keeps the server in `$1`, with the command behind that. Each line starts it, again if it has ended; at the end of
- * the input, also if who writes it was killed, the server ends and its folder goes. Signals of a terminal are for the
- * tests: their end is told by the input.
+ * Script that runs a server's command after its folder `$1`. Each input line (re)starts it; the input's end,
+ * also by a killed writer, ends it and removes the folder. Terminal signals are ignored.
  */
 const KEEPER = `trap '' INT TERM HUP
 folder=$1
@@ -51,11 +48,10 @@ done
 rm -rf "$folder"`;
 
 /**
- * Starts a PostgreSQL of its own, from npm's binaries, on a free port of loopback, or takes that which
- * `TARE_TEST_POSTGRES` names. To be called where a module begins, not in a test: it ends with the process that started
- * it, however that ends.
+ * Starts a PostgreSQL server from npm's binaries on loopback, or uses `TARE_TEST_POSTGRES`. Call it at the
+ * top of a module: the server ends with the process.
  *
- * @throws {Error} if it can't be started, with what it said.
+ * @throws {Error} if it can't be started, with its output.
  */
 export async function startPostgres({ settings = {}, tls }: PostgresOptions = {}): Promise<Postgres> {
   const named = Deno.env.get("TARE_TEST_POSTGRES");
@@ -71,7 +67,7 @@ export async function startPostgres({ settings = {}, tls }: PostgresOptions = {}
     args: [
       ...["--pgdata", data, "--username", USER, "--pwfile", join(folder, "password")],
       ...["--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions"],
-      // What makes passwords safe takes longer than all else that a connection takes.
+      // Secure password hashing would dominate the time of a connection.
       ...["-c", "scram_iterations=1"],
     ],
     ...user,
@@ -108,7 +104,6 @@ export async function startPostgres({ settings = {}, tls }: PostgresOptions = {}
   }
 }
 
-/** A server that a test may kill. */
 export function ownServer({ isOurs }: Postgres): Need {
   return { what: "a PostgreSQL server that tests may kill", isMet: () => isOurs };
 }
@@ -128,12 +123,10 @@ function databasesAt(url: string, server: Pick<Postgres, "isOurs" | "own" | "kil
   };
 }
 
-/** Runs one statement on a connection of its own. */
 export async function runSql(url: string, sql: string): Promise<void> {
   await query(url, sql);
 }
 
-/** Runs one statement on a connection of its own and gives its rows. */
 export async function query<Row>(url: string, sql: string, values?: readonly unknown[]): Promise<Row[]> {
   const client = new Client({ connectionString: url });
   await client.connect();
@@ -145,7 +138,7 @@ export async function query<Row>(url: string, sql: string, values?: readonly unk
 }
 
 function notOurs(): Promise<never> {
-  throw new Error("Cannot stop the server that TARE_TEST_POSTGRES names: it is somebody else's");
+  throw new Error("Cannot stop the server that TARE_TEST_POSTGRES names: it wasn't started by the tests");
 }
 
 interface User {
@@ -153,7 +146,7 @@ interface User {
   readonly gid?: number;
 }
 
-/** PostgreSQL refuses to run as root: then it runs as nobody. */
+/** Returns the user to run as: PostgreSQL refuses to run as root and runs as `nobody` instead. */
 async function unprivilegedUser(): Promise<User> {
   if (Deno.uid() !== 0) return {};
   const [uid, gid] = await Promise.all(["-u", "-g"].map(async (what) => {
@@ -168,8 +161,8 @@ async function give(path: string, { uid, gid }: User): Promise<void> {
 }
 
 /**
- * Puts the binaries where everybody may run them, with the links that npm would make by a script, and gives the folder:
- * the cache that Deno unpacks them into may be its owner's alone.
+ * Copies the binaries, with npm's links, to a folder where every user may run them: Deno's cache may be
+ * private.
  */
 async function placeBinaries(folder: string, user: User): Promise<string> {
   const { os, arch } = Deno.build;
@@ -182,7 +175,7 @@ async function placeBinaries(folder: string, user: User): Promise<string> {
     await Deno.readTextFile(join(source, "pg-symlinks.json")),
   );
   for (const link of links) {
-    // A runtime that runs npm's scripts has made it already.
+    // A runtime that runs npm's scripts has created it already.
     await Deno.symlink(join(folder, link.source), join(folder, link.target)).catch((error) => {
       if (!(error instanceof Deno.errors.AlreadyExists)) throw error;
     });
@@ -191,7 +184,7 @@ async function placeBinaries(folder: string, user: User): Promise<string> {
   return target;
 }
 
-/** Another name for a file costs nothing, where the file system is the same. */
+/** Copies a tree by hard links where the file system is the same. */
 async function copyTree(
   source: string,
   { target, user }: { readonly target: string; readonly user: User },
@@ -232,7 +225,7 @@ function keep(
         if (await isReady(url)) return;
         await pause(20);
         const said = await log();
-        // Nor is it the end that a process of the old one says something last.
+        // A last message of an old process isn't a failure either.
         const fatal = /FATAL: {2}(?!the database system is|terminating connection).*/.exec(said.slice(seen))
           ?.[0];
         // The old server's last processes are about to end.
@@ -254,7 +247,7 @@ function keep(
 
 function isAlive(pid: number): boolean {
   try {
-    // A process that has ended and that nobody has asked for yet counts as gone.
+    // A process that has ended and wasn't waited for counts as gone.
     return !/^State:\s+Z/m.test(Deno.readTextFileSync(`/proc/${pid}/status`));
   } catch {
     return false;

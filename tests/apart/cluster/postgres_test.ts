@@ -3,7 +3,7 @@ import { query, runSql, startPostgres } from "./postgres.ts";
 
 const postgres = await startPostgres();
 
-Deno.test("startPostgres() gives databases of their own, which keep what was committed when the server is killed", async () => {
+Deno.test("startPostgres() creates separate databases, which retain committed data when the server is killed", async () => {
   const [one, other] = [await postgres.makeDatabase(), await postgres.makeDatabase()];
   await runSql(one, "CREATE TABLE t AS SELECT 7 AS n");
   await assertRejects(() => query(other, "SELECT n FROM t"), Error, 'relation "t" does not exist');

@@ -15,7 +15,7 @@ const SETTINGS = {
   approvalRules: [{ tool: "write_file", decision: "ask" }],
 };
 
-Deno.test("a program waits for its answers over restarts, and goes on where they are given, making no call twice", async () => {
+Deno.test("code mode: a program waits for its approvals over restarts, resumes where they are given, and repeats no call", async () => {
   await using cluster = await Cluster.start(postgres, { seed: 3, servers: 2 });
   const audit = await Audit.install(cluster);
   await cluster.restart();
@@ -45,7 +45,7 @@ Deno.test("a program waits for its answers over restarts, and goes on where they
   await asked(second, "last.txt");
   await cluster.startMember(first);
   await allow(first, "last.txt");
-  // It is killed in the middle of a command, of which nobody knows what came of it.
+  // It is killed in the middle of a command, whose outcome is unknown.
   await until("a third command", async () => readRuns(await cluster.log()).length > 2 || undefined);
   await cluster.endMember(first, "SIGKILL");
   await cluster.letGo();

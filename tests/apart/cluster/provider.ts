@@ -2,17 +2,14 @@ import { fromFileUrl } from "@std/path";
 import { startProgram } from "../../crash/program.ts";
 import type { RecordedRequest } from "../../recording_provider.ts";
 
-/** The simulated provider, in a process of its own. */
 export interface Provider extends AsyncDisposable {
-  /** Without a path. */
   readonly url: string;
-  /** The requests of a conversation in the order in which they came; it is known by its first text. */
+  /** Returns a conversation's requests in order of arrival, by its first text. */
   readonly requestsOf: (firstText: string) => Promise<readonly RecordedRequest[]>;
 }
 
 const PROGRAM = fromFileUrl(new URL("provider_process.ts", import.meta.url));
 
-/** Starts it. */
 export async function startProvider(seed: number): Promise<Provider> {
   const command = new Deno.Command(Deno.execPath(), {
     args: ["run", "--frozen", "--allow-net=127.0.0.1", "--allow-read", "--allow-env", PROGRAM, String(seed)],
@@ -32,7 +29,6 @@ export async function startProvider(seed: number): Promise<Provider> {
   };
 }
 
-/** Whether a request begins with all that another one held. */
 export function extendsRequest(before: RecordedRequest, after: RecordedRequest): boolean {
   return before.tools === after.tools &&
     before.messages.every((message, index) => message === after.messages[index]);

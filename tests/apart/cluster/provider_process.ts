@@ -1,5 +1,5 @@
 /**
- * The recording provider in a process of its own: run with a seed, it prints its address.
+ * Runs the recording provider with a seed as a process of its own, and prints its address.
  *
  * @module
  */

@@ -6,13 +6,12 @@ import type { RecordedRequest } from "../../recording_provider.ts";
 
 const postgres = await startPostgres();
 
-/** After so many exchanges the next server ends in order, and another one takes its place: all of them in a conversation. */
+/** Exchanges between two restarts: all servers restart within a conversation. */
 const EXCHANGES_PER_RESTART = 8;
 
-/** On a busy machine the store may take longer than the gateway waits for it: it says so, and the bytes are others. */
+/** Attempts: on a busy machine the store may exceed the gateway's time limit, which changes the bytes. */
 const MAX_ATTEMPTS = 5;
 
-/** What the provider was sent, whatever the conversation's name is. */
 async function sentOf(conversation: Conversation): Promise<readonly RecordedRequest[]> {
   const { name } = conversation;
   return (await conversation.requests()).map(({ messages, ...request }) => ({
@@ -21,7 +20,7 @@ async function sentOf(conversation: Conversation): Promise<readonly RecordedRequ
   }));
 }
 
-/** Has a whole conversation; `between` comes in front of each exchange. */
+/** Plays a whole conversation; `between` is called before each exchange. */
 async function talk(
   conversation: Conversation,
   url: () => string,
@@ -35,7 +34,7 @@ async function talk(
   return await sentOf(conversation);
 }
 
-/** The same bytes, and the same read from the cache; says shortly where they first differ. */
+/** Checks for the same bytes and the same cache reads; the message contains the first difference. */
 function assertSame(moved: readonly RecordedRequest[], expected: readonly RecordedRequest[]): void {
   assertEquals(moved.length, expected.length);
   for (const [request, one] of moved.entries()) {
@@ -51,7 +50,7 @@ function assertSame(moved: readonly RecordedRequest[], expected: readonly Record
   }
 }
 
-Deno.test("gateway conversations keep their bytes while they move from server to server and all are restarted", async (t) => {
+Deno.test("rolling restart: gateway conversations keep their bytes while they move between servers and all restart", async (t) => {
   await using cluster = await Cluster.start(postgres, { seed: 1, probeMs: 60_000 });
   const { provider, balancer, members } = cluster;
   for (const protocol of PROTOCOLS) {

@@ -1,27 +1,21 @@
 import { join } from "@std/path";
 import S3rver from "@20minutes/s3rver";
 
-/** Credentials that it takes. */
 export const CREDENTIALS = { accessKeyId: "S3RVER", secretAccessKey: "S3RVER" } as const;
 
-/** A server that speaks S3's protocol, with one bucket. */
+/** S3-compatible server with one bucket. */
 export interface S3Server extends AsyncDisposable {
-  /** Its address. */
   readonly url: string;
-  /** How a bucket is opened there. */
   readonly options: {
     readonly bucket: string;
     readonly region: string;
     readonly endpoint: string;
   } & typeof CREDENTIALS;
-  /** Names of the objects that begin so, sorted. */
   names(prefix?: string): Promise<string[]>;
 }
 
-/** How it writes an object's file. */
 const SUFFIX = "._S3rver_object";
 
-/** Starts it on a free port of loopback. */
 export async function startS3(): Promise<S3Server> {
   const directory = await Deno.makeTempDir();
   const bucket = "archive";

@@ -8,48 +8,41 @@ import type { RecordedRequest } from "../../recording_provider.ts";
 import { extendsRequest, type Provider } from "./provider.ts";
 import { assertTurns, isRewrite } from "../../crash/witness.ts";
 
-/** What a talker is made with. */
 export interface TalkerOptions {
-  /** The session's own: the provider knows it by them. */
+  /** Instructions unique to the session, by which the provider identifies it. */
   readonly instructions: string;
-  /** Whether its commands are asked for. */
   readonly asks: boolean;
   readonly provider: Provider;
   readonly random: () => number;
 }
 
-/** A text of the user's, and whether it is known to be in the session. */
 interface Said {
   readonly text: string;
   isTaken: boolean;
 }
 
-/** What became of a question, as far as its client knows. */
 interface Fate {
-  /** Whether somebody said yes, acknowledged or not. */
   mayRun: boolean;
-  /** Whether a no was acknowledged. */
   isDenied: boolean;
 }
 
-/** A question, as far as it counts here. */
 interface Question {
   readonly id: string;
   readonly arguments: string;
 }
 
-/** What may stand behind a turn's end, and what it says. */
+/** Events that may follow a turn's end, with the outcome that they imply. */
 const BEHIND_TURNS: Readonly<Record<string, string>> = {
   approval_answered: "approval",
   message_added: "withdrawn",
 };
 
-/** Conflicts that pass: a turn whose server is gone counts as running until its lease is over. */
+/** Transient conflicts: a turn whose server is gone counts as running until the lease ends. */
 const PASSING = ["turn_running", "idempotency_key_in_use"];
 
 /**
- * The clients of one session of the agent: one talks, steers, cancels, and answers what is asked; another one follows the
- * events. They go on through whatever breaks, remember what was acknowledged, and check that it holds.
+ * Clients of one agent session: one sends, steers, cancels and approves; another watches. They continue
+ * through faults, and check acknowledgements.
  */
 export class Talker {
   readonly id: string;
@@ -57,16 +50,14 @@ export class Talker {
   readonly #asks: boolean;
   readonly #provider: Provider;
   readonly #random: () => number;
-  /** The data of each event that was received, by its number. */
+  /** Data of each received event, by its number. */
   readonly #acknowledged = new Map<number, string>();
   readonly #said: Said[] = [];
   readonly #fates = new Map<string, Fate>();
   #last = 0;
-  /** How many of its turns ended in each way. */
   readonly ends: Map<string, number> = new Map();
-  /** How often a server went on with a turn that another one had left. */
+  /** Number of turns that a server resumed after another one. */
   resumed = 0;
-  /** How many turns it asked for in the background. */
   queued = 0;
 
   private constructor(id: string, { instructions, asks, provider, random }: TalkerOptions) {
@@ -77,7 +68,6 @@ export class Talker {
     this.#random = random;
   }
 
-  /** Makes a session. */
   static async create(url: string, options: TalkerOptions): Promise<Talker> {
     const { instructions, asks } = options;
     const approvalRules = asks ? [{ tool: "shell", decision: "ask" }] : [];
@@ -86,7 +76,7 @@ export class Talker {
     return new Talker(body.id, options);
   }
 
-  /** Has one turn after the other until it `isOver`, and then waits for the end of the last. */
+  /** Plays turn after turn until it `isOver`, and waits for the last end. */
   async work(url: string, isOver: () => boolean): Promise<void> {
     const at = `${url}/tare/v1/sessions/${this.id}`;
     let isIdle = false;
@@ -100,7 +90,6 @@ export class Talker {
     }
   }
 
-  /** Goes on with what was left, answers what is asked, or says something new. */
   async #turn(at: string): Promise<void> {
     await this.#settle(at);
     const asked = this.#asks ? await this.#open(at) : [];
@@ -109,7 +98,7 @@ export class Talker {
   }
 
   async #say(at: string): Promise<void> {
-    const text = `Go on: ${this.#said.length}.`;
+    const text = `Continue: ${this.#said.length}.`;
     const said = { text, isTaken: false };
     this.#said.push(said);
     const background = this.#random() < 0.2;
@@ -119,7 +108,6 @@ export class Talker {
     if (background && isPlayed) this.queued++;
   }
 
-  /** Steers or cancels, or neither. */
   async #meddle(at: string): Promise<void> {
     const choice = this.#random();
     if (choice < 0.3) {
@@ -135,8 +123,8 @@ export class Talker {
   }
 
   /**
-   * Sends what starts or steers a turn, until it is known what became of it, and receives the events up to the end; gives
-   * whether it was taken.
+   * Sends a turn's request until its outcome is known, and receives its events. Returns whether it was
+   * accepted.
    */
   async #play(at: string, request: unknown, meddle?: () => Promise<void>): Promise<boolean> {
     const key = crypto.randomUUID();
@@ -152,7 +140,6 @@ export class Talker {
           if (meddle && received++ === meddlesAt) meddling = awaitedLater(meddle());
           if (JSON.parse(data).type === "turn_end") return true;
         }
-        // Broken off. What is sent again is played again, once the turn has ended.
         return undefined;
       }
       const body = await response.json();
@@ -169,7 +156,7 @@ export class Talker {
     return isTaken;
   }
 
-  /** The same request with the same key, at the same time and perhaps at another server. It has no effect of its own. */
+  /** Sends the same request concurrently with the same key, perhaps to another server. */
   async #sendOnce(
     at: string,
     { request, key }: { readonly request: unknown; readonly key: string },
@@ -189,7 +176,7 @@ export class Talker {
       const fate = this.#fate(text);
       const decision = this.#random() < 0.7 ? "allow" : "deny";
       fate.mayRun ||= decision === "allow";
-      // Now and then two people say the same at the same time.
+      // Sometimes two users answer at the same time.
       const people = this.#random() < 0.3 ? 2 : 1;
       const answers = await Promise.all(
         Array.from(
@@ -201,7 +188,7 @@ export class Talker {
       assert(heard <= 1, "two answers to one question were heard");
       fate.isDenied ||= heard === 1 && decision === "deny";
       for (const { status, body } of answers) {
-        // Somebody else was heard, or this one was by a server that was lost before it said so.
+        // Another answer was first, or this one reached a server that was lost before it replied.
         assert([200, 404, 409].includes(status), `${status} ${JSON.stringify(body)}`);
       }
     }
@@ -214,13 +201,12 @@ export class Talker {
     return fate;
   }
 
-  /** Waits until no turn runs; gives how the last one ended. */
   async #settle(at: string): Promise<string | undefined> {
     let seen: unknown;
     return await until(
       () => `the end of the turn of session ${this.id}, of ${JSON.stringify(seen)}`,
       async () => {
-        // Whoever has begun since isn't idle then.
+        // A turn that started since means that the session isn't idle.
         if (await this.#isWaiting(at)) return undefined;
         const { status, body } = await get(at);
         assertEquals(status, 200, JSON.stringify(body));
@@ -230,13 +216,13 @@ export class Talker {
         const { data } = await this.#newest(at, body.lastEvent) ?? {};
         const event = data && JSON.parse(data);
         seen = { ...body, event };
-        // What came of its questions: of some while others are open, or that nobody is asked any more.
+        // Outcome of its approvals: answered while others are open, or withdrawn.
         return event?.type === "turn_end" ? event.reason : BEHIND_TURNS[event?.type];
       },
     );
   }
 
-  /** Whether turns wait though nothing is asked: they are about to begin. */
+  /** Reports whether turns wait although no approval is pending: they are about to begin. */
   async #isWaiting(at: string): Promise<boolean> {
     const { queue } = (await get(`${at}/queue`)).body;
     return queue.length > 0 && (await this.#open(at)).length === 0;
@@ -256,7 +242,7 @@ export class Talker {
     return undefined;
   }
 
-  /** Follows the session as a second client, which connects again behind the last event that it saw. */
+  /** Follows the session as a second client, with reconnects. */
   async #watch(at: string, isOver: () => boolean): Promise<void> {
     let last = this.#last;
     while (!isOver()) {
@@ -281,7 +267,6 @@ export class Talker {
     }
   }
 
-  /** The events of a stream, until it ends or breaks. What comes a second time is what it was. */
   async *#received(response: Response): AsyncGenerator<ReceivedEvent, void> {
     try {
       for await (const event of readEvents(response)) {
@@ -296,12 +281,14 @@ export class Talker {
     }
   }
 
-  /** All that was acknowledged is there, whichever server is asked, in order and once, and the session is whole. */
+  /**
+   * Checks that everything acknowledged is on every server, in order and once, and the session is complete.
+   */
   async check(urls: readonly string[]): Promise<readonly ReceivedEvent[]> {
     const states = await Promise.all(urls.map((url) => this.#read(`${url}/tare/v1/sessions/${this.id}`)));
     const [first] = states;
     assert(first);
-    for (const state of states) assertEquals(state, first, "two servers tell of other sessions");
+    for (const state of states) assertEquals(state, first, "two servers return different sessions");
     const { messages, received, asked } = first;
     assertEquals(received.map(({ number }) => number), received.map((_, index) => index + 1));
     for (const [number, data] of this.#acknowledged) {
@@ -309,7 +296,7 @@ export class Talker {
     }
     for (const { text, isTaken } of this.#said) {
       const times = messages.filter(({ role, content }) => role === "user" && content === text).length;
-      // What was said in the middle of a turn that asks waits for the answer too.
+      // Steering during a turn with a pending approval waits for the answer too.
       assert(
         times === 1 || times === 0 && (!isTaken || asked > 0),
         `${text} is there ${times} times; taken: ${isTaken}`,
@@ -332,7 +319,7 @@ export class Talker {
     const controller = new AbortController();
     try {
       const response = await send(`${at}/events`, {}, controller.signal);
-      // A session that asks keeps the stream open.
+      // A session with pending approvals keeps the stream open.
       if (body.lastEvent > 0) {
         for await (const event of readEvents(response)) {
           received.push(event);
@@ -356,7 +343,7 @@ export class Talker {
     let breaks = 0;
     let newest: RecordedRequest | undefined;
     for (const request of requests) {
-      // What a server sent before it was cut off may come late: a prompt of which all was sent before breaks no prefix.
+      // A late request of a disconnected server breaks no prefix if all of it was sent before.
       if (newest && extendsRequest(request, newest)) continue;
       if (newest && !extendsRequest(newest, request)) breaks++;
       newest = request;
@@ -365,7 +352,7 @@ export class Talker {
     assert(breaks <= rewrites, `${breaks} breaks of the prefix, ${rewrites} rewrites`);
   }
 
-  /** No turn ended because its server did. */
+  /** Counts the turns' outcomes; none may end because its server did. */
   #countEnds(events: readonly SessionEvent[]): void {
     this.ends.clear();
     this.resumed = events.filter(({ type }) => type === "turn_resumed").length;
@@ -375,7 +362,7 @@ export class Talker {
     }
   }
 
-  /** What ran was allowed where it must be asked for, and what was denied for sure didn't run. */
+  /** Checks that only approved calls ran where approval is needed, and none that was certainly denied. */
   checkRuns(ran: readonly string[]): void {
     for (const token of this.#asks ? ran : []) {
       const { mayRun = false, isDenied = false } = this.#fates.get(token) ?? {};
@@ -384,15 +371,11 @@ export class Talker {
   }
 }
 
-/** Whether the server said in the stream why it can't go on. */
 function isTold(error: unknown): boolean {
   return error instanceof Error && error.message.startsWith('{"error"');
 }
 
-/**
- * Each answer is one to a call before it that had none. Only at the end may calls have none: those that somebody is asked
- * about, and beside them those about which somebody was told already.
- */
+/** Checks that each result answers one earlier call. Only the last calls may lack results. */
 function assertAnswered(
   messages: readonly Message[],
   { asked, told }: { readonly asked: number; readonly told: ReadonlySet<string> },

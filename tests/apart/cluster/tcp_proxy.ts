@@ -1,4 +1,3 @@
-/** How a connection passes on what it is given. */
 export type Passage =
   | { readonly type: "open" }
   /** Nothing arrives until it is open again, and then all of it, late. Who comes new may pass. */
@@ -8,18 +7,14 @@ export type Passage =
   /** All connections are closed, and new ones at once. */
   | { readonly type: "cut" };
 
-/** What becomes of single pieces that would pass. */
 export interface Tampering {
-  /** Asked of each piece that a client sends: whether its connection is cut before the server gets it, or after. */
+  /** Returns whether to cut the connection before or after a client's piece. */
   readonly onSent?: (piece: Uint8Array) => "cut before" | "cut after" | undefined;
-  /**
-   * What a client gets in place of each piece that the server sends. Nothing: it hears no more on this connection, as a
-   * stream never loses something in its middle.
-   */
+  /** Returns the piece to forward in place of the server's; `undefined` ends the connection's output. */
   readonly onAnswer?: (piece: Uint8Array) => Uint8Array | undefined;
 }
 
-/** A stretch of network in front of a server, which can be cut, slow, or swallow everything. */
+/** Proxy for a server's network, which can be cut, slowed down, or made to swallow everything. */
 export class TcpProxy implements AsyncDisposable {
   readonly #listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   readonly #connections = new Set<Deno.Conn>();
@@ -28,11 +23,10 @@ export class TcpProxy implements AsyncDisposable {
   readonly #passing = new Set<Promise<void>>();
   readonly #tampering: Required<Tampering>;
   #passage: Passage = { type: "open" };
-  /** Those that were there when it got stuck. */
+  /** Connections that existed when it got stuck. */
   #stuck: ReadonlySet<Deno.Conn> = new Set();
   #changed = Promise.withResolvers<void>();
 
-  /** `target` is asked for each new connection. */
   constructor(
     target: () => Deno.ConnectOptions,
     { onSent = () => undefined, onAnswer = (piece) => piece }: Tampering = {},
@@ -42,12 +36,10 @@ export class TcpProxy implements AsyncDisposable {
     this.#accepting = this.#accept();
   }
 
-  /** Where it listens, on loopback. */
   get port(): number {
     return this.#listener.addr.port;
   }
 
-  /** Changes how it passes things on. */
   set(passage: Passage): void {
     this.#passage = passage;
     this.#stuck = new Set(this.#connections);
@@ -56,7 +48,6 @@ export class TcpProxy implements AsyncDisposable {
     this.#changed = Promise.withResolvers();
   }
 
-  /** Closes everything. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#listener.close();
     this.set({ type: "cut" });
@@ -94,7 +85,6 @@ export class TcpProxy implements AsyncDisposable {
         }),
       ]);
     } catch {
-      // Nobody listens there.
       close(from);
     }
     this.#connections.delete(from);

@@ -1,7 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { TcpProxy } from "./tcp_proxy.ts";
 
-/** A server that sends back what it gets. */
 function echo(): Deno.TcpListener {
   const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   (async () => {
@@ -22,7 +21,7 @@ async function hear(connection: Deno.Conn): Promise<string | null> {
   return bytes === null ? null : new TextDecoder().decode(room.subarray(0, bytes));
 }
 
-Deno.test("TcpProxy passes on, holds back, delays and cuts", async () => {
+Deno.test("TcpProxy: data is forwarded, held back, delayed or cut", async () => {
   using server = echo();
   await using proxy = new TcpProxy(() => ({ hostname: "127.0.0.1", port: server.addr.port }));
   const connect = () => Deno.connect({ hostname: "127.0.0.1", port: proxy.port });
@@ -34,7 +33,7 @@ Deno.test("TcpProxy passes on, holds back, delays and cuts", async () => {
   await say(connection, "late");
   let heard: string | null | undefined;
   const hearing = hear(connection).then((word) => heard = word);
-  // What isn't held back is there by now.
+  // Data that isn't held back has arrived by now.
   using other = await connect();
   await say(other, "too");
   assertEquals(heard, undefined);

@@ -2,15 +2,15 @@ import { assertEquals } from "@std/assert";
 import { get, postOnce, until } from "./client.ts";
 import type { Cluster } from "./cluster.ts";
 
-/** How long what a server had claimed that was killed is left to it, and then some, in milliseconds. */
+/**
+ * Time until another server takes over the claimed deliveries of a killed one, with slack, in milliseconds.
+ */
 const CLAIMED_MS = 60_000;
 
-/** The end of a turn: session and number. */
 type Told = `${string} ${number}`;
 
-/** Is told of all turns that end. Each third request it refuses the first time that it comes. */
+/** Receiver of all turn ends. It refuses the first attempt of every third delivery. */
 export class WebhookReceiver implements AsyncDisposable {
-  /** What was told, by the id under which it was. */
   readonly #told = new Map<string, Set<Told>>();
   readonly #refused = new Set<string>();
   readonly #server: Deno.HttpServer<Deno.NetAddr>;
@@ -27,12 +27,10 @@ export class WebhookReceiver implements AsyncDisposable {
     });
   }
 
-  /** How many ends it was told. */
   get size(): number {
     return this.#told.size;
   }
 
-  /** Is told from here on, by each server that runs. */
   async begin({ balancer, urls }: Cluster): Promise<void> {
     const url = `http://127.0.0.1:${this.#server.addr.port}/`;
     const { status } = await postOnce(`${balancer.url}/tare/v1/webhooks`, { url, types: ["turn.ended"] });
@@ -40,7 +38,7 @@ export class WebhookReceiver implements AsyncDisposable {
     for (const url of urls) await get(`${url}/tare/v1/webhooks`);
   }
 
-  /** Once nothing is owed any more: each end that is stored was told, under one id, and nothing else was. */
+  /** Waits for all deliveries, and checks that each stored end was reported under one id. */
   async check(cluster: Cluster): Promise<void> {
     await until("the last delivery", async () => {
       const [row] = await cluster.query<{ count: number }>(
@@ -58,7 +56,7 @@ export class WebhookReceiver implements AsyncDisposable {
       )
     );
     const told = [...this.#told.values()].map((one) => [...one]);
-    assertEquals(told.map(({ length }) => length), told.map(() => 1), "an id told of two");
+    assertEquals(told.map(({ length }) => length), told.map(() => 1), "one id for two ends");
     assertEquals(told.flat().sort(), ended.sort());
   }
 

@@ -8,7 +8,6 @@ const postgres = await startPostgres();
 
 const SESSIONS = 6;
 
-/** Plays turns one after the other, whatever becomes of the server that plays them, until it is told to stop. */
 async function talk(url: string, id: string, isOver: () => boolean): Promise<void> {
   const at = `${url}/tare/v1/sessions/${id}`;
   for (let turn = 1; !isOver(); turn++) {
@@ -24,7 +23,7 @@ async function talk(url: string, id: string, isOver: () => boolean): Promise<voi
   }
 }
 
-Deno.test("each turn that ends is told under one id, and no other, while servers are killed and end", async () => {
+Deno.test("webhooks: each turn end is delivered under one unique id while servers are killed and shut down", async () => {
   await using cluster = await Cluster.start(postgres, { seed: 5 });
   await using receiver = new WebhookReceiver();
   const { balancer, members } = cluster;

@@ -1,8 +1,6 @@
 import ts from "typescript";
 
-/** A change of a source file that its tests should notice. */
 export interface Mutant {
-  /** Where the replaced text begins and ends. */
   readonly start: number;
   readonly end: number;
   readonly text: string;
@@ -10,7 +8,6 @@ export interface Mutant {
 
 const { SyntaxKind } = ts;
 
-/** What takes the place of each operator. */
 const OPERATORS: ReadonlyMap<ts.SyntaxKind, readonly string[]> = new Map([
   [SyntaxKind.LessThanToken, ["<=", ">="]],
   [SyntaxKind.LessThanEqualsToken, ["<", ">"]],
@@ -70,7 +67,7 @@ export function mutantsOf(source: string): readonly Mutant[] {
   return mutants;
 }
 
-/** Texts are joined for messages: what these lack would be no change of behavior. */
+/** Reports whether texts are joined: mutants of messages change no behavior. */
 function joinsTexts({ left, right }: ts.BinaryExpression): boolean {
   return [left, right].some((side) => ts.isStringLiteralLike(side) || ts.isTemplateExpression(side));
 }

@@ -1,10 +1,10 @@
 /**
- * Mutates a file and prints the mutants that its tests don't notice, and that type check:
+ * Mutates a file and prints the mutants that type-check and that its tests don't detect:
  *
  *     deno task bench mutate FILE [TESTS…] [--sample=N] [--seed=N] [--jobs=N]
  *
- * Tests are files or folders; those of the file's folder are the default. They run in their order, those with commas
- * between them together, until one fails. Each mutant is tested in a copy of the tree, so that nothing here changes.
+ * Tests are files or folders. Default: those of the file's folder. They run in order, comma-separated ones
+ * together, until one fails. Each mutant is tested in a copy of the tree.
  *
  * @module
  */
@@ -25,20 +25,19 @@ const tests = given.length > 0 ? given : [dirname(path)];
 const source = await Deno.readTextFile(path);
 const mutants = sampled(mutantsOf(source), Number(values.sample), Number(values.seed));
 
-/** Copies what git knows or would take. Links would show the mutant to others. */
+/** Copies tracked and untracked files that git doesn't ignore. Links would expose the mutant to others. */
 async function copyTree(folder: string): Promise<void> {
   const args = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
   const { stdout } = await new Deno.Command("git", { args }).output();
   for (const name of new TextDecoder().decode(stdout).split("\0").filter(Boolean)) {
     await Deno.mkdir(join(folder, dirname(name)), { recursive: true });
     await Deno.copyFile(name, join(folder, name)).catch((error) => {
-      // It was removed and not committed.
+      // A removal that isn't committed.
       if (!(error instanceof Deno.errors.NotFound)) throw error;
     });
   }
 }
 
-/** Whether a command succeeds in this folder. What takes too long fails. */
 async function succeeds(cwd: string, timeoutMs: number, ...args: readonly string[]): Promise<boolean> {
   const signal = AbortSignal.timeout(timeoutMs);
   const command = new Deno.Command(Deno.execPath(), {
@@ -51,7 +50,6 @@ async function succeeds(cwd: string, timeoutMs: number, ...args: readonly string
   return (await command.output()).success;
 }
 
-/** Runs the tests in their order, so that the nearest ones decide first. */
 async function runTests(cwd: string, timeoutMs: number): Promise<boolean> {
   for (const test of tests) {
     if (
@@ -108,7 +106,6 @@ function describe({ start, end, text }: Mutant): string {
   } → ${text}  in  ${line}`;
 }
 
-/** Returns so many of the mutants, the same for the same seed. */
 function sampled(all: readonly Mutant[], count: number, seed: number): readonly Mutant[] {
   const keyed = all.map((mutant, at) => ({
     mutant,

@@ -1,13 +1,13 @@
-// deno-lint-ignore-file no-console -- It prints what is wrong.
+// deno-lint-ignore-file no-console -- It prints the errors.
 /**
- * Says what is wrong with the packages of a folder, as npm gets them: by publint and by "are the types wrong". Run by the
- * gate `packed`. Nothing may be: of both, suggestions count too.
+ * Checks a folder's packages with publint and "are the types wrong". Suggestions are errors too. Run by the
+ * gate `packed`.
  */
 import { checkPackage, createPackageFromTarballData, type Problem } from "@arethetypeswrong/core";
 import { publint } from "publint";
 import { formatMessage } from "publint/utils";
 
-/** What nobody uses who has a Node on which the packages run: they are modules alone, and `exports` says where these are. */
+/** Resolution modes of unsupported Node versions: the packages are ES modules, found by `exports`. */
 const PAST = ["node10", "node16-cjs"];
 
 function isPast(problem: Problem): boolean {

@@ -2,15 +2,16 @@ import { type ModelMessage, pruneMessages } from "ai";
 import type { MakePolicy } from "@tare/simulator/economy";
 import { fromModelPrompt, toModelPrompt } from "./model_prompt.ts";
 
-/** How messages are pruned, and at which calls. */
 export interface Pruning extends Omit<Parameters<typeof pruneMessages>[0], "messages"> {
-  /** Only before the first call of a turn, as a route handler does. Default: before each call, as `prepareStep` does. */
+  /** Prune only before the first call of a turn. Default: before each call, as `prepareStep` does. */
   readonly eachTurn?: boolean;
-  /** Only while the messages take more tokens than this, estimated as the SDK's guide does. Default: 0. */
+  /**
+   * Prune only while the messages take more tokens than this, estimated as in the SDK's guide. Default: 0.
+   */
   readonly overTokens?: number;
 }
 
-/** The AI SDK's `pruneMessages`. What was pruned stays so: its result is what the next step starts from. */
+/** Returns the AI SDK's `pruneMessages` as a policy, whose result is the next step's input. */
 export function pruning({ eachTurn = false, overTokens = 0, ...settings }: Pruning): MakePolicy {
   return () => {
     let prompt: ModelMessage[] = [];
@@ -31,7 +32,7 @@ export function pruning({ eachTurn = false, overTokens = 0, ...settings }: Pruni
 
 const characters = new WeakMap<ModelMessage, number>();
 
-/** `JSON.stringify(messages).length / 4`, remembering the length of each message. */
+/** Returns `JSON.stringify(messages).length / 4`, caching the length of each message. */
 function estimateTokens(prompt: readonly ModelMessage[]): number {
   let sum = 1;
   for (const message of prompt) {

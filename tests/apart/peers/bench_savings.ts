@@ -1,29 +1,31 @@
 /**
- * Plays recorded sessions against a simulated prefix cache, and prints what each policy costs and forgets. A call that
- * needs a text or a name which stood earlier and which its prompt no longer shows is preceded by a repair, which is paid.
- * `unaffected` is the share of sessions that needed none.
+ * Plays recorded sessions against a simulated prefix cache, and prints each policy's cost and losses. A call
+ * that needs an earlier text or name that its prompt no longer contains is preceded by a paid refetch.
+ * `unaffected` is the share of sessions without a refetch.
  *
  *     deno task bench savings [--data DIR] [--profile NAME]… [--policy NAME]… [--split A|B] [--window TOKENS]
  *                             [--limit N] [--bare] [--names parts|whole] [--by-length] [--json] [--plot FILE.svg]
  *
- * Without `--data` a generated workload is played. `--policy` takes Tare's policies, simple ones, and the peers of
- * `README.md` in this folder; `--peers` plays all of these. `--split` takes one half of the recordings. `--bare` counts
- * prompt tokens alone: no fixed prefix, no recall tool, no output. A name counts as shown where each of its parts is, such
- * as `a/b.ts` under a heading `a/`; with `--names whole` only as it is. `--by-length` adds rows by the number of calls.
- * `--json` prints one object a line. `--plot` draws the first profile. `planner` has the defaults of gateway, server and
- * adapters; the policies `planner-…` differ in what they are named for.
+ * Without `--data` a generated workload is played. `--policy` takes Tare's policies, simple ones, and the
+ * peers of this folder's `README.md`; `--peers` plays all of these. `--split` takes one half of the
+ * recordings. `--bare` counts only prompt tokens: no fixed prefix, no recall tool, no output. A name counts
+ * as visible if each of its parts is, such as `a/b.ts` under a heading `a/`; with `--names whole` only as a
+ * whole. `--by-length` adds rows by the number of calls. `--json` prints one object a line. `--plot` draws
+ * the first profile. `planner` has the defaults of gateway, server and adapters; the policies `planner-…`
+ * differ in what their names contain.
  *
  *     deno task bench savings warmth --data DIR [--split A|B] [--planner] [--end reported]
  *
- * plays the pauses of recorded sessions at Anthropic's prices: the cost without keep-alive requests, with fixed numbers of
- * them, with prompts written for an hour, with the planner's clock, and with foresight. Prompts are as long as their
- * providers reported them; with `--planner` they are pruned and counted here. Keep-alive requests after a session's end
- * are paid; with `--end reported` none is made, because the client reports the end.
+ * plays the pauses of recorded sessions at Anthropic's prices: the cost without keep-alive requests, with
+ * fixed numbers of them, with prompts written for an hour, with the planner's clock, and with foresight.
+ * Prompts are as long as their providers reported them; with `--planner` they are pruned and counted here.
+ * Keep-alive requests after a session's end are paid; with `--end reported` none is made, because the client
+ * reports the end.
  *
  *     deno task bench savings tools [--data DIR] [--profile NAME]…
  *
- * plays a session with many tools, offered in full, deferred, compact by the planner, or compact at once. The tools are
- * those of `github-mcp-server.json` in the folder `--data`, or as many generated ones.
+ * plays a session with many tools, offered in full, deferred, compact by the planner, or compact at once.
+ * The tools are those of `github-mcp-server.json` in the folder `--data`, or as many generated ones.
  *
  * @module
  */

@@ -1,6 +1,5 @@
 import type { ToolCall } from "@tare/messages";
 
-/** A call as most libraries hold it: with its arguments parsed. */
 export interface ParsedCall {
   readonly id: string;
   readonly name: string;
@@ -10,7 +9,7 @@ export interface ParsedCall {
 const parsed = new WeakMap<ToolCall, ParsedCall>();
 const origins = new WeakMap<Record<string, unknown>, ToolCall>();
 
-/** Parses a call's arguments. What is no JSON object becomes the one field `input`. */
+/** Parses a call's arguments. Anything but a JSON object becomes the one field `input`. */
 export function parseCall(call: ToolCall): ParsedCall {
   let known = parsed.get(call);
   if (!known) {
@@ -24,7 +23,7 @@ export function parseCall(call: ToolCall): ParsedCall {
   return known;
 }
 
-/** The call again; to the byte if the library hands back the very arguments that it was given. */
+/** Returns the original call, byte for byte if the arguments object is the same. */
 export function formatCall({ id, name, args }: ParsedCall): ToolCall {
   const origin = origins.get(args);
   if (origin?.id === id) return origin;

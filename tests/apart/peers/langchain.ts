@@ -12,8 +12,8 @@ import { call, State } from "./langchain_state.ts";
 import { Summariser, type SummaryCall } from "./summariser.ts";
 
 /**
- * `contextEditingMiddleware` with one `ClearToolUsesEdit`. As in an agent, it edits the list of the agent's state, so
- * what was cleared stays cleared.
+ * Returns `contextEditingMiddleware` with one `ClearToolUsesEdit` as a policy, which edits the state's
+ * messages.
  */
 export function clearing(settings: ClearToolUsesEditConfig = {}): MakePolicy {
   return ({ windowTokens }) => {
@@ -31,13 +31,12 @@ export function clearing(settings: ClearToolUsesEditConfig = {}): MakePolicy {
   };
 }
 
-/** When `summarizationMiddleware` summarises, and what it leaves. */
+/** Trigger of `summarizationMiddleware`, and the messages that it retains. */
 interface Summarisation {
   readonly trigger: { readonly tokens: number } | { readonly fraction: number };
   readonly keep: { readonly messages: number } | { readonly fraction: number };
 }
 
-/** `summarizationMiddleware`. */
 export function summarising(settings: Summarisation, summaryCall: SummaryCall): MakePolicy {
   return ({ windowTokens, countTokens }) => {
     const summariser = new Summariser(summaryCall, countTokens);

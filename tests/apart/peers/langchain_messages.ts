@@ -8,7 +8,6 @@ import {
 import { contentText, type Message } from "@tare/messages";
 import { formatCall, parseCall } from "./calls.ts";
 
-/** Chat messages as LangChain holds them, each with an id and the message it was made of. */
 export function toLangChain(messages: readonly Message[], newId: () => string): BaseMessage[] {
   return messages.map((message) => {
     const fields = {
@@ -36,7 +35,6 @@ export function toLangChain(messages: readonly Message[], newId: () => string): 
 
 const made = new WeakMap<BaseMessage, Message>();
 
-/** The chat messages again. */
 export function fromLangChain(messages: readonly BaseMessage[]): Message[] {
   return messages.map((message) => {
     const origin = message.additional_kwargs.origin as Message | undefined;

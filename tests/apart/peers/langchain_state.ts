@@ -2,12 +2,11 @@ import type { BaseMessage } from "@langchain/core/messages";
 import type { Message } from "@tare/messages";
 import { toLangChain } from "./langchain_messages.ts";
 
-/** The messages of an agent's state, without its system prompt. */
 export class State {
   #taken = 0;
   messages: BaseMessage[] = [];
 
-  /** Takes what is new; gives the messages that make up the system prompt. */
+  /** Appends new messages; returns those of the system prompt. */
   take(history: readonly Message[]): readonly Message[] {
     const first = Math.max(0, history.findIndex(({ role }) => role !== "system" && role !== "developer"));
     const from = Math.max(first, this.#taken);
@@ -19,7 +18,7 @@ export class State {
   }
 }
 
-/** Calls a middleware's hook, which may stand in an object, with as much of its arguments as it reads. */
+/** Calls a middleware's hook, a function or an object with one. */
 export function call(hook: unknown, ...args: unknown[]): unknown {
   const run = typeof hook === "function" ? hook : (hook as { readonly hook: unknown }).hook;
   return (run as (...args: unknown[]) => unknown)(...args);

@@ -4,15 +4,12 @@ import { parseCall } from "./calls.ts";
 
 type Part = Exclude<ModelMessage["content"], string>[number];
 
-/** The message that a part, or a message without parts, was made of. */
 const origins = new WeakMap<Part | ModelMessage, Message>();
 
-/** Messages of which a peer removed some parts, by the message and the parts that are left. */
+/** Messages with parts removed by a peer, by the original and the remaining parts. */
 const shortened = new WeakMap<Message, Map<string, Message>>();
 
-/**
- * Chat messages as the AI SDK holds them. The results of one step are one message.
- */
+/** Converts chat messages to the AI SDK's. The results of one step are one message. */
 export function toModelPrompt(messages: readonly Message[]): ModelMessage[] {
   const prompt: ModelMessage[] = [];
   const names = new Map<string, string>();
@@ -69,7 +66,10 @@ function assistantParts(message: Message): Part[] {
   ];
 }
 
-/** Returns the chat messages again. What is left of a message keeps the fields that the prompt doesn't have. */
+/**
+ * Returns the chat messages of a prompt. A shortened message retains the fields that the prompt doesn't
+ * have.
+ */
 export function fromModelPrompt(prompt: readonly ModelMessage[]): Message[] {
   return prompt.flatMap((message): Message[] => {
     if (typeof message.content === "string") return [originOf(message)];
@@ -84,7 +84,6 @@ function originOf(part: Part | ModelMessage): Message {
   return origin;
 }
 
-/** The message of which these parts are left. */
 function restOf(parts: readonly Part[]): Message {
   const origin = originOf(parts[0]!);
   if (origin.role !== "assistant" || parts.length === assistantParts(origin).length) return origin;

@@ -6,7 +6,7 @@ import { clearing, summarising } from "./langchain.ts";
 const FRACTIONS = { trigger: { fraction: 0.8 }, keep: { fraction: 0.3 } };
 const FOUR_THOUSAND = { trigger: { tokens: 4_000 }, keep: { messages: 20 } };
 
-/** Other people's policies, by name. Where a library has no setting of its own, its documentation's is taken. */
+/** Other libraries' policies by name, with the settings of their documentation where there is no default. */
 export const PEERS: Readonly<Record<string, MakePolicy>> = {
   "ai-default": pruning({}),
   "ai-turn-last-2": pruning({
@@ -30,7 +30,6 @@ export const PEERS: Readonly<Record<string, MakePolicy>> = {
   "langchain-summarise-cold": summarising(FRACTIONS, "cold"),
 };
 
-/** A peer, or a policy of the benchmark's own. */
 export function peerNamed(name: string): ReturnType<typeof policyNamed> {
   const make = Object.hasOwn(PEERS, name) ? PEERS[name] : undefined;
   if (make) return { make, recall: false };

@@ -20,7 +20,6 @@ const { count: countTokens } = await loadTokenizer();
 
 const RECORDINGS = new URL("../../../../shared/trajectories", import.meta.url);
 
-/** Sessions of other people, if they stand beside the repository, and generated ones. */
 function sessions(): Recording[] {
   const generated = generateWorkload();
   try {
@@ -34,7 +33,7 @@ function sessions(): Recording[] {
   ];
 }
 
-Deno.test("each converter gives a session back as it was", () => {
+Deno.test("converters: each one returns a session unchanged", () => {
   for (const { messages } of sessions()) {
     let ids = 0;
     assertEquals(fromModelPrompt(toModelPrompt(messages)), messages);
@@ -42,7 +41,7 @@ Deno.test("each converter gives a session back as it was", () => {
   }
 });
 
-Deno.test("each converter says all of a session, also where a library copies what it is given", () => {
+Deno.test("converters: each one retains a whole session, also if a library copies its input", () => {
   for (const { messages } of sessions()) {
     let ids = 0;
     const plain = messages.map(said);
@@ -52,7 +51,6 @@ Deno.test("each converter says all of a session, also where a library copies wha
   }
 });
 
-/** What a message says, whatever the spelling of its arguments. */
 function said(message: Message) {
   const calls = message.role === "assistant" ? message.tool_calls ?? [] : [];
   return {
@@ -67,7 +65,7 @@ function said(message: Message) {
   };
 }
 
-/** A session of two turns: three steps and an answer, then two steps. */
+/** Returns a session of two turns: three steps and an answer, then two steps. */
 function session(resultTokens: number, taskTokens: number): Message[] {
   return [
     { role: "system", content: "Be brief." },
@@ -92,7 +90,7 @@ function step(number: number, resultTokens: number): Message[] {
   ];
 }
 
-/** Plays the session; gives what each call shows, a word a message: its role's first letter, and its step. */
+/** Returns the visible messages of each call, each by its role's first letter and its step. */
 async function play(make: MakePolicy, { windowTokens = 200_000, resultTokens = 500, taskTokens = 0 } = {}) {
   const messages = session(resultTokens, taskTokens);
   const recording = { messages } as unknown as Recording;
@@ -109,7 +107,6 @@ async function play(make: MakePolicy, { windowTokens = 200_000, resultTokens = 5
   return { views, shown: views.map(({ messages }) => words(messages)) };
 }
 
-/** What each call was preceded by. */
 function asides(views: readonly PolicyView[]): (string | undefined)[] {
   return views.map(({ aside }) => aside && words(aside.messages));
 }
@@ -137,16 +134,16 @@ const WHOLE = [
 ];
 const FIRST_TURN = WHOLE.slice(0, 4);
 
-Deno.test("pruneMessages takes nothing away by default", async () => {
+Deno.test("pruneMessages() removes nothing by default", async () => {
   assertEquals((await play(pruning({}))).shown, WHOLE);
 });
 
-Deno.test("pruneMessages takes old turns' calls away before each turn", async () => {
+Deno.test("pruneMessages() removes old turns' calls before each turn", async () => {
   const { shown } = await play(pruning({ eachTurn: true, toolCalls: "before-last-2-messages" }));
   assertEquals(shown, [...FIRST_TURN, "s u a u", "s u a u a4 t4", "s u a u a4 t4 a5 t5"]);
 });
 
-Deno.test("pruneMessages takes all calls but the last away before each step", async () => {
+Deno.test("pruneMessages() removes all calls but the last before each step", async () => {
   const { shown } = await play(pruning({ toolCalls: "before-last-2-messages" }));
   assertEquals(shown, [
     "s u",
@@ -159,7 +156,7 @@ Deno.test("pruneMessages takes all calls but the last away before each step", as
   ]);
 });
 
-Deno.test("pruneMessages waits until the messages are long, and starts from what it left", async () => {
+Deno.test("pruneMessages() waits until the messages are long, and starts from its last result", async () => {
   const { shown } = await play(pruning({ overTokens: 1_500, toolCalls: "before-last-3-messages" }));
   assertEquals(shown, [
     ...WHOLE.slice(0, 3),
@@ -180,11 +177,11 @@ const CLEARED = [
   "s u a1 t- a2 t- a3 t- a u a4 t- a5 t5",
 ];
 
-Deno.test("ClearToolUsesEdit clears all results but the newest", async () => {
+Deno.test("ClearToolUsesEdit: all results but the newest are cleared", async () => {
   assertEquals((await play(clearing({ trigger: { tokens: 1_000 }, keep: { messages: 1 } }))).shown, CLEARED);
 });
 
-Deno.test("ClearToolUsesEdit clears calls too", async () => {
+Deno.test("ClearToolUsesEdit: calls are cleared too", async () => {
   const settings = { trigger: { tokens: 1_000 }, keep: { messages: 1 }, clearToolInputs: true };
   const { shown, views } = await play(clearing(settings));
   assertEquals(shown, CLEARED);
@@ -196,7 +193,7 @@ Deno.test("ClearToolUsesEdit clears calls too", async () => {
   );
 });
 
-Deno.test("ClearToolUsesEdit goes by shares of the window", async () => {
+Deno.test("ClearToolUsesEdit: triggers may be shares of the window", async () => {
   const settings = { trigger: { fraction: 0.8 }, keep: { fraction: 0.3 } };
   const { shown } = await play(clearing(settings), { windowTokens: 2_000 });
   assertEquals(shown, [
@@ -216,7 +213,7 @@ const SUMMARISED = [
   "s u* a4 t4 a5 t5",
 ];
 
-Deno.test("summarizationMiddleware asks for summaries on the cached prefix", async () => {
+Deno.test("summarizationMiddleware() requests summaries on the cached prefix", async () => {
   const settings = { trigger: { tokens: 1_500 }, keep: { messages: 3 } };
   const { shown, views } = await play(summarising(settings, "cached"));
   assertEquals(shown, SUMMARISED);
@@ -226,7 +223,7 @@ Deno.test("summarizationMiddleware asks for summaries on the cached prefix", asy
   );
 });
 
-Deno.test("summarizationMiddleware asks for summaries in its own words", async () => {
+Deno.test("summarizationMiddleware() requests summaries in its own words", async () => {
   const settings = { trigger: { tokens: 1_500 }, keep: { messages: 3 } };
   const { shown, views } = await play(summarising(settings, "cold"));
   assertEquals(shown, SUMMARISED);
@@ -236,7 +233,7 @@ Deno.test("summarizationMiddleware asks for summaries in its own words", async (
   );
 });
 
-Deno.test("each peer plays a generated session", async () => {
+Deno.test("peers: each one plays a generated session", async () => {
   const recording = generateWorkload()[0]!;
   const profile = profileNamed("anthropic-5m");
   for (const name of Object.keys(PEERS)) {

@@ -1,10 +1,9 @@
 import type { CountTokens, Message } from "@tare/messages";
 import type { PolicyView } from "@tare/simulator/economy";
 
-/** Tokens of the summary that each compaction gets. */
 const SUMMARY_TOKENS = 1_000;
 
-/** What a summary is asked of: the conversation as last sent, or what the peer itself sends, which no cache holds. */
+/** Prompt of a summary: the conversation as last sent, or the peer's own uncached request. */
 export type SummaryCall = "cached" | "cold";
 
 const INSTRUCTION: Message = {
@@ -13,7 +12,7 @@ const INSTRUCTION: Message = {
     "Summarise this conversation so that the work can go on from the summary alone. Answer with text only.",
 };
 
-/** Stands for the model that writes a peer's summaries: they say nothing, and what each would cost is noted. */
+/** Mock of the model that writes a peer's summaries: they are empty, and their cost is recorded. */
 export class Summariser {
   readonly #call: SummaryCall;
   readonly #countTokens: CountTokens;
@@ -26,7 +25,6 @@ export class Summariser {
     this.#countTokens = countTokens;
   }
 
-  /** Answers a peer's request for a summary. */
   answer(question: readonly Message[]): string {
     this.#asked.push(...question);
     this.#outputTokens += SUMMARY_TOKENS;
@@ -35,7 +33,6 @@ export class Summariser {
     return text;
   }
 
-  /** The view, with the request for the summary that it needed, if any. */
   charge(view: PolicyView): PolicyView {
     const asked = this.#asked;
     const { messages, tools } = this.#sent;

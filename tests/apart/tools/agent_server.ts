@@ -7,35 +7,28 @@ import { scripted, type SimulatedReply, simulator } from "@tare/simulator";
 import { ownerOf } from "../../crash/owner.ts";
 import { startProcess } from "../../../packages/app/server_process_fixture_test.ts";
 
-/** One request to the provider. */
 export interface SeenRequest {
-  /** Names of the tools. */
   readonly tools: readonly string[];
   readonly messages: readonly Message[];
 }
 
-/** The agent server in a process of its own, as people start it, in front of a provider that follows a script. */
+/** Agent server in a process of its own, started as by its users, with a scripted provider. */
 export interface AgentServer extends AsyncDisposable {
   readonly url: string;
-  /** What the provider was sent, the oldest first. */
   readonly requests: readonly SeenRequest[];
-  /** Makes a session; gives its address. */
   session(body?: unknown): Promise<string>;
-  /** Plays a turn; gives its events. */
   turn(session: string): Promise<readonly LoopEvent[]>;
-  /** Lets the call run that the session asks for; gives the events from then on to the turn's end. Default: this once. */
+  /** Approves the pending call; returns the following events up to the turn's end. Default: `allow`. */
   allow(session: string, decision?: "allow" | "always"): Promise<readonly LoopEvent[]>;
-  /** Ends it with SIGKILL. */
   kill(): Promise<void>;
 }
 
-/** Starts one with these MCP servers. @throws {Error} with what it said, if it ends at its start. */
+/** Starts a server with these MCP servers. @throws {Error} with its output, if it ends. */
 export async function agentServer({ mcp, replies, data, asks = false }: {
   readonly mcp: Readonly<Record<string, unknown>>;
   readonly replies: readonly SimulatedReply[];
-  /** Folder of its sessions. Default: a new one. */
   readonly data?: string;
-  /** Whether what doesn't only read is asked for. Default: all runs. */
+  /** Whether calls that don't only read need approval. Default: all run. */
   readonly asks?: boolean;
 }): Promise<AgentServer> {
   const folder = await Deno.makeTempDir();
@@ -75,7 +68,7 @@ export async function agentServer({ mcp, replies, data, asks = false }: {
   const env = {
     OPENAI_BASE_URL: `http://127.0.0.1:${upstream.addr.port}/v1`,
     TARE_MODEL: "m",
-    // What the servers leave on the way is told by the servers' own tests.
+    // Coverage of the servers is part of their own tests.
     ...Deno.env.get("DENO_DIR") && { DENO_DIR: Deno.env.get("DENO_DIR")! },
   };
   const server = await startProcess(flags, env).catch(async (error) => {
@@ -111,12 +104,10 @@ export async function agentServer({ mcp, replies, data, asks = false }: {
     async kill() {
       const { stdout } = await new Deno.Command("ps", { args: ["-A", "-o", "pid=,args="] }).output();
       for (const line of new TextDecoder().decode(stdout).split("\n")) {
-        // The start command's process and the server's own.
         if (!line.includes(file)) continue;
         try {
           Deno.kill(Number.parseInt(line), "SIGKILL");
         } catch (error) {
-          // One ends with the other.
           if (!(error instanceof Deno.errors.NotFound)) throw error;
         }
       }

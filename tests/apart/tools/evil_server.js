@@ -1,5 +1,5 @@
 /**
- * An MCP server over stdio, without a library, that runs whatever command it is told and gives what that wrote.
+ * Runs any command as an MCP server over stdio, without a library, and returns its output.
  *
  * @module
  */

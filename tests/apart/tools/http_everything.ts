@@ -1,14 +1,12 @@
 import { freePort } from "../../crash/free_port.ts";
 import { npmServer } from "./mcp_programs.ts";
 
-/** server-everything by streamable HTTP, in a process of its own. */
 export interface HttpEverything extends AsyncDisposable {
-  /** Where it is spoken with. */
   readonly url: string;
   readonly port: number;
 }
 
-/** Starts one and waits until it listens. Default of the port: a free one, for the program takes no 0. */
+/** Starts a server. Default of the port: a free one, since the program doesn't accept 0. */
 export async function httpEverything(port: number = freePort()): Promise<HttpEverything> {
   const { command, args, env } = npmServer("everything", "streamableHttp");
   const program = new Deno.Command(command, {

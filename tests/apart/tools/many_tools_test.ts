@@ -3,7 +3,7 @@ import { toolCall } from "@tare/simulator";
 import { agentServer } from "./agent_server.ts";
 import { oddServer } from "./mcp_programs.ts";
 
-Deno.test("of a server with many tools the prompt holds names, and what is new of them is told at its end", async () => {
+Deno.test("many tools: the prompt contains the names of a server's tools, and new ones are announced at its end", async () => {
   await using server = await agentServer({
     mcp: { odd: oddServer("many") },
     replies: [

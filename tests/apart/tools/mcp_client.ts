@@ -2,14 +2,11 @@ import * as sdk from "@modelcontextprotocol/client";
 import type { Tool, ToolContext, ToolOutput } from "@tare/messages";
 import { type McpOptions, mcpServers, readMcpServers } from "@tare/tools/mcp";
 
-/** What a turn would do with servers, without one. */
 export interface TriedServers extends AsyncDisposable {
   readonly warnings: readonly string[];
-  /** The tools of these servers by name, as the next turn would see them. */
   tools(...names: readonly string[]): Promise<ReadonlyMap<string, Tool>>;
 }
 
-/** Starts servers as they would stand under `mcpServers`. */
 export function tryServers(
   entries: Readonly<Record<string, unknown>>,
   options: Partial<McpOptions> = {},
@@ -34,7 +31,6 @@ export function tryServers(
   };
 }
 
-/** Calls one of the tools. */
 export async function call(
   tools: ReadonlyMap<string, Tool>,
   name: string,

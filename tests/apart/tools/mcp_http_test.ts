@@ -3,10 +3,10 @@ import { call, tryServers } from "./mcp_client.ts";
 
 const MIB = 2 ** 20;
 
-/** How a server answers a call; anything else it answers as it should. */
+/** Answer of a server to a call; all other requests are answered correctly. */
 type Answer = (id: unknown) => Response;
 
-/** A server by streamable HTTP, written down without a library, whose one tool answers as a test says. */
+/** Starts a server over streamable HTTP without a library, whose one tool answers as the test needs. */
 function oddHttpServer(answers: Record<string, Answer>) {
   let initialized = 0;
   const headers: string[] = [];
@@ -46,7 +46,7 @@ function oddHttpServer(answers: Record<string, Answer>) {
 const said = (id: unknown, text: string) =>
   JSON.stringify({ jsonrpc: "2.0", id, result: { content: [{ type: "text", text }] } });
 
-/** A body of 100 MiB of `x` behind `head`, as fast as it is read; gives how much of it was. */
+/** Returns a body of 100 MiB of `x` after `head`, and counts what was read. */
 function flood(head: string, read: { mib: number }): ReadableStream<Uint8Array> {
   const piece = new TextEncoder().encode("x".repeat(MIB));
   return new ReadableStream({
@@ -65,7 +65,7 @@ async function untilFine(tools: Parameters<typeof call>[0]): Promise<void> {
   while (await call(tools, "web__fine") !== "fine") await new Promise((resolve) => setTimeout(resolve, 10));
 }
 
-Deno.test("over HTTP a flood of 100 MB is read to 16 MiB, whole or streamed, and its call says so", async () => {
+Deno.test("MCP over HTTP: a flood of 100 MB is read to 16 MiB, whole or streamed, and fails its call", async () => {
   const read = { mib: 0 };
   await using server = oddHttpServer({
     fine: (id) => new Response(said(id, "fine"), JSON_TEXT),
@@ -87,7 +87,7 @@ Deno.test("over HTTP a flood of 100 MB is read to 16 MiB, whole or streamed, and
   }
 });
 
-Deno.test("over HTTP many events of 16 MiB in all are no flood", async () => {
+Deno.test("MCP over HTTP: many events of 16 MiB in all are no flood", async () => {
   await using server = oddHttpServer({
     chatty: (id) => {
       const note = {
@@ -103,7 +103,7 @@ Deno.test("over HTTP many events of 16 MiB in all are no flood", async () => {
   assertEquals(await call(await servers.tools(), "web__chatty"), "done");
 });
 
-Deno.test("over HTTP an answer of too many values, or an event of too many lines, is not read", async () => {
+Deno.test("MCP over HTTP: an answer of too many values, or an event of too many lines, is not read", async () => {
   const values = (id: unknown) =>
     JSON.stringify({ jsonrpc: "2.0", id, result: { content: Array(200_000).fill({}) } });
   await using server = oddHttpServer({
@@ -130,7 +130,7 @@ Deno.test("over HTTP an answer of too many values, or an event of too many lines
   }
 });
 
-Deno.test("over HTTP others are answered during a flood of notes", async () => {
+Deno.test("MCP over HTTP: other calls are answered during a flood of notifications", async () => {
   const note =
     `data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}\n\n`;
   await using server = oddHttpServer({
@@ -150,7 +150,7 @@ Deno.test("over HTTP others are answered during a flood of notes", async () => {
   assert(answered > 100, `${answered} were answered`);
 });
 
-Deno.test("over HTTP a server that dies in the middle of a call, or has forgotten its session, is spoken with anew", async () => {
+Deno.test("MCP over HTTP: a server that dies during a call, or lost its session, gets a new session", async () => {
   await using server = oddHttpServer({
     fine: (id) => new Response(said(id, "fine"), JSON_TEXT),
     die: () => {

@@ -4,9 +4,9 @@ import { toolCall } from "@tare/simulator";
 import { npmServer, oddServer } from "./mcp_programs.ts";
 import { agentServer } from "./agent_server.ts";
 
-Deno.test("a turn calls tools of several servers, and what they say stays a tool's message", async () => {
+Deno.test("MCP: a turn calls tools of several servers, and their output stays a tool message", async () => {
   const folder = await Deno.realPath(await Deno.makeTempDir());
-  await Deno.writeTextFile(join(folder, "a.txt"), "what stands there");
+  await Deno.writeTextFile(join(folder, "a.txt"), "content of a");
   await using server = await agentServer({
     mcp: {
       files: npmServer("filesystem", folder),
@@ -29,7 +29,7 @@ Deno.test("a turn calls tools of several servers, and what they say stays a tool
   assertEquals(events.filter(({ type }) => type === "warning"), []);
   const results = events.flatMap((event) => event.type === "tool_result" ? [event] : []);
   const of = (name: string) => results.find((result) => result.name === name)!.content;
-  assertEquals(of("files__read_text_file"), "what stands there");
+  assertEquals(of("files__read_text_file"), "content of a");
   assertEquals(of("all__get-sum"), "The sum of 2 and 3 is 5.");
   assertStringIncludes(of("odd__add"), "a must be number");
   const [first, second] = server.requests;
@@ -48,7 +48,7 @@ Deno.test("a turn calls tools of several servers, and what they say stays a tool
   await Deno.remove(folder, { recursive: true });
 });
 
-Deno.test("a pattern of a server's schema that would backtrack for ever is answered like any other", async () => {
+Deno.test("MCP: a schema's pattern with catastrophic backtracking is answered like any other", async () => {
   await using server = await agentServer({
     mcp: { odd: oddServer("sound") },
     replies: [
@@ -64,7 +64,7 @@ Deno.test("a pattern of a server's schema that would backtrack for ever is answe
   assertEquals((await (await fetch(`${server.url}/health`)).json()).status, "ok");
 });
 
-Deno.test("a first turn waits for the servers that it uses and for no other, and a server changes its tools for the next", async () => {
+Deno.test("MCP: a first turn waits only for the servers that it uses, and a server changes its tools for the next", async () => {
   await using server = await agentServer({
     mcp: { odd: oddServer("sound"), silent: oddServer("silent") },
     replies: [
@@ -74,12 +74,10 @@ Deno.test("a first turn waits for the servers that it uses and for no other, and
       { content: "Two." },
     ],
   });
-  // The silent one would keep it for half a minute.
   const session = await server.session({ tools: ["odd__*"] });
   const events = await server.turn(session);
   const results = events.flatMap((event) => event.type === "tool_result" ? event.content : []);
   assertEquals(results[0], "changed");
-  // Whichever of the two knows it first.
   assertMatch(
     `${results[1]}`,
     /^Cannot run odd__sleep: MCP server odd (no longer has it|says: no tool sleep)/,
@@ -91,7 +89,7 @@ Deno.test("a first turn waits for the servers that it uses and for no other, and
   assertEquals([first!.includes("odd__sleep"), fourth!.includes("odd__sleep")], [true, false]);
 });
 
-Deno.test("a yes for ever ends with what the tool was, whatever its server claims since, and the question says so", async () => {
+Deno.test("approvals: a permanent approval ends when its tool changes, whatever the server claims, and the request reports it", async () => {
   await using server = await agentServer({
     mcp: { odd: oddServer("sound") },
     replies: [
@@ -109,14 +107,14 @@ Deno.test("a yes for ever ends with what the tool was, whatever its server claim
   assertEquals(asked(await server.turn(session)), [
     [
       "odd__turncoat",
-      "odd__turncoat has changed since you said always: what it says it does, what is claimed of it.",
+      "odd__turncoat has changed since you always allowed it: its description, its declared hints.",
     ],
-    // It says that it only reads, and the file of servers doesn't say that it is believed.
+    // It claims to only read, and the configuration doesn't trust it.
     ["odd__add", undefined],
   ]);
 });
 
-Deno.test("of a trusted server's tools those that only read run unasked, and what was asked for runs after a yes", async () => {
+Deno.test("approvals: a trusted server's read-only tools run without approval, and others after one", async () => {
   const folder = await Deno.realPath(await Deno.makeTempDir());
   const path = join(folder, "a.txt");
   await using server = await agentServer({
@@ -148,10 +146,10 @@ Deno.test("of a trusted server's tools those that only read run unasked, and wha
   await Deno.remove(folder, { recursive: true });
 });
 
-Deno.test("a server that is killed leaves no process of its servers, and one that starts anew plays on", async () => {
+Deno.test("restart: a killed server leaves no MCP processes, and a new one resumes", async () => {
   const starts = await Deno.makeTempFile();
   const entry = oddServer("sound", starts);
-  // It goes on when its input ends.
+  // It ignores the end of its input.
   const sleep = `sleep ${100_000 + crypto.getRandomValues(new Uint16Array(1))[0]!}`;
   const stubborn = { command: "sh", args: ["-c", `cat >/dev/null & exec ${sleep}`] };
   const mcp = { odd: entry, stubborn };
@@ -164,7 +162,6 @@ Deno.test("a server that is killed leaves no process of its servers, and one tha
   {
     await using server = await agentServer({ mcp, replies, data });
     await server.turn(await server.session({ tools: ["odd__*"] }));
-    // It starts behind the other one.
     while (await sleeps() === 0) { /* ps takes its time. */ }
     assertEquals(await sleeps(), 1);
     await server.kill();
@@ -180,7 +177,7 @@ Deno.test("a server that is killed leaves no process of its servers, and one tha
   await Deno.remove(data, { recursive: true });
 });
 
-Deno.test("start.ts says in a sentence what is wrong in the file of MCP servers, and no secret", async () => {
+Deno.test("start.ts: errors in the file of MCP servers are reported in a sentence, without secrets", async () => {
   const said = await agentServer({
     mcp: { odd: { command: "x", env: { KEY: "planted secret" }, arguments: [] } },
     replies: [],

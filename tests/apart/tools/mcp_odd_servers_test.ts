@@ -6,7 +6,7 @@ import { oddServer } from "./mcp_programs.ts";
 
 const MIB = 2 ** 20;
 
-Deno.test("a server that never answers keeps nobody waiting once its time is up, and is told of", async () => {
+Deno.test("start: a server that never answers delays calls only until its timeout, and is reported", async () => {
   await using servers = tryServers({ odd: oddServer("silent") }, { startTimeoutMs: 300, restartMs: 60_000 });
   assertEquals((await servers.tools()).size, 0);
   const [said, ...more] = servers.warnings;
@@ -17,7 +17,7 @@ Deno.test("a server that never answers keeps nobody waiting once its time is up,
   assertEquals(more, [said]);
 });
 
-Deno.test("servers start one behind the other, but those that are taken from at once", async () => {
+Deno.test("start: servers start one after the other, but those that are used start at once", async () => {
   const starts = await Deno.makeTempFile();
   const silent = Object.fromEntries(
     Array.from({ length: 60 }, (_, i) => [`s${i}`, oddServer("silent", starts)]),
@@ -25,14 +25,14 @@ Deno.test("servers start one behind the other, but those that are taken from at 
   {
     await using servers = tryServers({ ...silent, last: oddServer("sound") });
     assertEquals((await servers.tools("last")).has("last__add"), true);
-    // The others would keep it for two seconds each.
+    // The others would delay it by two seconds each.
     const started = (await Deno.readTextFile(starts)).length / "started\n".length;
     assert(started < 60, `${started} were started before it`);
   }
   await Deno.remove(starts);
 });
 
-Deno.test("a program that isn't there is told of by its name", async () => {
+Deno.test("start: a missing program is reported by its name", async () => {
   await using servers = tryServers({ odd: { command: "no-such-program" } }, { restartMs: 60_000 });
   assertEquals((await servers.tools()).size, 0);
   assertEquals(
@@ -42,7 +42,7 @@ Deno.test("a program that isn't there is told of by its name", async () => {
   );
 });
 
-Deno.test("a call that is cancelled is cancelled at the server, which goes on", async () => {
+Deno.test("cancellation: a cancelled call is cancelled at the server, which continues", async () => {
   await using servers = tryServers({ odd: oddServer("sound") });
   const tools = await servers.tools();
   const stop = new AbortController();
@@ -53,7 +53,7 @@ Deno.test("a call that is cancelled is cancelled at the server, which goes on", 
   assertStringIncludes(`${await call(tools, "odd__cancelled")}`, "the turn was stopped");
 });
 
-Deno.test("a server that hangs is started again after a call that ran out", async () => {
+Deno.test("timeout: a server that hangs is restarted after a call that timed out", async () => {
   const starts = await Deno.makeTempFile();
   {
     const odd = { ...oddServer("mute", starts), trustHints: true };
@@ -76,7 +76,7 @@ Deno.test("a server that hangs is started again after a call that ran out", asyn
   await Deno.remove(starts);
 });
 
-Deno.test("a server that dies in the middle of a call: the call says so, then all say so, then it is there again", async () => {
+Deno.test("crash: a server dies during a call: that call and later ones fail until it is back", async () => {
   const starts = await Deno.makeTempFile();
   {
     await using servers = tryServers({ odd: oddServer("sound", starts) }, { restartMs: 500 });
@@ -104,7 +104,7 @@ Deno.test("a server that dies in the middle of a call: the call says so, then al
   await Deno.remove(starts);
 });
 
-Deno.test("a flood of 100 MB fails its own call alone, and isn't held in memory", async () => {
+Deno.test("flood: 100 MB fail only their own call, and aren't held in memory", async () => {
   await using servers = tryServers({ odd: oddServer("sound") });
   const tools = await servers.tools();
   setFlagsFromString("--expose-gc");
@@ -134,7 +134,7 @@ Deno.test("a flood of 100 MB fails its own call alone, and isn't held in memory"
   assert(most - before < 40 * MIB, `it took ${Math.round((most - before) / MIB)} MiB`);
 });
 
-Deno.test("during every flood others are answered, again and again, and the call gets its result", async () => {
+Deno.test("flood: during every flood other calls are answered, and the call gets its result", async () => {
   await using servers = tryServers({ odd: oddServer("crowd") });
   await using other = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, () => new Response("ok"));
   const tools = await servers.tools();
@@ -147,12 +147,12 @@ Deno.test("during every flood others are answered, again and again, and the call
       answered++;
     }
     assertEquals(await calling, "that was all");
-    // One that reads as fast as it is written to answers some four.
+    // Reading only as fast as the server writes answers some four.
     assert(answered > 20, `during ${flood} ${answered} were answered`);
   }
 });
 
-Deno.test("what a flood says is taken as often as people can read it, and a list is asked for less and less often", async () => {
+Deno.test("flood: progress is limited to a readable rate, and tool lists are requested less and less often", async () => {
   await using servers = tryServers({ odd: oddServer("crowd") });
   const tools = await servers.tools();
   const notes: string[] = [];
@@ -162,13 +162,12 @@ Deno.test("what a flood says is taken as often as people can read it, and a list
   await call(tools, "odd__flood_changes", { args: { times: 20_000 } });
   const lists = Number(await call(tools, "odd__lists"));
   assert(lists < 20, `${lists} lists`);
-  // Nor is the last change lost.
   assertEquals(await call(tools, "odd__change"), "changed");
   const after = await servers.tools();
   assertEquals(after.has("odd__fresh"), true);
 });
 
-Deno.test("an answer with too many values fails its own call alone", async () => {
+Deno.test("too many values: such an answer fails only its own call", async () => {
   await using servers = tryServers({ odd: oddServer("sound") });
   const tools = await servers.tools();
   assertEquals(await call(tools, "odd__crowded", { args: { times: 200_000 } }), {
@@ -179,7 +178,7 @@ Deno.test("an answer with too many values fails its own call alone", async () =>
   assertEquals(await call(tools, "odd__add", { args: { a: 1, b: 2 } }), "3");
 });
 
-Deno.test("a server that lies about its tools keeps those that are some, and says what is wrong with the others", async () => {
+Deno.test("invalid tools: a server's valid tools are usable, and errors of the others are reported", async () => {
   await using servers = tryServers({ odd: oddServer("liar") });
   const tools = await servers.tools();
   const cannot = (name: string) => `Cannot use tool ${name} of MCP server odd: `;
@@ -213,7 +212,7 @@ Deno.test("a server that lies about its tools keeps those that are some, and say
   assertEquals(await call(tools, "odd__lie"), '[structured content]\n{"size":"large"}');
 });
 
-Deno.test("of a server with too many tools, or too large ones, the first are taken", async () => {
+Deno.test("too many tools: the first ones are used, also if they are too large", async () => {
   for (
     const [mode, count, why] of [
       ["vast", 1_000, "it has more than 1000, and the first 1000 are taken."],
@@ -230,16 +229,16 @@ Deno.test("of a server with too many tools, or too large ones, the first are tak
   }
 });
 
-Deno.test("of what is wrong with a server's tools a hundred things are told", async () => {
+Deno.test("tool errors: the first hundred of a server are reported", async () => {
   await using servers = tryServers({ odd: oddServer("wrong") });
   assertEquals([(await servers.tools()).size, servers.warnings.length], [0, 100]);
 });
 
-Deno.test("a server that changes its tools: the turn keeps its list, the next one has the new", async () => {
+Deno.test("changed tools: the turn keeps its list, the next one has the new", async () => {
   await using servers = tryServers({ odd: oddServer("sound") });
   const before = await servers.tools();
   assertEquals(await call(before, "odd__change"), "changed");
-  // What it said before its result holds for whoever takes its tools behind that.
+  // A change reported before a result holds for lists that are read after it.
   const after = await servers.tools();
   assertEquals([before, after].map((tools) => [tools.has("odd__fresh"), tools.has("odd__sleep")]), [
     [false, true],
@@ -255,7 +254,7 @@ Deno.test("a server that changes its tools: the turn keeps its list, the next on
   assertEquals(before.get("odd__add"), after.get("odd__add"));
 });
 
-Deno.test("what a server says stays text: instructions, too much of it, and errors", async () => {
+Deno.test("server texts: instructions, long texts and errors stay text", async () => {
   await using servers = tryServers({ odd: oddServer("sound") });
   const tools = await servers.tools();
   assertEquals(
@@ -268,7 +267,7 @@ Deno.test("what a server says stays text: instructions, too much of it, and erro
     [
       "[audio, audio/wav, 3 bytes: left out, because a tool's result holds text alone]",
       "[resource a://text]",
-      "what it says",
+      "its content",
       "[resource a://bytes, of no type, 2 bytes: left out, because a tool's result holds text alone]",
       "[link to resource a://link: a link, 12 bytes]",
       "[hologram: left out, because it isn't known here]",
@@ -284,7 +283,7 @@ Deno.test("what a server says stays text: instructions, too much of it, and erro
   );
 });
 
-Deno.test("pictures are shown to a model that sees some, and named to others", async () => {
+Deno.test("images: a model with image input receives them, and others their description", async () => {
   await using servers = tryServers({ odd: oddServer("sound") });
   const tools = await servers.tools();
   const url = `data:image/gif;base64,${btoa("GIF89a\x80\x02\xe0\x01")}`;
@@ -317,7 +316,6 @@ Deno.test("pictures are shown to a model that sees some, and named to others", a
   );
 });
 
-/** Asks until the server is there again. */
 async function untilSum(tools: Parameters<typeof call>[0]): Promise<unknown> {
   for (;;) {
     const answer = await call(tools, "odd__add", { args: { a: 1, b: 2 } });

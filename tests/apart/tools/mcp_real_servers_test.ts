@@ -4,7 +4,7 @@ import { httpEverything } from "./http_everything.ts";
 import { call, tryServers } from "./mcp_client.ts";
 import { npmServer } from "./mcp_programs.ts";
 
-Deno.test("server-everything: its tools, stances, progress, and all kinds of results", async () => {
+Deno.test("server-everything: tools, annotations, progress and all kinds of results work", async () => {
   const all = npmServer("everything", "stdio");
   {
     await using untrusted = tryServers({ all });
@@ -50,21 +50,21 @@ Deno.test("server-everything: its tools, stances, progress, and all kinds of res
     output: (text) => shown.push(text),
     progress: () => signs++,
   });
-  // The last one may come behind the result.
+  // The last one may arrive after the result.
   assertEquals([shown.slice(0, 2), signs >= 2], [["1 of 3\n", "2 of 3\n"], true]);
 });
 
-Deno.test("server-everything: its environment holds what its entry names, PATH and the mark alone", async () => {
+Deno.test("server-everything: its environment contains only its entry's variables, PATH and the mark", async () => {
   const entry = npmServer("everything", "stdio");
   await using servers = tryServers({ all: { ...entry, env: { ...entry.env, ONLY: "this" } } });
   const env = JSON.parse(`${await call(await servers.tools(), "all__get-env")}`);
   assertMatch(env.TARE_COMMAND, /^\.[0-9a-f-]+$/);
-  // What Deno tells every program of npm's.
+  // Deno sets these for every npm program.
   const { TARE_COMMAND: _, npm_config_user_agent: __, ...rest } = env;
   assertEquals(rest, { ...entry.env, ONLY: "this", PATH: Deno.env.get("PATH") });
 });
 
-Deno.test("server-filesystem reads and writes, and what it refuses is an error", async () => {
+Deno.test("server-filesystem: files are read and written, and refusals are errors", async () => {
   const folder = await Deno.realPath(await Deno.makeTempDir());
   {
     await using servers = tryServers({ files: npmServer("filesystem", folder) });
@@ -84,7 +84,7 @@ Deno.test("server-filesystem reads and writes, and what it refuses is an error",
   await Deno.remove(folder, { recursive: true });
 });
 
-Deno.test("server-everything over streamable HTTP: tools, calls, and a server that is started anew", async () => {
+Deno.test("server-everything over streamable HTTP: tools and calls work, also after a restart of the server", async () => {
   const first = await httpEverything();
   await using servers = tryServers({ web: { url: first.url } }, { restartMs: 20 });
   const tools = await servers.tools();
@@ -99,6 +99,5 @@ Deno.test("server-everything over streamable HTTP: tools, calls, and a server th
     if (answer === "Echo: again") break;
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
-  // The same tools as before the server went.
   assertEquals([...(await servers.tools()).values()], [...tools.values()]);
 });

@@ -4,7 +4,6 @@ import { attacks, leaves, sleepers, type Target } from "../../attack/break_out.t
 import { resultsOf, withServer } from "../../attack/robbed_server.ts";
 import { BUBBLEWRAP, needs } from "../../needs.ts";
 
-/** A program that does whatever it is told, and more where its settings let it. */
 function evil(more: Readonly<Record<string, unknown>> = {}) {
   const file = fromFileUrl(new URL("evil_server.js", import.meta.url));
   return {
@@ -30,14 +29,14 @@ async function winners(more: Readonly<Record<string, unknown>>): Promise<readonl
   return won;
 }
 
-Deno.test(needs(BUBBLEWRAP, "nothing that an MCP program tries in the sandbox gets it out"), async () => {
+Deno.test(needs(BUBBLEWRAP, "sandbox: no attack by an MCP program gets out"), async () => {
   assertEquals(await winners({}), []);
 });
 
 Deno.test(
   needs(
     BUBBLEWRAP,
-    "a program that its entry keeps out of the sandbox still sees neither the server nor what the server keeps",
+    "sandbox: a program that runs outside by its entry still sees neither the server nor its data",
   ),
   async () => {
     const never = [
@@ -55,7 +54,10 @@ Deno.test(
 );
 
 Deno.test(
-  needs(BUBBLEWRAP, "what an MCP program leaves behind ends with the server, even with one that is killed"),
+  needs(
+    BUBBLEWRAP,
+    "sandbox: processes that an MCP program leaves end with the server, even with a killed one",
+  ),
   async () => {
     const seconds = 100_000 + crypto.getRandomValues(new Uint16Array(1))[0]!;
     const calls = () =>
@@ -63,9 +65,7 @@ Deno.test(
     const options = { tool: "evil__run", mcp: { evil: evil() }, flags: ["--approvals", "allow"], calls };
     await withServer(options, async ({ target }, turn) => {
       assertEquals(resultsOf(await turn()).length, calls().length);
-      // Its commands start before they answer.
       while (await sleepers(seconds) < calls().length) { /* ps takes its time. */ }
-      // The server itself; the one before it started it.
       Deno.kill(target.pids.at(-1)!, "SIGKILL");
       while (await sleepers(seconds) > 0) { /* The system ends them, and nobody else is left to. */ }
     });

@@ -1,8 +1,8 @@
 /**
- * An MCP server over stdio, written down without a library, that does what servers should not. Its first argument says
- * how it starts: `sound`, `silent` (it never answers), `mute` (it says nothing more after the first `sleep`), `many`
- * (it has 100 tools more), `crowd` (it has 900 more, which are others each time one looks), `vast` (1,100), `heavy` (100
- * of 60,000 characters), `wrong` (150 that are none), `liar` (some of them are none).
+ * Misbehaves as an MCP server over stdio, without a library. The first argument is its mode at start:
+ * `sound`, `silent` (it never answers), `mute` (no output after the first `sleep`), `many` (100 more tools),
+ * `crowd` (900 more, which change with each list), `vast` (1,100), `heavy` (100 of 60,000 characters),
+ * `wrong` (150 invalid ones), `liar` (some invalid ones).
  *
  * @module
  */
@@ -12,14 +12,13 @@ if (startsFile) Deno.writeTextFileSync(startsFile, "started\n", { append: true }
 
 const MIB = 2 ** 20;
 
-/** The head of a picture of 640×480 pixels. */
 const GIF = btoa("GIF89a\x80\x02\xe0\x01");
 
 type Result = Record<string, unknown> | undefined;
 
 interface OddTool {
   readonly listed: Record<string, unknown>;
-  /** Nothing if it never answers. */
+  /** Returns the result; `undefined` if it never answers. */
   readonly run: (args: Record<string, unknown>, id: number, token: unknown) => Result | Promise<Result>;
 }
 
@@ -30,7 +29,6 @@ const odd = (name: string, run: OddTool["run"], listed: Record<string, unknown> 
 });
 
 let isMute = false;
-/** How often its tools were asked for. */
 let lists = 0;
 const cancelled: unknown[] = [];
 
@@ -62,7 +60,7 @@ let tools: readonly OddTool[] = [
     for (let i = 0; i < 100; i++) await writeAll(Deno.stderr, bytes);
     return text("done");
   }),
-  // Each says something of its own before its answer, as often as `times` says.
+  // Each sends `times` messages of its own before its answer.
   odd("flood_notes", async ({ times }, _, token) => {
     await shout(Number(times), (at) => ({
       method: "notifications/progress",
@@ -95,7 +93,7 @@ let tools: readonly OddTool[] = [
   odd("kinds", () => ({
     content: [
       { type: "audio", data: "AAAA", mimeType: "audio/wav" },
-      { type: "resource", resource: { uri: "a://text", text: "what it says" } },
+      { type: "resource", resource: { uri: "a://text", text: "its content" } },
       { type: "resource", resource: { uri: "a://bytes", blob: "AAA=" } },
       { type: "resource_link", uri: "a://link", name: "a link", size: 12 },
       { type: "hologram" },
@@ -130,7 +128,6 @@ let tools: readonly OddTool[] = [
 ];
 
 if (mode === "crowd") {
-  // What it says of each is another with every look.
   tools = [
     ...tools,
     ...Array.from({ length: 900 }, (_, at) => {
@@ -161,7 +158,7 @@ if (mode === "wrong") {
 }
 
 if (mode === "many") {
-  const properties = { why: { type: "string", description: "For the record, which nobody reads." } };
+  const properties = { why: { type: "string", description: "For the log only." } };
   const inputSchema = { type: "object", properties, required: ["why"] };
   tools = [
     ...tools,
@@ -173,7 +170,6 @@ if (mode === "many") {
   ];
 }
 
-/** What a list may hold that is no tool. */
 const LIES: readonly unknown[] = [
   "no object",
   { name: 5, inputSchema: { type: "object" } },
@@ -207,7 +203,7 @@ const LIES: readonly unknown[] = [
 async function flood(piece: string, between: string): Promise<Result> {
   const bytes = new TextEncoder().encode(piece);
   if (between === "") {
-    // One message of 100 MB, its id behind it all, as most servers write it.
+    // One message of 100 MB with its id at the end, as most servers write it.
     await writeAll(Deno.stdout, new TextEncoder().encode('{"jsonrpc":"2.0","result":{"content":"'));
   }
   for (let i = 0; i < 100; i++) await writeAll(Deno.stdout, bytes);
@@ -216,7 +212,6 @@ async function flood(piece: string, between: string): Promise<Result> {
   return undefined;
 }
 
-/** So many of what it says without being asked goes out at once. */
 const AT_ONCE = 1_000;
 
 async function shout(times: number, message: (at: number) => Record<string, unknown>): Promise<void> {
@@ -258,7 +253,7 @@ async function answer(message: Record<string, unknown>): Promise<void> {
       });
     case "tools/list":
       lists++;
-      // A server that has changed its tools takes its time to say what they are.
+      // A server whose tools changed is slow to list them.
       if (tools.some(({ listed }) => listed.name === "fresh")) {
         await new Promise((done) => setTimeout(done, 200));
       }

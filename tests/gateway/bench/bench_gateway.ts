@@ -1,15 +1,17 @@
 /**
- * Measures what the gateway adds to the first byte of a reply, and the processor time, disk writes and memory that it takes,
- * compared with a bare proxy, one that holds bodies and hands each event on by itself, a gateway that keeps nothing of
- * conversations, and the same calls made directly. A second process of the same gateway shows what differs by chance.
+ * Measures what the gateway adds to the first byte of a reply, and its processor time, disk writes and
+ * memory, compared with a bare proxy, a proxy that buffers bodies and forwards each event by itself, a
+ * gateway that stores no conversations, and direct calls. A second process of the same gateway shows random
+ * differences.
  *
  *     deno task bench gateway [--streams 20] [--tokens 100000] [--rounds 2] [--following 2000]
  *
- * Each stream sends a growing conversation, as agents do: reads the reply, pauses as long as a tool would take, and sends
- * all of it again with one more call and result. Provider and systems are processes of their own. The systems take turns,
- * round by round, so that other load on the machine affects them all. What a system adds is the difference of its
- * percentile to that of the direct calls over all rounds. Requests that open a session are a separate column: nothing is
- * known of their conversation. Each system gets at least `--following` others: a p99 of few is chance.
+ * Each stream sends a growing conversation, as agents do: reads the reply, pauses as long as a tool would
+ * take, and sends all of it again with one more call and result. Provider and systems are processes of their
+ * own. The systems take turns, round by round, so that other load affects them all. A system's overhead is
+ * the difference of its percentile to that of direct calls over all rounds. Requests that open a session are
+ * a separate column: their conversation is new. Each system gets at least `--following` others: a p99 of few
+ * is chance.
  *
  * @module
  */
@@ -32,10 +34,9 @@ const { values } = parseArgs({
   },
 });
 
-/** Events of a reply and their distance, and the longest pause between requests. */
+/** Events of a reply, their interval, and the longest pause between requests. */
 const LOAD = { chunks: 20, intervalMs: 20, pauseMs: 1_000 };
 
-/** Requests of a session. */
 const REQUESTS = 8;
 
 const [streams, rounds] = [Number(values.streams), Number(values.rounds)];
@@ -44,13 +45,11 @@ const { count } = await loadTokenizer();
 const { tokens, bodies } = growingSession({ tokens: Number(values.tokens), requests: REQUESTS }, count);
 const folder = await Deno.makeTempDir();
 
-/** What is between the clients and the provider, and what it has shown. */
 interface System {
   readonly name: string;
-  /** Its process; absent of direct calls. */
   readonly process?: Listening;
   readonly baseURL: string;
-  /** Times to the first byte of a reply, in milliseconds: of requests that open a session, and of all others. */
+  /** Times to a reply's first byte, in milliseconds: of requests that open a session, and of others. */
   readonly opening: number[];
   readonly following: number[];
   cpuMs: number;
@@ -74,14 +73,12 @@ function upstream(...args: readonly string[]): Promise<Listening> {
   ]);
 }
 
-/** Starts the server with its gateway, as the start command does. */
 function gateway(baseURL: string, ...more: readonly string[]): Promise<Listening> {
   const data = `${folder}/${crypto.randomUUID()}`;
   const flags = ["--data", data, "--workspace", folder, "--base-url", baseURL, "--model", "gpt-5"];
   return startMain([...flags, "--profile", "openai", ...more]);
 }
 
-/** Plays sessions in so many streams at the same time. */
 async function play(
   { baseURL, opening, following }: Pick<System, "baseURL" | "opening" | "following">,
   { streams, sessions, pauseMs, run }: Record<"streams" | "sessions" | "pauseMs", number> & {
@@ -99,7 +96,7 @@ async function play(
   }));
 }
 
-/** Sends a request, and returns how long its first byte took; reads the rest too. */
+/** Sends a request, and returns the time to its first byte; reads the rest too. */
 async function firstByteMs(url: string, body: string): Promise<number> {
   const startMs = performance.now();
   const headers = { "content-type": "application/json", authorization: "Bearer none" };
@@ -128,7 +125,7 @@ const systems = [
   system("gateway again", { process: stack.use(await gateway(baseURL)) }),
   system("keeping nothing", { process: stack.use(await gateway(baseURL, "--gateway-store", "off")) }),
 ];
-// Until the compilers have seen the code, no process is itself.
+// Warm-up for the JIT compilers.
 for (const { baseURL } of systems) {
   await play({ baseURL, opening: [], following: [] }, { streams: 1, sessions: 3, pauseMs: 0, run: "w" });
 }

@@ -1,23 +1,23 @@
 import { countRequestTokens, type CountTokens, type Message } from "@tare/messages";
 import { generateWorkload } from "../../workload.ts";
 
-/** The requests of a session, each with all before it. */
 export interface GrowingSession {
-  /** Tokens of the first and the last prompt. */
   readonly tokens: readonly [first: number, last: number];
-  /** Body of each request. Sessions of different names share no message, so that nothing is known of one from another. */
+  /** Body of each request. Sessions of different names share no message. */
   readonly bodies: readonly ((name: string) => string)[];
 }
 
-/** Marks where the session's name is inserted; no text of the workload contains it. */
+/** Placeholder of the session's name; no text of the workload contains it. */
 const NO_NAME = "~~~~~~~~";
 
-/** Takes successive requests of a long generated session, as an agent sends them, from so many tokens on. */
+/**
+ * Returns successive requests of a long generated session, as an agent sends them, from this many tokens on.
+ */
 export function growingSession(
   { tokens: wanted, requests }: { readonly tokens: number; readonly requests: number },
   countTokens: CountTokens,
 ): GrowingSession {
-  // The sessions of the workload one after the other, the longest first, as one.
+  // The sessions of the workload as one, the longest first.
   const sessions = generateWorkload().toReversed();
   const messages: Message[] = sessions.flatMap(({ messages }, number) =>
     JSON.parse(
@@ -30,7 +30,6 @@ export function growingSession(
   const bodies: string[] = [];
   let counted = countRequestTokens({ messages: [], tools }, countTokens);
   for (const [at, message] of messages.entries()) {
-    // Before each answer a request is sent.
     if (message.role === "assistant" && counted >= wanted && bodies.length < requests) {
       const body = { model: "gpt-5", messages: messages.slice(0, at), tools, stream: true };
       bodies.push(JSON.stringify(body).replaceAll('"content":"', `"content":"${NO_NAME} `));

@@ -1,9 +1,10 @@
 /**
- * The provider of `bench gateway`, in a process of its own. It is not the simulator, whose work per request would be measured
- * with the gateway's: it reads requests without parsing them and answers with a streamed reply. The path before `/v1` says
- * how: `/paced/CHUNKS/MS` sends so many events so many milliseconds apart. With a base URL it is a bare proxy in front of
- * that provider instead, which forwards bodies as they come, both ways; with `holding` after it, it holds each body and
- * forwards every event by itself, which is the least that reading both takes. Prints its address.
+ * Runs the provider of `bench gateway` as a process of its own, and prints its address. It is not the
+ * simulator, whose work per request would be measured with the gateway's: it reads requests without parsing
+ * them and streams a reply. The path before `/v1` configures it: `/paced/CHUNKS/MS` sends this many events
+ * at this interval. With a base URL it is a bare proxy for that provider, which forwards bodies as they
+ * come; with `holding` after it, it buffers each body and forwards every event by itself, the least work of
+ * a proxy that reads both.
  *
  * @module
  */
@@ -55,7 +56,7 @@ async function passOn({ url, method, body }: Request): Promise<Response> {
   return new Response(response.body, response);
 }
 
-/** What the runtime can't pass on alone, because a program has to see it. */
+/** Forwards a request as a proxy that inspects it, which the runtime can't do by itself. */
 async function handOn(request: Request): Promise<Response> {
   const path = new URL(request.url).pathname.replace(/^\/v1/, "");
   const headers = { "content-type": "application/json" };

@@ -3,7 +3,6 @@ import { found, hits, whole, work } from "../worker.ts";
 
 const PACKAGE = '{ "type": "module" }\n';
 
-/** Ways in which a sum goes wrong, and what is right. */
 const SLIPS: readonly (readonly [wrong: string, right: string])[] = [
   ["for (let at = 1; at < items.length; at++)", "for (let at = 0; at < items.length; at++)"],
   ["for (let at = 0; at < items.length - 1; at++)", "for (let at = 0; at < items.length; at++)"],
@@ -46,7 +45,7 @@ const FIX_A_BUG: Task = {
     };
     return {
       files,
-      asked: ["`node test.js` fails. Find out why and mend it in src."],
+      asked: ["`node test.js` fails. Find out why and fix it in src."],
       fault: async ({ files: left, run }) =>
         differing({ ...left, "src/cart.js": "" }, { ...files, "src/cart.js": "" }) ??
           await run(
@@ -55,7 +54,7 @@ const FIX_A_BUG: Task = {
               'if (total([]) !== 0 || total([item(7, 2)]) !== 14 || total([item(5, 1), item(1, 4)]) !== 9) throw "sums are wrong";',
           ),
       wrong: {
-        // The test agrees with what is wrong.
+        // The test agrees with the wrong code.
         files: {
           "test.js": test(
             slip[0].startsWith("cents") ? 3 * c : slip[0].includes("= 1") ? b + 3 * c : 2 * a + b,
@@ -224,7 +223,6 @@ const WRITE_FROM_SPEC: Task = {
   }],
 };
 
-/** Reads rows in which fields may be quoted, and hold commas and quotes. */
 const CONVERT = [
   'import { readFileSync, writeFileSync } from "node:fs";',
   'const [head, ...rows] = readFileSync("people.csv", "utf8").trimEnd().split("\\n").map((line) =>',
@@ -276,7 +274,7 @@ const CSV_TO_JSON: Task = {
 };
 
 const DEAD_CODE: Task = {
-  name: "remove what nobody uses, but for what is used by its name",
+  name: "remove unused functions, except those that are used by name",
   make(random) {
     const names = words(9, random);
     const [byName, ...used] = shuffled(names, random).slice(0, 5) as [string, ...string[]];
@@ -317,5 +315,4 @@ const DEAD_CODE: Task = {
   }],
 };
 
-/** A change, in one file or a few. */
 export const CHANGES: readonly Task[] = [FIX_A_BUG, ADD_A_FIELD, WRITE_FROM_SPEC, CSV_TO_JSON, DEAD_CODE];

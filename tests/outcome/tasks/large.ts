@@ -42,7 +42,7 @@ const LONG_LOG: Task = {
   turns: [function* () {
     const log = yield* workShowing(/ERROR/, { run: "node build.js" });
     let line = yield* found(log, /(ERROR in \S+: size is \d+ and must be \d+)/, "ERROR in");
-    // Who cut it says so, and has nothing that brings it back.
+    // A truncated result is reported as such, without a way to recall it.
     if (line === "lost" && /truncated/i.test(log)) {
       line = yield* found(yield* work({ run: "node build.js | grep ERROR" }), /(ERROR in .*)/);
     }
@@ -61,7 +61,7 @@ const HUGE_FILE: Task = {
     const [old, now] = [number(1, 50, random), number(100, 200, random)];
     const rows = Array.from({ length: 20_000 }, (_, at) => {
       const own = 15_000 + at;
-      // The same number stands in other rows, as something else.
+      // The same number appears in other rows, in another column.
       return `${own},part ${(at * 7919) % 20_000 + 15_000},${own === id ? old : (own * 31) % 97}`;
     });
     const table = (lines: readonly string[]) => ["id,name,count", ...lines, ""].join("\n");
@@ -160,7 +160,7 @@ const CONFLICTS: Task = {
 };
 
 const HOUSE_RULES: Task = {
-  name: "follow what AGENTS.md says of new files",
+  name: "follow the rules of AGENTS.md for new files",
   make(random) {
     const [owner, name] = words(2, random) as [string, string];
     const factor = number(3, 90, random);
@@ -201,5 +201,4 @@ const HOUSE_RULES: Task = {
   }],
 };
 
-/** What is long, or has to be read closely. */
 export const LARGE: readonly Task[] = [LONG_LOG, HUGE_FILE, CONFIG, CONFLICTS, HOUSE_RULES];

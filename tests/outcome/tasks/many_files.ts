@@ -39,7 +39,7 @@ const RENAME: Task = {
       old: line,
       now: line.replace(new RegExp(`\\b${old}\\b`, "g"), now!),
     }));
-    // Those of one file come one after the other.
+    // Edits of one file are consecutive.
     for (const part of [edits.filter((_, at) => at % 2 === 0), edits.filter((_, at) => at % 2 === 1)]) {
       if (part.length > 0) yield* work(...part);
     }
@@ -49,7 +49,7 @@ const RENAME: Task = {
 };
 
 const NEEDLE: Task = {
-  name: "find which of sixty files says it",
+  name: "find the right one of sixty files",
   make(random) {
     const services = words(61, random);
     const wanted = services[number(5, 55, random)]!;
@@ -134,7 +134,7 @@ const SUM_UP: Task = {
 };
 
 const RELEASE: Task = {
-  name: "make a release of what files of changes say",
+  name: "make a release from files of changes",
   make(random) {
     const [project, ...changes] = words(5, random) as [string, ...string[]];
     const [old, now] = [`1.${number(2, 9, random)}.0`, `2.${number(1, 9, random)}.0`];
@@ -237,5 +237,4 @@ const NAMES_OF_ALL_KINDS: Task = {
   }],
 };
 
-/** What goes through many files. */
 export const MANY_FILES: readonly Task[] = [RENAME, NEEDLE, SUM_UP, RELEASE, NAMES_OF_ALL_KINDS];

@@ -3,7 +3,7 @@ import { differing, doOtherWork, number, otherWork, type Task, words } from "../
 import { remembered, work } from "../worker.ts";
 
 const LONG_AGO: Task = {
-  name: "answer what was read long ago and is gone",
+  name: "answer from an evicted read of long ago",
   make(random) {
     const [code, past] = words(2, random) as [string, string];
     const before = `# Handover\n\n${sourceText(`before ${code}`, 2_000)}`;
@@ -125,7 +125,7 @@ const DELETED_FILE: Task = {
 };
 
 const OVERRIDDEN: Task = {
-  name: "follow the rules that hold now, and not those that were taken back",
+  name: "follow the current rules, not the revoked ones",
   make(random) {
     const [first, last] = words(2, random) as [string, string];
     const [past, now] = [number(3000, 4000, random), number(8000, 9000, random)];
@@ -239,7 +239,6 @@ function* changeTitle(asked: string) {
   return "Changed.";
 }
 
-/** What takes several turns, with much else between them. */
 export const MEMORY: readonly Task[] = [
   LONG_AGO,
   UNDO_AN_EDIT,

@@ -47,7 +47,7 @@ const browser = await puppeteer.launch({
   executablePath: await browserProgram(),
   headless: "shell",
   args: ["--no-sandbox"],
-  // A suite takes as long as it takes.
+  // A suite has no time limit.
   protocolTimeout: 0,
 });
 try {
@@ -60,7 +60,7 @@ try {
       isModule ? { contentType: "text/javascript", body } : { contentType: "text/html", body: "" },
     );
   });
-  // A host that browsers trust with cryptography; nothing is asked of it.
+  // A secure context for cryptography; the host gets no request.
   await page.goto("http://localhost/");
   await page.evaluate('import("/module.mjs").then(({ main }) => main())');
 } finally {

@@ -7,7 +7,6 @@ const KEY = "tare.key";
 /** Callbacks for a missing or rejected key, and for a used-up budget. */
 export const gate: { locked: () => void; spent: () => void } = { locked() {}, spent() {} };
 
-/** Stores a key in this browser; undefined removes it. */
 export function keepKey(key: string | undefined): void {
   if (key === undefined) localStorage.removeItem(KEY);
   else localStorage.setItem(KEY, key);

@@ -12,7 +12,6 @@ export async function readHead({ id }: Subject): Promise<Head> {
   return headOf(await api.json("GET /sessions/{id}", { path: { id } }));
 }
 
-/** Reads the prompt as the model sees it, block by block. */
 export async function readPrompt({ id }: Subject): Promise<PromptReport> {
   const blocks: PromptReport["blocks"][number][] = [];
   for (;;) {

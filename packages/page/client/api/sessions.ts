@@ -17,25 +17,20 @@ export type WaitingCall = SessionWithMessages["approvals"][number];
 
 export type TalkEvent = EventOf<"GET /sessions/{id}/events">;
 
-/** Returns a session's title, or its creation time. */
 export function titleOf({ title, createdAt }: Pick<OwnSession, "title" | "createdAt">): string {
   return title.trim() || `Session of ${new Date(createdAt).toLocaleString("en-GB", DATE)}`;
 }
 
-/** Returns a gateway session's title, or its model and start time. */
 export function passingTitleOf({ title, model, createdAt }: PassingSession): string {
   return title.trim() || `${model}, ${new Date(createdAt).toLocaleString("en-GB")}`;
 }
 
-/** Title, cost and facts of a session. */
 export interface Head {
   readonly title: string;
   readonly model: string;
-  /** Reasoning effort. Default: the model's own. */
   readonly effort?: string | undefined;
-  /** Agent whose loop it is; null for this server's agent. */
+  /** Null for this server's agent. */
   readonly agent: string | null;
-  /** Id of the session that it was forked from. */
   readonly forkedFrom?: string | undefined;
   readonly sums: Sums;
   /** Tokens of the newest prompt, and of the context window; null if unknown. */

@@ -14,7 +14,6 @@ import { costsOf, overflowOf, programsOf, promptTokensOf, type Sum, SumList } fr
 import { Trouble } from "../parts/trouble.tsx";
 import { addressOf } from "../place.ts";
 
-/** Displays cost, estimated saving, holdout comparison and warnings. */
 export function OverviewView(): JSX.Element {
   const { value, trouble } = useLoaded(async () => ({
     session: await api.json("GET /overview", { query: { kind: "agent" } }),
@@ -37,7 +36,6 @@ export function OverviewView(): JSX.Element {
   );
 }
 
-/** Reports on agent sessions and gateway sessions. */
 type Reports = Readonly<Record<Subject["kind"], Report>>;
 
 function Saved({ what, report: { today, all } }: { readonly what: string; readonly report: Report }) {
@@ -125,7 +123,6 @@ function Warnings({ session, gateway }: Reports) {
 
 const BY = { session: "By session", model: "By model", agent: "By agent" } as const;
 
-/** Displays cost by day, and for a day or all days by cause, session, model and agent. */
 function Spend(): JSX.Element {
   const [day, setDay] = useState<string>();
   const [by, setBy] = useState<keyof typeof BY>("session");
@@ -171,7 +168,6 @@ function Spend(): JSX.Element {
   );
 }
 
-/** Returns a day's label, with "Today" and "Yesterday". */
 function dayInWords(day: string): string {
   if (day === "") return "All days";
   const before = (days: number) => new Date(Date.now() - days * 24 * 60 * 60_000).toISOString().slice(0, 10);
@@ -179,7 +175,6 @@ function dayInWords(day: string): string {
   return name ? `${name}, ${day}` : day;
 }
 
-/** Displays the cost of a day or all days by session, model or agent. */
 function Cut({ by, day }: { readonly by: keyof typeof BY; readonly day: string | undefined }) {
   const days = day !== undefined && { from: day, to: day };
   const { value, trouble } = useLoaded(() => api.json("GET /spend", { query: { by, limit: 200, ...days } }));
@@ -231,14 +226,12 @@ function Rows({ label, head, rows, name, chosen }: {
   );
 }
 
-/** Returns the cost of content that was read again because it was not cached, in cost units. */
 function missed(
   { expiredTokenUnits, ownRewriteTokenUnits, changedTokenUnits, lostTokenUnits }: Sums,
 ): number {
   return expiredTokenUnits + ownRewriteTokenUnits + changedTokenUnits + lostTokenUnits;
 }
 
-/** Displays causes of cache misses, which are read when the element is opened. */
 function Misses({ day }: { readonly day: string | undefined }): JSX.Element {
   const [isOpen, setOpen] = useState(false);
   return (
@@ -282,7 +275,6 @@ function Found({ day }: { readonly day: string | undefined }) {
   );
 }
 
-/** Displays the bytes that the client changed before the most expensive call. */
 function Changed({ dearest: { changed, call } }: Pick<MissesReport["misses"][number], "dearest">) {
   if (!changed || changed.before === "" && changed.after === "") return null;
   return (

@@ -1,6 +1,5 @@
 import type { JSX } from "preact";
 
-/** A group of buttons with one selected. */
 export function Choice<Name extends string>({ label, names, chosen, choose }: {
   readonly label: string;
   readonly names: Readonly<Record<Name, string>>;

@@ -2,10 +2,9 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { formatCount } from "@tare/server/internal/format";
 
-/** Characters that are displayed at first; each request for more multiplies them by 16. */
+/** In characters. */
 const FIRST = 4_000;
 
-/** Displays plain text in a scrollable box, long text in portions. */
 export function Clip(
   { text, label = "Text" }: { readonly text: string; readonly label?: string },
 ): JSX.Element {

@@ -1,11 +1,9 @@
 const SHARE = new Intl.NumberFormat("en", { style: "percent", maximumFractionDigits: 1 });
 
-/** Returns a share of a total as a percentage; "–" if the total is 0. */
 export function share(part: number, whole: number): string {
   return whole === 0 ? "–" : SHARE.format(part / whole);
 }
 
-/** Returns a duration as `120 ms` or `3.4 s`. */
 export function duration(ms: number): string {
   return ms < 1_000 ? `${Math.round(ms)} ms` : `${(ms / 1_000).toFixed(1)} s`;
 }
@@ -16,7 +14,6 @@ const DOLLARS = new Intl.NumberFormat("en", {
   maximumSignificantDigits: 3,
 });
 
-/** Returns US dollars with three significant digits. */
 export function dollars(usd: number): string {
   return DOLLARS.format(usd);
 }

@@ -2,17 +2,15 @@ import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { errorMessage } from "../api/api.ts";
 import { listen } from "../talk/heard.ts";
 
-/** Data of a view, and the error of reading it. */
 export interface Loaded<T> {
   readonly value: T | undefined;
   readonly trouble: string | undefined;
   readonly reload: () => Promise<void>;
 }
 
-/** Refresh interval of views without a session while the page is visible, in milliseconds. */
+/** Refresh interval in milliseconds. */
 const EVERY = 15_000;
 
-/** Loads the data of a view when it opens and when its session changes; without a session, periodically. */
 export function useLoaded<T>(read: () => Promise<T>, sessionId?: string): Loaded<T> {
   const [state, setState] = useState<Pick<Loaded<T>, "value" | "trouble">>({
     value: undefined,

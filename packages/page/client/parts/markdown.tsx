@@ -15,13 +15,11 @@ export function Markdown({ text }: { readonly text: string }): JSX.Element {
   return <div class="markdown" dir="auto">{tokens.map((token, at) => <Block key={at} token={token} />)}</div>;
 }
 
-/** A text and its blocks. */
 interface Lexed {
   readonly text: string;
   readonly tokens: readonly Token[];
 }
 
-/** Blocks at the end of a growing text that later text may change. */
 const OPEN_BLOCKS = 2;
 
 /** Parses a text. If it extends the previous text, only the end is parsed again. */
@@ -81,7 +79,6 @@ function list({ ordered, start, items, loose }: Tokens.List): ComponentChildren 
   return ordered ? <ol start={Number(start) || 1}>{entries}</ol> : <ul>{entries}</ul>;
 }
 
-/** Renders a list item's text without a paragraph. */
 function tight(token: MarkedToken): ComponentChildren {
   if (token.type === "checkbox") return null;
   return token.type === "text" ? (token.tokens ? inline(token.tokens) : decode(token.text)) : block(token);
@@ -177,7 +174,6 @@ const ENTITIES: Readonly<Record<string, string>> = {
   hellip: "…",
 };
 
-/** Replaces character references; unknown names stay unchanged. */
 function decode(text: string): string {
   if (!text.includes("&")) return text;
   return text.replaceAll(/&(?:#(\d{1,7})|#x([\da-f]{1,6})|([a-z]+));/gi, (whole, decimal, hex, name) => {

@@ -1,7 +1,6 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
 
-/** Rows that are displayed at first. */
 const ROWS = 25;
 
 /** A column. The first one labels the rows. `words` and `begins` are texts; `begins` may be long. */
@@ -11,13 +10,12 @@ export type Column<Row> = readonly [
   kind?: "words" | "begins",
 ];
 
-/** A scrollable table of numbers, displayed in portions. */
 export function NumbersTable<Row>({ label, columns, rows, isChosen, more = "More" }: {
   readonly label: string;
   readonly columns: readonly Column<Row>[];
   readonly rows: readonly Row[];
   readonly isChosen?: (row: Row) => boolean;
-  /** Label of the button for more rows. Default: "More". */
+  /** Default: "More". */
   readonly more?: string;
 }): JSX.Element {
   const [shown, setShown] = useState(ROWS);

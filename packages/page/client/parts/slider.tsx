@@ -1,18 +1,15 @@
 import type { ComponentChildren, JSX } from "preact";
 
-/** Properties of a graphic in which one item is selected by pointer or keyboard. */
 export interface SliderProps {
   readonly label: string;
   readonly length: number;
   readonly at: number;
   readonly choose: (at: number) => void;
   readonly text: string;
-  /** Returns the index of the item at a position in pixels; undefined if there is none. */
   readonly find: (x: number, y: number) => number | undefined;
   readonly children: ComponentChildren;
 }
 
-/** Items that a page key moves by. */
 const PAGE = 10;
 
 /** A graphic with one selected item: arrow keys, Home, End and click. It has the ARIA role `slider`. */

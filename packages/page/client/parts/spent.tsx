@@ -7,12 +7,10 @@ import { NumbersTable } from "./numbers_table.tsx";
 /** A cost in cost units, and in dollars for the calls with a known price. */
 export type Priced = Pick<Sums, "usd" | "tokenUnits" | "unpricedCalls">;
 
-/** Returns whether the price of at least some calls is known. */
 export function isPriced({ usd, unpricedCalls }: Priced): boolean {
   return usd > 0 || unpricedCalls === 0;
 }
 
-/** Returns a cost in dollars, or in cost units if no call has a known price. */
 export function money(cost: Priced): string {
   return isPriced(cost) ? dollars(cost.usd) : `${formatCount(cost.tokenUnits)} cost units`;
 }
@@ -25,12 +23,10 @@ export function saved(cost: Priced & Pick<Sums, "withoutUsd" | "withoutTokenUnit
     : share(withoutTokenUnits - tokenUnits, withoutTokenUnits);
 }
 
-/** Returns the number of calls without a known price as text; "" if it is 0. */
 export function withoutPrice({ unpricedCalls }: Priced): string {
   return unpricedCalls === 0 ? "" : `${counted(unpricedCalls, "unpriced call")}`;
 }
 
-/** Returns the number of unpriced calls for a table; "" if it is 0. */
 export function unpriced({ unpricedCalls }: Pick<Priced, "unpricedCalls">): string {
   return unpricedCalls === 0 ? "" : formatCount(unpricedCalls);
 }
@@ -52,7 +48,6 @@ const PARTS:
     ["ping", "Cache keep-alive", "requests that renew the provider’s cache during pauses"],
   ];
 
-/** Displays cost by cause, in dollars, or in cost units without a known price. Causes without cost are omitted. */
 export function SpentTable({ sums }: { readonly sums: Sums }): JSX.Element {
   const unit = isPriced(sums) ? "Usd" : "TokenUnits";
   const whole = isPriced(sums) ? sums.usd : sums.tokenUnits;
@@ -73,12 +68,13 @@ export function SpentTable({ sums }: { readonly sums: Sums }): JSX.Element {
   );
 }
 
-/** Explains the units of a view. */
+/** Explanation of cost units. */
+export const COST_UNIT = "One cost unit is the price of one uncached input token; output isn’t included.";
+
 export function Units(): JSX.Element {
   return (
     <p class="note">
-      One cost unit is the price of one uncached input token; output isn’t included. Dollars include output,
-      and only calls whose price is known.
+      {COST_UNIT} Dollars include output, and only calls whose price is known.
     </p>
   );
 }

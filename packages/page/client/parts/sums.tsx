@@ -4,14 +4,12 @@ import { counted, formatCount } from "@tare/server/internal/format";
 import { dollars, share } from "./format.ts";
 import { isPriced, withoutPrice } from "./spent.tsx";
 
-/** A key number of a view. */
 export interface Sum {
   readonly name: string;
   readonly value: string;
   readonly note?: string;
 }
 
-/** Displays key numbers. */
 export function SumList({ sums }: { readonly sums: readonly Sum[] }): JSX.Element {
   return (
     <dl class="sums">
@@ -28,7 +26,6 @@ export function SumList({ sums }: { readonly sums: readonly Sum[] }): JSX.Elemen
   );
 }
 
-/** Returns the prompt tokens and the share that the cache served. */
 export function promptTokensOf(
   { promptTokens, cachedTokens }: Pick<CallSums, "promptTokens" | "cachedTokens">,
 ): Sum {
@@ -36,7 +33,6 @@ export function promptTokensOf(
   return { name: "Prompt tokens", value: formatCount(promptTokens), note };
 }
 
-/** Returns the cost and its baseline, in dollars as far as prices are known, and in cost units. */
 export function costsOf(
   { tokenUnits, withoutTokenUnits, usd, withoutUsd, unpricedCalls }: Pick<
     CallSums,
@@ -73,7 +69,6 @@ export function overflowOf(
   }];
 }
 
-/** Returns the tokens that code mode withheld from prompts; empty without programs. */
 export function programsOf(
   { programs, programCalls, failedProgramCalls, programKeptTokens }: CallSums,
 ): Sum[] {

@@ -2,7 +2,6 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { errorMessage } from "../api/api.ts";
 
-/** Displays an error, if there is one. */
 export function Trouble({ text }: { readonly text: string | undefined }): JSX.Element | null {
   return text === undefined ? null : <p class="trouble" role="alert">{text}</p>;
 }

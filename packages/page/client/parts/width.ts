@@ -1,7 +1,6 @@
 import type { RefObject } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
-/** Returns an element's current width in pixels. */
 export function useWidth<Kind extends HTMLElement>(): readonly [RefObject<Kind | null>, number] {
   const box = useRef<Kind>(null);
   const [width, setWidth] = useState(0);

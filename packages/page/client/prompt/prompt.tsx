@@ -26,11 +26,10 @@ const STATES: Readonly<Record<Block["state"], string>> = {
   compact: "compact: names and types only",
 };
 
-/** Displays the model's view of a session as blocks to scale. */
 export function Prompt(
   { subject, block: wanted }: {
     readonly subject: Subject;
-    /** Id of the initially selected block. Default: the first that was changed. */
+    /** Id of the selected block. Default: the first changed one. */
     readonly block?: string | undefined;
   },
 ): JSX.Element {
@@ -255,11 +254,9 @@ function Left(
 
 const ROW = { height: 30, gap: 6 };
 
-/** Block kinds by role, in the order of their colours. */
 const KINDS = ["tools", "instructions", "user", "assistant", "result"] as const;
 type Kind = typeof KINDS[number];
 
-/** A part of a block in one row; a block may continue in the next row. */
 interface Piece {
   readonly at: number;
   readonly row: number;
@@ -315,7 +312,6 @@ function layOutStrip(blocks: readonly Block[], width: number) {
   };
 }
 
-/** Cuts a range of the continuous row where rows end. */
 function cut(
   { from, to, width, rows }: {
     readonly from: number;
@@ -335,7 +331,6 @@ function cut(
   return pieces;
 }
 
-/** Returns a rectangle's path, with a 1-pixel gap unless it is too narrow. */
 function box({ row, x, width }: Omit<Piece, "at">): string {
   const shown = width > 3 ? width - 1 : width;
   const y = row * (ROW.height + ROW.gap);

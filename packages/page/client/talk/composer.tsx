@@ -24,7 +24,6 @@ export interface ComposerProps {
   readonly edit?: () => void;
 }
 
-/** The message field: text, attachments and limits of the turn. */
 export function Composer(
   { send, isRunning = false, cancel, goOn, seesPictures, edits, leave = () => {}, edit }: ComposerProps,
 ): JSX.Element {
@@ -192,7 +191,6 @@ const FIELDS: readonly { readonly name: keyof TurnBudget; readonly label: string
   { name: "maxUsd", label: "US dollars" },
 ];
 
-/** Returns the limits; undefined if there are none. */
 function limitsOf(texts: LimitTexts): TurnBudget | undefined {
   const given = FIELDS.filter(({ name }) => Number(texts[name]) > 0);
   if (given.length === 0) return undefined;
@@ -235,7 +233,7 @@ interface Attached {
 const MAX_BYTES = 7 * 2 ** 20;
 const MAX_SENT = 9.5 * 2 ** 20;
 
-/** Largest image before it is scaled down, in bytes. */
+/** In bytes, before scaling. */
 const MAX_PICTURE = 40 * 2 ** 20;
 
 /** Longest edge of an image in pixels: models use no more of a larger one. */
@@ -301,7 +299,6 @@ async function partOf(file: File): Promise<ContentPart> {
   return { type: "file", file: { filename: name, file_data: await dataUrl(file) } };
 }
 
-/** Scales an image down to the largest size that models use. Animations stay unchanged. */
 async function fitted(file: File): Promise<File> {
   const { name, type } = file;
   assertFits(file, type === "image/gif" ? MAX_BYTES : MAX_PICTURE);
@@ -341,10 +338,9 @@ function dataUrl(file: File): Promise<string> {
 
 const MOST = 8;
 
-/** Debounce of the file search, in milliseconds. */
+/** Debounce in milliseconds. */
 const PAUSE = 100;
 
-/** A file name that is being typed after `@`. */
 interface Mention {
   readonly from: number;
   readonly asked: string;

@@ -6,16 +6,13 @@ import { type Body, Reconnection } from "../../../server/client.ts";
 import { api, errorMessage, requestKey } from "../api/api.ts";
 import type { OwnSession, SessionWithMessages, TalkEvent, TurnBudget, WaitingCall } from "../api/sessions.ts";
 
-/** Window event: the list of sessions has changed. */
 export const CHANGED = "tare-changed";
 
-/** A message to send, and its turn's limits. */
 export interface Sending {
   readonly input: Content;
   readonly budget?: TurnBudget;
 }
 
-/** Answer to an approval request. */
 export interface Said {
   readonly decision: "allow" | "deny" | "always";
   readonly reason?: string;
@@ -28,7 +25,6 @@ export class SessionTalk {
   isRunning = false;
   approvals: readonly WaitingCall[] = [];
   trouble: string | undefined;
-  /** A message that the server hasn't accepted, with its idempotency key. */
   unsent: (Sending & { readonly key: string }) | undefined;
   isSending = false;
   readonly id: string;
@@ -52,7 +48,6 @@ export class SessionTalk {
     this.#changed = changed;
   }
 
-  /** The model's plan, if it has one. */
   get plan(): WorkPlan | undefined {
     return this.#transcript.plan;
   }
@@ -67,7 +62,6 @@ export class SessionTalk {
     return { id: this.id };
   }
 
-  /** Reads the messages, and follows a running turn. */
   async open(): Promise<void> {
     this.#isReading = true;
     await this.#attempt(async () => {
@@ -122,7 +116,6 @@ export class SessionTalk {
     await this.follow();
   }
 
-  /** Starts a turn with this message, or adds it to the running one. */
   async send(sending: Sending): Promise<void> {
     await this.#start({ ...sending, key: requestKey() });
   }
@@ -204,7 +197,6 @@ export class SessionTalk {
     return true;
   }
 
-  /** Reads events until nothing runs. */
   async follow(): Promise<void> {
     this.#goesOn = true;
     if (this.#isReading) return;
@@ -286,7 +278,6 @@ export class SessionTalk {
   }
 }
 
-/** Returns the text of a content, with a name for each non-text part. */
 export function plainText(content: Content): string {
   if (typeof content === "string") return content;
   return content.map((part) => {

@@ -1,6 +1,5 @@
 import type { OwnSession } from "../api/sessions.ts";
 
-/** A session's entry in the server's lists. */
 export interface Listed {
   /** Revision; different whenever the session has changed. */
   readonly mark: string;
@@ -11,7 +10,6 @@ type Listener = (listed: Listed) => void;
 
 const listeners = new Map<string, Listener>();
 
-/** Passes a session's entry to the view that displays it. */
 export function heard(id: string, listed: Listed): void {
   listeners.get(id)?.(listed);
 }

@@ -10,10 +10,8 @@ import { addressOf } from "../place.ts";
 import { Composer } from "./composer.tsx";
 import type { Sending } from "./conversation.ts";
 
-/** Starts a session with its first input and optional model, effort and instructions. */
 export function NewSessionView(
   { seesPictures }: {
-    /** Whether the server's model supports images; undefined if unknown. */
     readonly seesPictures: boolean | undefined;
   },
 ): JSX.Element {
@@ -60,7 +58,6 @@ export function NewSessionView(
   );
 }
 
-/** Describes a server without an agent, and how to connect agents to its gateway. */
 export function GatewayView({ passesOn = {} }: Pick<Told<"GET /agent">, "passesOn">): JSX.Element {
   const { chat, messages } = passesOn;
   const { origin } = location;
@@ -99,16 +96,13 @@ export function GatewayView({ passesOn = {} }: Pick<Told<"GET /agent">, "passesO
   );
 }
 
-/** First inputs by session id, for the view that opens them. */
 const waiting = new Map<string, Sending>();
 
-/** Opens a session and sends an input there. */
 export function handOver(id: string, sending: Sending): void {
   waiting.set(id, sending);
   location.hash = addressOf({ view: "talk", id });
 }
 
-/** Returns the input for a session, once. */
 export function takeOver(id: string): Sending | undefined {
   const sending = waiting.get(id);
   waiting.delete(id);

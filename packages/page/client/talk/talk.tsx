@@ -23,7 +23,7 @@ import { handOver, takeOver } from "./new_session.tsx";
 /** Entries that are rendered at first, and added whenever the first one becomes visible. */
 const WINDOW = 60;
 
-/** Distance from the end within which new entries are followed, in pixels. */
+/** In pixels from the end. */
 const NEAR = 48;
 
 export function TalkView({ id }: { readonly id: string }): JSX.Element {
@@ -40,7 +40,6 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
   const last = entries.findLast(({ kind }) => kind === "said");
   const isIdle = session !== undefined && !isRunning && !conversation.isSending;
   const edit = last?.kind === "said" && isIdle ? () => setEditing(last.content) : undefined;
-  /** Continues before the last message in a new session, with a new or the same message. */
   const again = async (expected?: Content, sending?: Sending) => {
     const made = await conversation.forkBeforeLast(expected);
     if (made) handOver(made.id, sending ?? { input: made.input });
@@ -137,7 +136,6 @@ function PlanView({ plan: { steps, done } }: { readonly plan: WorkPlan }) {
   );
 }
 
-/** Renders earlier entries when it becomes visible, or on a click. */
 function Top({ hidden, more }: { readonly hidden: number; readonly more: () => void }) {
   const button = useRef<HTMLButtonElement>(null);
   useEffect(() => {
@@ -215,10 +213,8 @@ function useScroll() {
   };
 }
 
-/** Requests an approval and displays everything that would run. */
 function QuestionView({ approval, answer }: {
   readonly approval: WaitingCall;
-  /** Resolves to false if the server rejects it. */
   readonly answer: (said: Said) => Promise<boolean>;
 }): JSX.Element {
   const { name, why, effects, change, expiresAtMs } = approval;
@@ -239,7 +235,7 @@ function QuestionView({ approval, answer }: {
   return (
     <form
       class="question"
-      aria-label={`May ${name} run?`}
+      aria-label={`Run ${name}?`}
       tabIndex={-1}
       ref={box}
       onSubmit={(event) => {
@@ -248,11 +244,10 @@ function QuestionView({ approval, answer }: {
       }}
     >
       <p class="asks" role="alert">
-        May{" "}
+        Run{" "}
         <b>
           <bdi>{name}</bdi>
-        </b>{" "}
-        run?
+        </b>?
       </p>
       {change && <Diff change={change} />}
       {(change === undefined || change.omitted !== undefined) &&
@@ -260,15 +255,15 @@ function QuestionView({ approval, answer }: {
       {[...(effects?.writes ?? []).map((path) => `Writes ${path}`), ...(why === undefined ? [] : [why])]
         .map((said) => <p key={said} class="until">{plain(said)}</p>)}
       <p class="until">
-        Sending a message denies it, and so does no decision until{" "}
+        Denied if you send a message, or without a decision by{" "}
         {new Date(expiresAtMs).toLocaleString("en-GB", UNTIL)}.
       </p>
       <div class="answers">
         <button type="button" class="primary" disabled={isSent} onClick={() => say("allow")}>Allow</button>
         <button type="button" disabled={isSent} onClick={() => say("always")}>
-          Always allow in this session
+          Allow for session
         </button>
-        <label for={id}>Reason for denial</label>
+        <label for={id}>Reason</label>
         <input
           id={id}
           value={reason}
@@ -284,12 +279,10 @@ function QuestionView({ approval, answer }: {
 
 const UNTIL = { weekday: "short", hour: "2-digit", minute: "2-digit" } as const;
 
-/** Returns arguments with hidden characters escaped. */
 function readable(text: string): string {
   return plain(JSON.stringify(JSON.parse(text), null, 2));
 }
 
-/** Renders one entry of a conversation, again only after a change. */
 const Entry = memo(({ item }: { readonly item: TranscriptEntry }): JSX.Element | null => {
   switch (item.kind) {
     case "said":
@@ -330,7 +323,7 @@ function Spoken({ content }: { readonly content: Content }) {
   );
 }
 
-/** Longest user text that is displayed in full, in characters. */
+/** In characters. */
 const LONG = 4_000;
 
 function Part({ part }: { readonly part: ContentPart }) {
@@ -431,13 +424,12 @@ const WORDS = {
   denied: "denied",
 } as const;
 
-/** Longest line of arguments in characters. */
+/** In characters. */
 const LINE = 160;
 
-/** Characters of a running call's output that are displayed. */
+/** In characters. */
 const LIVE = 4_000;
 
-/** Returns a call's full arguments; unchanged if they aren't JSON. */
 function longArguments(text: string): string {
   try {
     const value = JSON.parse(text);
@@ -519,10 +511,8 @@ function sumOf(
 
 type Turn = Told<"GET /sessions/{id}/changes">["turns"][number];
 
-/** Undo of file changes, undo with a fork of the conversation, or redo. */
 type Wish = "undo" | "back" | "redo";
 
-/** Displays the files that the newest turn changed, with undo and redo. */
 function Changes({ id }: { readonly id: string }): JSX.Element | null {
   const [turns, setTurns] = useState<readonly Turn[]>([]);
   const [refused, setRefused] = useState<

@@ -24,7 +24,6 @@ const NAMES: Readonly<Record<Part, string>> = {
   output: "Output",
 };
 
-/** Displays a session's cost: by cause, by result, and a bar per call. */
 export function Calls({ subject }: { readonly subject: Subject }): JSX.Element {
   const { value, trouble, reload } = useLoaded(async () => ({
     head: await readHead(subject),
@@ -246,13 +245,13 @@ type Part = typeof PARTS[number];
 
 const HEIGHT = 200;
 
-/** Space above the highest bar for half a line width, in pixels. */
+/** Space above the bars, in pixels. */
 const HEAD = 2;
 
-/** Space below the bars for rewrite symbols, in pixels. */
+/** Space below the bars, in pixels. */
 const FOOT = 14;
 
-/** Narrowest and widest bar in pixels, including the gap. */
+/** Bar width with gap, in pixels. */
 const PITCH = { least: 5, most: 36 };
 
 function partsOf(
@@ -296,7 +295,6 @@ function round(pixels: number): number {
 
 const BY = { subject: "By path or command", tool: "By tool", result: "By result", turn: "By turn" } as const;
 
-/** Displays a session's cost by cause, and the most expensive results. */
 function SpendOfSession({ subject, spend, changed }: {
   readonly subject: Subject;
   readonly spend: SessionSpend;
@@ -385,7 +383,6 @@ function Results({ label, subject, rows, changed }: {
   );
 }
 
-/** Returns a result's eviction state, or a button that evicts it. */
 function standing(
   { pin, state, place, subject, tool }: SessionSpend["results"][number],
   letGo: (place: number) => void,

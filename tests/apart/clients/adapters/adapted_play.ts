@@ -8,19 +8,15 @@ import { type Client, play } from "../../../gateway/compare.ts";
 import { ANSWER, CALLS, QUESTION, SCRIPT } from "../../../gateway/long_session.ts";
 import { costOf, startUpstream, type Upstream } from "../../../gateway/upstream.ts";
 
-/** How a framework plays the long session, with an adapter or alone. */
+/** Result of the long session with a framework, with an adapter or as baseline. */
 export interface Played {
   readonly answer: string;
-  /** The history that the framework has kept, as JSON data. */
   readonly history: unknown;
 }
 
-/** The options of adapters that don't depend on their framework. */
 export type Options = Omit<TareOptions<never>, "conversation">;
 
-/** How to play the long session with a framework. */
 export interface Player<Adapter extends Books> {
-  /** An adapter, whose model is asked there. */
   readonly adapt: (client: Client, options: Options) => Adapter;
   readonly play: (
     client: Client,
@@ -28,7 +24,6 @@ export interface Player<Adapter extends Books> {
   ) => Promise<Played>;
 }
 
-/** What an adapter goes by, in front of a simulated provider. */
 function optionsFor(upstream: Upstream, archive: Archive): Options {
   return {
     profile: upstream.profile,
@@ -43,8 +38,8 @@ function optionsFor(upstream: Upstream, archive: Archive): Options {
 }
 
 /**
- * Plays the long session with a framework, once alone and once with the adapter. The history that the framework keeps
- * and the answer must be the same; what the provider charges must be less, and be what the ledger says.
+ * Plays the long session with and without the adapter: equal histories and answers, a lower bill, and the
+ * same in the ledger.
  *
  * @returns The share of the cost that the adapter saves.
  */
@@ -74,18 +69,17 @@ export async function compareAdapted<Adapter extends Books>(player: Player<Adapt
   return 1 - costOf(upstream) / costOf(direct);
 }
 
-/** So many threads ask at once, each for so many calls and an answer: as many as the provider remembers. */
+/** Concurrent threads, and calls of each before its answer: as many threads as the provider remembers. */
 const [THREADS, THREAD_CALLS] = [100, 9];
 
-/** A model for all threads: what it replies depends on how far a conversation is. */
 const threadModel: SimulatedModel = ({ messages }) => {
   const step = messages.filter(({ role }) => role === "assistant").length;
   return step < THREAD_CALLS ? SCRIPT[step]! : { content: ANSWER };
 };
 
 /**
- * Plays a shorter session in 100 threads at once: alone, with an adapter for each thread, and with one for all. What the
- * provider charges for the one must be what it charges for the many, and the ledger must say what it was and would have been.
+ * Plays 100 concurrent threads: as baseline, with an adapter each, and with one for all. Both must cost the
+ * same, as in the ledger.
  */
 export async function threadsAdapted<Adapter extends Books>(player: Player<Adapter>): Promise<void> {
   const run = async (adapterOf?: (client: Client, upstream: Upstream, thread: number) => Adapter) => {
@@ -117,14 +111,10 @@ export async function threadsAdapted<Adapter extends Books>(player: Player<Adapt
   assertAlmostEquals(told.withoutTokenUnits / alone, 1, 0.05);
 }
 
-/** So many equal jobs are played one after the other, each of the first steps of the long session. */
 const JOBS = 12;
 const JOB = [...SCRIPT.slice(0, 14), ...SCRIPT.slice(-1)];
 
-/**
- * Plays a shorter session as equal jobs one after the other, through one adapter: the same prompt, and calls with the same
- * ids. None may cost more than the first, give or take a twentieth.
- */
+/** Plays equal jobs through one adapter. None may cost more than the first, within a twentieth. */
 export async function jobsAdapted<Adapter extends Books>(player: Player<Adapter>): Promise<void> {
   await using upstream = await startUpstream(scripted(Array.from({ length: JOBS }, () => JOB).flat()));
   const costs: number[] = [];
@@ -144,7 +134,6 @@ export async function jobsAdapted<Adapter extends Books>(player: Player<Adapter>
   assertEquals(new Set(adapter?.ledger.map(({ conversation }) => conversation)).size, JOBS);
 }
 
-/** A model that recalls the first result that it sees elided, then goes on with the long session. */
 function recallingModel(): { readonly model: SimulatedModel; readonly recalled: string[] } {
   const script = scripted(SCRIPT);
   const recalled: string[] = [];
@@ -164,7 +153,7 @@ function recallingModel(): { readonly model: SimulatedModel; readonly recalled: 
   };
 }
 
-/** Plays the long session with a model that recalls what has left, which must then stand in its prompt. */
+/** Plays the long session with a model whose recalled results must appear in its prompt. */
 export async function recallAdapted<Adapter extends Books>(player: Player<Adapter>): Promise<void> {
   const { model, recalled } = recallingModel();
   await using upstream = await startUpstream(model);
@@ -184,8 +173,8 @@ export async function recallAdapted<Adapter extends Books>(player: Player<Adapte
 }
 
 /**
- * Plays the long session until its middle, and goes on after a restart with a new adapter that has what was stored: the
- * requests must be those of a session that nobody interrupted.
+ * Plays the long session with a restart in the middle: the requests must be those of an uninterrupted
+ * session.
  *
  * @param part Plays the steps from one to another, on the history of those before.
  */

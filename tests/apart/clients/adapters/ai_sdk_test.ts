@@ -23,7 +23,6 @@ import {
 
 const MODEL = "gpt-5";
 
-/** A history as JSON data, without the SDK's own. */
 function plain(messages: readonly ModelMessage[]): unknown {
   return JSON.parse(JSON.stringify(messages));
 }
@@ -66,7 +65,7 @@ for (const [name, player] of Object.entries({ "generateText()": generate, "strea
     assert(saved > 0.1, `the adapter saved ${(100 * saved).toFixed(1)} %`);
   });
 
-  Deno.test(`tare() for the AI SDK: ${name} recalls what has left`, async () => {
+  Deno.test(`tare() for the AI SDK: ${name} recalls evicted results`, async () => {
     await recallAdapted(player);
   });
 }
@@ -75,11 +74,11 @@ Deno.test("tare() for the AI SDK: each of twelve equal jobs costs what the first
   await jobsAdapted(generate);
 });
 
-Deno.test("tare() for the AI SDK leads 100 threads at once", async () => {
+Deno.test("tare() for the AI SDK: 100 concurrent threads share one adapter", async () => {
   await threadsAdapted(generate);
 });
 
-Deno.test("tare() for the AI SDK goes on after a restart as if nothing had happened", async () => {
+Deno.test("tare() for the AI SDK: a session continues after a restart as if uninterrupted", async () => {
   await restartAdapted(async (client, { options, history, steps }) => {
     const adapter = adaptCompatible(client, options);
     const { prompt: _, tools, ...whole } = settings(adapter.model, client.run);
@@ -94,7 +93,7 @@ Deno.test("tare() for the AI SDK goes on after a restart as if nothing had happe
   });
 });
 
-Deno.test("tare() for the AI SDK: Claude's prompt is cached though its client marks nothing", async () => {
+Deno.test("tare() for the AI SDK: Claude's prompt is cached although its client sets no breakpoints", async () => {
   const profile = profileNamed("anthropic-5m");
   const costs: number[] = [];
   for (const isAdapted of [false, true]) {
@@ -121,7 +120,7 @@ Deno.test("tare() for the AI SDK: Claude's prompt is cached though its client ma
   assert(costs[1]! < 0.12 * costs[0]!, costs.join());
 });
 
-Deno.test("fromAiSdk() and toAiSdk() let prepareStep send what a session of one's own shows, and its ledger is true", async () => {
+Deno.test("fromAiSdk() and toAiSdk() let prepareStep send the view of a custom session with a correct ledger", async () => {
   const run = (name: string, args: unknown) => runTool(name, JSON.stringify(args));
   await using direct = await startUpstream(scripted(SCRIPT));
   const modelOf = ({ baseURL }: Upstream) => createOpenAICompatible({ name: "test", baseURL })(MODEL);

@@ -12,14 +12,13 @@ const LOG = Array.from({ length: 8_000 }, (_, at) => `error ${at}: no space left
 const SCHEMA = { type: "object", properties: {} } as const;
 const QUESTION = { prompt: "Why?", system: "You review builds." };
 
-/** Each version asks with its own types; the model reads the log, recalls a line of it, and answers. */
 const VERSIONS: Readonly<
   Record<string, (upstream: Upstream) => Promise<readonly [text: string, calls: number]>>
 > = {
   async "5"({ baseURL }) {
     const lean = tare({ model: provider5({ name: "test", baseURL })("gpt-5.5") });
     const read_log = ai5.tool({ inputSchema: ai5.jsonSchema<object>(SCHEMA), execute: () => LOG });
-    // Its tools know no Standard JSON Schema.
+    // Its tools don't support Standard JSON Schema.
     const { description, inputSchema, execute } = lean.tools.recall;
     const schema = ai5.jsonSchema<object>(inputSchema["~standard"].jsonSchema.input());
     const { text } = await ai5.generateText({
@@ -44,7 +43,7 @@ const VERSIONS: Readonly<
 };
 
 for (const [version, run] of Object.entries(VERSIONS)) {
-  Deno.test(`tare() for the AI SDK leads version ${version}, by its own types`, async () => {
+  Deno.test(`tare() for the AI SDK: version ${version} works with its own types`, async () => {
     await using upstream = await startUpstream(scripted([
       { content: null, tool_calls: [toolCall("read_log", {})] },
       { content: null, tool_calls: [toolCall("recall", { find: "error 4321:" })] },

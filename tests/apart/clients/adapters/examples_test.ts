@@ -1,10 +1,11 @@
-// Runs what the packages' READMEs and docs/own_loop.md show of real clients, as it stands there, against a simulated provider.
+// Runs the real-client examples of the packages' READMEs and docs/own_loop.md unchanged, against a simulated
+// provider.
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { contentText } from "@tare/messages";
 import { scripted, type SimulatedCall, type SimulatedReply, toolCall } from "@tare/simulator";
 import { startUpstream } from "../../../gateway/upstream.ts";
 
-/** The packages whose READMEs begin with a real client; those of the others' begin with what the suite runs by itself. */
+/** Packages whose READMEs begin with a real client; the others' examples are run by the suite. */
 const PACKAGES = [
   "messages",
   "context",
@@ -19,16 +20,15 @@ const PACKAGES = [
 
 const PAGES = [...PACKAGES.map((name) => `packages/${name}/README.md`), "docs/own_loop.md"];
 
-/** Blocks that another test runs, by what they import. */
 const ELSEWHERE = ["@anthropic-ai/claude-agent-sdk"];
 
-/** What an example takes for granted, what makes it work, and what must come of it. */
+/** Declarations that an example assumes, values that make it run, and its expected result. */
 interface Setting {
   readonly given: string;
   readonly then?: string;
-  /** What the model replies. Default: it reads the log, and answers. */
+  /** Replies of the model. Default: it reads the log, and answers. */
   readonly replies?: readonly SimulatedReply[];
-  /** Default: the model is shown head and tail of the log, and offered to recall the rest. */
+  /** Checks the requests. Default: the model sees a truncated log, and has a recall tool. */
   readonly check?: (requests: readonly SimulatedCall[]) => void;
 }
 
@@ -37,7 +37,6 @@ const ANSWERS: readonly SimulatedReply[] = [{ content: "The disk is full." }];
 const TOOLS = `const tools = [{ type: "function" as const, function: { name: "read_log",
   description: "Reads the log. ".repeat(300), parameters: { type: "object", properties: {} } } }];`;
 
-/** A conversation that has read the log three times. */
 const CONVERSATION = `const conversation: (OpenAI.ChatCompletionMessageParam & Message)[] = [
   { role: "user", content: question },
   ...[1, 2, 3].flatMap((at) => [
@@ -47,7 +46,6 @@ const CONVERSATION = `const conversation: (OpenAI.ChatCompletionMessageParam & M
   ]),
 ];`;
 
-/** The settings, by the package that an example is of, or the entry point that it imports. */
 const SETTINGS: Readonly<Record<string, Setting>> = {
   "@tare/messages": {
     given: TOOLS,
@@ -106,7 +104,7 @@ const SETTINGS: Readonly<Record<string, Setting>> = {
     then: `console.log(reply?.message.content); await lean.close();`,
     replies: ANSWERS,
     check([request]) {
-      // Of a history that is seen for the first time nothing leaves by price.
+      // Nothing of an unknown history is evicted by price.
       assertStringIncludes(contentText(request?.messages[2]?.content), "no space left on device");
       assertEquals(request?.tools.length, 2);
     },
@@ -177,7 +175,7 @@ const SETTINGS: Readonly<Record<string, Setting>> = {
   },
 };
 
-/** Imports that an example leaves out where another one beside it has them. */
+/** Imports that an example omits because another one next to it has them. */
 const IMPORTS: Readonly<Record<string, string>> = {
   OpenAI: `import OpenAI from "openai";`,
   openai: `import { openai } from "@ai-sdk/openai";`,
@@ -222,7 +220,7 @@ async function deno(args: readonly string[], env: Readonly<Record<string, string
 
 const CONFIG = ["--config", new URL("../../deno.json", import.meta.url).pathname];
 
-Deno.test("the examples have the types of their clients, and run as they stand on the pages", async (test) => {
+Deno.test("documentation examples: code for real clients type-checks and runs as published", async (test) => {
   const folder = await Deno.makeTempDir({ dir: new URL(".", import.meta.url).pathname });
   try {
     const examples = PAGES.flatMap(examplesOf).map((example, at) => ({

@@ -50,7 +50,6 @@ function agentOf(
   return createAgent({ model, tools, systemPrompt: SYSTEM, middleware });
 }
 
-/** A history as JSON data, without what no two runs have in common. */
 function plain(messages: readonly BaseMessage[]): unknown {
   return messages.map((message) => {
     const { id: _, lc_kwargs: __, usage_metadata: ___, response_metadata: ____, ...said } = JSON.parse(
@@ -79,7 +78,7 @@ for (const [kind, useResponsesApi] of Object.entries({ "chat completions": false
   });
 }
 
-Deno.test("tare() for LangChain: an agent recalls what has left", async () => {
+Deno.test("tare() for LangChain: an agent recalls evicted results", async () => {
   await recallAdapted(player(false));
 });
 
@@ -87,11 +86,11 @@ Deno.test("tare() for LangChain: each of twelve equal jobs costs what the first 
   await jobsAdapted(player(false));
 });
 
-Deno.test("tare() for LangChain leads 100 threads at once", async () => {
+Deno.test("tare() for LangChain: 100 concurrent threads share one adapter", async () => {
   await threadsAdapted(player(false));
 });
 
-Deno.test("tare() for LangChain goes on after a restart as if nothing had happened", async () => {
+Deno.test("tare() for LangChain: a session continues after a restart as if uninterrupted", async () => {
   await restartAdapted(async (client, { options, history, steps }) => {
     const adapter = adapt(client, options);
     let asked = 0;
@@ -100,7 +99,7 @@ Deno.test("tare() for LangChain goes on after a restart as if nothing had happen
       ...adapter,
       wrapModelCall(call, handler) {
         if (asked++ < steps) return adapter.wrapModelCall(call, handler);
-        // What an adapter is called with holds the agent's own messages.
+        // An adapter receives the agent's own messages.
         left = call.messages as readonly unknown[] as BaseMessage[];
         throw new Error("It is stopped here.");
       },

@@ -33,14 +33,14 @@ function agentOf({ run, ...options }: Client, adapter?: Adapter) {
     id: "reviewer",
     name: "Reviewer",
     instructions: SYSTEM,
-    // Mastra brings types of an earlier version of the provider.
+    // Mastra has types of an earlier version of the provider.
     model: provider("gpt-5") as unknown as MastraModelConfig,
     tools: { ...tools, ...adapter?.tools },
     ...(adapter && { inputProcessors: [adapter.processor], errorProcessors: [adapter.processor] }),
   });
 }
 
-/** A history as JSON data, without times, and without the model's name, which Mastra notes where there are processors. */
+/** Returns a history as JSON data, without times and the model's name. */
 function plain(history: unknown): unknown {
   return JSON.parse(
     JSON.stringify(history, (key, value) => key === "createdAt" || key === "model" ? undefined : value),
@@ -62,7 +62,7 @@ Deno.test("tare() for Mastra: an agent keeps the same history and costs less", a
   assert(saved > 0.1, `the adapter saved ${(100 * saved).toFixed(1)} %`);
 });
 
-Deno.test("tare() for Mastra: an agent recalls what has left", async () => {
+Deno.test("tare() for Mastra: an agent recalls evicted results", async () => {
   await recallAdapted(player);
 });
 
@@ -70,6 +70,6 @@ Deno.test("tare() for Mastra: each of twelve equal jobs costs what the first doe
   await jobsAdapted(player);
 });
 
-Deno.test("tare() for Mastra leads 100 threads at once", async () => {
+Deno.test("tare() for Mastra: 100 concurrent threads share one adapter", async () => {
   await threadsAdapted(player);
 });

@@ -58,7 +58,6 @@ function agentOf(client: Client, kind: keyof typeof KINDS, adapter?: Adapter) {
   });
 }
 
-/** A history as JSON data, without the ids, which the upstream counts up. */
 function plain(items: readonly AgentInputItem[]): AgentInputItem[] {
   return JSON.parse(JSON.stringify(items).replaceAll(/"(msg|fc|resp)_\d+"/g, '"$1"'));
 }
@@ -92,7 +91,7 @@ for (const kind of Object.keys(KINDS) as (keyof typeof KINDS)[]) {
   }
 }
 
-Deno.test("tare() for OpenAI's Agents: an agent recalls what has left", async () => {
+Deno.test("tare() for OpenAI's Agents: an agent recalls evicted results", async () => {
   await recallAdapted(player("responses", false));
 });
 
@@ -100,11 +99,11 @@ Deno.test("tare() for OpenAI's Agents: each of twelve equal jobs costs what the 
   await jobsAdapted(player("responses", false));
 });
 
-Deno.test("tare() for OpenAI's Agents leads 100 threads at once", async () => {
+Deno.test("tare() for OpenAI's Agents: 100 concurrent threads share one adapter", async () => {
   await threadsAdapted(player("chat completions", false));
 });
 
-Deno.test("tare() for OpenAI's Agents goes on after a restart as if nothing had happened", async () => {
+Deno.test("tare() for OpenAI's Agents: a session continues after a restart as if uninterrupted", async () => {
   await restartAdapted(async (client, { options, history, steps }) => {
     const agent = agentOf(client, "chat completions", adapt(client, "chat completions", options));
     const input = (history ?? [{ role: "user", content: QUESTION }]) as AgentInputItem[];

@@ -1,13 +1,13 @@
 /**
- * Measures servers against a simulated provider: what they add to a step and what it takes, by one server with a file and by
- * several on one PostgreSQL; and what must not depend on how many sessions are stored. Servers, provider and database are
- * processes of their own; servers are started as the start command starts them. `load.ts` defines what counts as added.
+ * Measures servers against a simulated provider: their overhead and resources per step, on one server with a
+ * file and on several with one PostgreSQL; and operations that must not depend on the number of stored
+ * sessions. Servers, provider and database are processes of their own. `load.ts` defines the overhead.
  *
  *     deno task bench server [--parts load,sessions] [--servers 1,2,4] [--sessions 60] [--seconds 20]
  *                            [--sizes 10000,1000000] [--rounds 21]
  *
- * CPU is read from `/proc`, so this runs on Linux alone. `TARE_TEST_POSTGRES` names another database, whose CPU is unknown
- * then.
+ * CPU is read from `/proc`, so this runs only on Linux. `TARE_TEST_POSTGRES` names another database, whose
+ * CPU is then unknown.
  *
  * @module
  */
@@ -39,13 +39,12 @@ if (unknown !== undefined) {
   Deno.exit(1);
 }
 
-/** What a step takes. CPU in milliseconds, bytes of the database's log. */
+/** Resources of a step: CPU in milliseconds, bytes of the database's log. */
 interface Taken {
   readonly serverCpuMs: number;
   readonly databaseCpuMs: number;
-  /** Statements, each a transaction of its own. */
   readonly statements: number;
-  /** Those that wrote events. */
+  /** Statements that wrote events. */
   readonly commits: number;
   readonly bytes: number;
 }
@@ -56,7 +55,6 @@ const folder = await Deno.makeTempDir();
 const workspace = `${folder}/workspace`;
 const PROVIDER = fromFileUrl(new URL("./provider.ts", import.meta.url));
 
-/** Reads what servers and database have taken so far. */
 async function totals(
   servers: readonly Listening[],
   database: string | undefined,
@@ -81,7 +79,7 @@ async function totals(
   };
 }
 
-/** Measures many sessions at once on so many servers, which share a database; without one, on one server with a file. */
+/** Measures concurrent sessions on servers with one database, or on one with a file. */
 async function measureServers(count: number, postgres: Postgres | undefined): Promise<Measured> {
   const database = await postgres?.makeDatabase();
   const databaseProcess = postgres?.isOurs ? await mainProcess(postgres.url) : undefined;
@@ -120,7 +118,6 @@ async function measureServers(count: number, postgres: Postgres | undefined): Pr
   return { ...result, store: postgres ? "PostgreSQL" : "file", servers: count };
 }
 
-/** Returns the id of the database's main process. */
 async function mainProcess(url: string): Promise<number> {
   const [row] = await query<{ pid: number }>(
     url,
@@ -162,5 +159,4 @@ try {
 } finally {
   await Deno.remove(folder, { recursive: true });
 }
-// The database ends with this process.
 Deno.exit();

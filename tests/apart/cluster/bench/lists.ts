@@ -9,7 +9,6 @@ import { formatTable } from "../../../../scripts/format_table.ts";
 import { percentile } from "../../../../scripts/percentile.ts";
 import { type Postgres, query } from "../postgres.ts";
 
-/** What is measured, and with what. */
 export interface ListsOptions {
   readonly sizes: readonly number[];
   readonly rounds: number;
@@ -21,8 +20,8 @@ const DAY_MS = 24 * 60 * MINUTE_MS;
 const nowMs = Date.now();
 
 /**
- * The session of row `n`: half pass through the gateway; of the agent's four of five are helpers of the one in front; a
- * tenth was made with one key, and a hundred with another. Each was used a minute before the next.
+ * Kind of session `n`: half are gateway sessions; four of five others are subagents of the one before; a
+ * tenth has one key, and a hundred another.
  */
 const KIND = "CASE WHEN n % 2 = 0 THEN 'agent' ELSE 'gateway' END";
 const MADE_BY = "CASE WHEN n % 10 = 0 THEN 'many' WHEN n <= 1000 AND n % 10 = 1 THEN 'few' END";
@@ -54,7 +53,6 @@ const SETTINGS = {
   agent: { instructions: "", model: "some-model", tools: [], metadata: {}, budget: {}, approvalRules: [] },
   gateway: { protocol: "chat", basis: "", control: false },
 };
-/** A session's record, as SQL by its parts. */
 const record = (kind: keyof typeof SETTINGS) =>
   `'{"id":"s' || n || '","kind":"${kind}","createdAtMs":${nowMs},"settings":${
     JSON.stringify(SETTINGS[kind])
@@ -62,14 +60,13 @@ const record = (kind: keyof typeof SETTINGS) =>
 const RECORD = `CASE WHEN n % 2 = 0 THEN ${record("agent")} ELSE ${record("gateway")} END`;
 const TOTALS = `CASE WHEN n % 2 = 0 THEN '${totals("agent")}' ELSE '${totals("gateway")}' END`;
 
-/** What they came to: as many sums whatever the number of sessions. */
+/** Totals, the same number for any number of sessions. */
 const sums = Array.from({ length: 90 }, (_, at) => new Date(nowMs - at * DAY_MS).toISOString().slice(0, 10))
   .flatMap((day) =>
     ["agent", "gateway"].flatMap((kind) =>
       ["", "many", "few"].flatMap((by) =>
         ["a", "b", "c"].map((model) => ({
           ...{ kind, by, day },
-          // As columns hold texts.
           about: JSON.stringify(JSON.stringify({ group: "planned", model, agent: "tare" })).slice(1, -1),
           json: JSON.stringify({ calls: 12, tokenUnits: 90_000, usd: 0.21 }),
         }))
@@ -77,7 +74,6 @@ const sums = Array.from({ length: 90 }, (_, at) => new Date(nowMs - at * DAY_MS)
     )
   );
 
-/** Makes a database with so many sessions, and returns its address. */
 async function fill(postgres: Postgres, size: number): Promise<string> {
   const url = await postgres.makeDatabase();
   await (await openPostgresStore(url)).close();
@@ -105,7 +101,6 @@ async function fill(postgres: Postgres, size: number): Promise<string> {
   return url;
 }
 
-/** A server in front of a store. */
 interface Server {
   readonly store: Store;
   readonly get: (path: string) => Promise<void>;
@@ -147,7 +142,6 @@ function serverOn(store: Store, size: number): Server {
 const list = (options: Parameters<Store["listSessions"]>[0]) => ({ store }: Server) =>
   store.listSessions(options);
 
-/** What is measured, by name. */
 const ACTS: Readonly<Record<string, (server: Server) => Promise<unknown> | undefined>> = {
   "list": ({ get }) => get("/tare/v1/sessions?limit=100"),
   "list, agents, no helpers": ({ get }) => get("/tare/v1/sessions?kind=agent&helpers=false&limit=100"),
@@ -169,7 +163,7 @@ const ACTS: Readonly<Record<string, (server: Server) => Promise<unknown> | undef
   "what a gone server held": ({ store }) => store.shared?.left(),
 };
 
-/** Two servers hold five thousand sessions; one of them is gone, and held a hundred. */
+/** Assigns five thousand sessions to two servers, a hundred of them to one that is gone. */
 async function holdSome(url: string): Promise<void> {
   await query(
     url,
@@ -193,7 +187,6 @@ async function measure(
     for (const [at, server] of servers.entries()) {
       const startMs = performance.now();
       await act(server);
-      // The first ones prepare.
       if (round >= 2) times[at]!.push(performance.now() - startMs);
     }
   }
@@ -201,9 +194,8 @@ async function measure(
 }
 
 /**
- * Measures what must not depend on how many sessions are stored: lists, searches, creating one, the overview, spending,
- * expiry and the departure of a server, at each of these sizes. Sessions are made by SQL, with titles and totals; servers
- * answer in this process, as their clients ask them. Returns a table.
+ * Measures operations that must not depend on the number of stored sessions, and returns a table. Sessions
+ * are created by SQL.
  */
 export async function measureLists({ sizes, rounds, postgres }: ListsOptions): Promise<string> {
   const urls: string[] = [];

@@ -1,36 +1,30 @@
 import { percentile } from "../../../../scripts/percentile.ts";
 import { createSession, playTurn } from "./turn.ts";
 
-/** A model as they are in use: it thinks for so long before each answer, and says so many words, so many a second. */
+/** Latency of a typical model: milliseconds before each answer, words, and words per second. */
 export const MANNER = { thinkMs: 5_000, words: 40, perSecond: 80 };
 
-/** Model calls of a turn. */
 const STEPS_PER_TURN = 4;
 
-/** Sessions at work, each on one of the servers, each in one turn after the other. */
+/** Concurrent sessions, each on one of the servers, with consecutive turns. */
 export interface Load {
-  /** Addresses of the servers. */
   readonly servers: readonly string[];
-  /** Address of the provider. */
   readonly provider: string;
   readonly sessions: number;
-  /** How long is measured, in milliseconds. */
   readonly measuredMs: number;
 }
 
-/** What a load showed. */
 export interface LoadResult {
   readonly turnsPerSecond: number;
-  /** What a step took beyond the provider's part, in milliseconds. */
+  /** Overhead of a step beyond the provider's part, in milliseconds. */
   readonly addedP50Ms: number;
   readonly addedP99Ms: number;
 }
 
 /**
- * Measures what a step takes beyond the provider's part, as seen from outside the servers: from the end of one reply
- * until the next request comes, the tool's run and all ways included; and for a turn's first and last request together,
- * from the client's request until the first one comes, and from the end of the last reply until the client has the turn's
- * end. `around` is called when measuring begins, and what it gives when it ends, with the steps taken.
+ * Measures the overhead of a step outside the servers: from a reply's end to the next request, including
+ * tools; and for a turn, from the client's request to the first model request plus from the last reply to
+ * the turn's end. `around` starts and ends the measurement.
  */
 export async function measureLoad<Gauged>(
   { servers, provider, sessions, measuredMs }: Load,
@@ -60,13 +54,13 @@ export async function measureLoad<Gauged>(
     await play(session, index);
   });
   const failed = Promise.all(playing).then(() => {});
-  // Once every session has begun, all is as it goes on.
+  // The load is steady once every session has begun.
   await Promise.race([failed, pause(stepMs * (STEPS_PER_TURN + 1))]);
   const fromMs = nowMs();
   const gauge = await around();
   await Promise.race([failed, pause(measuredMs)]);
   const untilMs = nowMs();
-  // What of the newest requests has been answered is enough.
+  // Requests that are still unanswered are ignored.
   const times = await takeTimes();
   const isIn = (ms: number) => ms >= fromMs && ms < untilMs;
   const steps = Object.values(times).flat().filter(([, sentMs]) => isIn(sentMs)).length;

@@ -1,7 +1,7 @@
 /**
- * A simulated provider as a process of its own, which thinks and speaks by {@linkcode MANNER}. Each turn makes three calls
- * of `read_file`, one a step, and then answers. `POST /bench/times` hands out when each request came and when its reply had been sent, by the part of
- * the user's message that stands in brackets, since it was last asked.
+ * Runs a simulated provider as a process of its own, with the latency of {@linkcode MANNER}. Each turn makes
+ * three calls of `read_file`, one a step, and then answers. `POST /bench/times` returns the times of each
+ * request and its reply's end since the last call, by the part of the user's message in brackets.
  *
  * @module
  */
@@ -9,7 +9,6 @@
 import { simulator, toolCall } from "@tare/simulator";
 import { MANNER } from "./load.ts";
 
-/** Steps in which a turn calls a tool. */
 const TOOL_STEPS = 3;
 
 const provider = simulator({
@@ -21,11 +20,10 @@ const provider = simulator({
     const calls = [toolCall("read_file", { path: "notes.txt", start_line: step })];
     return { content, ...(step <= TOOL_STEPS && { tool_calls: calls }) };
   },
-  // Cheap, since the provider shares the machine with what is measured.
+  // Cheap, since the provider shares the machine with the measured servers.
   tokenizer: { encode: (text) => text.split(" ").map((word) => word.length) },
 });
 
-/** A streamed reply whose words come one by one, so many a second. */
 function paced(response: Response): Response {
   const encoder = new TextEncoder();
   const everyMs = 1000 / MANNER.perSecond;
@@ -36,7 +34,7 @@ function paced(response: Response): Response {
       for (const line of (await response.text()).split("\n\n")) {
         for (const piece of line === "" ? [] : wordsOf(line)) {
           controller.enqueue(encoder.encode(`${piece}\n\n`));
-          // By the start, so that timers that are late add up to nothing.
+          // Relative to the start, so that late timers don't accumulate.
           const waitMs = piece.includes('"content":"')
             ? startedAt + ++words * everyMs - performance.now()
             : 0;
@@ -49,19 +47,18 @@ function paced(response: Response): Response {
   return new Response(stream, response);
 }
 
-/** A chunk as a provider sends it that tells every word as soon as it has it. */
+/** Splits a chunk into one chunk per word, as a provider that sends each word at once. */
 function wordsOf(line: string): string[] {
   const content = /"content":"([^"\\]+)"/.exec(line)?.[1];
   const words = content?.match(/\s*\S+|\s+$/g);
   return words?.map((word) => line.replace(`"content":"${content}"`, `"content":"${word}"`)) ?? [line];
 }
 
-/** When a request came and when its reply had been sent, in milliseconds since the epoch, by what the user said. */
+/** Times of requests and replies' ends in epoch milliseconds, by user message. */
 const times: Record<string, [cameMs: number, sentMs: number][]> = {};
 
 const nowMs = () => performance.timeOrigin + performance.now();
 
-/** Notes when the reply has been sent. */
 function timed({ messages = [] }: Asked, response: Response, cameMs: number): Response {
   const said = /\(([\d.]+)\)$/.exec(String(messages.findLast(({ role }) => role === "user")?.content))?.[1];
   if (said === undefined) return response;
@@ -71,7 +68,6 @@ function timed({ messages = [] }: Asked, response: Response, cameMs: number): Re
   return new Response(response.body?.pipeThrough(pass) ?? null, response);
 }
 
-/** What of a request's body counts here. */
 interface Asked {
   readonly messages?: readonly { readonly role: string; readonly content: unknown }[];
 }

@@ -1,10 +1,9 @@
-/** Makes a session. */
 export async function createSession(server: string): Promise<string> {
   const { id } = await (await post(`${server}/tare/v1/sessions`, {})).json();
   return id;
 }
 
-/** Plays a turn to its end. @throws {Error} if it doesn't end as completed. */
+/** Plays a turn to its end. @throws {Error} if it doesn't complete. */
 export async function playTurn(server: string, session: string, input: string): Promise<void> {
   const events = await (await post(`${server}/tare/v1/sessions/${session}/turns`, { input })).text();
   if (events.includes('"reason":"completed"')) return;

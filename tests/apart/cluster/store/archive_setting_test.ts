@@ -9,7 +9,7 @@ import { startS3 } from "../s3.ts";
 
 const postgres = await startPostgres();
 
-Deno.test("TARE_ARCHIVE stores large texts in a bucket, and is refused if that fails", async () => {
+Deno.test("TARE_ARCHIVE: large texts are stored in a bucket; an unusable bucket is refused", async () => {
   await using s3 = await startS3();
   const top = await Deno.makeTempDir();
   const url = await postgres.makeDatabase();

@@ -1,4 +1,3 @@
-// Backups of a database as in docs/several_servers.md.
 import { assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import type { Store } from "@tare/session";
@@ -11,7 +10,7 @@ import { sessionRecord } from "../../../../packages/session/store/store_suite_fi
 import { type Need, needs } from "../../../needs.ts";
 import { ownServer, query, startPostgres } from "../postgres.ts";
 
-// File backups need whole pages in the log, from their beginning.
+// A backup of files needs full pages in the log, and the whole log since its beginning.
 const postgres = await startPostgres({ settings: { full_page_writes: "on", wal_keep_size: "256MB" } });
 
 async function withStore<T>(url: string, use: (store: Store) => Promise<T>): Promise<T> {
@@ -23,12 +22,11 @@ async function withStore<T>(url: string, use: (store: Store) => Promise<T>): Pro
   }
 }
 
-/** Waits until the leases of openings at the time of the backup have expired. */
+/** Expires the servers that had the database open at the backup. */
 async function outlive(url: string): Promise<void> {
   await query(url, "UPDATE tare.servers SET is_dead = true");
 }
 
-/** Asserts that a store continues where it was. */
 async function goesOn(store: Store): Promise<void> {
   await store.shared!.hold("z");
   await store.commit([{ type: "events", sessionId: "z", after: 700, events: [{ type: "turn_end" }] }]);
@@ -41,7 +39,7 @@ async function run(program: string, ...args: string[]): Promise<string> {
   return new TextDecoder().decode(stdout);
 }
 
-/** Copies files of a running server. Files that it deletes meanwhile aren't part of a backup. */
+/** Copies files of a running server; files that it removes meanwhile aren't part of the backup. */
 async function copyFiles(...args: string[]): Promise<void> {
   const { success, stderr } = await new Deno.Command("cp", { args, env: { LC_ALL: "C" } }).output();
   const said = new TextDecoder().decode(stderr).trimEnd();
@@ -52,7 +50,7 @@ async function copyFiles(...args: string[]): Promise<void> {
 Deno.test(
   needs(
     ownServer(postgres),
-    "backup: a copy of the database's files under writes continues with the same prompts",
+    "backup: a file copy made during writes continues with the same bytes",
   ),
   async () => {
     const url = await postgres.makeDatabase();
@@ -95,7 +93,6 @@ Deno.test(
   },
 );
 
-/** Returns the major version of a program, if it is installed. */
 async function majorOf(program: string): Promise<number> {
   const told = await run(program, "--version").catch(() => "");
   return Number(/ (\d+)/.exec(told)?.[1] ?? 0);
@@ -115,7 +112,10 @@ const PG_DUMP: Need = {
 };
 
 Deno.test(
-  needs(PG_DUMP, "backup: a pg_dump of running servers continues in another database with the same prompts"),
+  needs(
+    PG_DUMP,
+    "backup: a pg_dump taken while servers ran continues in another database with the same bytes",
+  ),
   async () => {
     const [url, empty] = [await postgres.makeDatabase(), await postgres.makeDatabase()];
     const folder = await Deno.makeTempDir();

@@ -8,7 +8,6 @@ import { query, startPostgres } from "../postgres.ts";
 
 const postgres = await startPostgres();
 
-/** Runs a test with a separate database, workspace and data folder. */
 async function withFolders(test: (url: string, args: readonly string[], data: string) => Promise<void>) {
   const top = await Deno.makeTempDir();
   const url = await postgres.makeDatabase();
@@ -22,10 +21,9 @@ async function withFolders(test: (url: string, args: readonly string[], data: st
   }
 }
 
-/** Parts of the password, plain and URL-encoded. */
 const SECRETS = ["only for tests", "only%20for%20tests"];
 
-Deno.test("TARE_DATABASE lets servers share a store, also with one data folder, without printing the password", () =>
+Deno.test("TARE_DATABASE: servers share their store, also on one data folder, and print no password", () =>
   withFolders(async (TARE_DATABASE, args, data) => {
     const store = await openStore(join(data, "tare.db"));
     await store.close();
@@ -33,7 +31,6 @@ Deno.test("TARE_DATABASE lets servers share a store, also with one data folder, 
     const sql = "SHOW unix_socket_directories";
     const [shown] = await query<{ unix_socket_directories: string }>(TARE_DATABASE, sql);
     const socket = shown!.unix_socket_directories;
-    // From a file, by the socket.
     const address = join(data, "address");
     await Deno.writeTextFile(address, TARE_DATABASE.replace("127.0.0.1", encodeURIComponent(socket)));
     const one = await startProcess(args, { TARE_DATABASE });
@@ -66,7 +63,7 @@ Deno.test("TARE_DATABASE lets servers share a store, also with one data folder, 
     }
   }));
 
-Deno.test("TARE_DATABASE: an unusable address ends the start with an error without the password", () =>
+Deno.test("TARE_DATABASE: an unusable address ends the start with an error that contains no password", () =>
   withFolders(async (url, args) => {
     const refused = async (change: (url: URL) => void) => {
       const address = new URL(url);
@@ -102,14 +99,14 @@ Deno.test("metrics: a server reports its connections and its lease", () =>
     await Promise.all(Array.from({ length: 20 }, ask));
     const connections = async () =>
       (await query(TARE_DATABASE, "SELECT 1 FROM pg_stat_activity WHERE application_name = 'tare'")).length;
-    // Connections of the start are closing; one more listens.
+    // The connections of the start are about to end; one more listens.
     while (await connections() > 5);
     assertEquals(await connections(), 5);
     const metrics = await (await fetch(`${server.url}/metrics`)).text();
     const valueOf = (name: string) =>
       Number(metrics.split("\n").find((line) => line.startsWith(`${name} `))?.split(" ")[1]);
     assertEquals(valueOf("tare_database_connections_max"), 4);
-    // Reading the metrics queries the database too.
+    // A request for metrics queries the database too.
     const [idle = 0, used = 0] = ["idle", "used"].map((state) =>
       valueOf(`tare_database_connections{db_client_connection_state="${state}"}`)
     );

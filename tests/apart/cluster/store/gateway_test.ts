@@ -17,7 +17,7 @@ const postgres = await startPostgres();
 
 for (const dialect of DIALECTS) {
   for (const manner of [MANNERS[0]!, MANNERS[3]!]) {
-    Deno.test(`gateways on one database: alternating and killed ones send the same prompts as one: ${dialect.name}, ${manner.name}`, () =>
+    Deno.test(`gateway: alternating, killed gateways on one database send what one sends: ${dialect.name}, ${manner.name}`, () =>
       withDatabase(postgres, async (url) => {
         const asked = conversation(dialect, manner);
         const stores = await Promise.all([0, 1, 2].map(() => openPostgresStore(url, FEW)));

@@ -13,15 +13,12 @@ const { tasks } = JSON.parse(await Deno.readTextFile(join(ROOT, "deno.json")));
 
 interface Place {
   readonly url: string;
-  /** The data folder with a full store. */
   readonly data: string;
   readonly file: string;
-  /** Starts the move with the task's permissions. */
   readonly begin: (...args: string[]) => Deno.ChildProcess;
   readonly move: (...args: string[]) => Promise<{ code: number; out: string; err: string }>;
 }
 
-/** Runs a test with a store in a file and an empty database. */
 async function withPlace(test: (place: Place) => Promise<void>, events?: number): Promise<void> {
   const data = await Deno.makeTempDir();
   const url = await postgres.makeDatabase();
@@ -61,7 +58,7 @@ async function withStore<T>(opened: Promise<Store>, use: (store: Store) => Promi
 const SHOWN = /\w+ at [^ ]+:\d+/.source;
 const COUNTS = "4 sessions, 701 events, 3 texts, 3 documents, 2 deliveries, 3 keys";
 
-Deno.test("tare move copies a file into a database and back", () =>
+Deno.test("tare move: a file's whole content moves into a database and back", () =>
   withPlace(async ({ url, data, file, move }) => {
     const forth = await move();
     assertEquals([forth.code, forth.err], [0, ""]);
@@ -85,7 +82,7 @@ Deno.test("tare move copies a file into a database and back", () =>
     const asked = await withStore(openStore(`${file}.moved`), askStore);
     assertEquals(await withStore(openStore(file), askStore), asked);
     assertEquals(await withStore(openPostgresStore(url), askStore), asked);
-    // The next process continues there.
+    // The next store continues where it was.
     await withStore(openPostgresStore(url), async (store) => {
       await store.shared!.hold("z");
       await store.commit([{ type: "events", sessionId: "z", after: 700, events: [{ type: "turn_end" }] }]);
@@ -96,7 +93,7 @@ Deno.test("tare move copies a file into a database and back", () =>
     });
   }));
 
-Deno.test("tare move refuses a store in use or with other contents", () =>
+Deno.test("tare move: nothing changes if a store is in use or the target isn't empty", () =>
   withPlace(async ({ url, file, move }) => {
     const refused = async (...args: string[]) => {
       const { code, out, err } = await move(...args);
@@ -122,10 +119,9 @@ Deno.test("tare move refuses a store in use or with other contents", () =>
     assertMatch(await refused("--data", file), /./);
   }, 1));
 
-Deno.test("tare move loses nothing if it is killed, and completes when it is run again", () =>
+Deno.test("tare move: killed at any moment it loses nothing, and completes when run again", () =>
   withPlace(async ({ url, data, file, begin, move }) => {
-    // Kills the move at moments over its whole duration. It is complete when the file is renamed, even if it is killed
-    // after that.
+    // Kills at moments throughout the move, which is complete when the file is renamed.
     let killed = 0;
     for (let afterMs = 50, isMoved = false; !isMoved; afterMs *= 1.2) {
       const process = begin();
@@ -135,7 +131,6 @@ Deno.test("tare move loses nothing if it is killed, and completes when it is run
       const { code, signal, stderr } = await process.output();
       clearTimeout(timer);
       if (code !== 0) killed++;
-      // Only the signal ends it early.
       assertEquals([code === 0 || signal, new TextDecoder().decode(stderr)], [code === 0 || "SIGKILL", ""]);
       const names = Array.from(Deno.readDirSync(data), ({ name }) => name);
       const kept = names.filter((name) => ["tare.db", "tare.db.moved"].includes(name));
@@ -150,7 +145,7 @@ Deno.test("tare move loses nothing if it is killed, and completes when it is run
     assertEquals(await withStore(openStore(file), askStore), asked);
   }, 5_000));
 
-/** Waits until the database has noticed closed connections. */
+/** Waits until the database has noticed all disconnections. */
 async function ended(url: string): Promise<void> {
   const sql = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
   while ((await query(url, sql)).length > 0);

@@ -1,4 +1,4 @@
-// Large texts of a database's archive in a bucket of an S3-compatible server.
+// Large texts of a database's archive in the bucket of an S3-compatible server.
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { join } from "@std/path";
 import { StoreError } from "@tare/session";
@@ -15,7 +15,7 @@ import { FEW, withDatabase } from "./store.ts";
 
 const postgres = await startPostgres();
 
-/** Incompressible texts of about 30 kB. */
+/** Incompressible texts of some 30 kB. */
 const [one, two] = ["one", "two"].map((seed) => {
   let text = "";
   for (let block = 0; block < 700; block++) {
@@ -29,11 +29,9 @@ interface Place {
   readonly s3: S3Server;
   readonly objects: ObjectStore;
   readonly warnings: string[];
-  /** Opens a store on that bucket or another. */
   readonly open: (objects?: ObjectStore) => Promise<Opening>;
 }
 
-/** Runs a test with a separate database and bucket. */
 async function inBucket(test: (place: Place) => Promise<void>): Promise<void> {
   await using s3 = await startS3();
   await withDatabase(postgres, async (url) => {
@@ -54,7 +52,6 @@ async function inBucket(test: (place: Place) => Promise<void>): Promise<void> {
   });
 }
 
-/** Creates and holds a session. */
 async function makeSession(store: Opening, id: string): Promise<void> {
   await store.commit([sessionRecord(id)]);
   await held(store, id);
@@ -80,7 +77,7 @@ Deno.test("openS3Objects() stores bytes by name in a real bucket", async () => {
   assertEquals([await s3.names(), await objects.get("a")], [["some/where/b"], undefined]);
 });
 
-Deno.test("openS3Objects() reports errors of the bucket and the credentials", async () => {
+Deno.test("openS3Objects() reports errors of the bucket and its credentials", async () => {
   await using s3 = await startS3();
   const silent = Promise.withResolvers<Response>();
   const answers = [() => new Response("busy", { status: 503 }), () => silent.promise];
@@ -119,7 +116,7 @@ Deno.test("openS3Objects() reports errors of the bucket and the credentials", as
   await other.shutdown();
 });
 
-Deno.test("openPostgresStore() stores a large text once in a bucket until its last session is deleted", () =>
+Deno.test("openPostgresStore() stores one large text in a bucket for all sessions that reference it, until none does", () =>
   inBucket(async ({ url, s3, open }) => {
     const [store, another] = [await open(), await open()];
     await makeSession(store, "a");
@@ -154,7 +151,7 @@ Deno.test("openPostgresStore() stores a large text once in a bucket until its la
     assertEquals([await s3.names(), await pending(url)], [[], []]);
   }));
 
-Deno.test("openPostgresStore() puts a text before the commit that references it, and commits in order", () =>
+Deno.test("openPostgresStore() uploads a text before the commit that references it, and commits in order", () =>
   inBucket(async ({ url, objects, open }) => {
     const [begun, end] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
     const store = await open({
@@ -179,7 +176,7 @@ Deno.test("openPostgresStore() puts a text before the commit that references it,
     assertEquals([await store.lastEvent("a"), await pending(url)], [2, []]);
   }));
 
-Deno.test("openPostgresStore() deletes objects of a lost commit, and puts them again if it arrives later", () =>
+Deno.test("openPostgresStore() removes the uploads of a lost commit, and uploads again if it arrives later", () =>
   inBucket(async ({ url, s3, objects, open }) => {
     const store = await open();
     await makeSession(store, "a");
@@ -190,7 +187,6 @@ Deno.test("openPostgresStore() deletes objects of a lost commit, and puts them a
       ]);
     await assertRejects(refused, StoreError, "its last event is 0");
     assertEquals([(await s3.names()).length, (await pending(url)).length], [1, 1]);
-    // Not before an hour has passed.
     await (await open()).close();
     assertEquals((await s3.names()).length, 1);
     const age = () => query(url, "UPDATE tare.objects SET made_at = made_at - interval '2 hours'");
@@ -198,7 +194,7 @@ Deno.test("openPostgresStore() deletes objects of a lost commit, and puts them a
     await (await open()).close();
     assertEquals([await s3.names(), await pending(url)], [[], []]);
 
-    // A suspended opening has put its text, and commits after the object was deleted.
+    // A server that was stopped this long has uploaded its text, and commits after its removal.
     let stopped = 0;
     const late = await open({
       ...objects,
@@ -214,7 +210,7 @@ Deno.test("openPostgresStore() deletes objects of a lost commit, and puts them a
     assertEquals([stopped, await late.archive("b").get(ref), (await s3.names()).length], [2, two, 1]);
   }));
 
-Deno.test("openPostgresStore() stores one object for concurrent puts, and repeats a put after a deletion", () =>
+Deno.test("openPostgresStore() stores one object for concurrent uploads of a text, and uploads again after a deletion", () =>
   inBucket(async ({ url, s3, objects, open }) => {
     let waiting = 0;
     const both = Promise.withResolvers<void>();
@@ -236,7 +232,7 @@ Deno.test("openPostgresStore() stores one object for concurrent puts, and repeat
       assertEquals(await store.archive(`s${at}`).get(refs[0]!), one);
     }
 
-    // Another session's text isn't put again, unless that session is deleted before the commit.
+    // Another session's text isn't uploaded again, unless that session is deleted before the commit.
     const puts: string[] = [];
     const third = await open({
       ...objects,
@@ -256,7 +252,7 @@ Deno.test("openPostgresStore() stores one object for concurrent puts, and repeat
     assertEquals(await third.readTexts("s2", [refs[0]!, other]), new Map([[refs[0]!, one], [other, two]]));
   }));
 
-Deno.test("openPostgresStore() falls back to the database if the bucket fails, with one warning", () =>
+Deno.test("openPostgresStore() stores texts in the database while the bucket is unavailable, and warns once", () =>
   inBucket(async ({ url, s3, objects, warnings, open }) => {
     let isAway = true;
     let tried = 0;
@@ -272,7 +268,7 @@ Deno.test("openPostgresStore() falls back to the database if the bucket fails, w
     const store = await open(flaky);
     await makeSession(store, "a");
     const refs = [await store.archive("a").put(one), await store.archive("a").put(two)];
-    // No second attempt so soon.
+    // The second one isn't tried so soon after.
     assertEquals([tried, warnings], [1, [
       "Cannot write it: away. Until it works again, texts are stored in the database.",
     ]]);
@@ -281,12 +277,12 @@ Deno.test("openPostgresStore() falls back to the database if the bucket fails, w
     isAway = false;
     const other = await open(flaky);
     await makeSession(other, "b");
-    // It is in the database, for all openings.
+    // The text is in the database, for all servers.
     await other.archive("b").put(one);
     assertEquals(await s3.names(), []);
     const ref = await other.archive("b").put(`${one}${two}`);
     assertEquals([(await s3.names()).length, await other.archive("b").get(ref)], [1, `${one}${two}`]);
-    // The session is deleted all the same, and its object with a later sweep.
+    // A session is deleted all the same; its object is removed by the next cleanup.
     isAway = true;
     assertEquals([await other.deleteSession("b"), await other.getSession("b")], [true, undefined]);
     assertEquals(warnings.slice(1), [
@@ -295,11 +291,11 @@ Deno.test("openPostgresStore() falls back to the database if the bucket fails, w
     assertEquals((await s3.names()).length, 1);
     isAway = false;
     await (await open(flaky)).close();
-    // The object of the failed put may still arrive.
+    // The object of the failed upload may still arrive.
     assertEquals([await s3.names(), (await pending(url)).length], [[], 1]);
   }));
 
-Deno.test("openPostgresStore() reports a missing or unreadable object", () =>
+Deno.test("openPostgresStore() reports which object is missing or why it can't be read", () =>
   inBucket(async ({ s3, url, objects, open }) => {
     let isAway = false;
     const store = await open({
@@ -331,9 +327,9 @@ Deno.test("openPostgresStore() reports a missing or unreadable object", () =>
     ]);
   }));
 
-Deno.test("openPostgresStore() refuses a database with another bucket; copyContents() copies its texts", () =>
+Deno.test("openPostgresStore() refuses a database whose texts are in another bucket; copyContents() copies them", () =>
   inBucket(async ({ url, s3, objects, open }) => {
-    // While it is empty another object store may be used.
+    // An empty bucket may be replaced.
     const elsewhere = await openS3Objects({ ...s3.options, prefix: "elsewhere/" });
     await (await open(elsewhere)).close();
     const store = await open();

@@ -10,7 +10,6 @@ import { needs, PGBOUNCER } from "../../../needs.ts";
 
 const postgres = await startPostgres();
 
-/** Runs a test with a pgbouncer in front of a database. */
 async function withPooler(
   { database, ...settings }: { readonly database: string; readonly [setting: string]: string | number },
   test: (url: string) => Promise<void>,
@@ -31,7 +30,7 @@ async function withPooler(
     const path = join(folder, "pgbouncer.ini");
     await Deno.writeTextFile(path, ["[databases]", there, "[pgbouncer]", ...lines, ""].join("\n"));
     await Deno.chmod(folder, 0o755);
-    // It refuses to run as root.
+    // pgbouncer doesn't run as root.
     const args = Deno.uid() === 0 ? ["-u", "nobody", path] : [path];
     const pooler = new Deno.Command("pgbouncer", { args, stdout: "null", stderr: "piped" }).spawn();
     const listens = Promise.withResolvers<void>();
@@ -57,12 +56,10 @@ async function withPooler(
   }
 }
 
-/** Defines a test on a separate database that is skipped without pgbouncer. */
 function poolerTest(name: string, test: (database: string) => Promise<void>): void {
   Deno.test(needs(PGBOUNCER, `openPostgresStore() ${name}`), () => withDatabase(postgres, test));
 }
 
-/** Returns the error of opening a store. */
 async function refusalOf(url: string, options = {}): Promise<string> {
   return (await assertRejects(() => openPostgresStore(url, { ...FEW, ...options }), StoreError)).message;
 }
@@ -72,17 +69,16 @@ const ADVICE =
   "but the store needs notifications and prepared statements. Use session pooling (pool_mode = session), or " +
   "connect to the database directly.";
 
-/** Configurations of a transaction-level pooler. */
 const BY_TRANSACTION = {
-  "by default": {},
-  "with one connection": { default_pool_size: 1 },
-  "in round robin": { server_round_robin: 1 },
-  "with resets": { server_reset_query_always: 1 },
+  "as it is": {},
+  "that has one connection": { default_pool_size: 1 },
+  "that takes them in turn": { server_round_robin: 1 },
+  "that resets each": { server_reset_query_always: 1 },
 };
 
 for (const [name, settings] of Object.entries(BY_TRANSACTION)) {
   poolerTest(
-    `refuses a transaction-level pooler ${name}, with advice`,
+    `refuses a transaction pooler, ${name}, and suggests a fix`,
     (database) =>
       withPooler({ database, pool_mode: "transaction", ...settings }, async (url) => {
         const { host, pathname } = new URL(url);
@@ -95,7 +91,7 @@ for (const [name, settings] of Object.entries(BY_TRANSACTION)) {
 }
 
 poolerTest(
-  "refuses several transaction-level poolers with one connection each",
+  "refuses several transaction poolers, each with one of its connections",
   (database) =>
     withPooler(
       { database, pool_mode: "transaction" },
@@ -107,7 +103,7 @@ poolerTest(
             const { hostname, port } = poolers[asked++ % 2]!;
             return { hostname, port: Number(port) };
           });
-          // One connection notifies the other, by another pooler.
+          // One connection sends and the other receives, each through another pooler.
           const impatient = { timeoutMs: 1000, statementMs: 60_000, connectMs: 60_000 };
           const message = await refusalOf(through(database, proxy), impatient);
           assertEquals(message.includes(`its notifications don't arrive. ${ADVICE}`), true, message);
@@ -116,7 +112,7 @@ poolerTest(
 );
 
 poolerTest(
-  "refuses a statement-level pooler",
+  "refuses a statement pooler",
   (database) =>
     withPooler({ database, pool_mode: "statement" }, async (url) => {
       const message = await refusalOf(url);
@@ -125,7 +121,7 @@ poolerTest(
 );
 
 poolerTest(
-  "accepts a session-level pooler",
+  "accepts a session pooler",
   (database) =>
     withPooler({ database, pool_mode: "session" }, async (url) => {
       const [one, two] = [await openPostgresStore(url, FEW), await openPostgresStore(url, FEW)];

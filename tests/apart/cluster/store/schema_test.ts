@@ -6,7 +6,7 @@ import { withDatabase } from "./store.ts";
 
 const postgres = await startPostgres();
 
-Deno.test("createTables() creates the tables once, atomically", () =>
+Deno.test("createTables() creates the tables once, all or none of them", () =>
   withDatabase(postgres, async (url) => {
     const client = new Client({ connectionString: url });
     await client.connect();

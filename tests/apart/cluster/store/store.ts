@@ -5,22 +5,20 @@ import type { Place } from "../../../../packages/session/store/store_suite_fixtu
 import { type Postgres, query } from "../postgres.ts";
 import { type Tampering, TcpProxy } from "../tcp_proxy.ts";
 
-/** Long enough for a busy machine; tests of expiry set it in store and database. */
+/** Lease that is long enough for a busy machine. */
 const LEASE_MS = 60_000;
 
-/** Options of stores for many parallel tests. */
 export const FEW = { maxConnections: 2, leaseMs: LEASE_MS, renewMs: 20 } as const;
 
-/** Options with a retry time for a busy machine. */
+/** Options with a long retry time. */
 export const PATIENT = { ...FEW, timeoutMs: 60_000 } as const;
 
-/** Options for lost attempts without a reply, each of which takes its timeout. */
+/** Options for lost attempts, each of which takes its full timeout. */
 export const LOSING = { ...PATIENT, maxConnections: 1, statementMs: 2000, connectMs: 2000 } as const;
 
 /** Options for tests that wait for the error. */
 export const GIVING_UP = { ...FEW, maxConnections: 1, timeoutMs: 4000 } as const;
 
-/** Runs a test on a separate database. */
 export async function withDatabase(postgres: Postgres, test: (url: string) => Promise<void>): Promise<void> {
   const url = await postgres.makeDatabase();
   try {
@@ -30,20 +28,17 @@ export async function withDatabase(postgres: Postgres, test: (url: string) => Pr
   }
 }
 
-/** Returns a proxy in front of a database's server. */
 export function proxyTo(url: string, tampering: Tampering = {}): TcpProxy {
   const { hostname, port } = new URL(url);
   return new TcpProxy(() => ({ hostname, port: Number(port || 5432) }), tampering);
 }
 
-/** Returns the address of a database behind a proxy. */
 export function through(url: string, { port }: TcpProxy): string {
   const by = new URL(url);
   by.host = `127.0.0.1:${port}`;
   return by.href;
 }
 
-/** Returns a place for tests with a single opening, which holds whatever it writes to. */
 export function inPostgres(postgres: Postgres): Place {
   return (test) =>
     withDatabase(
@@ -52,7 +47,7 @@ export function inPostgres(postgres: Postgres): Place {
     );
 }
 
-/** Returns a place with one database that is emptied between tests. */
+/** Returns a place in one database that is emptied between tests: for many short tests in sequence. */
 export function inOneDatabase(postgres: Postgres): Place {
   let made: Promise<string> | undefined;
   return async (test) => {
@@ -64,13 +59,13 @@ export function inOneDatabase(postgres: Postgres): Place {
     try {
       await test(async (options) => holding(await openPostgresStore(url, { ...FEW, ...options })));
     } finally {
-      // After failures too, or every shorter case tried next would fail from the remains.
+      // After a failure too: otherwise fast-check's smaller cases fail on its leftovers.
       await query(url, tables.map((table) => `DELETE FROM tare.${table}`).join("; "));
     }
   };
 }
 
-/** Returns a place for several openings, each behind its own proxy. */
+/** Returns a place for several openings, each with its own proxy to the database. */
 export function sharedInPostgres(postgres: Postgres): SharedPlace {
   return (test) =>
     withDatabase(postgres, async (url) => {
@@ -91,7 +86,6 @@ export function sharedInPostgres(postgres: Postgres): SharedPlace {
             const { proxy, id, skip } = opened.get(opening)!;
             proxy.set({ type: "stuck" });
             skip();
-            // A renewal in progress expires at once, too.
             const end = "UPDATE tare.servers SET lease = '0', expires_at = '-infinity' WHERE id = $1";
             await query(url, end, [id]);
           },

@@ -12,7 +12,6 @@ const postgres = await startPostgres();
 const ids = Array.from({ length: 6 }, (_, index) => `session ${index}`);
 const event = (number: number) => ({ type: "text_delta", number, text: "word ".repeat(number % 7) });
 
-/** Commits events and state to a session in sequence. Returns the number of the last. */
 async function append(
   store: Opening,
   { sessionId, from, isOver }: {
@@ -39,17 +38,17 @@ async function assertWhole(store: Opening, sessionId: string, last: number): Pro
   assertEquals(await store.readState(sessionId, "number"), last);
 }
 
-Deno.test("commit() is applied once, whenever its connection is lost", () =>
+Deno.test("commit() is done once, whenever its connection is cut", () =>
   withDatabase(postgres, async (url) => {
     let pieces = 0;
     let cuts = 0;
-    // Not while it is opened, and never at the same position of the traffic.
+    // Not during the opening, and never at the same position of the data sent.
     const onSent = () => {
       if (++pieces < 40 || pieces % 11 !== 0) return undefined;
       return ++cuts % 2 === 0 ? "cut before" : "cut after";
     };
     const proxy = proxyTo(url, { onSent });
-    // Frequent renewals would attract most of the cuts.
+    // Frequent renewals would take most of the cuts on a slow machine.
     const store = await openPostgresStore(through(url, proxy), { ...PATIENT, renewMs: 1000 });
     try {
       await store.commit(ids.map((id) => sessionRecord(id)));
@@ -80,7 +79,7 @@ Deno.test("commit() is applied once, whenever its connection is lost", () =>
 Deno.test(
   needs(
     ownServer(postgres),
-    "commit(): a database server killed under writes loses and duplicates nothing, and no hold is lost",
+    "crash: a server killed during commits loses and duplicates nothing, and blocks no hold",
   ),
   () =>
     withDatabase(postgres, async (url) => {
@@ -96,7 +95,7 @@ Deno.test(
               append(store, { sessionId, from: last[index]!, isOver: () => isStarted })
             ),
           );
-          // Some commits are acknowledged, others in transit.
+          // In the middle: some of them are acknowledged, others on their way.
           while (await other.lastEvent(ids[0]!) < last[0]! + 5);
           const killing = postgres.kill().then(postgres.start).finally(() => isStarted = true);
           [last] = await Promise.all([appending, killing]);
@@ -112,7 +111,7 @@ Deno.test(
     }),
 );
 
-Deno.test("openPostgresStore() times out on an unresponsive server, and continues when it responds", () =>
+Deno.test("openPostgresStore() reports an unresponsive server in time, and continues when it responds again", () =>
   withDatabase(postgres, async (url) => {
     const proxy = proxyTo(url);
     const store = await openPostgresStore(through(url, proxy), GIVING_UP);
@@ -127,7 +126,7 @@ Deno.test("openPostgresStore() times out on an unresponsive server, and continue
       const patient = await openPostgresStore(through(url, proxy), PATIENT);
       assertEquals((await patient.shared.look("a")).holder, "other");
       await patient.close();
-      // The same opening still holds it: lost messages don't end a lease.
+      // The same opening still holds the session: lost messages don't end a lease.
       while (await store.lastEvent("a").catch(() => -1) !== 0);
       await append(store, { sessionId: "a", from: 0, isOver: () => true });
     } finally {
@@ -136,7 +135,7 @@ Deno.test("openPostgresStore() times out on an unresponsive server, and continue
     }
   }));
 
-Deno.test("hold(): a suspended opening loses its sessions with its lease, by both clocks", () =>
+Deno.test("openPostgresStore() loses everything when its paused opening's lease ends, by its own clock and the database's", () =>
   withDatabase(postgres, async (url) => {
     const proxy = proxyTo(url);
     const store = await openPostgresStore(through(url, proxy), { ...PATIENT, leaseMs: 4000 });
@@ -166,7 +165,7 @@ Deno.test("hold(): a suspended opening loses its sessions with its lease, by bot
     }
   }));
 
-Deno.test("watch() and requests continue after their connection is lost", () =>
+Deno.test("watch() and requests continue when the notification connection is lost", () =>
   withDatabase(postgres, async (url) => {
     const [store, other] = [await openPostgresStore(url, PATIENT), await openPostgresStore(url, PATIENT)];
     listen(store, ({ id, body }) => void store.commit([{ type: "answer", requestId: id, answer: body }]));
@@ -193,7 +192,7 @@ Deno.test("watch() and requests continue after their connection is lost", () =>
     }
   }));
 
-Deno.test("createTables() waits for another opening that creates the tables", () =>
+Deno.test("createTables() waits for a concurrent opening of the same new database", () =>
   withDatabase(postgres, async (url) => {
     const stores = await Promise.all([1, 2, 3].map(() => openPostgresStore(url, FEW)));
     await stores[0]!.commit([sessionRecord("a")]);
@@ -201,7 +200,7 @@ Deno.test("createTables() waits for another opening that creates the tables", ()
     await Promise.all(stores.map((store) => store.close()));
   }));
 
-Deno.test("deleteSession(): the next opening frees what the first one didn't", () =>
+Deno.test("openPostgresStore() frees the data of a removed session if the opening that removed it didn't", () =>
   withDatabase(postgres, async (url) => {
     const store = await openPostgresStore(url, FEW);
     await store.commit([sessionRecord("a"), sessionRecord("b")]);
@@ -209,7 +208,7 @@ Deno.test("deleteSession(): the next opening frees what the first one didn't", (
     await Promise.all(["a", "b"].map((id) => store.archive(id).put("of both")));
     await store.archive("a").put("of one");
     await append(store, { sessionId: "a", from: 0, isOver: (number) => number === 3 });
-    // State of a process killed between the two.
+    // State after a process ended between the two.
     await query(url, "UPDATE tare.sessions SET id = 'removed:', is_removed = true WHERE id = 'a'");
     await query(
       url,

@@ -8,10 +8,9 @@ import { FEW, proxyTo, through, withDatabase } from "./store.ts";
 
 const postgres = await startPostgres();
 
-/** Short retries; each attempt has enough time for a busy machine. */
+/** Options that retry briefly, with attempts long enough for a busy machine. */
 const BRIEFLY = { timeoutMs: 300, statementMs: 60_000, connectMs: 60_000 };
 
-/** Asserts how a call fails, without the password in the error. */
 async function assertFails(
   act: () => Promise<unknown>,
   { url, code, message }: {
@@ -28,7 +27,6 @@ async function assertFails(
   }
 }
 
-/** Returns the database's name in errors. */
 function placeIn(url: string): string {
   const { host, pathname } = new URL(url);
   return `postgres://${host}${pathname}`;
@@ -72,9 +70,9 @@ test("reports a missing database", async (url) => {
   });
 });
 
-test("reports an unreachable server", async (url) => {
+test("reports that no server responds", async (url) => {
   const { hostname, port } = new URL(url);
-  // A client's port is unique, and nothing listens on it.
+  // A client's port belongs to this process, and has no listener.
   using client = await Deno.connect({ hostname, port: Number(port || 5432) });
   const nobody = new URL(url);
   nobody.host = `127.0.0.1:${(client.localAddr as Deno.NetAddr).port}`;
@@ -85,7 +83,7 @@ test("reports an unreachable server", async (url) => {
   });
 });
 
-test("reports an invalid URL", async () => {
+test("reports the expected form of its URL", async () => {
   for (const url of ["mysql://user:secret@host/database", "user:secret@host", ""]) {
     const error = await assertRejects(() => openPostgresStore(url), TypeError);
     assertEquals(
@@ -95,7 +93,7 @@ test("reports an invalid URL", async () => {
   }
 });
 
-test("reports tables of another version", async (url) => {
+test("reports that another version of the program created the tables", async (url) => {
   await (await openPostgresStore(url, FEW)).close();
   const [row] = await query<{ version: number }>(
     url,
@@ -109,8 +107,8 @@ test("reports tables of another version", async (url) => {
   });
 });
 
-test("reports a server that is too old", async (url) => {
-  // An old server's version.
+test("reports that the server is too old", async (url) => {
+  // Replaces the server's version by an old one.
   const onAnswer = (piece: Uint8Array) => {
     const text = new TextDecoder("latin1").decode(piece);
     // Other messages may contain six digits too.
@@ -125,7 +123,7 @@ test("reports a server that is too old", async (url) => {
   await proxy[Symbol.asyncDispose]();
 });
 
-test("reports a missing permission to create the schema, and uses a granted one", async (url) => {
+test("reports that the user may not create the tables, and accepts an existing schema", async (url) => {
   const user = `limited_${crypto.randomUUID().slice(0, 8)}`;
   await query(url, `CREATE USER ${user} PASSWORD 'of the limited'`);
   const limited = new URL(url);
@@ -151,7 +149,7 @@ test("reports a missing permission to create the schema, and uses a granted one"
   await query(url, `DROP USER ${user}`);
 });
 
-test("reports a full disk on commits, which write nothing, and continues with free space", async (url) => {
+test("returns a store whose commits report a full disk, store nothing, and continue when there is room", async (url) => {
   const store = await openPostgresStore(url, FEW);
   await store.commit([sessionRecord("a")]);
   await held(store, "a");
@@ -181,7 +179,7 @@ test("reports a full disk on commits, which write nothing, and continues with fr
   await store.close();
 });
 
-test("reports damaged data", async (url) => {
+test("returns a store that reports damaged data", async (url) => {
   const store = await openPostgresStore(url, FEW);
   await store.commit([sessionRecord("a")]);
   await held(store, "a");

@@ -12,7 +12,7 @@ const postgres = await startPostgres();
 
 const state = (value: number): StoreRecord => ({ type: "state", sessionId: "a", name: "x", value });
 
-Deno.test("commit() writes nothing if it arrives late, after others, from an abandoned connection", () =>
+Deno.test("commit() writes nothing when it reaches the server late, after others, from an abandoned connection", () =>
   withDatabase(postgres, async (url) => {
     const proxy = proxyTo(url);
     const store = await openPostgresStore(through(url, proxy), LOSING);
@@ -22,7 +22,7 @@ Deno.test("commit() writes nothing if it arrives late, after others, from an aba
     await store.commit([state(1)]);
     await store.commit([state(2)]);
     proxy.set({ type: "open" });
-    // Everything has arrived once no connection is open.
+    // Everything is done once all connections are closed.
     await store.close();
     await proxy[Symbol.asyncDispose]();
     const connected =
@@ -33,7 +33,7 @@ Deno.test("commit() writes nothing if it arrives late, after others, from an aba
     await later.close();
   }));
 
-Deno.test("commit() continues after one with an unknown outcome", () =>
+Deno.test("commit() continues after one whose outcome wasn't reported in time", () =>
   withDatabase(postgres, async (url) => {
     let isMute = false;
     const onAnswer = (piece: Uint8Array) => isMute ? undefined : piece;
@@ -55,7 +55,7 @@ Deno.test("commit() continues after one with an unknown outcome", () =>
     await proxy[Symbol.asyncDispose]();
   }));
 
-Deno.test("hold(): a session is released if the reply was lost", () =>
+Deno.test("hold: a session held by an unreported attempt is released", () =>
   withDatabase(postgres, async (url) => {
     const store = await openPostgresStore(url, FEW);
     await store.commit([sessionRecord("a"), sessionRecord("b")]);
@@ -73,7 +73,7 @@ Deno.test("hold(): a session is released if the reply was lost", () =>
     await other.close();
   }));
 
-Deno.test("claimKey(): a key is released if the reply was lost", () =>
+Deno.test("claimKey: a key claimed by an unreported attempt is released", () =>
   withDatabase(postgres, async (url) => {
     let isCut = false;
     const claims = (piece: Uint8Array) => new TextDecoder().decode(piece).includes("tare.claim_key");
@@ -110,7 +110,7 @@ const event = (after: number): StoreRecord => ({
   events: [{ type: "call" }],
 });
 
-Deno.test("commitBriefly() is applied once if its reply was lost, also after commits in between", () =>
+Deno.test("commitBriefly() is done once when its answer is lost, also after others that came in between", () =>
   withDatabase(postgres, async (url) => {
     let isMute = false;
     let lost = Promise.withResolvers<void>();
@@ -127,7 +127,6 @@ Deno.test("commitBriefly() is applied once if its reply was lost, also after com
       isMute = true;
       const done = store.shared.commitBriefly(brief(fence, ...records));
       await lost.promise;
-      // The next attempt gets its reply.
       await meanwhile();
       isMute = false;
       return await done;
@@ -149,7 +148,7 @@ Deno.test("commitBriefly() is applied once if its reply was lost, also after com
     await proxy[Symbol.asyncDispose]();
   }));
 
-Deno.test("commitBriefly() writes nothing if it arrives late, after others", () =>
+Deno.test("commitBriefly() writes nothing when it reaches the server late, after others", () =>
   withDatabase(postgres, async (url) => {
     const proxy = proxyTo(url);
     const store = await openPostgresStore(through(url, proxy), LOSING);
@@ -168,10 +167,10 @@ Deno.test("commitBriefly() writes nothing if it arrives late, after others", () 
     await later.close();
   }));
 
-Deno.test("commit() is retried after a lock timeout and applied once", () =>
+Deno.test("commit() is retried and done once if it waits too long for a lock", () =>
   withDatabase(postgres, async (url) => {
     const refused = Promise.withResolvers<void>();
-    // PostgreSQL's code of a lock timeout.
+    // PostgreSQL's code for a lock timeout.
     const isRefusal = (piece: Uint8Array) => new TextDecoder().decode(piece).includes("55P03");
     const proxy = proxyTo(url, {
       onAnswer(piece) {

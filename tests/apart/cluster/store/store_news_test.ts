@@ -7,7 +7,7 @@ import { FEW, withDatabase } from "./store.ts";
 
 const postgres = await startPostgres();
 
-Deno.test("openPostgresStore(): under many writes watched sessions are polled together with the same reports", async () => {
+Deno.test("openPostgresStore() reads watched events together under load, and reports the same", async () => {
   await withDatabase(postgres, async (url) => {
     await using stack = new AsyncDisposableStack();
     const one = await openPostgresStore(url, FEW);
@@ -16,7 +16,7 @@ Deno.test("openPostgresStore(): under many writes watched sessions are polled to
     stack.defer(() => two.close());
     await one.commit([sessionRecord("a"), sessionRecord("b")]);
     const written = { a: 0, b: 0 };
-    /** Texts by event number, and the most events per report. */
+    /** Texts by event number, and the most events reported at once. */
     const seen = { a: new Map<number, unknown>(), b: new Map<number, unknown>() };
     const most = { a: 0, b: 0 };
     const last = { a: 0, b: 0 };
@@ -32,7 +32,7 @@ Deno.test("openPostgresStore(): under many writes watched sessions are polled to
       stack.defer(end);
       await held(one, id);
     }
-    // At first each commit is reported separately, then those of a moment together.
+    // First each commit is reported by itself, then those of a moment together.
     while (most.a < 2 || most.b < 2) {
       await Promise.all(
         (["a", "b"] as const).map((id) => one.commit([events(id, written[id], `${++written[id]}`)])),
@@ -42,7 +42,6 @@ Deno.test("openPostgresStore(): under many writes watched sessions are polled to
     for (const id of ["a", "b"] as const) {
       const stored = await one.readEvents(id);
       assertEquals(stored.length, written[id]);
-      // Missing events are read by number; reported ones equal the stored ones.
       const told = stored.filter(({ number }) => seen[id].has(number));
       assertEquals(told.map(({ number }) => seen[id].get(number)), told.map(({ event }) => event["text"]));
       assertEquals(told.length > written[id] / 2, true);

@@ -15,7 +15,7 @@ testLikeMemory("openPostgresStore()", inOneDatabase(postgres));
 
 const DAY_MS = 24 * 60 * 60_000;
 
-Deno.test("openPostgresStore() uses the database's clock: a server a month ahead deletes nothing of the others", async () => {
+Deno.test("openPostgresStore() uses the database's clock: a server a month ahead removes nothing of the others", async () => {
   await withDatabase(postgres, async (url) => {
     const store = await openPostgresStore(url, FEW);
     const key = { scope: "s", key: "k", bodyHash: "h" };
@@ -42,12 +42,12 @@ Deno.test("openPostgresStore() uses the database's clock: a server a month ahead
   });
 });
 
-Deno.test("openPostgresStore() returns the database's time despite late replies", async () => {
+Deno.test("openPostgresStore() returns the database's time even if it receives it late", async () => {
   await withDatabase(postgres, async (url) => {
     await using proxy = proxyTo(url);
     const store = await openPostgresStore(through(url, proxy), FEW);
     proxy.set({ type: "slow", delayMs: 1_000 });
-    // After two queries the time was read once, a second late.
+    // During two queries the time was received once, a second late.
     for (let asked = 0; asked < 2; asked++) await store.getSession("nobody");
     assert(Math.abs(store.now() - Date.now()) < 700);
     proxy.set({ type: "open" });
@@ -55,7 +55,7 @@ Deno.test("openPostgresStore() returns the database's time despite late replies"
   });
 });
 
-Deno.test("listSessions() finds titles of sessions of any age, in pages", async () => {
+Deno.test("listSessions() finds a title however old its session is, page by page", async () => {
   await withDatabase(postgres, async (url) => {
     const store = await openPostgresStore(url, FEW);
     const titled = (id: string, title: string, by?: string): StoreRecord[] => [

@@ -1,4 +1,3 @@
-// Connections across a network as in docs/several_servers.md.
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
 import { StoreError } from "@tare/session";
@@ -22,7 +21,6 @@ function authority(name: string): Promise<GenerateResult> {
   });
 }
 
-/** Returns a certificate for a server with these addresses. */
 function certificate(ca: GenerateResult, addresses: readonly string[]): Promise<GenerateResult> {
   return generate([{ name: "commonName", value: "database" }], {
     ...MODERN,
@@ -39,7 +37,6 @@ const [ours, others] = [await authority("ours"), await authority("another one")]
 const { cert, private: key } = await certificate(ours, ["127.0.0.1"]);
 const postgres = await startPostgres({ tls: { cert, key } });
 
-/** Runs a test with a separate database and a function that returns its address with parameters. */
 async function withDatabase(
   test: (at: (parameters: Readonly<Record<string, string>>) => string, folder: string) => Promise<void>,
 ): Promise<void> {
@@ -55,7 +52,6 @@ async function withDatabase(
   }
 }
 
-/** Returns whether each of the store's connections is encrypted. */
 async function areEncrypted(address: string): Promise<readonly boolean[]> {
   const url = new URL(address);
   const rows = await query<{ ssl: boolean }>(
@@ -68,7 +64,7 @@ async function areEncrypted(address: string): Promise<readonly boolean[]> {
 }
 
 Deno.test(
-  needs(ownServer(postgres), "openPostgresStore() works the same with a verified certificate"),
+  needs(ownServer(postgres), "TLS: a store with a verified certificate works as without TLS"),
   () =>
     withDatabase(async (at, folder) => {
       const address = at({ sslmode: "verify-full", sslrootcert: join(folder, "ours.pem") });
@@ -90,7 +86,7 @@ Deno.test(
 Deno.test(
   needs(
     ownServer(postgres),
-    "openPostgresStore() refuses an untrusted certificate before sending the password",
+    "TLS: a database with an untrusted certificate is refused, and the error contains no password",
   ),
   () =>
     withDatabase(async (at, folder) => {
@@ -116,7 +112,7 @@ Deno.test(
 );
 
 Deno.test(
-  needs(ownServer(postgres), "TARE_DATABASE: certificates named in the address are read"),
+  needs(ownServer(postgres), "TLS: a server reads the certificates in its database's address"),
   () =>
     withDatabase(async (at, folder) => {
       const workspace = join(folder, "workspace");

@@ -1,0 +1,18 @@
+/** Names for users of the ledger's mechanisms. */
+export const MECHANISM_NAMES: Readonly<Record<string, string>> = {
+  context: "old turns",
+  prune: "old results",
+  truncate: "huge results",
+  references: "duplicates",
+  notation: "normalization",
+  schemas: "tool descriptions",
+};
+
+/** Names for users of the states of prompt blocks. */
+export const STATE_NAMES: Readonly<Record<string, string>> = {
+  alive: "visible",
+  said_once: "deduplicated",
+  elided: "evicted",
+  left: "evicted",
+  summarised: "summarized",
+};
