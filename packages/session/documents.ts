@@ -4,10 +4,7 @@ import type { Store, StoredDocument } from "./store/port.ts";
 export interface DocumentReaderOptions<T> {
   readonly store: Pick<Store, "listDocuments">;
   readonly kind: string;
-  /**
-   * Returns a document's value.
-   * @throws if it isn't valid.
-   */
+  /** Returns a document's value. @throws if it isn't valid. */
   readonly read: (document: StoredDocument) => T;
   readonly onError: (error: string) => void;
 }
@@ -27,10 +24,7 @@ export class DocumentReader<T> {
     this.#onError = onError;
   }
 
-  /**
-   * Returns the readable documents, ordered by id.
-   * @throws {StoreError}
-   */
+  /** Returns the readable documents, ordered by id. @throws {StoreError} */
   async list(): Promise<readonly T[]> {
     const documents = await this.#store.listDocuments(this.#kind, (id, error) => this.#report(id, error));
     return documents.flatMap((document) => {

@@ -19,6 +19,7 @@ interface Seen {
  * Returns a function that returns how far sessions' ages lag behind the clock, in milliseconds, so that a wrong clock
  * deletes no sessions. An advance of more than a week between two readings counts as a week. The lag shrinks while a
  * server runs, and when the clock is set back.
+ *
  * @param options `newestMs`: creation time of the newest stored session, in milliseconds since the epoch.
  */
 export function expiryClock(

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 
 /**
  * Returns the SHA-256 hash, in base64url, of each prefix of a history that ends with an item from position `from` on.
+ *
  * @param keys One per item, without line breaks.
  */
 export function hashPrefixes(keys: readonly string[], from = 0): string[] {

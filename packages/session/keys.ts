@@ -153,10 +153,7 @@ export class Keys {
     return own === undefined || own === by;
   }
 
-  /**
-   * Returns the key of this secret; `undefined` if there is none.
-   * @throws {StoreError}
-   */
+  /** Returns the key of this secret; `undefined` if there is none. @throws {StoreError} */
   async find(secret: string): Promise<Asker | undefined> {
     const hash = sha256(secret);
     if (this.#owners.has(hash)) return Keys.OWNER;
@@ -167,6 +164,7 @@ export class Keys {
 
   /**
    * Adds a key. Returns its secret, which can't be read again.
+   *
    * @throws {RangeError} if the name is taken or invalid.
    * @throws {StoreError}
    */
@@ -190,6 +188,7 @@ export class Keys {
 
   /**
    * Removes a key, which is refused from then on; its sessions stay. Returns false if there is none.
+   *
    * @throws {StoreError}
    */
   async remove(name: string): Promise<boolean> {
@@ -207,10 +206,7 @@ export class Keys {
     }));
   }
 
-  /**
-   * Returns a key and its cost today; `undefined` for the owner and guests.
-   * @throws {StoreError}
-   */
+  /** Returns a key and its cost today; `undefined` for the owner and guests. @throws {StoreError} */
   async report({ name }: Asker): Promise<KeyReport | undefined> {
     return (await this.list()).find((key) => key.name === name);
   }
@@ -277,6 +273,7 @@ export class Keys {
   /**
    * Reserves the maximum cost of a call. Waits while calls in progress could spend the rest of the budget, so it is
    * exceeded by at most one call's maximum.
+   *
    * @returns The reservation, to be released once the cost is recorded; or the refusal.
    * @throws the signal's reason, and {StoreError} on a shared store.
    */
@@ -310,10 +307,7 @@ export class Keys {
     });
   }
 
-  /**
-   * Reads the spending and reservations of all servers and reserves, under a lock.
-   * @throws {StoreError}
-   */
+  /** Reads the spending and reservations of all servers and reserves, under a lock. @throws {StoreError} */
   async #reserveAmongServers(name: string, usd: number): Promise<Reservation | undefined> {
     const store = this.#store;
     const lock = { scope: RESERVING, key: name };
@@ -344,10 +338,7 @@ export class Keys {
     }
   }
 
-  /**
-   * Returns whether a server is alive. Reservations of others are void.
-   * @throws {StoreError}
-   */
+  /** Returns whether a server is alive. Reservations of others are void. @throws {StoreError} */
   async #isThere(server: string): Promise<boolean> {
     if (this.#gone.has(server)) return false;
     const key = { scope: SERVER, key: server };
@@ -382,10 +373,7 @@ export class Keys {
     };
   }
 
-  /**
-   * Resolves once a reservation may have been released.
-   * @throws the signal's reason.
-   */
+  /** Resolves once a reservation may have been released. @throws the signal's reason. */
   async #givenBack(signal: AbortSignal | undefined): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const stop = () => reject(signal?.reason);
@@ -418,10 +406,7 @@ export class Keys {
     void this.#writing.run();
   }
 
-  /**
-   * Stores what is recorded so far.
-   * @throws {StoreError}
-   */
+  /** Stores what is recorded so far. @throws {StoreError} */
   async #written(): Promise<void> {
     await this.#writing.run();
     if (this.#unwritten !== undefined) throw this.#unwritten;

@@ -2,12 +2,10 @@
  * State of agent server and gateway.
  *
  * - {@linkcode Store} stores events, state, archived texts, documents and idempotency keys. {@linkcode Store.commit}
- *   writes
- *   several records atomically.
+ *   writes several records atomically.
  * - `openStore()` of `@tare/session/sqlite` opens one file, `memoryStore()` a store in memory, `openPostgresStore()` of
  *   `@tare/session/postgres` a database for several processes, `openS3Objects()` of `@tare/session/s3` a bucket for
- * large
- *   texts.
+ *   large texts.
  * - {@linkcode copyContents} copies one store into another.
  * - {@linkcode Keys} authenticates requests and enforces permissions, rate limits and budgets.
  * - {@linkcode Warmth} sends cache keep-alive requests for idle conversations.

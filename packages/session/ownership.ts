@@ -36,23 +36,19 @@ export interface OwnedSession {
   readonly events: OwnedEvents;
   /** Returns whether work of several commits is in progress, during which the session stays owned. */
   readonly isBusy: () => boolean;
-  /**
-   * Reads the session as its owner; interrupted work is continued or ended.
-   * @throws {StoreError}
-   */
+  /** Reads the session as its owner; interrupted work is continued or ended. @throws {StoreError} */
   readonly recover: () => Promise<void>;
   /**
    * Reads the stored session. Returns whether work is in progress on its owner (`isOther`), or was interrupted.
+   *
    * @throws {StoreError}
    */
   readonly read: (isOther: boolean) => Promise<boolean>;
-  /**
-   * Notes writes of other servers. Returns false if more must be read.
-   * @throws {StoreError}
-   */
+  /** Notes writes of other servers. Returns false if more must be read. @throws {StoreError} */
   readonly observe: (seen: Sighting) => Promise<boolean>;
   /**
    * Handles another server's request and commits the answer, if possible in the same commit.
+   *
    * @returns False if the answer is due once the work has ended.
    * @throws {StoreError} `fenced` if the session is no longer owned here.
    */
@@ -130,6 +126,7 @@ export class Ownership {
 
   /**
    * Settles when memory equals the store.
+   *
    * @throws the refusal if the session was deleted.
    * @throws {StoreError}
    */
@@ -242,6 +239,7 @@ export class Ownership {
 
   /**
    * Holds the session. Returns whether memory is complete; `undefined` if another server owns it.
+   *
    * @throws {StoreError}
    */
   async #take(): Promise<"known" | "stale" | undefined> {

@@ -1,5 +1,6 @@
 /**
  * Prometheus text format of metrics. Not part of the public API: names and behavior may change in any release.
+ *
  * @module
  */
 import type { Figures } from "./telemetry.ts";

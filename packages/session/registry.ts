@@ -159,15 +159,9 @@ export interface SessionKind<
   details(session: S): Promise<Details>;
   spending(row: ListedSession): Pick<SpendingSession, "model" | "agent" | "days">;
   seen(session: S): Promise<SeenSession>;
-  /**
-   * Returns the model calls, the oldest first.
-   * @throws {StoreError}
-   */
+  /** Returns the model calls, the oldest first. @throws {StoreError} */
   calls(session: S): Promise<readonly CallReport[]>;
-  /**
-   * Applies a change and commits it with these records, created only if the session is stored.
-   * @throws {StoreError}
-   */
+  /** Applies a change and commits it with these records, created only if the session is stored. @throws {StoreError} */
   change(session: S, change: SessionChange, records: () => readonly StoreRecord[]): Promise<void>;
   delete(session: S): Promise<void>;
 }
@@ -193,10 +187,7 @@ export class SessionRegistry<Summary = unknown, Details = unknown> {
     this.kinds = kinds;
   }
 
-  /**
-   * Returns a session; `undefined` if there is none.
-   * @throws {StoreError}
-   */
+  /** Returns a session; `undefined` if there is none. @throws {StoreError} */
   async open(id: string): Promise<OpenSession<Summary, Details> | undefined> {
     const held = this.kinds.filter((kind) => kind.find(id));
     for (const kind of held.length > 0 ? held : this.kinds) {
@@ -206,10 +197,7 @@ export class SessionRegistry<Summary = unknown, Details = unknown> {
     return undefined;
   }
 
-  /**
-   * Returns a session's kind and key without loading it.
-   * @throws {StoreError}
-   */
+  /** Returns a session's kind and key without loading it. @throws {StoreError} */
   async find(id: string): Promise<Pick<SessionRecord, "kind" | "by"> | undefined> {
     for (const kind of this.kinds) {
       const session = kind.find(id);
@@ -221,6 +209,7 @@ export class SessionRegistry<Summary = unknown, Details = unknown> {
 
   /**
    * Returns a page of sessions, the newest first, unstored ones before all.
+   *
    * @returns `undefined` if there is no session `after`.
    * @throws {StoreError}
    */
@@ -245,10 +234,7 @@ export class SessionRegistry<Summary = unknown, Details = unknown> {
     }
   }
 
-  /**
-   * Returns the savings of today and in total, and the newest warnings.
-   * @throws {StoreError}
-   */
+  /** Returns the savings of today and in total, and the newest warnings. @throws {StoreError} */
   async overview(scope: ReportScope = {}): Promise<Overview> {
     const kinds = this.#kindsOf(scope.kind);
     const accounts = await this.#accounts(scope);
@@ -263,18 +249,12 @@ export class SessionRegistry<Summary = unknown, Details = unknown> {
     return accounts.overview(kinds[0]?.now() ?? 0, warnings);
   }
 
-  /**
-   * Compares the costs of planned sessions with those of the holdout.
-   * @throws {StoreError}
-   */
+  /** Compares the costs of planned sessions with those of the holdout. @throws {StoreError} */
   async ledger(scope: ReportScope = {}): Promise<LedgerReport> {
     return (await this.#accounts(scope)).report();
   }
 
-  /**
-   * Returns the cost of sessions by day, model, session or agent.
-   * @throws {StoreError}
-   */
+  /** Returns the cost of sessions by day, model, session or agent. @throws {StoreError} */
   async spend(query: SpendOptions, { by, signal }: ReportScope = {}): Promise<SpendingReport> {
     const all: SpendingSession[] = [];
     for (const kind of this.kinds) {
@@ -403,6 +383,7 @@ export class OpenSession<Summary = unknown, Details = unknown> {
 
   /**
    * Pins a message, and commits the records of `keep` with the pin.
+   *
    * @throws {RangeError} if it can't be pinned so.
    * @throws {StoreError}
    */
@@ -417,20 +398,14 @@ export class OpenSession<Summary = unknown, Details = unknown> {
     return report;
   }
 
-  /**
-   * Removes a message's pin. Returns whether there was one.
-   * @throws {StoreError}
-   */
+  /** Removes a message's pin. Returns whether there was one. @throws {StoreError} */
   async removePin(place: number, keep: () => readonly StoreRecord[] = () => []): Promise<boolean> {
     if (!this.#session.session.state.pins.some((pin) => pin.place === place)) return false;
     await this.#kind.change(this.#session, { pins: { remove: place } }, keep);
     return true;
   }
 
-  /**
-   * Sets its title, and commits the records of `keep` with it.
-   * @throws {StoreError}
-   */
+  /** Sets its title, and commits the records of `keep` with it. @throws {StoreError} */
   async rename(
     title: string,
     keep: (renamed: Summary) => readonly StoreRecord[] = () => [],

@@ -359,10 +359,7 @@ export class Session {
     return this.#prompts.nextPing?.(idle);
   }
 
-  /**
-   * Records an answered keep-alive request and returns its cost.
-   * @throws {Error} before the first request.
-   */
+  /** Records an answered keep-alive request and returns its cost. @throws {Error} before the first request. */
   pinged(sent: PingSent): PingEntry {
     const entry = this.#prompts.pinged?.(sent);
     if (!entry) throw new Error("Cannot record a keep-alive request: the policy has no ledger");
@@ -375,10 +372,7 @@ export class Session {
     return this.#prompts.noPins;
   }
 
-  /**
-   * Returns a pin for a message.
-   * @throws {RangeError} if it can't be pinned so.
-   */
+  /** Returns a pin for a message. @throws {RangeError} if it can't be pinned so. */
   makePin(messages: readonly Message[], wanted: NewPin): Pin {
     return makePin(messages, wanted, { countTokens: this.#countTokens, tools: this.#tools });
   }

@@ -49,10 +49,7 @@ export interface WrittenKind<S extends RegisteredSession> {
   readonly held: HeldSessions<S>;
   row(session: S): ListedSession & { readonly totals: { readonly days: Days } };
   group(session: S): Pick<NextState, "group" | "agent">;
-  /**
-   * Returns a session's content to be stored.
-   * @param known Source of its stored names.
-   */
+  /** Returns a session's content to be stored. @param known Source of its stored names. */
   content(session: S, known: unknown): SessionContent;
 }
 
@@ -120,6 +117,7 @@ export class WriteBehind<S extends RegisteredSession> {
   /**
    * Stores a session. Resolves after a short wait at most, and never rejects; with records of `more`, which are part of
    * the commit, once they are stored.
+   *
    * @throws {StoreError} if there are such records and the store fails.
    */
   async save(session: S, more: () => readonly StoreRecord[] = () => []): Promise<void> {
@@ -135,10 +133,7 @@ export class WriteBehind<S extends RegisteredSession> {
     if (!this.#isPaused) await this.#within(this.#options.waitMs, () => saved);
   }
 
-  /**
-   * Deletes a session from the store.
-   * @throws {StoreError} also if another server owns it.
-   */
+  /** Deletes a session from the store. @throws {StoreError} also if another server owns it. */
   async delete(session: S): Promise<void> {
     this.#deleted.add(session);
     this.#waiting.delete(session);
@@ -192,10 +187,7 @@ export class WriteBehind<S extends RegisteredSession> {
     return !known || (known.session.stored.fence ?? 0) < fence && !this.#writing.has(known);
   }
 
-  /**
-   * Returns the newest session of this id, by `restore` if it must be loaded.
-   * @throws {StoreError}
-   */
+  /** Returns the newest session of this id, by `restore` if it must be loaded. @throws {StoreError} */
   async open(
     id: string,
     restore: (loaded: LoadedSession) => Promise<S | undefined>,

@@ -531,10 +531,7 @@ export class Accounts {
     control: { sessions: 0, all: NO_SUMS, days: {} },
   };
 
-  /**
-   * Adds the stored totals of a kind and key, including deleted sessions.
-   * @throws {StoreError}
-   */
+  /** Adds the stored totals of a kind and key, including deleted sessions. @throws {StoreError} */
   async read(store: Pick<Store, "readSums">, { nowMs, ...which }: AccountsQuery): Promise<void> {
     const days = ["", dayOf(nowMs)];
     const read = await Promise.all(days.map((day) => store.readSums({ ...which, from: day, to: day })));

@@ -43,10 +43,7 @@ export interface SpendingReport {
   readonly hasMore: boolean;
 }
 
-/**
- * Returns today's stored cost of keep-alive requests in US dollars.
- * @throws {StoreError}
- */
+/** Returns today's stored cost of keep-alive requests in US dollars. @throws {StoreError} */
 export async function pingUsdOfToday(store: Pick<Store, "readSums" | "now">): Promise<number> {
   const day = dayOf(store.now());
   const found = await store.readSums({ from: day, to: day });

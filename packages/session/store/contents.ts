@@ -54,8 +54,7 @@ export interface ContentsSum {
 
 /**
  * Copies all contents into an empty store and verifies them there. A store with the same contents, as after an
- * interrupted
- * earlier copy, is only compared.
+ * interrupted earlier copy, is only compared.
  *
  * @example
  * ```ts

@@ -1,7 +1,4 @@
-/**
- * A store with all kinds of contents, and a query of everything.
- * @module
- */
+/** A store with all kinds of contents, and a query of everything. @module */
 import { archiveRef } from "@tare/prune";
 import type { Store } from "@tare/session";
 import type { StoreRecord } from "@tare/session/internal";

@@ -6,14 +6,11 @@ import { bytesFromText, isArchiveRef, textFromBytes } from "@tare/prune/internal
 
 /**
  * Opens an archive that stores each text as a file named after its reference. Creates the folder if necessary, readable
- * by
- * its owner only.
+ * by its owner only.
  *
  * Files are written under a temporary name, flushed and renamed: once `put` has resolved, the text survives a crash,
- * and
- * remains of an interrupted write are never read. `get` throws if a file's content doesn't match its name; putting the
- * text
- * again repairs it.
+ * and remains of an interrupted write are never read. `get` throws if a file's content doesn't match its name; putting
+ * the text again repairs it.
  *
  * @example
  * ```ts

@@ -1,9 +1,6 @@
 import type { SessionRecord, StoredDocument } from "./port.ts";
 
-/**
- * Returns a value as JSON.
- * @throws {TypeError} if JSON can't represent it.
- */
+/** Returns a value as JSON. @throws {TypeError} if JSON can't represent it. */
 export function jsonText(value: unknown): string {
   const json = JSON.stringify(value);
   if (json === undefined) throw new TypeError(`Cannot store a value of type ${typeof value}: it isn't JSON`);

@@ -1,7 +1,4 @@
-/**
- * Random operations on a store, compared with plain maps.
- * @module
- */
+/** Random operations on a store, compared with plain maps. @module */
 import { assertEquals } from "@std/assert";
 import fc, { cases } from "../../../tests/cases.ts";
 import { archiveRef } from "@tare/prune";

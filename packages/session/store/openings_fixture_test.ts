@@ -1,7 +1,4 @@
-/**
- * Several openings of one store for tests.
- * @module
- */
+/** Several openings of one store for tests. @module */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { type Store, StoreError } from "@tare/session";
 import type { Hold, HolderRequest, SharedStore, StoreRecord } from "@tare/session/internal";

@@ -83,8 +83,7 @@ export interface KeyRequest extends KeyName {
 
 /**
  * State of an idempotency key. The caller acts on `new`, and on `interrupted` after checking for earlier effects; then
- * it owns
- * the key, to complete or to release.
+ * it owns the key, to complete or to release.
  *
  * - `new`: unused, or an earlier process ended without effect (`isAtomic`).
  * - `interrupted`: an earlier process ended with unknown effect.
@@ -204,11 +203,13 @@ export interface StoreCopy {
 export type StoreRecord =
   /**
    * A new session. Its archive includes that of its parent, or else of `archiveOf`.
+   *
    * @throws if the id is taken or the parent missing.
    */
   | ({ readonly type: "session"; readonly archiveOf?: string } & SessionRecord)
   /**
    * Events after the session's last, which must have the number `after`.
+   *
    * @throws {StoreError} `conflict` if it has another number.
    */
   | {
@@ -229,6 +230,7 @@ export type StoreRecord =
   | { readonly type: "archive"; readonly sessionId: string; readonly ref: string; readonly content: string }
   /**
    * Sets the document of its kind and id.
+   *
    * @throws {StoreError} `conflict` if the stored one is neither `replaces` nor equal to this one.
    */
   | ({
@@ -239,6 +241,7 @@ export type StoreRecord =
   | { readonly type: "no_document"; readonly kind: string; readonly id: string }
   /**
    * Completes a claimed key. With a `sessionId` the response is deleted with the session.
+   *
    * @throws if the key isn't claimed.
    */
   | (
@@ -263,10 +266,7 @@ export type StoreRecord =
     readonly dueInMs?: number;
   }
   | { readonly type: "no_deliveries"; readonly receiver: string }
-  /**
-   * Answers a request to the holder of a session.
-   * @throws if the request was withdrawn or answered.
-   */
+  /** Answers a request to the holder of a session. @throws if the request was withdrawn or answered. */
   | { readonly type: "answer"; readonly requestId: string; readonly answer: unknown };
 
 /**
@@ -328,6 +328,7 @@ export interface Store {
   /**
    * Returns a consistent copy of the store, while it is in use; incomplete before the stream ends. Absent: it isn't one
    * file.
+   *
    * @throws {StoreError} `locked` during another copy, `full` without room for one.
    */
   copy?(): Promise<StoreCopy>;
@@ -418,6 +419,7 @@ export interface OpeningListener {
 export interface SharedStore {
   /**
    * Holds a session, also one of an opening that is gone. Returns the existing hold if there is one.
+   *
    * @returns `undefined` if another opening holds it.
    * @throws {Error} if the session doesn't exist.
    */
@@ -425,6 +427,7 @@ export interface SharedStore {
   /**
    * Holds a session for one commit, in one round trip. A caller that knows everything up to `fence` still does
    * afterwards.
+   *
    * @returns The fencing number of this hold. `undefined`, without a write, if the session is held or has a newer hold.
    * @throws what a commit throws.
    */
@@ -440,6 +443,7 @@ export interface SharedStore {
   watch(sessionId: string, changed: (seen?: Sighting) => void): () => void;
   /**
    * Sends a request to a session's holder.
+   *
    * @returns The answer; `undefined` if there is no holder, or it lost the session first: then the request has no
    * effect.
    */

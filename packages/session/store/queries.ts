@@ -16,10 +16,7 @@ export type SqlValue = string | number | boolean | null | Uint8Array | readonly 
 export interface SqlDialect {
   /** Runs a statement with the values `$1`, `$2` … and returns its rows. SQLite runs it synchronously. */
   query<Row>(sql: string, values?: readonly SqlValue[]): Promise<Row[]>;
-  /**
-   * Parses a JSON column.
-   * @throws {StoreError} `corrupt` if it is damaged.
-   */
+  /** Parses a JSON column. @throws {StoreError} `corrupt` if it is damaged. */
   parse(json: string): unknown;
   /** Returns SQL of a table `list` of a list parameter, with the columns `value` and `key`, the position. */
   list(parameter: string): string;
@@ -34,6 +31,7 @@ export interface SqlDialect {
   readonly sums: string;
   /**
    * Returns the text of a row of `texts`; `undefined` if it was deleted.
+   *
    * @throws {StoreError} `corrupt` if it is damaged.
    */
   textIn(row: TextRow): Promise<string | undefined>;

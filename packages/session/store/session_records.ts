@@ -62,10 +62,7 @@ export class SessionRecords {
     this.#id = id;
   }
 
-  /**
-   * Runs work that needs the session; returns `undefined` if it doesn't exist.
-   * @throws {StoreError}
-   */
+  /** Runs work that needs the session; returns `undefined` if it doesn't exist. @throws {StoreError} */
   async ifThere<T>(act: () => Promise<T>): Promise<T | undefined> {
     try {
       return await act();
@@ -77,6 +74,7 @@ export class SessionRecords {
 
   /**
    * Returns the session's holder, none if the store isn't shared; `undefined` if it doesn't exist.
+   *
    * @throws {StoreError}
    */
   look(): Promise<Sighting | undefined> {
@@ -90,6 +88,7 @@ export class SessionRecords {
 
   /**
    * Commits records, holding the session only meanwhile.
+   *
    * @param fence Number of its newest known hold, or 0.
    * @returns The number of this hold. `undefined`, without a write, if others have held it since.
    * @throws what a commit throws.
@@ -101,10 +100,7 @@ export class SessionRecords {
     return 0;
   }
 
-  /**
-   * Holds and deletes the session, if it is stored.
-   * @throws {StoreError} `fenced` if another server holds it.
-   */
+  /** Holds and deletes the session, if it is stored. @throws {StoreError} `fenced` if another server holds it. */
   async delete(): Promise<void> {
     const { shared } = this.#store;
     if (!await this.#store.getSession(this.#id)) return;
@@ -117,10 +113,7 @@ export class SessionRecords {
     await this.#store.deleteSession(this.#id);
   }
 
-  /**
-   * Reads its state, except its days in the store's totals.
-   * @throws {StoreError}
-   */
+  /** Reads its state, except its days in the store's totals. @throws {StoreError} */
   async read(): Promise<StoredState> {
     const [store, sessionId] = [this.#store, this.#id];
     // The patch first: a newer whole value invalidates it, and is complete.
@@ -316,6 +309,7 @@ export class JsonPacker {
 
   /**
    * Returns the packed value and the references of its texts, which are read with `readTexts`.
+   *
    * @throws {Error} if a text is missing.
    */
   static async unpack(
@@ -395,8 +389,7 @@ export type JsonPatch =
 
 /**
  * Returns the patch from an earlier version of a JSON value; `undefined` if they are equal. `undefined` members count
- * as absent.
- * Identical lists and objects aren't compared.
+ * as absent. Identical lists and objects aren't compared.
  *
  * @example
  * ```ts

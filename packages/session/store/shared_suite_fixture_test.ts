@@ -1,7 +1,4 @@
-/**
- * Tests of any shared store.
- * @module
- */
+/** Tests of any shared store. @module */
 import { assert, assertEquals, assertRejects, assertStrictEquals } from "@std/assert";
 import { randomBytes } from "node:crypto";
 import { archiveRef } from "@tare/prune";

@@ -1,7 +1,4 @@
-/**
- * Tests of messages between openings, and of shared idempotency keys, for any store.
- * @module
- */
+/** Tests of messages between openings, and of shared idempotency keys, for any store. @module */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { StoreError } from "@tare/session";
 import type { HolderRequest, Sighting, StoreRecord } from "@tare/session/internal";

@@ -1,7 +1,4 @@
-/**
- * Tests of deliveries to external receivers, for any store.
- * @module
- */
+/** Tests of deliveries to external receivers, for any store. @module */
 import { assertEquals, assertRejects } from "@std/assert";
 import type { Store } from "@tare/session";
 import type { StoreRecord } from "@tare/session/internal";

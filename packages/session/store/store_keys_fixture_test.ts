@@ -1,7 +1,4 @@
-/**
- * Tests of idempotency keys, for any store.
- * @module
- */
+/** Tests of idempotency keys, for any store. @module */
 import { assertEquals, assertRejects } from "@std/assert";
 import { DAY_MS, key, other, request, type TestOfStore } from "./store_suite_fixture_test.ts";
 

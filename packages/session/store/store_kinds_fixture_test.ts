@@ -1,7 +1,4 @@
-/**
- * Tests of kinds, names and limits of sessions, for any store.
- * @module
- */
+/** Tests of kinds, names and limits of sessions, for any store. @module */
 import { assertEquals, assertRejects } from "@std/assert";
 import { randomBytes } from "node:crypto";
 import { archiveRef } from "@tare/prune";

@@ -1,7 +1,4 @@
-/**
- * Tests of any store.
- * @module
- */
+/** Tests of any store. @module */
 import { assertEquals, assertRejects } from "@std/assert";
 import fc from "../../../tests/cases.ts";
 import { archiveRef } from "@tare/prune";

@@ -41,6 +41,7 @@ export interface Connections {
   /**
    * Runs a statement, prepared once per connection, and returns its rows. Statements must be idempotent: they are
    * resent if the connection is lost.
+   *
    * @throws {StoreError}
    */
   query<Row>(sql: string, values?: readonly SqlValue[]): Promise<Row[]>;
@@ -243,6 +244,7 @@ const LOOK = "SELECT pg_backend_pid() AS pid, current_setting('tare.session', tr
 /**
  * Checks that each connection is one database session. Transaction-level poolers lose notifications and prepared
  * statements.
+ *
  * @throws {StoreError} if it isn't, with advice.
  */
 export async function assertSessions(

@@ -29,8 +29,7 @@ export interface PostgresContentsOptions {
 
 /**
  * Opens the contents of a PostgreSQL database, which servers can't use meanwhile. Texts are read from the database or
- * object
- * store, and written to the database.
+ * object store, and written to the database.
  *
  * @example
  * ```ts

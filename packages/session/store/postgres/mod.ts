@@ -2,8 +2,7 @@
  * A store in PostgreSQL that several processes have open at once.
  *
  * {@linkcode openPostgresStore} opens it, {@linkcode openPostgresContents} its contents for a copy. `@tare/session`
- * doesn't
- * load this module or the database's client.
+ * doesn't load this module or the database's client.
  *
  * @example
  * ```ts

@@ -61,8 +61,7 @@ export interface PostgresStore extends Store {
  * processes may have it open. Its tables are created in the schema `tare` if necessary.
  *
  * A commit is one statement, which is resent if its connection is lost, and applied once. If that fails in time, it
- * rejects
- * with a `StoreError` of code `io`; the write may have succeeded. Transaction-level poolers are refused.
+ * rejects with a `StoreError` of code `io`; the write may have succeeded. Transaction-level poolers are refused.
  *
  * @example
  * ```ts
@@ -418,6 +417,7 @@ function eventsIn(
 
 /**
  * Checks that the object store is the one that the database's texts are in. If there is none yet, it `takes` this one.
+ *
  * @throws {StoreError} if another one, or none, is given.
  */
 export async function checkObjects(

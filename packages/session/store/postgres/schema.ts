@@ -965,6 +965,7 @@ const LOCK = 0x74617265;
 
 /**
  * Creates the tables unless they exist. Waits for another opening that creates them.
+ *
  * @throws {StoreError} `other_version` if another version of the program created them.
  */
 export async function createTables(connection: Connection, place: string): Promise<void> {

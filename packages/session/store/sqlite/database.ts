@@ -45,6 +45,7 @@ export interface Database {
   shrink(pages: number): number;
   /**
    * Freezes the file with everything committed; later writes go to its log only.
+   *
    * @throws {StoreError} `locked` if it is frozen already.
    */
   freeze(): FrozenFile;
@@ -78,13 +79,13 @@ const CHECKED_BYTES = 64 * 2 ** 20;
 /** SQLite's smallest page: smaller files count as empty. */
 const LEAST_BYTES = 512;
 
-/** Bytes by which a file may exceed its limit while space is freed. */
+/** Excess over the size limit while space is freed. */
 const RELEASE_BYTES = 4 * 2 ** 20;
 
 /** Unused pages that are worth a wait for the disk: one MiB. */
 const MANY_PAGES = 1024;
 
-/** Size to which the log is truncated after a checkpoint. */
+/** Log size after a checkpoint. */
 const LOG_BYTES = 8 * 2 ** 20;
 
 const LOG_PAGES = 8_000;
@@ -93,6 +94,7 @@ const LOG_PAGES = 8_000;
  * Opens a SQLite file, or creates it with its folder (accessible by its owner only). Two SQLite locks exclude other
  * processes: on POSIX systems the file's own lock is lost if this process opens and closes the file otherwise, but the
  * lock file's isn't.
+ *
  * @throws {StoreError} if it can't be opened or is no store.
  */
 export function openDatabase(path: string, options: DatabaseOptions): Database {
@@ -386,6 +388,7 @@ const CRC_CHARS = 8;
 
 /**
  * Returns a value's JSON after its CRC-32: SQLite doesn't detect changed bytes.
+ *
  * @throws {TypeError} if JSON can't represent it.
  */
 export function toStoredJson(value: unknown): string {
@@ -393,10 +396,7 @@ export function toStoredJson(value: unknown): string {
   return crc32(json).toString(16).padStart(CRC_CHARS, "0") + json;
 }
 
-/**
- * Returns the stored value.
- * @throws {StoreError} `corrupt` if the bytes have changed.
- */
+/** Returns the stored value. @throws {StoreError} `corrupt` if the bytes have changed. */
 export function fromStoredJson(stored: string, path: string): unknown {
   const json = stored.slice(CRC_CHARS);
   if (crc32(json) === parseInt(stored.slice(0, CRC_CHARS), 16)) return JSON.parse(json);

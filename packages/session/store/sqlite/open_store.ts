@@ -1,7 +1,6 @@
 /**
  * A store in one SQLite file. It uses the SQLite of Deno, Node or Bun, and needs permission to read and write the
- * file's
- * folder.
+ * file's folder.
  *
  * {@linkcode openStore} opens it, {@linkcode openFileContents} its contents for a copy.
  *
@@ -73,19 +72,15 @@ const PIECES_AT_ONCE = 16;
 
 /**
  * Opens the store in a SQLite file, which this process locks. Creates file and folder if necessary, readable by their
- * owner
- * only, with `<file>-wal` while it is open, `<file>.lock`, and `<file>.reserve` for a reserve.
+ * owner only, with `<file>-wal` while it is open, `<file>.lock`, and `<file>.reserve` for a reserve.
  *
  * Once a promise has resolved, the write survives the end of the process, including `kill -9`. A power failure or
- * system
- * crash never damages the file, but may undo the newest writes: those since the last checkpoint, which happens every
- * eight
- * megabytes and on close, or since the system flushed its memory, usually every half minute.
+ * system crash never damages the file, but may undo the newest writes: those since the last checkpoint, which happens
+ * every eight megabytes and on close, or since the system flushed its memory, usually every half minute.
  *
  * Changed bytes are detected when records are read, and files up to 64 MiB are checked when they are opened. A damaged
- * log is
- * used up to the damage; `onWarning` reports the loss. If the file is removed or replaced while it is open, writes
- * fail.
+ * log is used up to the damage; `onWarning` reports the loss. If the file is removed or replaced while it is open,
+ * writes fail.
  *
  * @example
  * ```ts
@@ -122,7 +117,7 @@ export function openStore(
 
 /** Options of a store in a file. */
 export interface FileStoreOptions {
-  /** Returns milliseconds since the epoch, by which idempotency keys expire. Default: the system's clock. */
+  /** Returns milliseconds since the epoch, for expiry. Default: the system's clock. */
   readonly now?: () => number;
   /** Largest size of the file in bytes, without its log; writes beyond it fail as on a full disk. Default: no limit. */
   readonly maxBytes?: number;
@@ -256,6 +251,7 @@ function storeIn(
 
 /**
  * Returns a copy of the file, through a temporary one, so that slow readers don't let the log grow.
+ *
  * @throws {StoreError} `locked` during another copy, `full` without disk space.
  */
 async function copyOf(database: Database): Promise<StoreCopy> {
