@@ -651,7 +651,7 @@ export class TurnSlots {
       throw new HttpError(
         429,
         "too_many_turns",
-        `Cannot start a turn: ${this.#taken} turns run, and no more may. Retry when one has ended.`,
+        `Cannot start a turn: the limit of running turns (${this.limit}) is reached. Retry when one has ended.`,
         { "retry-after": String(RETRY_AFTER_S) },
       );
     }
