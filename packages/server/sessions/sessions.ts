@@ -468,6 +468,7 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     const end = (session: AgentSession) =>
       leaveWithinMs === undefined ? session.stop() : session.leave(due.signal);
     await Promise.all(sessions.map(end)).finally(disarm);
+    // Readers that follow a turn that waits for approval would not end.
     for (const { events } of this.held.values()) if (!events.failed) events.close();
     this.#approvals.close();
     this.#stopAgain();
