@@ -41,7 +41,7 @@ Deno.test("turnRoutes() refuse a turn if all slots are taken for long, and start
     error(
       429,
       "too_many_turns",
-      "Cannot start a turn: 1 turns run, and no more may. Retry when one has ended.",
+      "Cannot start a turn: the limit of running turns (1) is reached. Retry when one has ended.",
     ),
   );
   await call(handler, "POST", `${one}/cancel`);
