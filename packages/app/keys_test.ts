@@ -181,10 +181,9 @@ Deno.test("who has no key can neither say what calls may do nor see what others 
   assertEquals(refused.body.error, {
     status: 401,
     code: "unauthorized",
-    message:
-      "Cannot say what calls may do without a key: send the owner's, as in Authorization: Bearer KEY. " +
-      "The owner's is in owner.json of the server's data folder, or what TARE_TOKEN says there; commands send what TARE_TOKEN " +
-      "says here.",
+    message: "Unauthorized: to approve calls, send the owner's key as `Authorization: Bearer KEY`. " +
+      "The owner's key is in owner.json in the server's data folder, or is the server's TARE_TOKEN; commands send " +
+      "their own TARE_TOKEN.",
   });
   // What the setting lets run unasked it lets run for those who have a key.
   place.replies.push(WRITE);
@@ -442,9 +441,9 @@ Deno.test("a key is for its routes, asks as often as it may, and stops at once w
   const gone = await place.ask(chat[0], gateway, chat[1]);
   assertEquals([gone.status, gone.body.error.message], [
     401,
-    "Cannot let the request in: its key isn't known here, or was removed. " +
-    "The owner's is in owner.json of the server's data folder, or what TARE_TOKEN says there; commands send what TARE_TOKEN " +
-    "says here.",
+    "Unauthorized: the key is unknown or was removed. " +
+    "The owner's key is in owner.json in the server's data folder, or is the server's TARE_TOKEN; commands send " +
+    "their own TARE_TOKEN.",
   ]);
   assertEquals((await place.ask("DELETE /tare/v1/keys/g", place.owner)).status, 404);
   assertEquals((await place.ask("DELETE /tare/v1/keys/owner", place.owner)).status, 404);
@@ -469,7 +468,7 @@ Deno.test("only the owner, or a key that may, says what calls do; the log names 
   const refused = await answer(ofAlice, alice);
   assertEquals([refused.status, refused.body.error.message], [
     403,
-    "Cannot say what calls may do with key alice: the owner's may, or one that was added with --routes approve.",
+    "Forbidden: key alice may not approve calls. Send the owner's key, or one that was added with --routes approve.",
   ]);
   assertEquals((await answer(ofAlice, carol)).status, 404);
   assertEquals([(await answer(ofAlice, place.owner)).status, (await answer(ofCarol, carol)).status], [

@@ -95,7 +95,7 @@ Deno.test("GET /metrics is the owner's, and of keys that are for it, unless it i
 Deno.test("GET /metrics isn't there where nobody keeps figures", async () => {
   assertEquals(
     await refused(agent(scriptedModel([])), "GET", "/metrics"),
-    error(404, "not_found", "Cannot find /metrics: there is no such route."),
+    error(404, "not_found", "Not found: there is no route /metrics."),
   );
 });
 
