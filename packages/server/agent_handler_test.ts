@@ -325,7 +325,7 @@ Deno.test("agentHandler() tells of a missing route or method as the path's clien
   ]);
   assertEquals(await told("PUT", "/v1/responses/x"), [
     405,
-    openai("Method not allowed: /v1/responses/x accepts GET, HEAD, DELETE.", "method_not_allowed"),
+    openai("Method not allowed: /v1/responses/x accepts GET, HEAD, DELETE, not PUT.", "method_not_allowed"),
     "GET, HEAD, DELETE",
   ]);
   assertEquals(await told("GET", "/v1/messages"), [

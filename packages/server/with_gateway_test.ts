@@ -347,7 +347,7 @@ Deno.test("agentHandler() with a gateway passes on with the server's key by what
   assertEquals(await answered(server, ["DELETE", "/v1/models/ft:gpt-5"]), {
     status: 405,
     allow: "GET, HEAD",
-    message: "Method not allowed: /v1/models/ft:gpt-5 accepts GET, HEAD.",
+    message: "Method not allowed: /v1/models/ft:gpt-5 accepts GET, HEAD, not DELETE.",
     passed: [],
   });
   const upgrade = await answered(server, ["GET", "/v1/realtime"], { upgrade: "websocket" });

@@ -26,8 +26,8 @@ const MODEL = closed(
 const MODEL_LIST = closed({ object: Type.Literal("list"), data: Type.Array(MODEL) }, "ModelList");
 
 /**
- * Returns the OpenAI-compatible routes, with the agent as a model. With a gateway, which shares them, the agent is
- * listed only if it has a model of its own.
+ * Returns the OpenAI-compatible routes, with the agent as a model. A gateway shares them; next to it the agent is
+ * listed only with a model of its own.
  */
 export function asModelRoutes(
   { gateway, defaultModel, ...options }: AsModelOptions & {
@@ -74,10 +74,7 @@ export function asModelRoutes(
   return gateway ? sharedRoutes(routes, gateway) : routes;
 }
 
-/**
- * Shares the routes with a gateway: calls of the model `agent` are the agent's, all others the gateway's. Both list
- * their models; requests for unknown ids are forwarded.
- */
+/** Forwards calls of models other than `agent` to the gateway. Both list their models. */
 function sharedRoutes<R extends Route>(routes: readonly R[], gateway: HttpGateway): readonly R[] {
   const pass: OtherAnswerer["answer"] = (request, asked) => gateway.fetch(request, asked)!;
   return routes.map((route): R => {
@@ -110,11 +107,10 @@ function sharedRoutes<R extends Route>(routes: readonly R[], gateway: HttpGatewa
 function isAnothers(body: Uint8Array<ArrayBuffer>): boolean | undefined {
   const model = peekField(body, "model");
   if (model === undefined) return undefined;
-  // The agent reports the error of a value that is no model.
   return typeof model === "string" && model !== AGENT_MODEL;
 }
 
-/** Lists the agent, if any, then the provider's models; none of these after a failure or if the list is too long. */
+/** Lists the agent, if any, then the provider's models, unless its list fails or is too long. */
 async function listBoth(
   call: RouteCall,
   { own, pass }: {

@@ -40,20 +40,19 @@ import {
 type CompletionHead = ConstructorParameters<typeof CompletionWriter>[0];
 
 /**
- * Returns `POST /v1/chat/completions`: the model `agent` is the server's own loop with its own tools.
- * - A request carries its whole conversation. If its start is known, it continues in its session; otherwise it gets a
- * new one. The header `tare-session` names it.
- * - System and developer messages, at any position, follow the server's own instructions.
- * - The text is the model's text of all steps. `reasoning_content` is its reasoning, with a line per tool call and
- * per rewrite of its prompt.
+ * Returns `POST /v1/chat/completions`: the model `agent` is the server's own loop and tools.
+ * - A conversation with a known start continues in its session; others get a new one. The header `tare-session` names
+ * it.
+ * - System and developer messages follow the server's own instructions.
+ * - The content is the model's text of all steps. `reasoning_content` is its reasoning, with a line per tool call and
+ * prompt rewrite.
  * - `usage` is the total of the turn's model calls.
- * - `max_completion_tokens` (or `max_tokens`) ends the turn after the reply that reaches it, with finish reason
- * `length`; no reply is cut.
- * - A call of one of the client's `tools` ends the turn with the finish reason `tool_calls`, after the agent's own
- * calls of that step. The next request continues with the results. `tool_choice` concerns only the client's tools.
- * - Sampling settings, seed, `reasoning_effort`, `verbosity` and `parallel_tool_calls` are forwarded. Those that its
- * protocol lacks, and others that would make an answer wrong, are refused by name; the rest is ignored.
- * - A disconnect cancels the turn: clients retry rather than resume.
+ * - `max_completion_tokens` (or `max_tokens`) ends the turn after the reply that reaches it; no reply is cut.
+ * - A call of one of the client's `tools` ends the turn after the agent's own calls of that step. The next request
+ * continues with the results. `tool_choice` concerns only the client's tools.
+ * - Sampling settings, `reasoning_effort`, `verbosity` and `parallel_tool_calls` are forwarded. Parameters whose loss
+ * would make an answer wrong are refused; the rest is ignored.
+ * - A disconnect cancels the turn.
  * - A turn that fails before its model responds is an HTTP error; later, an `error` ends the stream.
  */
 export function chatCompletionsRoute(options: AsModelOptions) {
@@ -164,11 +163,9 @@ async function* chunks(
 }
 
 export interface Dialogue {
-  /** The client's system and developer messages. */
   readonly instructions: string;
   /**
-   * Messages of the user and the agent, and results of the client's tools. The last one is the user's or a result;
-   * consecutive messages of the agent are merged.
+   * Messages of the user and agent, and results of the client's tools; the agent's are merged, the last is another's.
    */
   readonly dialogue: readonly SaidMessage[];
 }
@@ -177,8 +174,7 @@ export interface Dialogue {
  * Reads a conversation in the chat-completions format.
  * @param options.parameter Name of the request's parameter, for errors.
  * @param options.open Ids of earlier calls without a result. Default: none.
- * @throws {ApiError} 400 if calls and results don't directly follow each other, or the last message is not the user's
- * or a result.
+ * @throws {ApiError} 400 if results don't directly follow their calls, or the agent's message is last.
  */
 export function readChatMessages(
   messages: readonly ChatMessage[],
@@ -242,7 +238,7 @@ function functionCalls(calls: readonly ToolCall[], place: string): readonly Func
   });
 }
 
-/** Appends an answer: providers refuse empty ones, and some clients split one into several messages. */
+/** Appends an answer. Providers refuse empty ones, and some clients split them. */
 function addAnswer(dialogue: SaidMessage[], text: string, calls: readonly FunctionToolCall[]): void {
   if (text.trim() === "" && calls.length === 0) return;
   const before = dialogue.at(-1);
@@ -256,7 +252,6 @@ function addAnswer(dialogue: SaidMessage[], text: string, calls: readonly Functi
   dialogue.splice(goesOn ? -1 : dialogue.length, goesOn ? 1 : 0, whole);
 }
 
-/** A message of a chat-completions request, as far as the agent reads it. */
 export interface ChatMessage {
   readonly role: "system" | "developer" | "user" | "assistant" | "tool" | "function";
   readonly content?: Content | null;
@@ -298,11 +293,11 @@ export const CHAT_REQUEST = Type.Object({
   stream_options: nullable(Type.Object({ include_usage: nullable(Type.Boolean()) })),
   /** Output tokens after which no further model call is made. */
   max_completion_tokens: nullable(Type.Integer({ minimum: 1 })),
-  /** Older name of `max_completion_tokens`. */
+  /** Older name. */
   max_tokens: nullable(Type.Integer({ minimum: 1 })),
-  /** Separates the conversations of different users. */
+  /** Separates conversations. */
   user: nullable(TEXT),
-  /** Newer name of `user`. */
+  /** Newer name. */
   safety_identifier: nullable(TEXT),
   metadata: nullable(METADATA),
   tools: nullable(Type.Array(
@@ -363,7 +358,7 @@ const CALL = {
   function: closed({ name: TEXT, arguments: TEXT }),
 };
 
-/** Body of an unstreamed answer, as `CompletionWriter` of wire writes it. */
+/** Schema of an unstreamed answer of `CompletionWriter`. */
 const CHAT_COMPLETION = Type.Unsafe<object>(closed(
   {
     id: TEXT,
@@ -435,5 +430,5 @@ const CHAT_COMPLETION_CHUNK = closed({
   usage: Type.Optional(Type.Union([Type.Null(), CHAT_USAGE])),
 }, "ChatCompletionChunk");
 
-/** Data of each event of a streamed answer; `[DONE]` is the last. */
+/** Event data of a streamed answer; `[DONE]` is last. */
 const CHAT_COMPLETION_EVENT = Type.Union([CHAT_COMPLETION_CHUNK, API_ERROR, Type.Literal("[DONE]")]);

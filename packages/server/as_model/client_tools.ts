@@ -4,7 +4,7 @@ import { nullable } from "../http/schema.ts";
 import { includesTool } from "../turns/session_tools.ts";
 import { unsupported, unusable } from "./errors.ts";
 
-/** The client's tools and model settings in a request, in chat-completions terms. */
+/** The client's tools and settings, in chat-completions terms. */
 interface AskedOfModel {
   readonly clientTools: readonly ToolDefinition[];
   readonly settings: ModelSettings;
@@ -12,25 +12,24 @@ interface AskedOfModel {
 
 export const TOOL_NAME = Type.String({ pattern: "^[a-zA-Z0-9_-]{1,64}$" });
 
-/** Schemas of a tool's fields other than its name. */
 export const TOOL_FIELDS = {
   description: nullable(Type.String()),
   parameters: nullable(Type.Object({})),
   strict: nullable(Type.Boolean()),
 };
 
-/** Schema of `tool_choice`; {@linkcode readAsked} checks which values are supported. */
+/** Schema of `tool_choice`, which {@linkcode readAsked} checks further. */
 export const TOOL_CHOICE = Type.Unsafe<string | Readonly<Record<string, unknown>> | null>({
   type: ["string", "object", "null"],
 });
 
-/** Schemas of the settings with the same name in both protocols. */
+/** Settings with the same name in both protocols. */
 export const SAMPLING = {
   temperature: nullable(Type.Number({ minimum: 0, maximum: 2 })),
   top_p: nullable(Type.Number({ minimum: 0, maximum: 1 })),
 };
 
-/** A tool of a request. `shown` is its definition, if it is a function. */
+/** A tool of a request; `shown` is the definition of a function. */
 export interface AskedTool {
   readonly type: string;
   readonly shown?: {
@@ -41,16 +40,16 @@ export interface AskedTool {
   } | undefined;
 }
 
-/** The fields of a body that {@linkcode readAsked} reads; a setting of `null` counts as absent. */
+/** The fields that {@linkcode readAsked} reads; a setting of `null` counts as absent. */
 export interface AskedFields {
   readonly tools: readonly AskedTool[];
-  /** `auto`, `none`, `required` or a function by its name; others are refused. */
+  /** `auto`, `none`, `required` or a function's name; others are refused. */
   readonly toolChoice: string | { readonly name: string } | undefined;
   readonly settings: { readonly [Name in keyof ModelSettings]: ModelSettings[Name] | null | undefined };
 }
 
 /**
- * Reads the client's tools and settings from a request.
+ * Reads the client's tools and settings.
  * @param ownNames Names of the agent's own tools.
  * @throws {ApiError} 400 that names the unsupported parameter.
  */

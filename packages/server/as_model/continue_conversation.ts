@@ -18,17 +18,15 @@ import {
 import { visibleTo } from "./stored_responses.ts";
 import { type ConversationTurn, turnParts } from "./turn_answer.ts";
 
-/** A request to continue a conversation. */
 export interface ConversationRequest {
-  /** The client's instructions, appended to the server's own. May be empty. */
+  /** The client's instructions, which follow the server's. May be empty. */
   readonly instructions: string;
   /** Messages, the last from the user or the results of the preceding calls. */
   readonly dialogue: readonly SaidMessage[];
-  /** The point that `dialogue` continues. Default: `dialogue` is the whole conversation. */
+  /** The preceding point. Default: `dialogue` is the whole conversation. */
   readonly after?: ConversationPoint;
-  /** The client's user: conversations of different users are never mixed. */
+  /** Conversations of different users are never mixed. */
   readonly user: string;
-  /** Metadata of a new session. */
   readonly metadata: Readonly<Record<string, string>>;
   /** Output tokens after which no further model call is made. Default: the server's. */
   readonly maxOutputTokens?: number;
@@ -38,29 +36,27 @@ export interface ConversationRequest {
   readonly settings?: ModelSettings;
 }
 
-/** Options of the OpenAI-compatible routes. */
 export interface AsModelOptions {
   readonly sessions: Sessions;
-  /** Store of the points of known conversations. */
   readonly store: Store;
-  /** Instructions of every agent; the client's follow. Default: `DEFAULT_INSTRUCTIONS`. */
+  /** Instructions before the client's. Default: `DEFAULT_INSTRUCTIONS`. */
   readonly instructions?: string | undefined;
   readonly heartbeat: Heartbeat;
   readonly onError: (error: unknown) => void;
 }
 
 type GoingOn = Pick<AsModelOptions, "sessions" | "store" | "instructions"> & {
-  /** The caller, whose own conversations alone are known. Default: the owner. */
+  /** The caller, who continues only own conversations. Default: the owner. */
   readonly asker?: Asker;
 };
 
 /**
- * Continues a conversation that a client sends as a whole: starts its next turn.
- * - If it is known up to the newest answer and its session hasn't changed since, the turn runs in that session.
- * - If the client went back to an earlier answer, or the session is busy, the turn runs in a new session with the
- * history up to there, tool results included. Unknown messages are added as the client sent them.
+ * Starts the next turn of a conversation that a client sends as a whole.
+ * - If it is known up to the newest answer and its session hasn't changed since, the turn runs there.
+ * - If the client went back, or the session is busy, the turn runs in a new session with the history up to there,
+ * tool results included, and unknown messages as sent.
  * - If it was sent before and its turn ended without an answer, that turn is resumed and no tool call repeated. To
- * separate strangers, it must name its user or contain an answer that was given here.
+ * separate strangers, it must name its user or contain an answer from here.
  * - Calls of the client's tools end a turn; their results continue it.
  * - A new session whose turn fails before the first reply is deleted.
  * @throws {HttpError} 404 if the session of `after` is deleted, 429 above the limit of turns, 507 above that of
@@ -159,7 +155,7 @@ async function findAndStart(
     if (turn) return turn;
   }
 
-  // The new session adds its tools and environment itself; the client's system messages are in its instructions.
+  // A new session adds its own; the client's are in its instructions.
   const said = (knownSession?.history ?? []).slice(0, known?.point.messages)
     .filter(({ role }) => role !== "system");
   const messages = [...said, ...rest];
@@ -169,9 +165,8 @@ async function findAndStart(
   return { ...turn!, parts: deletingUnanswered(turn!.parts, session) };
 }
 
-/** Returns whether this is a turn that ended before its answer: its input, and perhaps some steps. */
+/** Returns whether this turn ended before its answer. */
 function isUnanswered(history: readonly Message[]): boolean {
-  // System messages may describe the tools and the environment.
   const said = history.filter(({ role }) => role !== "system");
   const last = said.at(-1)?.role;
   // Results may precede the user's message.
@@ -199,7 +194,6 @@ function isFree(session: AgentSession, { point }: KnownBeginning, instructions: 
     session.settings.instructions === instructions;
 }
 
-/** Merges consecutive messages of the user into one input. */
 function joinContents(contents: readonly Content[]): Content {
   if (contents.every((content) => typeof content === "string")) return contents.join("\n\n");
   return contents.flatMap((content): readonly ContentPart[] =>

@@ -5,7 +5,6 @@ import { errorResponse, toHttpError } from "../http/http_error.ts";
 import type { RouteErrors } from "../http/route.ts";
 import { closed } from "../http/schema.ts";
 
-/** Schema of an error in OpenAI's shape. */
 export const API_ERROR = closed(
   {
     error: closed({
@@ -26,13 +25,12 @@ export const API_ERROR = closed(
   },
 );
 
-/** Errors of the OpenAI-compatible routes. */
 export const API_ERRORS: RouteErrors = {
   schema: API_ERROR,
   respond: (error) => toApiError(error).toResponse(),
 };
 
-/** Errors of a turn by status, in addition to those of any request. */
+/** Additional errors of a turn, by status. */
 export const TURN_ERRORS = {
   404: "The model, or an object that the request refers to, doesn't exist.",
   429: "Too many turns run, or the provider's rate limit is exceeded.",
@@ -42,7 +40,7 @@ export const TURN_ERRORS = {
   507: "The limit of sessions is reached.",
 };
 
-/** Returns how errors at a path without a route are reported: as clients of that path expect. */
+/** Returns the error format that clients of a path without a route expect. */
 export function respondAt(pathname: string): RouteErrors["respond"] {
   if (/^\/v1\/messages(\/|$)/.test(pathname)) {
     return (error) => {
@@ -62,7 +60,6 @@ export function toApiError(error: unknown): ApiError {
   return new ApiError(status, message, { code, headers, ...paramOf(message) });
 }
 
-/** Returns the first invalid parameter of a message about a body or query. */
 function paramOf(message: string): { readonly param?: string } {
   const param = /^Cannot use the body: the body must have required property '(\w+)'/.exec(message)?.[1] ??
     /^Cannot use the (?:body|query): ([\w.]+) must /.exec(message)?.[1] ??
@@ -71,9 +68,8 @@ function paramOf(message: string): { readonly param?: string } {
 }
 
 /**
- * Returns the error of a turn that ended without an answer. Faults of the provider are 502, whatever its status: its
- * 401 isn't about the client's key. Settings that can't be sent, or that the provider refuses, are 400. A cancelled
- * turn is 499, which clients don't retry.
+ * Returns the error of a turn without an answer. The provider's faults are 502, whatever its status: its 401 isn't
+ * about the client's key. Refused settings are 400. A cancelled turn is 499, which clients don't retry.
  * @param error The error that ended the turn, if any.
  */
 export function turnError(end: TurnEnd, error?: unknown): ApiError {
@@ -102,16 +98,16 @@ function kindOf(
 /** Model id of the server's agent. */
 export const AGENT_MODEL = "agent";
 
-/** A parameter that, with certain values, can't be ignored. */
+/** A parameter that can't be ignored with certain values. */
 export interface UnsupportedParameter {
   readonly parameter: string;
-  /** Returns whether a value is refused. Never called with `undefined` or `null`. */
+  /** Never called with `undefined` or `null`. */
   readonly refuses: (value: unknown) => boolean;
-  /** Reason, following "is not supported: ". */
+  /** Follows "is not supported: ". */
   readonly because: string;
 }
 
-/** Settings that can't be forwarded because most providers lack them. */
+/** Settings that most providers lack. */
 export const REFUSED_SAMPLING: readonly UnsupportedParameter[] = [
   "top_k",
   "min_p",
@@ -125,7 +121,7 @@ export const REFUSED_SAMPLING: readonly UnsupportedParameter[] = [
   }));
 
 /**
- * Checks a body for another model and unsupported parameters.
+ * Checks the model and its parameters.
  * @throws {ApiError} 404 for another model, 400 that names the parameter.
  */
 export function refuseUnsupported(
@@ -140,7 +136,6 @@ export function refuseUnsupported(
   }
 }
 
-/** Returns the error for a model other than the agent. */
 export function noSuchModel(id: string): ApiError {
   return new ApiError(
     404,
@@ -149,7 +144,6 @@ export function noSuchModel(id: string): ApiError {
   );
 }
 
-/** Returns the error for a valid but unsupported value. */
 export function unsupported(parameter: string, because: string): ApiError {
   return new ApiError(400, `Cannot answer: ${parameter} is not supported: ${because}.`, {
     code: "unsupported_value",
@@ -157,12 +151,10 @@ export function unsupported(parameter: string, because: string): ApiError {
   });
 }
 
-/** Returns the error for an unusable part of a request; `state` is the reason. */
 export function unusable(param: string, state: string): ApiError {
   return invalid(param, `Cannot use ${param}: ${state}.`);
 }
 
-/** Returns the error for an invalid parameter. */
 export function invalid(param: string, message: string): ApiError {
   return new ApiError(400, message, { code: "invalid_request", param });
 }

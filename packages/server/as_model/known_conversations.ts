@@ -12,16 +12,15 @@ import { hashPrefixes, type StoreRecord } from "@tare/session/internal";
 import { Type } from "typebox";
 import { COUNT, storedReader } from "../http/schema.ts";
 
-/** A message that the client sees: the user's, the agent's with the client's calls, or a result. */
+/** A message that the client sees. */
 export type SaidMessage = Extract<Message, { readonly role: "user" }> | AssistantMessage | ToolMessage;
 
-/** A position in a session's history: after its first `messages` messages, the system message included. */
+/** A position in a session's history: after `messages` messages, the system message included. */
 export interface ConversationPoint {
   readonly sessionId: string;
   readonly messages: number;
 }
 
-/** A known start of a conversation. */
 export interface KnownBeginning {
   readonly point: ConversationPoint;
   /** Number of its messages. */
@@ -32,12 +31,12 @@ const KIND = "conversation";
 
 const readStored = storedReader(Type.Object({ messages: COUNT }), "the point of a conversation");
 
-/** Returns the record that stores the point of a conversation, by one of its {@linkcode conversationNames}. */
+/** Returns the record of a conversation's point, by one of its {@linkcode conversationNames}. */
 export function knownConversation(id: string, { sessionId, messages }: ConversationPoint): StoreRecord {
   return { type: "document", kind: KIND, id, sessionId, value: { messages } };
 }
 
-/** Returns the stored point of a conversation; `undefined` if there is none or its session was deleted. */
+/** Returns the stored point, unless its session was deleted. */
 export async function findConversation(store: Store, name: string): Promise<ConversationPoint | undefined> {
   const document = await store.getDocument(KIND, name);
   if (!document) return undefined;
@@ -45,7 +44,7 @@ export async function findConversation(store: Store, name: string): Promise<Conv
   return { sessionId: document.sessionId ?? "", messages };
 }
 
-/** Returns the longest known start of a conversation that ends with a reply; `names` has a name per message. */
+/** Returns the longest known start that ends with a reply; `names` has a name per message. */
 export async function findBeginning(
   store: Store,
   { dialogue, names }: { readonly dialogue: readonly SaidMessage[]; readonly names: readonly string[] },
@@ -60,9 +59,8 @@ export async function findBeginning(
 }
 
 /**
- * Returns the names of a conversation up to each message: hashes of its content and `scope` (user, instructions).
- * Different spellings of one text (string or parts, surrounding blanks) give the same name, because clients respell
- * it.
+ * Returns a name per message: hashes of the content up to there and `scope` (user, instructions). Spellings of one
+ * text (string or parts, surrounding blanks) share a name, because clients respell it.
  */
 export function conversationNames(
   scope: readonly string[],
@@ -87,7 +85,7 @@ function isText(content: Content | null | undefined): boolean {
     content.every(({ type }) => type === "text" || type === "refusal");
 }
 
-/** Returns a call without whitespace of its arguments, which clients change. */
+/** Returns a call without its arguments' whitespace, which clients change. */
 function plainCall(call: ToolCall): readonly unknown[] {
   const { name, arguments: text } = describeCall(call);
   try {

@@ -36,15 +36,13 @@ import {
 type ResponseEvent = ReturnType<ResponseEventWriter["begin"]>[number];
 
 /**
- * Returns `POST /v1/responses`: the model `agent` is the server's own loop with its own tools. `usage`, limits,
- * errors and disconnects are as in `chatCompletionsRoute()`, except:
- * - `previous_response_id` continues in that response's session, or, if that has continued or the `instructions`
+ * Returns `POST /v1/responses`, which differs from `chatCompletionsRoute()`:
+ * - `previous_response_id` continues in that response's session or, if that has continued or the `instructions`
  * differ, in a new one with the history up to there. Without it, `input` is the whole conversation.
- * - `instructions`, and system and developer messages, follow the server's own and hold for one response.
- * - Each step's text is a message; reasoning, tool calls and prompt rewrites are the summary of a reasoning item.
- * - A response that a limit ended is `incomplete`. A cancelled or failed one isn't stored.
- * - A call of one of the client's functions is an item `function_call` and ends the response; a following response
- * continues with the results.
+ * - `instructions`, and system and developer messages, hold for one response.
+ * - Each step's text is a message; progress is the summary of a reasoning item.
+ * - A response that a limit ended is `incomplete`; a cancelled or failed one isn't stored.
+ * - A call of one of the client's functions ends the response; a following one continues with the results.
  * - `response.failed` ends the stream of a turn that fails after its model responded.
  */
 export function createResponseRoute(options: AsModelOptions) {
@@ -117,7 +115,7 @@ function askedFields({ tools, tool_choice: choice, ...body }: ResponsesRequest):
   };
 }
 
-/** Names of the settings in this protocol. */
+/** Names in this protocol. */
 const PARAMETERS: Readonly<Record<string, string>> = {
   reasoning_effort: "reasoning.effort",
   verbosity: "text.verbosity",
@@ -130,7 +128,7 @@ function renamed(error: unknown): unknown {
   return new ApiError(told.status, told.message, { ...told.details, param });
 }
 
-/** Finds the previous response; status and code of the error are OpenAI's. */
+/** Throws OpenAI's error if there is none. */
 async function findPrevious(id: string, { store }: AsModelOptions): Promise<StoredResponse> {
   const stored = await findResponse(store, id);
   if (stored) return stored;
@@ -141,15 +139,13 @@ async function findPrevious(id: string, { store }: AsModelOptions): Promise<Stor
 }
 
 /**
- * Yields the events of a turn's response: the first after the model's first output, the last after the response is
- * stored.
+ * Yields a turn's events: the first after the model's first output, the last after the response is stored.
  * @throws {ApiError} if the turn fails, after `response.failed` if there was output.
  */
 async function* responseEvents(
   turn: ConversationTurn,
   { writer, input, now }: {
     readonly writer: ResponseEventWriter;
-    /** Items of the request, as stored. */
     readonly input: readonly JsonRecord[];
     readonly now: () => number;
   },
@@ -188,11 +184,11 @@ async function* toSse(
 }
 
 /**
- * Reads `input` and `instructions` of a request. References to items of stored responses are resolved; reasoning is
- * omitted, because the agent stores its own.
+ * Reads `input` and `instructions`. References to stored items are resolved; reasoning is omitted, because the agent
+ * stores its own.
  * @param options.previous The response that it follows, if any.
- * @throws {ApiError} 400 for unsupported items, and calls or results without their counterpart; 404 for a reference
- * to a missing item.
+ * @throws {ApiError} 400 for unsupported items, and calls or results without their counterpart; 404 for a missing
+ * item.
  */
 export async function readResponseInput(
   { input, instructions }: ResponsesRequest,

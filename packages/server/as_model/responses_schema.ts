@@ -24,9 +24,8 @@ const INPUT_ITEM = Type.Object({
   type: nullable(TEXT),
   role: Type.Optional(Type.Enum(["user", "assistant", "system", "developer"])),
   content: Type.Optional(textOr(INPUT_PART)),
-  /** Id of an item of an earlier response. */
+  /** Id of an earlier response's item. */
   id: nullable(TEXT),
-  /** Call id of a call or its result. */
   call_id: Type.Optional(TEXT),
   name: Type.Optional(TEXT),
   arguments: Type.Optional(TEXT),
@@ -44,9 +43,9 @@ export const RESPONSES_REQUEST = Type.Object({
   stream: nullable(Type.Boolean()),
   /** Output tokens after which no further model call is made. */
   max_output_tokens: nullable(Type.Integer({ minimum: 1 })),
-  /** Separates the conversations of different users. */
+  /** Separates conversations. */
   user: nullable(TEXT),
-  /** Newer name of `user`. */
+  /** Newer name. */
   safety_identifier: nullable(TEXT),
   metadata: nullable(METADATA),
   tools: nullable(Type.Array(Type.Object({ type: TEXT, name: Type.Optional(TOOL_NAME), ...TOOL_FIELDS }))),
@@ -181,7 +180,7 @@ const EVENTS: Readonly<Record<string, TProperties>> = {
   "response.reasoning_summary_text.done": inSummary({ text: TEXT }),
 };
 
-/** Data of each event of a streamed response. */
+/** Event data of a streamed response. */
 export const RESPONSE_EVENT = Type.Union(
   Object.entries(EVENTS).map(([type, fields]) =>
     closed({ type: Type.Literal(type), sequence_number: COUNT, ...fields })

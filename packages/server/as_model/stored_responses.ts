@@ -9,12 +9,10 @@ import { API_ERRORS, unsupported } from "./errors.ts";
 import type { ConversationPoint } from "./known_conversations.ts";
 import { type InputItem, RESPONSE } from "./responses_schema.ts";
 
-/** A response that can be read and continued later. */
 export interface StoredResponse {
   readonly response: ResponseBody;
-  /** Its session's point after it. */
   readonly point: ConversationPoint;
-  /** Items of its request. Absent: not stored. */
+  /** Absent: not stored. */
   readonly input?: readonly JsonRecord[] | undefined;
 }
 
@@ -29,19 +27,18 @@ const readStored = storedReader(
   "a response",
 );
 
-/** Returns the record that stores a response. */
 export function storedResponse(
   { response, point: { sessionId, messages }, input }: StoredResponse,
 ): StoreRecord {
   return { type: "document", kind: KIND, id: response.id, sessionId, value: { response, messages, input } };
 }
 
-/** Returns the record that deletes a response; its session remains. */
+/** The session remains. */
 function deletedResponse({ response, point: { sessionId } }: StoredResponse): StoreRecord {
   return { type: "document", kind: KIND, id: response.id, sessionId, value: null };
 }
 
-/** Returns a store without the documents of sessions that are hidden from the caller. */
+/** Returns a store without documents of sessions that the caller can't see. */
 export function visibleTo(store: Store, asker: Asker): Store {
   if (Keys.nameOf(asker) === undefined) return store;
   return {
@@ -54,7 +51,6 @@ export function visibleTo(store: Store, asker: Asker): Store {
   };
 }
 
-/** Returns the stored response with this id, if any. */
 export async function findResponse(store: Store, id: string): Promise<StoredResponse | undefined> {
   const document = await store.getDocument(KIND, id);
   if (!document?.value) return undefined;
@@ -62,12 +58,12 @@ export async function findResponse(store: Store, id: string): Promise<StoredResp
   return { response, point: { sessionId: document.sessionId ?? "", messages }, input };
 }
 
-/** Returns the items of a request as they are listed later: each with a unique id, and messages with their parts. */
+/** Returns a request's items as they are listed: with unique ids, and messages with parts. */
 export function listedItems(items: readonly InputItem[], hex: string): readonly JsonRecord[] {
   const ids = new Set<unknown>();
   const own = (id: unknown, index: number): unknown => {
     let unique = id;
-    // A client may have sent an id twice, or a generated one.
+    // Clients may repeat ids or send generated ones.
     for (let made = index; unique === undefined || ids.has(unique); made += items.length) {
       unique = `in_${hex}_${made}`;
     }
@@ -122,7 +118,6 @@ const DELETED = closed(
   { id: `resp_${"0".repeat(32)}`, object: "response", deleted: true },
 );
 
-/** Returns the routes that read and delete stored responses, and list the items of their requests. */
 export function storedResponseRoutes({ store }: { readonly store: Store }) {
   return [
     route({
@@ -137,7 +132,7 @@ export function storedResponseRoutes({ store }: { readonly store: Store }) {
       errors: API_ERRORS,
       query: { stream: Type.Boolean({ default: false, description: "Must be false." }) },
       async answer({ query: { stream }, path: { id }, asker }) {
-        // A response of the provider may be streamed.
+        // The provider may stream its own.
         const { response } = await find(visibleTo(store, asker), id);
         if (stream) {
           throw unsupported("stream", "only the request that creates a response can stream it");

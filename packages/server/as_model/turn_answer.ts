@@ -9,42 +9,38 @@ import type { NumberedEvent } from "../sessions/session_types.ts";
 import { toApiError, turnError } from "./errors.ts";
 import type { ConversationPoint } from "./known_conversations.ts";
 
-/** A piece of a turn's output: of its answer, or of its progress as reasoning. */
+/** A piece of a turn's answer or, as reasoning, of its progress. */
 export type TurnPart = Parameters<ResponseEventWriter["add"]>[0];
 
-/** The output of a turn that succeeded. */
 export interface TurnAnswer {
-  /** The model's text of all steps, with a blank line between steps. */
+  /** Text of all steps, separated by blank lines. */
   readonly text: string;
-  /** The model's reasoning, and a line for each tool call, prompt rewrite and warning. */
+  /** Reasoning, and a line per tool call, prompt rewrite and warning. */
   readonly progress: string;
-  /** Calls that wait for the client's results. */
   readonly calls: readonly FunctionToolCall[];
-  /** Whether the answer is complete, waits for results, or was ended by a limit or the provider's filter. */
   readonly finish: FinishReason;
   readonly ledger: TurnLedger;
 }
 
-/** A running turn of a client of the OpenAI-compatible routes. */
 export interface ConversationTurn {
   readonly sessionId: string;
   readonly parts: AsyncGenerator<TurnPart, TurnAnswer>;
   readonly cancel: () => void;
-  /** Its session's point after the turn; never rejects. */
+  /** The session's point after the turn; never rejects. */
   readonly done: Promise<ConversationPoint>;
-  /** Stores the conversation's name with this answer after the turn, in one commit with `more`. */
+  /** Stores the conversation's name with this answer, in one commit with `more`. */
   readonly remember: (
     answer: Pick<TurnAnswer, "text" | "calls">,
     more?: readonly StoreRecord[],
   ) => Promise<void>;
 }
 
-/** Maximum UTF-16 code units of a call's arguments in a progress line. */
+/** UTF-16 code units of a call's arguments in a progress line. */
 const MAX_ARGUMENTS = 200;
 
 /**
- * Yields a turn's text and progress as a chat client displays them. Nothing is yielded before the model responds, so
- * that an immediate failure can still be an HTTP error.
+ * Yields a turn's text and progress. Nothing is yielded before the model responds, so that an immediate failure can
+ * be an HTTP error.
  * @param options.clientTools Tools that the client runs; their calls are only in the answer.
  * @param options.failure Returns the error that ended the turn, if any.
  * @throws {ApiError} if the turn ends without an answer.
@@ -58,7 +54,6 @@ export async function* turnParts(
 ): AsyncGenerator<TurnPart, TurnAnswer> {
   let text = "";
   let progress = "";
-  /** Lines that wait for the model's first output. */
   let waiting = "";
   let stepText = "";
   let stopped: FinishReason | undefined;
@@ -148,18 +143,15 @@ function shorten(text: string): string {
   return line.length > MAX_ARGUMENTS ? `${sliceText(line, 0, MAX_ARGUMENTS)}…` : line;
 }
 
-/** Header with the id of the turn's session. */
 export const SESSION_HEADER = "tare-session";
 
-/** Cancels a turn when its client's signal is aborted. */
 export function cancelWithClient(turn: ConversationTurn, signal: AbortSignal): void {
   if (signal.aborted) turn.cancel();
   else signal.addEventListener("abort", () => turn.cancel(), { once: true });
 }
 
 /**
- * Streams the messages of a turn as server-sent events, starting at the first. A client that disconnects cancels the
- * turn.
+ * Streams a turn's messages as server-sent events, starting at the first. A disconnect cancels the turn.
  * @throws the error of `messages` before its first message.
  */
 export async function streamTurn(
@@ -187,7 +179,7 @@ export async function streamTurn(
   return response;
 }
 
-/** Waits for a turn's end. @throws {ApiError} if it ends without an answer. */
+/** @throws {ApiError} if the turn ends without an answer. */
 export async function readAnswer({ parts }: ConversationTurn): Promise<TurnAnswer> {
   for (;;) {
     const { done, value } = await parts.next();
@@ -195,7 +187,7 @@ export async function readAnswer({ parts }: ConversationTurn): Promise<TurnAnswe
   }
 }
 
-/** Returns the error for a stream that has begun; `onError` receives the details hidden from clients. */
+/** Returns the error for a stream that has begun; `onError` receives the hidden details. */
 export function tellError(error: unknown, onError: (error: unknown) => void): ReturnType<ApiError["body"]> {
   if (!(error instanceof ApiError)) onError(error);
   return toApiError(error).body();

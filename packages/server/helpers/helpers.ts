@@ -18,36 +18,35 @@ import type { SessionSettings, StoredSettings } from "../sessions/session_settin
 import type { HelperLink, SessionEnvironment, SessionEvent } from "../sessions/session_types.ts";
 import { withoutUse } from "../turns/session_tools.ts";
 
-/** Cost of a turn so far: its own calls, and those of its subagents while they run. */
+/** Cost of a turn so far, its running subagents included. */
 export class TurnAccount {
   #own: TurnLedger = EMPTY_LEDGER;
   readonly #helpers = new Map<string, TurnLedger>();
   #pings: TurnLedger = EMPTY_LEDGER;
-  /** Maximum cost of each model call in progress, subagents' included. */
+  /** Maximum cost of model calls in progress, subagents' included. */
   readonly #underWay = new Set<TurnLedger>();
-  /** Callbacks for the end of one of them. */
   readonly #waiting = new Set<() => void>();
 
-  /** Records the cost of the turn's own calls and returns the total. */
+  /** Records the turn's own cost and returns the total. */
   readonly spent = (own: TurnLedger): TurnLedger => {
     this.#own = own;
     return this.sum;
   };
 
-  /** Records a subagent's cost; its savings are reported only by its own session. */
+  /** Records a subagent's cost; its own session reports its savings. */
   note(helper: string, ledger: TurnLedger): void {
     this.#helpers.set(helper, { ...ledger, saved: {} });
   }
 
-  /** Records the cost of a keep-alive request of this turn. */
+  /** Records a keep-alive request of this turn. */
   pinged(cost: TurnLedger): void {
     this.#pings = addLedgers(this.#pings, cost);
   }
 
   /**
-   * Reserves the maximum cost of a model call. Waits while calls in progress could use up a budget, so that parallel
-   * subagents exceed it by at most one call's maximum.
-   * @returns the release, for after the call and its accounting.
+   * Reserves a model call's maximum cost. Waits while calls in progress could use up a budget, so that parallel
+   * subagents exceed it by at most one call.
+   * @returns the release, for after the call's cost is recorded.
    * @throws {BudgetSpent} if a budget is used up, and the signal's reason.
    */
   async reserve(
@@ -65,7 +64,7 @@ export class TurnAccount {
       await waitAmong(this.#waiting, signal);
       progress?.();
     }
-    // Distinct, because several calls may have equal costs.
+    // Distinct: several calls may have equal costs.
     const its = { ...most };
     this.#underWay.add(its);
     return () => {
@@ -87,11 +86,11 @@ export class TurnAccount {
   }
 }
 
-/** Waits until its callback in this set is called. @throws the signal's reason. */
+/** Waits for its callback in this set. @throws the signal's reason. */
 async function waitAmong(waiting: Set<() => void>, signal: AbortSignal): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   const stop = () => {
-    // Immediately: calling a stale callback would wake no one else.
+    // Immediately: a stale callback would waste the call.
     waiting.delete(resolve);
     reject(signal.reason);
   };
@@ -103,7 +102,7 @@ async function waitAmong(waiting: Set<() => void>, signal: AbortSignal): Promise
   });
 }
 
-/** Default limit of a subagent's model calls. */
+/** Default limit of model calls. */
 const STEPS = 20;
 
 const MOST_STEPS = 50;
@@ -113,10 +112,10 @@ const MOST_AT_ONCE = 16;
 
 const MOST_IN_A_TURN = 100;
 
-/** Interval at which a waiting turn's watchdog is reset, in milliseconds; subagents have their own. */
+/** Interval at which a waiting turn's watchdog is reset; subagents have their own. */
 const ALIVE_MS = 1_000;
 
-/** Longest delay of a timer, in milliseconds: only the turn limits a subagent's time. */
+/** A timer's longest delay: only the turn limits a subagent's time. */
 const NO_LIMIT_MS = 2 ** 31 - 1;
 
 export const DELEGATE_TOOL: ToolDefinition = {
@@ -131,7 +130,7 @@ export const DELEGATE_TOOL: ToolDefinition = {
     parameters: {
       type: "object",
       properties: {
-        task: { type: "string", minLength: 1, description: "What to do, and what the answer must contain." },
+        task: { type: "string", minLength: 1, description: "What to do and what the answer must contain." },
         tools: {
           type: "array",
           items: { type: "string" },
@@ -162,23 +161,22 @@ interface DelegatingTurn
     Required<Pick<TurnCosts, "overBudget">>,
     Pick<RunOptions, "settings">,
     Pick<TurnApprovals, "judge"> {
-  /** Returns the tools of the turn's model, once they are fixed. */
+  /** Returns the model's tools, once they are fixed. */
   readonly tools: () => readonly Tool[];
   readonly account: TurnAccount;
-  /** Wraps a tool so that its file changes are attributed to the turn. */
+  /** Wraps a tool to attribute its file changes to the turn. */
   readonly watch: (tool: Tool) => Tool;
 }
 
 interface DelegatingSession extends ToldSession {
-  /** Name of the creator's key. */
   readonly by: string | undefined;
   readonly settings: SessionSettings;
   readonly events: Pick<EventLog, "append">;
-  /** Returns the state, by name, of a session that continues from the first `length` messages. */
+  /** Returns the state of a session that continues from the first `length` messages. */
   readonly prompt: { readonly fork: (length: number) => unknown };
 }
 
-/** Subagents of a session: forks of it, each with one task and its own session. */
+/** Subagents of a session: forks with a task and a session of their own. */
 export class Helpers {
   readonly tool: Tool;
   readonly #session: DelegatingSession;
@@ -209,22 +207,20 @@ export class Helpers {
     };
   }
 
-  /** Links to all subagents of the session, the oldest first. */
+  /** Oldest first. */
   get links(): readonly HelperLink[] {
     return this.#links;
   }
 
-  /** Cost of the newest turn's subagents so far. */
+  /** Cost of the newest turn's subagents. */
   get ledger(): TurnAccount["helpers"] {
     return (this.#turn?.account ?? new TurnAccount()).helpers;
   }
 
-  /** Restores the stored links. */
   adopt(links: readonly HelperLink[]): void {
     this.#links = links;
   }
 
-  /** Begins a turn, to which the cost of its subagents is added. */
   begin(turn: DelegatingTurn): void {
     this.#turn = turn;
     this.#had = 0;
@@ -251,7 +247,7 @@ export class Helpers {
     await this.#begins(context.signal);
     let giveBack = () => {};
     try {
-      // The cost of earlier subagents is known by now.
+      // The cost of earlier ones is known by now.
       const usedUp = turn.overBudget(turn.account.sum);
       if (usedUp !== undefined) return refuse(usedUp);
       giveBack = this.#environment.takeSlot();
@@ -268,7 +264,7 @@ export class Helpers {
     }
   }
 
-  /** Waits until one more may run. @throws the signal's reason. */
+  /** Waits for a slot. @throws the signal's reason. */
   async #begins(signal: AbortSignal): Promise<void> {
     signal.throwIfAborted();
     if (this.#working < MOST_AT_ONCE) {
@@ -278,7 +274,6 @@ export class Helpers {
     await waitAmong(this.#waiting, signal);
   }
 
-  /** Passes the slot to the next that waits. */
   #ends(): void {
     const [next] = this.#waiting;
     if (!next) {
@@ -330,7 +325,6 @@ export class Helpers {
     id: string,
     { task, mayUse, isNarrow, maxSteps, turn, giveBack }: Omit<Arguments, "tools" | "max_steps"> & {
       readonly mayUse: readonly string[];
-      /** Whether the call restricts the tools. */
       readonly isNarrow: boolean;
       readonly maxSteps: number;
       readonly turn: DelegatingTurn;
@@ -373,7 +367,7 @@ export class Helpers {
   }
 }
 
-/** Returns a subagent's tools: its session's own where they exist. All remain, so that the prompt is equal. */
+/** Returns a subagent's tools, preferably its session's own. All remain, so that the prompt is equal. */
 function toolsOfHelper(
   { tools, clientTools }: Pick<DelegatingTurn, "tools" | "clientTools">,
   { own, mayUse }: { readonly own: readonly Tool[]; readonly mayUse: readonly string[] },
@@ -387,7 +381,7 @@ function nameOf({ definition }: Tool): string {
   return definition.function.name;
 }
 
-/** Returns the messages up to the newest reply, with a result for each of its calls. */
+/** Returns the messages up to the newest reply, with a result per call. */
 function messagesOfFork(messages: readonly Message[]): readonly Message[] {
   const at = messages.findLastIndex(({ role }) => role === "assistant");
   const reply = messages[at];
@@ -395,7 +389,7 @@ function messagesOfFork(messages: readonly Message[]): readonly Message[] {
   return [...messages.slice(0, at + 1), ...calls.map(answerInFork)];
 }
 
-/** Returns a result that is equal in every fork, so that forks share their prefix. */
+/** Equal in every fork, so that forks share their prefix. */
 function answerInFork(call: ToolCall): Message {
   const { name } = describeCall(call);
   const content = name === "delegate"
@@ -417,7 +411,7 @@ function taskFor(task: string, mayUse: readonly string[] | undefined): string {
 
 const SHOWN_CHARS = 200;
 
-/** Returns a line for those who watch a subagent; `undefined` for most events. */
+/** Returns a progress line; `undefined` for most events. */
 export function lineOf(event: SessionEvent): string | undefined {
   switch (event.type) {
     case "tool_call":

@@ -18,30 +18,26 @@ import type {
 import { checker, COUNT, storedReader, tagged } from "./schema.ts";
 import { eventText, type SseMessage } from "@tare/wire/internal/sse";
 
-/** A table of routes as a request handler. */
 export interface Dispatcher {
   /** Answers a request. Never rejects. */
   readonly answer: (request: Request, client?: RequestClient) => Promise<Response>;
   readonly isPublic: (request: Request) => boolean;
-  /** Returns where a request was answered: path of a route or protocol, `gateway`, `files` or `none`. */
+  /** Returns the path of a route or protocol, `gateway`, `files` or `none`. */
   readonly placeOf: (response: Response) => string;
 }
 
 export interface DispatchOptions {
-  /** Maximum size of a request body, in bytes. */
+  /** Maximum bytes of a request body. */
   readonly maxBodyBytes: number;
-  /** Store of answers to requests with an `Idempotency-Key`. */
   readonly store: Store;
   /** Public files for `GET` and `HEAD`, by path. Default: none. */
   readonly files?: ReadonlyMap<string, (request: Request) => Response> | undefined;
-  /** Returns how errors are reported at a path without a route. */
+  /** Returns the error format of a path without a route. */
   readonly respondAt: (pathname: string) => RouteErrors["respond"];
   readonly onError: (error: unknown) => void;
-  /**
-   * Gateway for requests without a route; for another method of a route's path, only if it `takes` it. Default: none.
-   */
+  /** Gateway for requests without a route, and for other methods of a path that it `takes`. Default: none. */
   readonly gateway?: Pick<HttpGateway, "fetch" | "takes"> | undefined;
-  /** Checks access to a route. Default: all callers. @throws {HttpError} if the caller has none. */
+  /** Throws if the caller has no access to a route. Default: all have. */
   readonly admit?: (route: Route, call: Pick<RouteCall, "asker" | "path">) => Promise<void>;
 }
 
@@ -60,7 +56,7 @@ interface Part {
   readonly name?: string;
 }
 
-/** Returns a handler that routes, validates and answers requests. Paths are decoded once; errors are responses. */
+/** Routes, validates and answers requests. Paths are decoded once; errors are responses. */
 export function dispatcher(
   routes: readonly Route[],
   { maxBodyBytes: maxBytes, store, files, onError, gateway, admit, respondAt }: DispatchOptions,
@@ -148,7 +144,7 @@ export function dispatcher(
       return await answerOnce(route, call, { store, key, bytes: bytes ?? new Uint8Array(), answer });
     } catch (error) {
       const response = respond(error);
-      // After a disconnect the error concerns no one.
+      // Errors after a disconnect aren't reported.
       const isBug = response.status >= 500 && !(error instanceof HttpError) && !signal.aborted;
       if (isBug) onError(error);
       return response;
@@ -180,7 +176,7 @@ export function toResponse(answer: Answered): Response {
   return Response.json(json, { ...init, headers: { ...init.headers } });
 }
 
-/** Returns the method of the matching route; the HTTP layer omits the body of an answer to `HEAD`. */
+/** The HTTP layer omits the body for `HEAD`. */
 function methodOf({ method }: Pick<Request, "method">): Method | string {
   return method === "HEAD" ? "GET" : method;
 }
@@ -192,7 +188,6 @@ function partsOf(path: string): readonly Part[] {
   });
 }
 
-/** Returns the path's parameters; `undefined` if it doesn't match. */
 function match(parts: readonly Part[], path: readonly string[]): Record<string, string> | undefined {
   if (parts.length !== path.length) return undefined;
   const parameters: Record<string, string> = {};
@@ -209,7 +204,7 @@ function noRoute({ method }: Request, pathname: string, allowed: readonly string
     return notFound(`Not found: there is no route ${pathname}.`);
   }
   const allow = allowed.join(", ");
-  const message = `Method not allowed: ${pathname} accepts ${allow}.`;
+  const message = `Method not allowed: ${pathname} accepts ${allow}, not ${method}.`;
   return new HttpError(405, "method_not_allowed", message, { allow });
 }
 
@@ -251,7 +246,7 @@ export async function readRequestBytes(
 export function parseRequestBody(
   { headers }: Request,
   { bytes, maxBytes, lines = false, check }: {
-    /** Absent: the encoding is unknown. */
+    /** Absent: unknown encoding. */
     readonly bytes: Uint8Array<ArrayBuffer> | undefined;
     readonly maxBytes: number;
     readonly lines?: boolean;
@@ -286,7 +281,6 @@ export function parseRequestBody(
   return lines ? decode(bytes) : parseJson(bytes, check);
 }
 
-/** Returns the excess of one of the lines, each a JSON text. */
 function excessOfLines(bytes: Uint8Array<ArrayBuffer>): string | undefined {
   for (let start = 0, number = 1; start < bytes.length; number++) {
     const newline = bytes.indexOf(NEWLINE, start);
@@ -321,7 +315,7 @@ function parseJson(bytes: Uint8Array<ArrayBuffer>, check: (value: unknown) => st
   return value;
 }
 
-/** Returns a reader of a query or of headers by schema, with defaults; `what` names them in errors. */
+/** Returns a reader of a query or of headers, with defaults; `what` names them in errors. */
 function textReader(
   properties: TProperties,
   what: string,
@@ -342,13 +336,12 @@ function textReader(
   };
 }
 
-/** The part of a schema that text is converted by. */
 interface TextSchema {
   readonly type?: string;
   readonly default?: unknown;
 }
 
-/** Converts a text to its schema's type; if it can't, the schema refuses the text. */
+/** The schema refuses unconverted text. */
 function valueOf(text: string, { type }: TextSchema): unknown {
   // Longer numbers lose digits.
   if (type === "integer" && /^-?\d{1,15}$/.test(text)) return Number(text);
@@ -356,7 +349,7 @@ function valueOf(text: string, { type }: TextSchema): unknown {
   return text;
 }
 
-/** Record of a key: the response, a reference to replay it by, or that its outcome is unknown. */
+/** Record of a key. `interrupted`: its outcome is unknown. */
 const KEPT = tagged("kind", {
   response: Type.Object({
     status: Type.Integer(),
@@ -366,7 +359,7 @@ const KEPT = tagged("kind", {
     }),
     body: Type.String(),
   }),
-  /** A response that is too large to be stored: the request has had its effect. */
+  /** Larger than stored; the request has had its effect. */
   too_large: Type.Object({ status: Type.Integer(), chars: COUNT }),
   reference: Type.Object({ reference: Type.String() }),
   interrupted: Type.Object({}),
@@ -377,13 +370,12 @@ type Answerer = (call: RouteCall) => Promise<Response>;
 
 const readKept = storedReader(KEPT, "the answer for an Idempotency-Key");
 
-/** Maximum stored body. Thousands of keys are stored. */
+/** Thousands of keys are stored. */
 const MAX_KEPT_CHARS = 64 * 1024;
 
-/** Headers that are stored and replayed. */
 const KEPT_HEADERS = ["content-type", "location"];
 
-/** Returns the stored form of a request's key. @throws {HttpError} 400 if it is invalid. */
+/** @throws {HttpError} 400 if the key is invalid. */
 function keyOf(
   { method, path: template }: Route,
   { path, asker }: Pick<RouteCall, "path" | "asker">,
@@ -402,8 +394,8 @@ function keyOf(
 }
 
 /**
- * Answers a request so that it has its effect once, however often it is sent with this key and body. Failed requests
- * release their key, as do streams without a reference, and deletions if the store is full.
+ * Answers a request with this key and body once. Failed requests release their key, as do streams without a
+ * reference, and deletions if the store is full.
  * @throws {HttpError} 400 if the key is invalid, 422 for another body, 409 while a request with it runs or if the
  * server stopped meanwhile, and the route's errors.
  */
@@ -485,13 +477,13 @@ async function act(
     });
     return new Response(body === "" ? null : body, { status, headers });
   } catch (error) {
-    // A key whose answer was committed is not released.
+    // A committed key is not released.
     await store.releaseKey(key);
     throw error;
   }
 }
 
-/** Ignores a full store for deletions, which free space: they run as if without a key. */
+/** Ignores a full store for deletions, which free space. */
 function allowFull({ method }: Route, error: unknown): undefined {
   if (method !== "DELETE" || !(error instanceof StoreError && error.code === "full")) throw error;
 }
@@ -547,19 +539,16 @@ function isStream({ headers }: Response): boolean {
 
 /** Heartbeats of an idle stream. */
 export interface Heartbeat {
-  /** Silence after which a comment is sent, in milliseconds. Default: 15,000. */
+  /** Silence before a comment, in milliseconds. Default: 15,000. */
   readonly intervalMs?: number;
-  /**
-   * Calls back once after a time in milliseconds, unless the returned function is called first. Default: a real
-   * timer.
-   */
+  /** Calls back after `ms`, unless the returned function is called first. Default: a real timer. */
   readonly after?: (ms: number, callback: () => void) => () => void;
 }
 
 /**
- * Returns a stream of server-sent events, with a comment after each silence. Messages are pulled as fast as the
- * client reads, and the timer runs only while it waits, so a slow client costs neither memory nor a timer. A
- * disconnect ends the iteration.
+ * Returns a stream of server-sent events, with a comment after each silence. It is pulled as fast as the client
+ * reads, and its timer runs only while it waits, so a slow client costs neither memory nor a timer. A disconnect ends
+ * the iteration.
  */
 export function sseResponse(messages: AsyncIterable<SseMessage>, heartbeat: Heartbeat = {}): Response {
   const { intervalMs = 15_000, after = afterMs } = heartbeat;
@@ -569,7 +558,6 @@ export function sseResponse(messages: AsyncIterable<SseMessage>, heartbeat: Hear
   let stopTimer = () => {};
   const body = new ReadableStream<Uint8Array<ArrayBuffer>>({
     async pull(controller) {
-      // May still be pending after a heartbeat.
       next ??= iterator.next();
       const quiet = Promise.withResolvers<undefined>();
       stopTimer = after(intervalMs, () => quiet.resolve(undefined));
@@ -585,7 +573,7 @@ export function sseResponse(messages: AsyncIterable<SseMessage>, heartbeat: Hear
     },
     cancel() {
       stopTimer();
-      // Not awaited: a generator can't be ended before its next event.
+      // Not awaited: a generator can't end before its next event.
       iterator.return?.().catch(() => {});
     },
   }, { highWaterMark: 0 });

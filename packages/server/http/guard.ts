@@ -6,17 +6,17 @@ import { errorResponse, HttpError, refusedBy } from "./http_error.ts";
 import type { RequestClient, Route, RouteCall } from "./route.ts";
 
 /**
- * Wraps `answer` with checks: it refuses large headers (431), other hosts (421), pages of other origins (403),
- * missing or unknown keys (401) and keys above their rate limit (429), answers preflight requests, and adds CORS
- * headers. `answer` receives the caller, not the key. `onError` receives errors that are hidden from clients.
+ * Refuses large headers (431), other hosts (421), pages of other origins (403), missing or unknown keys (401) and
+ * keys above their rate limit (429), answers preflight requests, and adds CORS headers. `answer` receives the caller,
+ * not the key; `onError`, errors that are hidden from clients.
  */
 export function guard(
   answer: (request: Request, client: RequestClient & { readonly asker: Asker }) => Promise<Response>,
   options: Pick<HttpOptions, "guests" | "hosts" | "origins" | "maxHeaderBytes"> & {
-    /** Keys of the server. Default: every caller is the owner. */
+    /** Default: every caller is the owner. */
     readonly keys?: Pick<Keys, "find" | "count">;
     readonly isPublic: (request: Request) => boolean;
-    /** Returns how errors at a path are reported. Default: as all errors. */
+    /** Returns the error format of a path. Default: as all errors. */
     readonly respondAt?: (pathname: string) => (error: unknown) => Response;
     readonly onError: (error: unknown) => void;
   },
@@ -48,7 +48,6 @@ export function guard(
     return undefined;
   };
 
-  /** Returns the caller, and the request without the key. */
   const identify = async (request: Request): Promise<readonly [Request, Asker]> => {
     if (!keys) return [request, Keys.OWNER];
     if (isPublic(request)) return [request, Keys.GUEST];
@@ -93,23 +92,21 @@ export function guard(
   };
 }
 
-/** Returns the size of the headers in HTTP/1.1. */
+/** Size in HTTP/1.1. */
 function headerBytes(headers: Headers): number {
   let bytes = 0;
   for (const [name, value] of headers) bytes += name.length + value.length + 4;
   return bytes;
 }
 
-/** Header for clients whose other headers contain a provider's key. */
+/** For clients whose other headers contain a provider's key. */
 const OWN_HEADER = "x-tare-key";
 
-/** Headers that may contain a server key. */
 const KEY_HEADERS = new Set([
   OWN_HEADER,
   ...PROTOCOLS.flatMap(({ auth }) => auth.headers),
 ]);
 
-/** Returns the possible server keys in a request's headers. */
 function secretsIn(headers: Headers): readonly { readonly header: string; readonly secret: string }[] {
   return Array.from(KEY_HEADERS).flatMap((header) => {
     const given = headers.get(header) ?? "";
@@ -118,7 +115,6 @@ function secretsIn(headers: Headers): readonly { readonly header: string; readon
   });
 }
 
-/** Host names of loopback. */
 export const LOOPBACK_HOSTS: readonly string[] = ["localhost", "127.0.0.1", "[::1]"];
 
 /** Addresses that mean all of a machine's. */
@@ -142,15 +138,12 @@ export function isLoopback(host: string): boolean {
 }
 
 /**
- * Returns the host names that requests to a server on `host` may name, for `http.hosts` of `agentHandler()`: its own,
- * those of loopback if it listens there, and those configured in addition. A server on all addresses (`0.0.0.0`, `::`)
- * may be named by every IP address, which is `*`.
- *
+ * Returns the host names for `http.hosts` of `agentHandler()`: that of a server on `host`, those of loopback if it
+ * listens there, and `extra`. On all addresses (`0.0.0.0`, `::`), `*` allows every IP address.
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
  * import { allowedHosts } from "@tare/server/internal";
- *
  * assertEquals(allowedHosts("192.0.2.7", ["agent.example"]), ["192.0.2.7", "agent.example"]);
  * ```
  */
@@ -184,20 +177,18 @@ function hostName(host: string): string {
   return URL.parse(`http://${address}`)?.hostname ?? host.toLowerCase();
 }
 
-/** CORS rules. */
 interface CrossOrigin {
   /**
-   * Answers a preflight request; returns `undefined` for others.
+   * Answers preflight requests only.
    * @throws {HttpError} 403 for pages of origins that aren't configured.
    */
   readonly check: (request: Request) => Response | undefined;
-  /** @throws {HttpError} 403 if a browser reports that a site that isn't configured caused the request. */
+  /** @throws {HttpError} 403 if another site's page caused the request. */
   readonly assertOwn: (request: Request) => void;
-  /** Adds the headers with which the page may read the answer. */
   readonly allow: (request: Request, response: Response) => void;
 }
 
-/** Time that browsers cache a preflight's answer, in seconds. */
+/** Time that browsers cache a preflight's answer. */
 const MAX_AGE_S = 600;
 
 /** Returns the CORS rules: pages of `origins` and of the server's own host and port are allowed. */
@@ -209,7 +200,7 @@ export function crossOrigin(origins: readonly string[]): CrossOrigin {
       const origin = headers.get("origin");
       if (origin === null) return undefined;
       if (!configured(origin)) {
-        // The scheme may differ: a proxy may terminate TLS.
+        // A proxy may terminate TLS.
         if (URL.parse(origin)?.host === new URL(url).host) return undefined;
         throw new HttpError(
           403,
@@ -230,7 +221,7 @@ export function crossOrigin(origins: readonly string[]): CrossOrigin {
       });
     },
     assertOwn({ headers }) {
-      // Images, scripts and links send no origin, but this header.
+      // Images, scripts and links send only this header.
       const site = headers.get("sec-fetch-site");
       if (site !== "cross-site" && site !== "same-site" || configured(headers.get("origin"))) return;
       throw new HttpError(
@@ -252,7 +243,7 @@ export function crossOrigin(origins: readonly string[]): CrossOrigin {
 /** Returns a check that a caller may use a route and, of a session, is its owner or the server's. */
 export function admission(
   { assertSees, keys }: {
-    /** @throws {HttpError} 404 if the session is hidden from the caller. */
+    /** @throws {HttpError} 404 if the caller can't see the session. */
     readonly assertSees: (id: string, asker: Asker) => Promise<void>;
     readonly keys?: Pick<Keys, "refusal"> | undefined;
   },
@@ -273,7 +264,6 @@ const WHERE_KEYS_ARE =
   "The owner's key is in owner.json in the server's data folder, or is the server's TARE_TOKEN; " +
   "commands send their own TARE_TOKEN.";
 
-/** Restricted actions, in words that follow "may not". */
 const ACTS: Readonly<Record<NonNullable<Route["who"]>, string>> = {
   owner: "do this",
   approve: "approve calls",

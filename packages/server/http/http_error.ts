@@ -3,7 +3,6 @@ import { type Keys, StoreError } from "@tare/session";
 import { type Static, Type } from "typebox";
 import { closed } from "./schema.ts";
 
-/** Error codes in the JSON body. */
 export const ERROR_CODES = [
   "invalid_body",
   "invalid_json",
@@ -46,7 +45,6 @@ export const ERROR_CODES = [
 
 export type ErrorCode = typeof ERROR_CODES[number];
 
-/** An error that is reported to the client. */
 export class HttpError extends Error {
   override readonly name = "HttpError";
   readonly status: number;
@@ -78,7 +76,6 @@ export function notSupported(message: string): HttpError {
   return new HttpError(501, "not_supported", message);
 }
 
-/** Converts a refusal by a key's limits. */
 export function refusedBy(
   { status, code, message, retryAfterS }: NonNullable<ReturnType<Keys["spent"]>>,
 ): HttpError {
@@ -87,9 +84,7 @@ export function refusedBy(
   });
 }
 
-/**
- * Returns the client's view of an error: an {@linkcode HttpError}, a store's message (507 if full), or no details.
- */
+/** Returns an {@linkcode HttpError} or a store's message (507 if full), and hides other errors. */
 export function toHttpError(error: unknown): HttpError {
   if (error instanceof HttpError) return error;
   if (error instanceof StoreError) {
@@ -98,7 +93,6 @@ export function toHttpError(error: unknown): HttpError {
   return new HttpError(500, "internal_error", "Internal server error: the server's log has the details.");
 }
 
-/** JSON schema of every error. */
 export const ERROR = closed(
   {
     error: closed({ status: Type.Integer(), code: Type.Enum([...ERROR_CODES]), message: Type.String() }),
@@ -109,7 +103,6 @@ export const ERROR = closed(
   },
 );
 
-/** Returns the JSON body of an error, without internal details. */
 export function httpErrorBody(
   error: unknown,
 ): Static<typeof ERROR> {
@@ -117,7 +110,6 @@ export function httpErrorBody(
   return { error: { status, code, message } };
 }
 
-/** Returns the response for an error, without internal details. */
 export function errorResponse(error: unknown): Response {
   const { status, headers } = toHttpError(error);
   return Response.json(httpErrorBody(error), {

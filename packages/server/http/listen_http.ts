@@ -11,21 +11,21 @@ import { Duplex } from "node:stream";
 
 /** Limits for slow clients. */
 export interface ConnectionLimits {
-  /** Maximum connections. One more replaces the one that has kept the server waiting longest. */
+  /** One more replaces the one that has kept the server waiting longest. */
   readonly maxConnections: number;
-  /** Time without a request's head or a reader after which a connection is closed, in milliseconds. */
+  /** Milliseconds without a request's head or a reader, after which a connection is closed. */
   readonly idleMs: number;
-  /** Maximum time for the body of a request, in milliseconds. */
+  /** Milliseconds for the body of a request. */
   readonly requestMs: number;
-  /** Maximum bytes of all request bodies in progress together. */
+  /** Maximum bytes of all request bodies in progress. */
   readonly maxInFlightBytes: number;
 }
 
 /** A TCP connection, as `Deno.listen()` accepts them. */
 export interface TcpConnection {
-  /** Resolves to the number of bytes read, or to null at the end. */
+  /** Resolves to the bytes read, or to null at the end. */
   read(bytes: Uint8Array): Promise<number | null>;
-  /** Resolves to the number of bytes written. */
+  /** Resolves to the bytes written. */
   write(bytes: Uint8Array): Promise<number>;
   closeWrite(): Promise<void>;
   close(): void;
@@ -38,22 +38,24 @@ export interface TcpListener {
   close(): void;
 }
 
+/** Options of {@linkcode listenHttp}. */
 export interface ListenOptions {
   readonly listener: TcpListener;
   readonly limits: ConnectionLimits;
-  /** Called with errors of interrupted responses, and of missing descriptors, at most once a minute. */
+  /** Receives errors of interrupted responses and, at most once a minute, of missing descriptors. */
   readonly onError: (error: unknown) => void;
 }
 
+/** A listening server. */
 export interface HttpListener {
   /** Stops accepting, waits up to `graceMs` for answers, then closes all. May be called again with less. */
   readonly close: (options: { readonly graceMs: number }) => Promise<void>;
 }
 
-/** Maximum bytes of a request's head, beyond which `node:http` answers 431. */
+/** Limit beyond which `node:http` answers 431. */
 const MAX_HEAD_BYTES = 64 * 1024;
 
-/** Pause after a connection could neither be accepted nor another closed, in milliseconds. */
+/** Pause if a connection can neither be accepted nor another closed. */
 const RETRY_MS = 100;
 
 const MINUTE_MS = 60_000;
@@ -66,10 +68,10 @@ const FULL = lastWords(
   "Service unavailable: too many connections; retry in a second.",
 );
 
-/** Bytes of each body that aren't counted, so that large requests don't block small ones. */
+/** Uncounted bytes of each body, so that large requests don't block small ones. */
 const FREE_BYTES = 16_384;
 
-/** Time of the last report of missing descriptors, which concern all listeners of a process. */
+/** Time of the process's last report of missing descriptors. */
 let toldAt = -Infinity;
 
 /** Serves HTTP/1.1 by `fetch`. Connections that keep the server waiting are closed, longest first. */
@@ -108,7 +110,6 @@ export function listenHttp(fetch: AnswerRequest, { listener, limits, onError }: 
     };
     outgoing.once("close", () => {
       giveBack();
-      // An unread request ends after its answer.
       incoming.off("end", came);
       connection.requestEnds();
       if (isClosing) connection.destroy();
@@ -116,7 +117,7 @@ export function listenHttp(fetch: AnswerRequest, { listener, limits, onError }: 
     await answerRequest({ incoming, outgoing }, { fetch, take, onError });
   };
   const http = new Server({ keepAliveTimeout: 0, maxHeaderSize: MAX_HEAD_BYTES });
-  // Otherwise each connection would be closed after its first answer, since the server doesn't listen itself.
+  // Otherwise the server, which doesn't listen itself, would close connections after one answer.
   Object.defineProperty(http, "listening", { value: true });
   http.on("request", serve);
 
@@ -130,7 +131,7 @@ export function listenHttp(fetch: AnswerRequest, { listener, limits, onError }: 
     http.emit("connection", connection);
   };
 
-  /** Closes the connection that waits longest. Returns whether there is one. */
+  /** Closes the connection that waits longest; returns whether there is one. */
   const makeRoom = (): boolean => {
     let longest: HttpConnection | undefined;
     for (const one of connections) {
@@ -166,14 +167,14 @@ export function listenHttp(fetch: AnswerRequest, { listener, limits, onError }: 
   };
   accept();
 
-  /** Waits that were too long at the last check. */
+  /** Waits above their limit at the last check. */
   let overdue: readonly Wait[] = [];
   const patrol = setInterval(() => {
     const now = performance.now();
     const waits = [...connections].flatMap(({ wait }) =>
       wait && now - wait.since > wait.limitMs ? [wait] : []
     );
-    // After a pause of the server itself, pending input is read before the next check.
+    // After a pause of the server, pending input is read first.
     for (const wait of waits) if (overdue.includes(wait)) wait.late();
     overdue = waits;
   }, Math.min(1000, idleMs / 2, requestMs / 2));
@@ -198,24 +199,23 @@ const UNREADABLE = lastWords(
   "Bad request: the method, target or host is invalid.",
 );
 
-/** Answers a request. `client.signal` is aborted on disconnect, or when no answer is needed any more. */
+/** Answers a request. `client.signal` is aborted when the answer isn't needed any more. */
 export type AnswerRequest = (
   request: Request,
   client: { readonly signal: AbortSignal },
 ) => Promise<Response>;
 
-/** Answers a `node:http` request by `fetch`. Never rejects; a disconnect aborts the request's signal. */
+/** Never rejects. A disconnect aborts the request's signal. */
 async function answerRequest(
   { incoming, outgoing }: { readonly incoming: IncomingMessage; readonly outgoing: ServerResponse },
   { fetch, take, onError }: {
     readonly fetch: AnswerRequest;
-    /** Counts more bytes of the body; returns the answer if they exceed the limit. */
+    /** Counts bytes of the body; returns the answer above the limit. */
     readonly take: (bytes: number) => Response | undefined;
     readonly onError: (error: unknown) => void;
   },
 ): Promise<void> {
   const left = new AbortController();
-  /** Aborted when no work on the request is needed any more. */
   const over = new AbortController();
   const refused = Promise.withResolvers<Response>();
   outgoing.once("close", () => {
@@ -234,12 +234,11 @@ async function answerRequest(
         throw over.signal.reason;
       },
     });
-    // A body without use, such as that of a GET, is discarded.
+    // Discards an unused body.
     if (!request?.body) incoming.resume();
     if (request) {
       const answered = fetch(request, { signal: over.signal });
       const answer = await Promise.race([refused.promise, answered]);
-      // Discards the answer to the incomplete body.
       if (over.signal.aborted) {
         answered.then((late) => late === answer ? undefined : late.body?.cancel(), () => {});
       }
@@ -252,7 +251,7 @@ async function answerRequest(
   }
 }
 
-/** Returns the bytes of an answer before the connection is closed. */
+/** Returns the answer before a connection is closed. */
 function lastWords(status: StatusCode, code: string, message: string): Uint8Array<ArrayBuffer> {
   const body = JSON.stringify({ error: { status, code, message } });
   const fields = `content-type: application/json\r\ncontent-length: ${body.length}\r\nconnection: close\r\n`;
@@ -278,12 +277,11 @@ function hasBody({ headers }: IncomingMessage): boolean {
   return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
 }
 
-/** Converts a request; `undefined` if it is invalid. */
 function webRequest(
   incoming: IncomingMessage,
   { signal, take }: {
     readonly signal: AbortSignal;
-    /** Counts bytes of the body; throws above the limit. */
+    /** Throws above the limit. */
     readonly take: (bytes: number) => void;
   },
 ): Request | undefined {
@@ -308,7 +306,7 @@ function bodyOf(
   incoming: IncomingMessage,
   take: (bytes: number) => void,
 ): ReadableStream<Uint8Array<ArrayBuffer>> {
-  // Otherwise the connection would end with the first reader that stops.
+  // Otherwise the first reader that stops would end the connection.
   const parts = incoming.iterator({ destroyOnReturn: false });
   return new ReadableStream({
     async pull(controller) {
@@ -320,7 +318,6 @@ function bodyOf(
   }, { highWaterMark: 0 });
 }
 
-/** Sends a response as fast as its client reads. */
 async function send(
   { status, statusText, headers, body }: Response,
   { incoming, outgoing, signal }: {
@@ -331,7 +328,7 @@ async function send(
 ): Promise<void> {
   const begin = (...more: readonly string[]) => {
     const fields = [...headers].flat().concat(more);
-    // The rest will not be read, so the connection can't be reused.
+    // An unread rest prevents reuse of the connection.
     if (!incoming.complete) fields.push("connection", "close");
     if (statusText === "") outgoing.writeHead(status, fields);
     else outgoing.writeHead(status, statusText, fields);
@@ -355,7 +352,7 @@ async function send(
   const isStream = headers.get("content-type")?.startsWith("text/event-stream");
   if (isStream) {
     begin();
-    // A client may wait for the head of a stream before its first event.
+    // Clients may wait for the head before the first event.
     outgoing.flushHeaders();
   }
   let part = await reader.read();
@@ -376,13 +373,13 @@ async function send(
 /** Returns whether a body ends immediately, as unstreamed ones do. */
 async function isEnd(next: Promise<{ readonly done: boolean }>): Promise<boolean> {
   let isEnd = false;
-  // The caller awaits errors.
+  // The caller handles errors.
   next.then(({ done }) => isEnd = done, () => {});
   await null;
   return isEnd;
 }
 
-/** Buffer for the first read; it grows with the input. */
+/** Read buffer, which grows with the input. */
 const LEAST_ROOM = 1024;
 const MOST_ROOM = 64 * 1024;
 
@@ -390,26 +387,23 @@ const MOST_ROOM = 64 * 1024;
 export interface Wait {
   /** Start, in milliseconds of `performance.now()`. */
   readonly since: number;
-  /** Maximum duration, in milliseconds. */
   readonly limitMs: number;
-  /** Called after the limit. */
   readonly late: () => void;
 }
 
 /**
- * A TCP connection as the stream of `node:http`, which measures how long its client keeps it waiting. Not `node:net`:
- * in Deno 2.9.6 its listener silently stops accepting after descriptors ran out.
+ * A TCP connection as the stream of `node:http`, which measures its client's delays. In Deno 2.9.6, listeners of
+ * `node:net` silently stop accepting after descriptors ran out.
  */
 export class HttpConnection extends Duplex {
   readonly #conn: TcpConnection;
   readonly #idleMs: number;
   #room = LEAST_ROOM;
-  /** Requests in progress. */
   #open = 0;
   #request: Wait | undefined;
   #answer: Wait | undefined;
 
-  /** Wraps a connection. `idleMs` limits the wait for each request's head and for each read of an answer. */
+  /** `idleMs` limits the wait for each request's head and each read of an answer. */
   constructor(conn: TcpConnection, { idleMs }: { readonly idleMs: number }) {
     super();
     this.#conn = conn;
@@ -420,11 +414,11 @@ export class HttpConnection extends Duplex {
     } catch {
       // The client has left already, as the first read will find.
     }
-    // `node:http` handles connection errors itself.
+    // `node:http` handles errors.
     this.on("error", () => {});
   }
 
-  /** The earlier wait, for a request or a read of the answer; `undefined` while the server works. */
+  /** The earlier wait, for a request or a read; `undefined` while the server works. */
   get wait(): Wait | undefined {
     if (!this.#request || !this.#answer) return this.#request ?? this.#answer;
     return this.#request.since < this.#answer.since ? this.#request : this.#answer;
@@ -475,7 +469,7 @@ export class HttpConnection extends Duplex {
   async #writeAll(all: readonly Uint8Array[]): Promise<void> {
     for (const bytes of all) {
       for (let written = 0; written < bytes.length;) {
-        // Restarts with each piece that is read: a slow reader is alive.
+        // Restarts with each read piece: a slow reader is alive.
         this.#answer = this.#begin();
         written += await this.#conn.write(bytes.subarray(written));
       }

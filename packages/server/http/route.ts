@@ -6,9 +6,8 @@ import type { Static, TObject, TProperties, TSchema } from "typebox";
 export type Method = "GET" | "POST" | "DELETE";
 
 export interface RouteResponse {
-  /** Condition of this response, in one sentence. */
   readonly description: string;
-  /** Schema by media type; of streams, of each event's `data` or each line. Absent: no body. */
+  /** Schema by media type; of streams, of each event's `data` or line. Absent: no body. */
   readonly content?: Readonly<Record<string, TSchema>>;
 }
 
@@ -19,13 +18,13 @@ export function json<S extends TSchema>(
   return { description, content: { "application/json": schema } };
 }
 
-/** Responses by status; `default` for any other. A string describes a response without a body, or an error. */
+/** Responses by status; `default` for others. A string describes a response without a body, or an error. */
 export type RouteResponses = {
   readonly [status: number]: RouteResponse | string;
   readonly default?: RouteResponse;
 };
 
-/** A JSON answer as data, which can be stored with the request's effect. */
+/** A JSON answer, which can be stored with the request's effect. */
 export interface JsonAnswer<Json = unknown> {
   /** Default: 200. */
   readonly status?: number;
@@ -33,59 +32,57 @@ export interface JsonAnswer<Json = unknown> {
   readonly json: Json;
 }
 
-/** The stored form of an answer for an `Idempotency-Key`. */
+/** Stored answer of an `Idempotency-Key`. */
 export interface KeptAnswer {
-  /** Session with which it is deleted. */
+  /** The session that it is deleted with. */
   readonly sessionId?: string;
-  /** The answer, if known before the request's effect. Default: stored when it is returned. */
+  /** Default: stored when it is returned. */
   readonly answer?: JsonAnswer;
-  /** Reference from which {@linkcode Route.replay} repeats an event stream. Other streams can't be repeated. */
+  /** From which {@linkcode Route.replay} repeats an event stream. Default: not repeated. */
   readonly reference?: string;
 }
 
+/** The client of a request. */
 export interface RequestClient {
-  /** Owner of the request's key. Default: the owner. */
+  /** Default: the owner. */
   readonly asker?: Asker;
-  /** Aborted on disconnect before the answer begins; later its body is cancelled. Default: not reported. */
+  /** Aborted on disconnect before the answer; later its body is cancelled. Default: not reported. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** A validated request of a route. */
 export interface RouteCall<
   Path = Readonly<Record<string, string>>,
   Query = Readonly<Record<string, unknown>>,
   Headers = Readonly<Record<string, unknown>>,
   Body = unknown,
 > {
-  /** The request. A body that the route declares is already read. */
+  /** A body that the route declares is already read. */
   readonly request: Request;
-  /** Aborted on disconnect before the answer begins; later its body is cancelled. */
+  /** Aborted on disconnect before the answer; later its body is cancelled. */
   readonly signal: AbortSignal;
   readonly asker: Asker;
   readonly path: Path;
-  /** Query parameters, validated, with defaults. */
+  /** Validated, with defaults. */
   readonly query: Query;
   /** The route's headers, validated, with defaults. */
   readonly headers: Headers;
-  /** Validated body; text if it is `lines`; `undefined` if the route declares none. */
+  /** Validated; text for `lines`; `undefined` if the route declares none. */
   readonly body: Body;
-  /** Returns the records that store the answer in the commit of the request's effect; none without a key. */
+  /** Returns the records that store the answer with the request's effect; none without a key. */
   readonly keep: (kept: KeptAnswer) => readonly StoreRecord[];
 }
 
 export interface RouteErrors {
   readonly schema: TSchema;
-  /** Returns the response for an error. */
   readonly respond: (error: unknown) => Response;
 }
 
 /** Another handler for a route's requests. */
 export interface OtherAnswerer {
-  /** Maximum bytes of a body. */
   readonly maxBodyBytes: number;
   /** Returns whether a request is its own, by the start of its body; `undefined` if undecided. */
   readonly isIts: (body: Uint8Array<ArrayBuffer>) => boolean | undefined;
-  /** Answers; never rejects. Absent bytes: the encoding is unknown and the body unread. */
+  /** Never rejects. Absent bytes: unknown encoding, unread body. */
   readonly answer: (
     request: Request,
     asked: Pick<RouteCall, "asker" | "signal"> & { readonly body?: Uint8Array<ArrayBuffer> | undefined },
@@ -111,34 +108,34 @@ interface Described<M extends Method, P extends string> {
   readonly isAtomic?: boolean;
   /** Whether it starts work of the agent, which a key's routes or budget may exclude. Default: false. */
   readonly begins?: boolean;
-  /** Schema of each line of an `application/x-ndjson` body; the route receives the text and checks it itself. */
+  /** Schema of each line of an `application/x-ndjson` body, which the route checks itself. */
   readonly lines?: TSchema;
-  /** Format of errors after routing. Default: `errorResponse`. */
+  /** Error format after routing. Default: `errorResponse`. */
   readonly errors?: RouteErrors;
 }
 
-/** A route as data: the source of dispatch, validation, documentation and the client's types. */
+/** A route as data, for dispatch, validation, documentation and the client's types. */
 export interface Route<M extends Method = Method, P extends string = string, Asked = unknown, Told = unknown>
   extends Described<M, P> {
-  /** Schemas of query parameters, optional or with a default. Default: none. */
+  /** Query parameters, optional or with a default. Default: none. */
   readonly query?: TProperties;
-  /** Schemas of headers, likewise. */
+  /** Headers, likewise. */
   readonly headers?: TProperties;
-  /** Schema of the JSON body. Default: the body is ignored. */
+  /** JSON body. Default: ignored. */
   readonly body?: TSchema;
-  /** Responses. Common ones (401, 500, …) are added in the document. */
+  /** Common ones (401, 500, …) are added in the document. */
   readonly responses: RouteResponses;
   /** Whether a provider answers requests that aren't the agent's. Default: false. */
   readonly isShared?: boolean;
   /** Handler that may answer requests with a body instead. Default: none. */
   readonly other?: OtherAnswerer;
-  /** Answers. @throws {HttpError} for the client. */
+  /** @throws {HttpError} for the client. */
   answer(call: RouteCall): Promise<Answered> | Answered;
-  /** Replaces an error of `answer()`; `undefined` leaves it unchanged. Default: unchanged. */
+  /** Replaces an error of `answer()`. Default: unchanged. */
   explain?(error: unknown, call: RouteCall): Promise<Error | undefined>;
-  /** Repeats an earlier answer from the reference of {@linkcode RouteCall.keep}. */
+  /** Repeats an answer from the reference of {@linkcode RouteCall.keep}. */
   replay?(call: RouteCall, reference: string): Promise<Response> | Response;
-  /** Types of request and response for the compiler; never set. */
+  /** For the compiler; never set. */
   readonly types?: { readonly asked: Asked; readonly told: Told };
 }
 
@@ -146,7 +143,6 @@ export type PathOf<P extends string> = P extends `${string}{${infer Name}}${infe
   ? Readonly<Record<Name, string>> & PathOf<Rest>
   : unknown;
 
-/** The type of a schema's values, readonly. */
 export type Reads<T> = T extends readonly (infer Item)[] ? readonly Reads<Item>[]
   : T extends object ? { readonly [Name in keyof T]: Reads<T[Name]> }
   : T;
@@ -162,14 +158,12 @@ type ContentOf<Responses, Media extends string, Status = Told> = Status extends 
 
 type JsonOf<Responses> = ContentOf<Responses, "application/json">;
 
-/** A request's parts. */
 export interface Asks<Path, Query, Body> {
   readonly path: Path;
   readonly query: Query;
   readonly body: Body;
 }
 
-/** A response's JSON, and the data of a stream's events. */
 export interface Tells<Json, Event> {
   readonly json: Json;
   readonly event: Event;
@@ -205,6 +199,5 @@ export function route<
   Asks<PathOf<P>, Partial<Reads<Static<TObject<Query>>>>, Reads<Static<Body>>>,
   Tells<JsonOf<Responses>, ContentOf<Responses, "text/event-stream">>
 > {
-  // Only validated values reach answer().
   return description as unknown as Route<M, P, never, never>;
 }

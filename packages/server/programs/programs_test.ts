@@ -299,7 +299,7 @@ Deno.test("code mode: only an interrupted call requests approval to run again", 
 });
 
 Deno.test("code mode: a program finds and calls tools that the prompt doesn't define", async () => {
-  const prose = "It says at length what nobody needs to know who does not call it. ".repeat(10);
+  const prose = "A long description that only callers of the tool need to know. ".repeat(10);
   const many = Array.from({ length: 40 }, (_, at): Tool => ({
     definition: {
       type: "function",

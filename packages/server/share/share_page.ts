@@ -33,7 +33,7 @@ const SHARED_EVENTS: readonly SessionEvent["type"][] = [
   "turn_end",
 ];
 
-/** Returns the shareable content of a session: its ended turns. @throws {StoreError} */
+/** Returns the ended turns of a session. @throws {StoreError} */
 export async function sharedOf(
   { id, title, row: { createdAtMs }, settings: { model }, runningAfter = Infinity }: AgentSession,
   store: Store,
@@ -47,7 +47,7 @@ export async function sharedOf(
   return { title, model, createdAtMs, entries };
 }
 
-/** Maximum visible characters of a collapsed text. */
+/** Visible characters of a collapsed text. */
 const LONGEST = 20_000;
 
 /** Returns a session as one inert HTML file, and its Content-Security-Policy. */
@@ -207,7 +207,7 @@ a{color:var(--accent)}
 @media print{details{break-inside:avoid}pre{max-height:none}}
 `;
 
-/** Maximum length of parsed Markdown, in UTF-16 code units: parsing blocks other requests. */
+/** In UTF-16 code units: parsing blocks other requests. */
 const LONGEST_MARKDOWN = 100_000;
 
 const markdown = new MarkdownIt({ html: false, linkify: true, typographer: false });
@@ -215,7 +215,7 @@ markdown.validateLink = (address) => /^(https?:\/\/|mailto:)/i.test(address);
 markdown.linkify.set({ fuzzyLink: false, fuzzyEmail: false });
 const { rules } = markdown.renderer;
 const { escapeHtml } = markdown.utils;
-// All headings are one level below the file's own: skipped levels mislead screen readers.
+// One level below the file's own: skipped levels mislead screen readers.
 rules.heading_open = () => "<h2>";
 rules.heading_close = () => "</h2>\n";
 rules.fence = rules.code_block = (tokens, at) =>
@@ -230,7 +230,7 @@ rules.link_open = (tokens, at) => linkTo(tokens[at]!, "href");
 rules.image = (tokens, at) =>
   `${linkTo(tokens[at]!, "src")}${escapeHtml(`[image: ${tokens[at]!.content}]`)}</a>`;
 
-/** Returns Markdown as HTML with tags as text, images as links, and only web and mail links. */
+/** Escapes tags, turns images into links, and links only to the web and mail. */
 export function markdownHtml(text: string): string {
   return text.length > LONGEST_MARKDOWN
     ? `<p class="plain">${escapeHtml(text)}</p>`

@@ -3,13 +3,12 @@ import { Coalescer, type StoredDelivery, type StoreRecord } from "@tare/session/
 import { type Attempted, sendWebhook, signatures } from "./send_webhook.ts";
 import { type DeliveryValue, valueOf, type Webhook, type WebhookHealth, type Webhooks } from "./webhooks.ts";
 
-/** Maximum parallel attempts, in total and per receiver. */
+/** Parallel attempts, in total and per receiver. */
 const LIMITS = { all: 32, ofOne: 4 };
 
-/** Timeout of a response, in milliseconds. */
 const TIMEOUT_MS = 15_000;
 
-/** Time for which one server owns an attempt, in milliseconds: the timeout and the commit of the result. */
+/** A server's exclusive time for an attempt and its commit. */
 const CLAIM_MS = 25_000;
 
 const [SECOND_MS, MINUTE_MS, HOUR_MS] = [1_000, 60_000, 3_600_000];
@@ -21,22 +20,21 @@ const RETRIES_MS: readonly number[] = [
   ...[1, 2, 4, 6, 10].map((count) => count * HOUR_MS),
 ];
 
-/** Random variation of a delay, as a fraction, so that retries don't coincide. */
+/** Variation of a delay, so that retries don't coincide. */
 const JITTER = 0.2;
 
-/** Maximum delay that a receiver can request. */
+/** A receiver's longest delay. */
 const MAX_RETRY_AFTER_MS = 24 * HOUR_MS;
 
-/** Retention of each webhook's deliveries. */
+/** Retention per webhook. */
 const KEPT = { olderThanMs: 30 * 24 * HOUR_MS, keep: 10_000 };
 
-/** Interval of the expiry check. */
 const EXPIRE_MS = 10 * MINUTE_MS;
 
-/** Maximum stored attempts of a delivery. */
+/** Stored attempts per delivery. */
 const MAX_ATTEMPTS = 20;
 
-/** Retry delay after a failure of the store, or if deliveries are locked. */
+/** Delay after a failure of the store, or if deliveries are locked. */
 const AGAIN_MS = 5_000;
 
 /** Sends pending deliveries. Each is claimed in the store, so that only one server attempts it. */
@@ -52,13 +50,13 @@ export class Deliverer {
   #stopTimer = () => {};
   readonly #looking: Coalescer;
 
-  /** Starts with the first `wake()`. */
+  /** Starts with `wake()`. */
   constructor({ webhooks, store, after, random = Math.random, onError }: {
     readonly webhooks: Webhooks;
     readonly store: Store;
-    /** Calls back after a time in milliseconds, unless the returned function is called first. */
+    /** Calls back after `ms`, unless the returned function is called first. */
     readonly after: (ms: number, work: () => void) => () => void;
-    /** Returns a number from 0 to 1. Default: `Math.random`. */
+    /** Default: `Math.random`. */
     readonly random?: (() => number) | undefined;
     readonly onError: (error: unknown) => void;
   }) {
@@ -77,7 +75,7 @@ export class Deliverer {
     if (!this.#closing.signal.aborted) void this.#looking.run();
   }
 
-  /** Stops. Attempts in progress are released to other servers. */
+  /** Stops; other servers take over attempts in progress. */
   async close(): Promise<void> {
     this.#closing.abort(new Error("The server ended."));
     this.#stopTimer();
@@ -99,7 +97,7 @@ export class Deliverer {
     const receivers = enabled.map(({ id }) => ({ receiver: id, limit: LIMITS.ofOne - this.#countOf(id) }))
       .filter(({ limit }) => limit > 0);
     const limit = LIMITS.all - this.#running.size;
-    // An attempt that ends wakes it.
+    // The end of an attempt wakes it.
     if (receivers.length === 0 || limit <= 0) return;
     const { claimed, nextInMs } = await this.#store.claimDeliveries({ receivers, limit, forMs: CLAIM_MS });
     for (const delivery of claimed) {
@@ -185,7 +183,7 @@ export class Deliverer {
     }
   }
 
-  /** Returns the delay before the next attempt, in milliseconds; `undefined` if there is none. */
+  /** Delay before the next attempt, if any. */
   #retryInMs(tries: number, attempted: Attempted): number | undefined {
     const waitMs = RETRIES_MS[tries];
     if (waitMs === undefined) return undefined;

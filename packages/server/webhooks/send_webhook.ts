@@ -4,18 +4,17 @@ import { lookup as lookupAddresses } from "node:dns/promises";
 import { BlockList, isIP } from "node:net";
 import type { WebhookOptions } from "../agent_options.ts";
 
-/** Result of an attempt: the receiver's status, or an error. */
+/** A receiver's status, or an error. */
 export type Attempted =
   | { readonly status: number; readonly retryAfter: string | null }
   | { readonly error: string };
 
-/** Allowed receivers and how they are reached. */
 export type Reach = Pick<WebhookOptions, "hosts" | "lookup" | "connect">;
 
-/** Prefix of secrets in the Standard Webhooks specification. */
+/** Prefix of Standard Webhooks secrets. */
 export const SECRET_PREFIX = "whsec_";
 
-/** Returns why a URL is refused, after "Cannot …:"; `undefined` if it is allowed. */
+/** Returns why a URL is refused, after "Cannot …:". */
 export function refusedUrl(text: string, { hosts, connect }: Reach): string | undefined {
   const url = URL.parse(text);
   if (!url || url.protocol !== "https:" && url.protocol !== "http:") {
@@ -35,7 +34,7 @@ export function refusedUrl(text: string, { hosts, connect }: Reach): string | un
   return isIP(address) !== 0 && !isPublic(address) ? notPublic(url.host) : undefined;
 }
 
-/** Returns the signature header of a message. */
+/** Returns the signature header. */
 export function signatures(
   secrets: readonly string[],
   { id, timestamp, body }: { readonly id: string; readonly timestamp: string; readonly body: string },
@@ -46,7 +45,7 @@ export function signatures(
   }).join(" ");
 }
 
-/** Sends a body to a URL and returns the status. The response's body isn't read, redirects aren't followed. */
+/** Returns the status. The response's body isn't read, redirects aren't followed. */
 export async function sendWebhook(
   text: string,
   { reach, ...sent }: {
@@ -173,7 +172,7 @@ for (
   const [net = "", prefix] = subnet.split("/");
   NOT_PUBLIC.addSubnet(net, Number(prefix), "ipv4");
 }
-// IPv6 addresses are allocated from 2000::/3, a part of which embeds IPv4.
+// IPv6 is allocated from 2000::/3, which partly embeds IPv4.
 const GIVEN_OUT = new BlockList();
 GIVEN_OUT.addSubnet("2000::", 3, "ipv6");
 for (const [net, prefix] of [["2001::", 23], ["2001:db8::", 32], ["2002::", 16]] as const) {

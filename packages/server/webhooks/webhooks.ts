@@ -15,24 +15,24 @@ import { turnBehind } from "../sessions/event_log.ts";
 import type { Teller } from "../sessions/session_types.ts";
 import { type Reach, refusedUrl, SECRET_PREFIX } from "./send_webhook.ts";
 
-/** Events that webhooks report. */
+/** Reported events. */
 export const WEBHOOK_TYPES = ["turn.ended", "approval.asked"] as const;
 
 export type WebhookType = typeof WEBHOOK_TYPES[number];
 
-/** Reasons to disable a webhook: 410 from the receiver, long failure, or a request. */
+/** `gone`: 410 from the receiver. */
 export const DISABLED_REASONS = ["gone", "failing", "asked"] as const;
 
 const STORED = Type.Object({
   id: Type.String(),
   url: Type.String(),
   types: Type.Array(Type.Enum([...WEBHOOK_TYPES])),
-  /** Name of the key that owns it and whose sessions it reports. Absent: the owner's, for all sessions. */
+  /** The key whose sessions it reports. Absent: the owner's, for all sessions. */
   by: Type.Optional(Type.String()),
   createdAtMs: Type.Number(),
   /** Newest first. */
   secrets: Type.Array(Type.Object({ secret: Type.String(), untilMs: Type.Optional(Type.Number()) })),
-  /** Start of the current series of failures. Absent: the newest attempt succeeded. */
+  /** Start of the current failures. Absent: the newest attempt succeeded. */
   failingSinceMs: Type.Optional(Type.Number()),
   disabled: Type.Optional(Type.Object({ reason: Type.Enum([...DISABLED_REASONS]), atMs: Type.Number() })),
 });
@@ -45,18 +45,17 @@ export type WebhookHealth = Pick<Webhook, "failingSinceMs" | "disabled">;
 
 const asWebhook = storedReader(STORED, "a webhook");
 
-/** State of a delivery. */
 export interface DeliveryValue {
   readonly type: WebhookType;
   /** The exact body. */
   readonly body: string;
   readonly status: "waiting" | "delivered" | "failed";
-  /** Attempts since it was last requested. */
+  /** Attempts since the last request. */
   readonly tries: number;
-  /** Newest attempts, oldest first. */
+  /** Oldest first. */
   readonly attempts: readonly {
     readonly atMs: number;
-    /** The receiver's status. Absent: no response. */
+    /** Absent: no response. */
     readonly status?: number;
     readonly error?: string;
   }[];
@@ -65,12 +64,12 @@ export interface DeliveryValue {
 const WEBHOOK = "webhook";
 const NEWEST = "newest_webhook";
 
-/** Time after which webhooks of a shared store are read again, in milliseconds. */
+/** Age at which webhooks of a shared store are read again. */
 const FRESH_MS = 1_000;
 
 const MAX_WEBHOOKS = 50;
 
-/** Time for which a replaced secret signs too, in milliseconds. */
+/** Time for which a replaced secret signs too. */
 const OLD_SECRET_MS = 24 * 60 * 60_000;
 
 /** Maximum characters of a reported text. */
@@ -96,7 +95,7 @@ export class Webhooks {
     this.#documents = new DocumentReader({ store, kind: WEBHOOK, read, onError });
   }
 
-  /** Returns the webhooks visible to the caller, oldest first. @throws {StoreError} */
+  /** Returns those visible to the caller, oldest first. @throws {StoreError} */
   async list(asker: Asker): Promise<readonly Webhook[]> {
     await this.#load();
     return this.#all().filter(({ by }) => Keys.sees(asker, by)).sort((one, other) =>
@@ -104,20 +103,20 @@ export class Webhooks {
     );
   }
 
-  /** Returns a webhook. @throws {HttpError} 404 if the caller has none of this id. */
+  /** @throws {HttpError} 404 if it is not visible to the caller. */
   async get(id: string, asker: Asker): Promise<Webhook> {
     const found = (await this.list(asker)).find((one) => one.id === id);
     if (found) return found;
     throw notFound(`Not found: there is no webhook ${id}.`);
   }
 
-  /** Adds a webhook. @throws {HttpError} 400 if its address is refused, or there are too many. */
+  /** @throws {HttpError} 400 if its address is refused, or there are too many. */
   async add(settings: WebhookSettings, asker: Asker): Promise<Webhook> {
     this.#assertReaches(settings.url);
     const by = Keys.nameOf(asker);
     const newest = newestOf(by);
     for (;;) {
-      // Each addition replaces this document, so that a concurrent one is a conflict.
+      // Each addition replaces this, so that concurrent ones conflict.
       const replaces = await this.#store.getDocument(newest.kind, newest.id) ?? null;
       await this.#load();
       if (this.#all().filter((one) => one.by === by).length >= MAX_WEBHOOKS) {
@@ -144,7 +143,7 @@ export class Webhooks {
     }
   }
 
-  /** Changes, enables or disables a webhook. @throws {HttpError} 404, and 400 if its address is refused. */
+  /** @throws {HttpError} 404, and 400 if its address is refused. */
   async change(
     id: string,
     { isEnabled, ...settings }: { readonly isEnabled?: boolean } & Partial<WebhookSettings>,
@@ -164,7 +163,7 @@ export class Webhooks {
     }));
   }
 
-  /** Replaces a webhook's secret; the previous one signs too for a day. @throws {HttpError} 404 */
+  /** Replaces the secret; the previous one signs too for a day. @throws {HttpError} 404 */
   async rotate(id: string, asker: Asker): Promise<string> {
     const secret = newWebhookSecret();
     await this.#update(id, asker, (webhook) => {
@@ -175,20 +174,20 @@ export class Webhooks {
     return secret;
   }
 
-  /** Removes a webhook and its deliveries. @throws {HttpError} 404 */
+  /** Removes it with its deliveries. @throws {HttpError} 404 */
   async remove(id: string, asker: Asker): Promise<void> {
     await this.get(id, asker);
     await this.#write(removal(id));
   }
 
-  /** Removes the webhooks of a removed key: a new key of that name may have another user. */
+  /** Removes a removed key's webhooks: a new key of that name may have another user. */
   async removeOf(by: string): Promise<void> {
     await this.#load();
     const removals = this.#all().filter((one) => one.by === by).flatMap(({ id }) => removal(id));
     await this.#write([...removals, { type: "no_document", ...newestOf(by) }]);
   }
 
-  /** Returns a webhook's deliveries, newest first. @throws {HttpError} 404 */
+  /** Returns the newest first. @throws {HttpError} 404 */
   async deliveries(
     id: string,
     { asker, ...page }: { readonly asker: Asker; readonly limit: number; readonly before?: string },
@@ -206,7 +205,7 @@ export class Webhooks {
     }
     const value: DeliveryValue = { ...valueOf(found), status: "waiting", tries: 0 };
     const { sessionId } = found;
-    // The webhook must still exist and be enabled, else the delivery would remain forever.
+    // It must exist and be enabled, else the delivery would remain forever.
     await this.#update(id, asker, (webhook) => {
       const { disabled } = webhook;
       if (!disabled) return webhook;
@@ -220,13 +219,13 @@ export class Webhooks {
     return { ...found, value, dueAtMs: this.#store.now() };
   }
 
-  /** Reads the webhooks again if other servers may have changed them. @throws {StoreError} */
+  /** Reads them again if other servers may have changed them. @throws {StoreError} */
   async ready(): Promise<void> {
     const isFresh = this.#known && (!this.#store.shared || this.#store.now() - this.#known.atMs < FRESH_MS);
     if (!isFresh) await this.#load();
   }
 
-  /** Returns the enabled webhooks, as of {@linkcode Webhooks.ready}. */
+  /** As of {@linkcode Webhooks.ready}. */
   enabled(): readonly Webhook[] {
     return this.#all().filter(({ disabled }) => !disabled);
   }
@@ -252,7 +251,7 @@ export class Webhooks {
     return secrets.flatMap(({ secret, untilMs = Infinity }) => untilMs > nowMs ? secret : []);
   }
 
-  /** Returns the delivery records of a session's events; none for subagents, which work for a reported turn. */
+  /** Returns the records of a session's events; none for subagents, which work for a reported turn. */
   recordsOf(...[session, committed]: Parameters<Teller["recordsOf"]>): readonly StoreRecord[] {
     if (session.parent) return [];
     const told = toldOf(session, committed);
@@ -278,7 +277,7 @@ export class Webhooks {
     return [...this.#known?.byId.values() ?? []];
   }
 
-  /** Changes a webhook, with other records. @throws {HttpError} 404 if there is none for the caller. */
+  /** @throws {HttpError} 404 if it is not visible to the caller. */
   async #update(
     id: string,
     asker: Asker,
@@ -290,9 +289,7 @@ export class Webhooks {
     return await this.#replace(id, change, records) ?? await this.get(id, asker);
   }
 
-  /**
-   * Replaces a webhook, with other records; repeats `change` after a concurrent change. `undefined` if it is deleted.
-   */
+  /** Repeats `change` after a concurrent change. Returns `undefined` if the webhook is deleted. */
   async #replace(
     id: string,
     change: (webhook: Webhook) => Webhook,
@@ -341,7 +338,7 @@ function documentOf(value: Webhook): Extract<StoreRecord, { type: "document" }> 
   return { type: "document", kind: WEBHOOK, id: value.id, value };
 }
 
-/** Returns the key of the document that names the newest webhook of a key or the owner. */
+/** Returns the document that names the newest webhook of a key or the owner. */
 function newestOf(by: string | undefined): Pick<StoredDocument, "kind" | "id"> {
   return { kind: NEWEST, id: by === undefined ? "owner" : `key ${by}` };
 }
@@ -361,7 +358,7 @@ function newWebhookSecret(): string {
   return SECRET_PREFIX + randomBytes(32).toString("base64");
 }
 
-/** Returns the reported events: ends of turns, and pending approvals. */
+/** Returns the events to report. */
 function toldOf(
   ...[{ id, by, settings: { metadata } }, { events, after, turn: before }]: Parameters<Teller["recordsOf"]>
 ): readonly { readonly type: WebhookType; readonly data: unknown }[] {
@@ -401,7 +398,6 @@ function toldOf(
   return [...asked, ...ended];
 }
 
-/** Shortens a long text, with an ellipsis. */
 function cut(text: string): string {
   return text.length <= MAX_TEXT ? text : `${sliceText(text, 0, MAX_TEXT)}…`;
 }
