@@ -10,16 +10,16 @@ import {
   type WireRequest,
 } from "@tare/wire/internal";
 
-/** So many tools whose names begin with one word are taken for those of a server: an agent's own hardly are as many. */
+/** Fewest tools with a common first word that count as those of an MCP server. */
 const FAMILY = 5;
 
-/** The word with which a name begins that has others behind it. */
+/** The first word of a name with several. */
 const FIRST_WORD = /^([^_\-.:/]+)[_\-.:/]/;
 
 /**
- * Names of the functions that stand in front of the prompts of a session which begins with this request, if the others had
- * better be deferred. Those of servers may be, whose names begin alike; what an agent brings itself, its instructions
- * take for known. Nothing if all stand in front: if carrying them costs no more, or the client knows of deferring.
+ * Returns the names of the functions that are not deferred in a session that begins with this request; `undefined` if
+ * deferring doesn't pay, or the client itself defers tools. Only tools of servers are deferred, recognised by a common
+ * first word: an agent's instructions rely on its own.
  */
 export function functionsInFront(
   { tools = [], protocol: { toolSearch } }: Pick<WireRequest, "tools" | "protocol">,
@@ -56,7 +56,10 @@ export function functionsInFront(
   return functions.filter((one) => !isDeferred(one)).map((one) => one.function.name);
 }
 
-/** What deferring keeps out of a prompt in which these items, which the client doesn't know, hold searches and what they found. */
+/**
+ * Returns the tokens that deferring removes from a prompt. These hidden items contain the searches and their results,
+ * which are subtracted.
+ */
 export function keptOut(
   { definitions, search }: NonNullable<ReturnType<typeof deferTools>>,
   items: readonly WireItem[],
@@ -72,10 +75,10 @@ export function keptOut(
   return { tokens: full - countToolTokens(search, countTokens) - searching, isDetour: false };
 }
 
-/** Items without the searches in them, by their bytes; nothing of those that have none. */
+/** Items without their searches, by their bytes; `undefined` for items without searches. */
 const bareItems = new WeakMap<NonNullable<WireItem["bytes"]>, WireItem | undefined>();
 
-/** An item without the searches in it, and without what they found: the same object if there is none. */
+/** Returns an item without its searches and their results: the same object if it has none. */
 export function withoutSearches(item: WireItem, reading: Parameters<typeof readItems>[1]): WireItem {
   const { bytes } = item;
   const { protocol } = reading;

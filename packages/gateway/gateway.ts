@@ -1,6 +1,6 @@
 /**
- * Puts Tare in front of somebody else's agent: passes its model calls on to a provider with only what of each prompt
- * still pays for its place, as a function from request to response.
+ * A gateway in front of any client or agent: forwards its model calls to a provider with the parts of each prompt that
+ * are worth their cost, as a function from request to response.
  *
  * @example
  * ```ts ignore
@@ -40,31 +40,31 @@ import { Turns } from "./turns.ts";
 
 export type { GatewayOptions, GatewayUpstream } from "./options.ts";
 
-/** What is known of a request besides what it contains. */
+/** Properties of a request that are not part of it. */
 export interface GatewayCall {
-  /** Its body as it was before the client compressed it, if that was read before. */
+  /** Its decompressed body, if it was already read. */
   readonly body?: Uint8Array<ArrayBuffer> | undefined;
-  /** Who sends it. Default: the owner. */
+  /** The caller. Default: the owner. */
   readonly asker?: Asker | undefined;
   /**
-   * Aborted if the client disconnects before the answer begins, which cancels the call at the provider; later the client
-   * cancels the answer's body. Default: that isn't reported. The request's own signal isn't used: `Deno.serve` aborts it
-   * after every answer.
+   * Aborted if the client disconnects before the answer begins, which cancels the provider's call; later the client
+   * cancels the answer's body. The request's own signal isn't used: `Deno.serve` aborts it after every answer. Default:
+   * none.
    */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** A gateway as a function from request to response, with no port of its own. */
+/** A gateway as a function from request to response, without a port. */
 export interface HttpGateway {
-  /** Answers a request; undefined for one that is neither under `/v1` nor `HEAD /`. Never rejects. */
+  /** Answers a request; `undefined` if it is neither under `/v1` nor `HEAD /`. Never rejects. */
   readonly fetch: (request: Request, call?: GatewayCall) => Promise<Response> | undefined;
-  /** Whether it has more for a request than a refusal: it goes to an upstream, or on over HTTP. */
+  /** Whether a request is forwarded or answered with an upgrade error, not refused. */
   readonly takes: (request: Request) => boolean;
-  /** Most bytes of a request's body that it reads. */
+  /** Largest request body in bytes. */
   readonly maxBodyBytes: number;
-  /** The sessions that pass through: lists, calls, totals, and what users ask of one. */
+  /** Its sessions: lists, calls, totals and changes by users. */
   readonly sessions: SessionRegistry<GatewaySessionSummary, GatewaySessionDetails>;
-  /** Waits until what is known of its sessions is kept, two seconds at most. Never rejects. */
+  /** Waits at most two seconds until all sessions are stored. Never rejects. */
   readonly close: () => Promise<void>;
 }
 
@@ -118,33 +118,33 @@ const UPSTREAM: NeededOptions<GatewayUpstream> = {
 };
 
 /**
- * Makes a gateway: model calls go to the provider with what of their prompts still pays for its place. Whatever goes
- * wrong in deciding that, a request goes upstream as the client sent it.
+ * Creates a gateway that removes from prompts the parts that cost more than they are worth, and forwards them. If planning
+ * fails, a request is forwarded unchanged.
  *
- * | route | does |
+ * | route | behavior |
  * |---|---|
- * | `POST /v1/chat/completions`, `POST /v1/responses`, `POST /v1/messages` | planned, then passed on |
- * | `POST /v1/responses/input_tokens`, `POST /v1/messages/count_tokens` | passed on with the view that the model had last |
- * | what else is below `/v1/responses`, `/v1/files`, `/v1/images`, `/v1/audio`, `/v1/batches`, `/v1/conversations`, `/v1/uploads`, `/v1/containers`, `/v1/skills`, `/v1/sessions`, `/v1/agents`, `/v1/environments`, `/v1/messages/batches`, and `/v1/completions`, `/v1/embeddings`, `/v1/moderations`, `GET /v1/models` | passed on as it comes, streamed both ways |
- * | anything else under `/v1` | the same with the client's own key, or if `forward` names it; with the server's key it is 404 |
- * | a websocket | 426: clients go on over HTTP |
- * | `HEAD /` | says that somebody is there |
+ * | `POST /v1/chat/completions`, `POST /v1/responses`, `POST /v1/messages` | planned and forwarded |
+ * | `POST /v1/responses/input_tokens`, `POST /v1/messages/count_tokens` | forwarded with the prompt that the model received last |
+ * | other paths below `/v1/responses`, `/v1/files`, `/v1/images`, `/v1/audio`, `/v1/batches`, `/v1/conversations`, `/v1/uploads`, `/v1/containers`, `/v1/skills`, `/v1/sessions`, `/v1/agents`, `/v1/environments`, `/v1/messages/batches`, and `/v1/completions`, `/v1/embeddings`, `/v1/moderations`, `GET /v1/models` | forwarded unchanged, streamed both ways |
+ * | any other path under `/v1` | likewise with the client's own key, or if listed in `forward`; 404 with the server's key |
+ * | WebSocket upgrades | 426: clients fall back to HTTP |
+ * | `HEAD /` | 200, as a health check |
  *
- * | header of a request | says |
+ * | request header | effect |
  * |---|---|
- * | `x-tare-session` | name of its session; default: it is recognised by content |
- * | `x-tare: off` | it goes upstream as it is |
- * | `x-tare: observe` | its session goes upstream as it is, and the ledger tells what would have been saved; one that was edited before is left as it is from then on |
+ * | `x-tare-session` | name of its session; default: recognised by content |
+ * | `x-tare: off` | forwarded unchanged |
+ * | `x-tare: observe` | its session is forwarded unchanged, and its ledger records the estimated saving; one that was edited before stays unchanged from then on |
  *
- * | header of an answer | says |
+ * | response header | value |
  * |---|---|
- * | `x-tare-session` | the session |
- * | `x-tare-epoch` | how many times its prompt was rewritten |
- * | `x-tare-tokens-received`, `x-tare-tokens-sent` | tokens of the client's prompt and of the upstream's, counted here |
- * | `x-tare-cached-predicted` | tokens that the upstream's cache was expected to serve |
- * | `x-tare-cached-reported` | tokens that it did serve; only of an answer that isn't streamed |
- * | `x-tare-saved-token-units` | what the session has saved so far, in token units: the price of one uncached input token is 1; streamed: before this call; not with the policy `classic` |
- * | `x-tare-warning` | why the request went upstream as it came, or what was left out of it |
+ * | `x-tare-session` | id of the session |
+ * | `x-tare-epoch` | number of rewrites of its prompt |
+ * | `x-tare-tokens-received`, `x-tare-tokens-sent` | tokens of the client's prompt and of the upstream's, counted locally |
+ * | `x-tare-cached-predicted` | tokens that were expected to be read from the provider's cache |
+ * | `x-tare-cached-reported` | tokens that were read from it; only if the answer isn't streamed |
+ * | `x-tare-saved-token-units` | estimated saving of the session in cost units (one = one uncached input token); of a stream, before this call; not with the policy `classic` |
+ * | `x-tare-warning` | reason why the request was forwarded unchanged, or content that was omitted |
  *
  * @example
  * ```ts
@@ -156,7 +156,7 @@ const UPSTREAM: NeededOptions<GatewayUpstream> = {
  * const { fetch } = gateway({
  *   upstreams: { chat: { baseURL: "https://api.openai.com/v1", profile: profileNamed("openai") } },
  *   countTokens: () => Promise.resolve(estimateTokens),
- *   // So that this example needs no provider:
+ *   // A provider for this example:
  *   fetch: () => Promise.resolve(Response.json({ data: [] })),
  * });
  * const answer = await fetch(new Request("http://localhost/v1/models"));
@@ -175,20 +175,20 @@ export function gateway(options: GatewayOptions): HttpGateway {
   const turns = new Turns(set);
   const calls = new PlannedCalls(turns, set);
   const served = PROTOCOLS.filter(({ name }) => Object.hasOwn(options.upstreams, name));
-  /** The protocol of a request by its path or headers, else that of any client; `own` if it is by path. */
+  /** Returns the protocol of a request by its path or headers, else that of any client; `own` if it is by path. */
   const protocolOf = ({ path }: Asked, { headers }: Request) => {
     const own = PROTOCOLS.find((one) => path === one.path || path.startsWith(`${one.path}/`));
     const protocol = own ?? served.find((one) => one.speaks?.(headers)) ?? served.find((one) => !one.speaks);
     return { own, protocol };
   };
-  /** Why a request isn't passed on to the upstream of its protocol; nothing if it is. */
+  /** Returns the error of a request that isn't forwarded to the upstream of its protocol. */
   const refusal = ({ parts, sent }: Asked, request: Request, protocol: Protocol | undefined) => {
     if (!protocol || !served.includes(protocol)) {
-      const message = `Cannot pass /v1${sent} on: the gateway has no upstream for it.`;
+      const message = `Cannot forward /v1${sent}: no upstream is configured for its protocol.`;
       return new ApiError(404, message, { code: "no_upstream" });
     }
     if (isCrooked(parts)) {
-      const reason = "it has empty parts, or some that lead upwards, and no provider has such a path";
+      const reason = "the path has empty or parent segments";
       return new ApiError(404, `Cannot find /v1${sent}: ${reason}.`, { code: "not_found" });
     }
     const { method } = request;
@@ -197,15 +197,15 @@ export function gateway(options: GatewayOptions): HttpGateway {
     const allowed = methodsOf(parts);
     if (allowed.length > 0) {
       const allow = allowed.join(", ");
-      const reason = `with the server's key the provider is asked for it by ${allow} alone`;
+      const reason = `the server's key allows only ${allow}`;
       return new ApiError(405, `Cannot ${method} /v1${sent}: ${reason}.`, {
         code: "method_not_allowed",
         headers: { allow },
       });
     }
-    const reason = "it is no path by which models are used, so that it doesn't go to the provider with the " +
-      `server's key. --forward /v1${sent} (TARE_FORWARD) lets it pass`;
-    return new ApiError(404, `Cannot find /v1${sent}: ${reason}.`, { code: "not_found" });
+    const reason = "the server's key may be used only for model paths. " +
+      `Allow it with --forward /v1${sent} (TARE_FORWARD)`;
+    return new ApiError(404, `Cannot forward /v1${sent}: ${reason}.`, { code: "not_found" });
   };
   const route = async (
     asked: Asked,
@@ -215,8 +215,8 @@ export function gateway(options: GatewayOptions): HttpGateway {
     const { path, sent } = asked;
     assertMay(asker);
     if (isUpgrade(request)) {
-      // Clients that ask for a websocket go on over HTTP as soon as they hear this.
-      const message = `Cannot open a websocket at /v1${sent}: this server answers over HTTP alone.`;
+      // Clients fall back to HTTP on this status.
+      const message = `Cannot open a WebSocket at /v1${sent}: only HTTP is supported.`;
       throw new ApiError(426, message, { code: "upgrade_required" });
     }
     if (request.method === "POST") {
@@ -228,10 +228,10 @@ export function gateway(options: GatewayOptions): HttpGateway {
       }
     }
     if (isFromPage(request)) {
-      const reason = "it comes from a page of another origin, and could be sent without its asking first";
-      throw new ApiError(403, `Cannot pass the request on: ${reason}.`, { code: "origin_not_allowed" });
+      const reason = "it was sent by a page of another origin without a CORS preflight";
+      throw new ApiError(403, `Cannot forward the request: ${reason}.`, { code: "origin_not_allowed" });
     }
-    // What a model's list costs is nothing.
+    // Listing models is free.
     if (request.method !== "GET" && request.method !== "HEAD") assertMay(asker, false);
     const { own, protocol } = protocolOf(asked, request);
     const refused = refusal(asked, request, protocol);
@@ -241,13 +241,13 @@ export function gateway(options: GatewayOptions): HttpGateway {
       ? await calls.forwardResponse(protocol, below, { request, signal, by: Keys.nameOf(asker) })
       : await calls.forward(protocol, sent, { request, signal });
   };
-  /** @throws {ApiError} unless whoever asks may, and what it costs may be paid for under the name. */
+  /** @throws {ApiError} unless the caller has access and budget. */
   const assertMay = (asker: Asker, isPriced = true) => {
     const refused = options.keys?.refusal(asker, "gateway") ??
       options.keys?.spent(Keys.nameOf(asker), isPriced);
     if (!refused) return;
     const { status, code, message } = refused;
-    // What clients of the providers know.
+    // The code that clients of the providers expect.
     throw new ApiError(status, message, { code: code === "budget_spent" ? "insufficient_quota" : code });
   };
   const answerCall = async (
@@ -262,15 +262,15 @@ export function gateway(options: GatewayOptions): HttpGateway {
   ): Promise<Response> => {
     const declared = request.headers.get("content-type") ?? "none";
     const bytes = body ?? await readBody(request, { maxBytes });
-    // What can't be read here may be read there.
+    // The provider may support other encodings.
     if (!bytes) assertMay(asker, false);
     if (!bytes) {
       const path = counts && protocol.countPath || protocol.path;
       return await calls.forward(protocol, path, { request, signal });
     }
-    // No web page can send another type without asking first.
+    // Browsers send this type to other origins only after a preflight request.
     if (declared.split(";")[0]?.trim().toLowerCase() !== "application/json") {
-      const reason = `its content-type is ${declared}, and application/json is wanted`;
+      const reason = `its content-type is ${declared}. Send application/json`;
       throw new ApiError(415, `Cannot read the body: ${reason}.`, { code: "unsupported_media_type" });
     }
     const { price = listPrice } = options.upstreams[protocol.name] ?? {};
@@ -282,7 +282,7 @@ export function gateway(options: GatewayOptions): HttpGateway {
   return {
     fetch: (request, asking = {}) => {
       const { pathname } = new URL(request.url);
-      // Some clients look whether anybody is there before they ask.
+      // Some clients check reachability first.
       if (pathname === "/" && request.method === "HEAD") return Promise.resolve(new Response());
       const asked = askedOf(pathname);
       if (!asked) return undefined;
@@ -308,21 +308,20 @@ export function gateway(options: GatewayOptions): HttpGateway {
   };
 }
 
-/** What a request asks for, below `/v1`. */
+/** A requested path under `/v1`. */
 interface Asked {
   /** The path as it was sent. */
   readonly sent: string;
-  /** The same with its parts decoded, as long as none of them holds a `/`. */
+  /** The path with decoded parts, unless one of them contains a `/`. */
   readonly path: string;
-  /** Its parts, decoded. */
   readonly parts: readonly string[];
 }
 
-/** What is asked for by this path; nothing if it isn't below `/v1`. */
+/** Returns the requested path; `undefined` if it isn't under `/v1`. */
 function askedOf(pathname: string): Asked | undefined {
   const sent = /^\/v1(\/.*)$/.exec(pathname)?.[1];
   if (sent === undefined) return undefined;
-  // What can't be decoded is nobody's path.
+  // A path that can't be decoded matches none.
   const parts = readPath(sent) ?? [""];
   return { sent, parts, path: parts.some((part) => part.includes("/")) ? sent : `/${parts.join("/")}` };
 }
@@ -331,7 +330,7 @@ function isUpgrade({ headers }: Request): boolean {
   return headers.get("upgrade")?.toLowerCase() === "websocket";
 }
 
-/** The request without what its headers say of a body that has been decoded. */
+/** Returns the request without the headers of its encoded body. */
 function decoded(request: Request): Request {
   if (!request.headers.has("content-encoding")) return request;
   const headers = new Headers(request.headers);
@@ -341,7 +340,7 @@ function decoded(request: Request): Request {
   return new Request(url, { method, headers });
 }
 
-/** Whether a page of another origin made a browser send a request, of a kind for which no browser asks first. */
+/** Whether a page of another origin sent a request without a preflight request. */
 function isFromPage({ method, headers, url }: Request): boolean {
   const origin = headers.get("origin");
   if (origin === null || origin === new URL(url).origin || method === "GET" || method === "HEAD") {
@@ -354,27 +353,24 @@ function unreachable(error: unknown): string {
   return `Cannot reach the provider: ${error instanceof Error ? error.message : error}.`;
 }
 
-/** A path under `/v1` by which models are used. */
+/** A model path under `/v1`. */
 interface ModelPath {
-  /** Its parts behind `/v1`. */
+  /** Its parts after `/v1`. */
   readonly path: string;
-  /** Whether what is below it belongs to it too. Default: no. */
+  /** Whether paths below it are included. Default: false. */
   readonly below?: boolean;
-  /** The methods that use a model, and change nothing of what its owner has. Default: any. */
+  /** Methods that use a model without changing the account. Default: any. */
   readonly methods?: readonly string[];
 }
 
-/**
- * What goes to a provider with the server's own key: the paths that models are used with, and nothing by which an account
- * is managed.
- */
+/** Paths that the server's key may be used for: those that use models, not those that manage an account. */
 const MODEL_PATHS: readonly ModelPath[] = [
   ...PROTOCOLS.flatMap(({ path, countPath, followsField }) => [
     { path: path.slice(1), below: followsField !== undefined },
     ...(countPath === undefined ? [] : [{ path: countPath.slice(1) }]),
   ]),
   { path: "completions" },
-  // A model that is somebody's own can be deleted.
+  // Custom models can be deleted.
   { path: "models", below: true, methods: ["GET", "HEAD"] },
   { path: "embeddings" },
   { path: "moderations" },
@@ -391,7 +387,7 @@ const MODEL_PATHS: readonly ModelPath[] = [
   { path: "messages/batches", below: true },
 ];
 
-/** Whether a provider could take a path for another one: it has empty parts, or some that lead upwards, however encoded. */
+/** Whether a provider could resolve a path to another one: it has empty or `..` parts, however encoded. */
 function isCrooked(parts: readonly string[]): boolean {
   return parts.some((part) => {
     let text = part;
@@ -408,8 +404,8 @@ function isCrooked(parts: readonly string[]): boolean {
 }
 
 /**
- * Whether a path, without `v1` in front, is one that a provider is asked for with the server's key, with this method.
- * `more` are others, such as `/v1/vector_stores`, with what is below them.
+ * Whether the server's key may be used for a path without `v1`, with this method. `more` are other paths, such as
+ * `/v1/vector_stores`, with those below them.
  */
 function isModelPath(
   parts: readonly string[],
@@ -422,7 +418,7 @@ function isModelPath(
   return all.some((one) => fits(one, parts) && (one.methods?.includes(method) ?? true));
 }
 
-/** The methods of a path that takes only some. */
+/** Returns the methods of a path that is limited to some. */
 function methodsOf(parts: readonly string[]): readonly string[] {
   return MODEL_PATHS.find((one) => one.methods && fits(one, parts))?.methods ?? [];
 }

@@ -106,7 +106,7 @@ Deno.test("gateway sends a shape that it doesn't know on as it came, with a warn
     response.headers.get("x-tare-warning") ?? "",
     "not as the chat-completions format says",
   );
-  assertStringIncludes(String(errors[0]), "the request was sent on as it came");
+  assertStringIncludes(String(errors[0]), "the request was forwarded unchanged");
 });
 
 Deno.test("gateway leaves a session alone once the upstream refused twice in a row what was made of it", async () => {
@@ -116,11 +116,11 @@ Deno.test("gateway leaves a session alone once the upstream refused twice in a r
   const request = { ...HELLO, tools: [READ] };
   const first = await fetch(post(request));
   assertEquals([first.status, seen.length], [200, 2]);
-  const told = "the request was sent on as it came: the upstream answered 400";
+  const told = "the request was forwarded unchanged: the upstream answered 400";
   assertStringIncludes(first.headers.get("x-tare-warning") ?? "", told);
   await first.text();
   const second = await fetch(post(request));
-  assertStringIncludes(second.headers.get("x-tare-warning") ?? "", "this session is sent on as it comes");
+  assertStringIncludes(second.headers.get("x-tare-warning") ?? "", "this session is forwarded unchanged");
   await second.text();
   await (await fetch(post(request))).text();
   assertEquals(seen.map(({ body }) => body.tools.length), [2, 1, 2, 1, 1]);
@@ -319,7 +319,7 @@ Deno.test("gateway passes answers on that it can't read, and those that nothing 
   const headers = { "content-type": "application/json" };
   const odd = gatewayed(() => new Response('{"choices":', { headers }), { onError });
   assertEquals(await (await odd.fetch(post(HELLO))).text(), '{"choices":');
-  assertStringIncludes(String(errors[0]), "the answer was passed on as it came");
+  assertStringIncludes(String(errors[0]), "the answer was forwarded unchanged");
   const page = gatewayed(() => new Response("<p>", { headers: { "content-type": "text/html" } }));
   assertEquals(await (await page.fetch(post(HELLO))).text(), "<p>");
   const several = gatewayed(() => completion({ content: "Hi" }));

@@ -4,47 +4,46 @@ import type { GatewayOptions, GatewayUpstream } from "./options.ts";
 import { promisify } from "node:util";
 import * as zlib from "node:zlib";
 
-/** Headers that belong to one connection, to this server, or to a browser. */
+/** Headers of one connection, of this server, or of a browser. */
 const OWN_REQUEST_HEADERS = new RegExp(
   "^(accept-encoding|connection|content-length|cookie|expect|forwarded|host|keep-alive|origin|referer|te|trailer|" +
     "transfer-encoding|upgrade|via|x-tare|(x-tare|proxy|sec|access-control|x-forwarded)-.*)$",
 );
 
-/** Likewise of answers; `fetch` has decoded the body. */
+/** Headers of a connection or of the encoded body, which `fetch` has decoded. */
 const OWN_RESPONSE_HEADERS = new RegExp(
   "^(connection|content-encoding|content-length|keep-alive|proxy-authenticate|set-cookie|trailer|" +
     "transfer-encoding|upgrade|access-control-.*)$",
 );
 
-/** So much of an error is told, in bytes. */
+/** Bytes of an error that are quoted. */
 const MAX_QUOTED_BYTES = 1_000;
 
-/** What is sent to the upstream. */
+/** A call of an upstream. */
 export interface UpstreamCall {
-  /** Where it goes. */
   readonly upstream: GatewayUpstream;
-  /** The client's request: its method, its query and most of its headers go upstream. */
+  /** The client's request: its method, query and most headers are sent. */
   readonly request: Request;
   /** Default: none. */
   readonly body?: Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array<ArrayBuffer>>;
-  /** How the key is sent. Default: as a bearer token. */
+  /** Header of the key. Default: a bearer token. */
   readonly auth?: Protocol["auth"];
-  /** Headers that it has unless its client sends any of them. Default: none. */
+  /** Headers that are added unless the client sends one of them. Default: none. */
   readonly headers?: Readonly<Record<string, string>>;
   readonly signal: AbortSignal;
 }
 
-/** Where requests of a protocol go. @throws {RangeError} if that isn't known. */
+/** Returns the upstream of a protocol. @throws {RangeError} if there is none. */
 export function upstreamOf(
   { name }: Protocol,
   { upstreams }: Pick<GatewayOptions, "upstreams">,
 ): GatewayUpstream {
   const upstream = upstreams[name];
   if (upstream) return upstream;
-  throw new RangeError(`Cannot pass a request of protocol ${name} on: it has no upstream`);
+  throw new RangeError(`Cannot forward a request of protocol ${name}: no upstream is configured`);
 }
 
-/** Sends a request to a path behind the upstream's base URL. @throws what `fetch` throws. */
+/** Sends a request to a path below the upstream's base URL. @throws the error of `fetch`. */
 export function askUpstream(
   path: string,
   { upstream: { baseURL, apiKey }, request, body, auth, headers: more = {}, signal }: UpstreamCall,
@@ -64,7 +63,7 @@ export function askUpstream(
   });
 }
 
-/** Headers that a client's request has at the upstream. */
+/** Returns the headers of a client's request that are sent to the upstream. */
 export function upstreamHeaders(
   request: Request,
   { apiKey, auth = CHAT_PROTOCOL.auth }: Pick<GatewayUpstream, "apiKey"> & {
@@ -84,26 +83,26 @@ export function upstreamHeaders(
   return headers;
 }
 
-/** Headers of the upstream's answer that its client gets to see, and more of them. */
+/** Returns the headers of the upstream's answer that are visible to its client, with `more`. */
 export function answerHeaders(response: Response, more: Readonly<Record<string, string>> = {}): Headers {
   const headers = new Headers();
   const hops = namedByConnection(response);
   for (const [name, value] of response.headers) {
     if (!OWN_RESPONSE_HEADERS.test(name) && !hops.has(name)) headers.set(name, value);
   }
-  // Else a reverse proxy before this server would collect events before it passes them on.
+  // Otherwise a reverse proxy before this server would buffer the events.
   if (headers.get("content-type")?.includes("text/event-stream")) headers.set("x-accel-buffering", "no");
   for (const [name, value] of Object.entries(more)) headers.set(name, value);
   return headers;
 }
 
-/** The headers of which a message says that they are for the next one on its way alone (RFC 9110, 7.6.1). */
+/** Returns the headers that apply only to one connection (RFC 9110, 7.6.1). */
 function namedByConnection({ headers }: Pick<Request, "headers">): ReadonlySet<string> {
   const named = headers.get("connection")?.toLowerCase().split(",") ?? [];
   return new Set(named.map((name) => name.trim()));
 }
 
-/** The upstream's answer as it is. */
+/** Returns the upstream's answer unchanged. */
 export function passOn(
   response: Response,
   abort: AbortController,
@@ -114,7 +113,7 @@ export function passOn(
   return new Response(body && streamOf(body.values(), abort), { status, statusText, headers });
 }
 
-/** A stream of these bytes that stops the upstream when its reader leaves. */
+/** Returns a stream of these bytes that aborts the upstream when its reader cancels. */
 export function streamOf(
   bytes: AsyncIterator<Uint8Array<ArrayBuffer>>,
   abort: AbortController,
@@ -130,14 +129,14 @@ export function streamOf(
     },
     async cancel(reason) {
       abort.abort(reason);
-      // What was said until then is booked: what was never begun ends without that.
+      // Ending the iterator records its usage; one that was never started must be started first.
       if (!isBegun) await bytes.next().catch(() => {});
       await bytes.return?.().catch(() => {});
     },
   }, { highWaterMark: 0 });
 }
 
-/** What an answer begins with, as far as a sentence may quote it. The rest isn't read. */
+/** Returns the beginning of an answer, to be quoted. The rest isn't read. */
 export async function beginningOf({ body }: Response): Promise<string> {
   const pieces: Uint8Array<ArrayBuffer>[] = [];
   let length = 0;
@@ -149,7 +148,7 @@ export async function beginningOf({ body }: Response): Promise<string> {
   return new TextDecoder().decode(joinBytes(pieces).subarray(0, MAX_QUOTED_BYTES));
 }
 
-/** The header that tells of a warning, if there is one. A header can't hold everything that a sentence can. */
+/** Returns the header of a warning: printable ASCII, at most 500 characters. */
 export function warned(warning: string | undefined): Readonly<Record<string, string>> {
   return warning === undefined
     ? {}
@@ -158,7 +157,7 @@ export function warned(warning: string | undefined): Readonly<Record<string, str
 
 type Decode = (bytes: Uint8Array, options: { readonly maxOutputLength: number }) => Promise<Uint8Array>;
 
-/** Ways in which a body can be compressed, as `content-encoding` names them, as far as this platform knows them. */
+/** Decoders by `content-encoding`, if this platform has them. */
 const DECODERS: Readonly<Record<string, Decode | undefined>> = {
   gzip: promisify(zlib.gunzip) as Decode,
   "x-gzip": promisify(zlib.gunzip) as Decode,
@@ -168,8 +167,8 @@ const DECODERS: Readonly<Record<string, Decode | undefined>> = {
 };
 
 /**
- * The parts of a path, each decoded once: `/v1/a%2Fb` has the parts `v1` and `a/b`. Nothing of one that isn't encoded as
- * UTF-8.
+ * Returns the parts of a path, each decoded once: `/v1/a%2Fb` has the parts `v1` and `a/b`. `undefined` if it isn't
+ * valid UTF-8.
  */
 export function readPath(pathname: string): readonly string[] | undefined {
   try {
@@ -180,19 +179,18 @@ export function readPath(pathname: string): readonly string[] | undefined {
 }
 
 /**
- * A request's body as it was before its client compressed it, read once. Nothing, and the body stays unread, if it is
- * compressed in a way that isn't known here.
- *
- * @throws {ApiError} if the body has too many bytes, compressed or not (413), or isn't what it says it is (400).
+ * Reads a request's body and decompresses it. Returns `undefined`, and leaves the body unread, if its encoding is not
+ * supported.
+ * @throws {ApiError} if the body is too large, compressed or not (413), or doesn't match its encoding (400).
  */
 export async function readBody(
   request: Request,
   limits: {
-    /** Most bytes that it may have, compressed or not. */
+    /** Most bytes of the body, compressed or not. */
     readonly maxBytes: number;
     /**
-     * Told what has come once that is more than `bytes`, a first piece of it before all: gives a limit in place of
-     * `maxBytes`, or nothing if it can't tell.
+     * Called once when more than `bytes` have arrived, with the first piece, then with all: returns a limit in place of
+     * `maxBytes`, or `undefined` if it can't decide.
      */
     readonly early?: {
       readonly bytes: number;
@@ -203,7 +201,7 @@ export async function readBody(
   const encoding = request.headers.get("content-encoding");
   if (encoding === null) {
     const declared = request.headers.get("content-length");
-    // A server's runtime holds a body to its declared length, and reads it at once faster than in pieces.
+    // A server's runtime enforces the declared length, and reads a whole body faster than its pieces.
     const atOnce = Math.min(limits.maxBytes, limits.early?.bytes ?? Infinity);
     if (declared === null || Number(declared) > atOnce) return await read(request, limits);
     const bytes = new Uint8Array(await request.arrayBuffer());
@@ -224,13 +222,13 @@ export async function readBody(
     }
   } catch (error) {
     if ((error as { readonly code?: unknown }).code === "ERR_BUFFER_TOO_LARGE") throw tooLarge(maxBytes);
-    const reason = `its content-encoding is ${encoding}, but it can't be read as that`;
+    const reason = `it doesn't match its content-encoding, ${encoding}`;
     throw new ApiError(400, `Cannot read the body: ${reason}.`, { code: "invalid_body" });
   }
   return body;
 }
 
-/** The body of a request or a reply. @throws {ApiError} if it has more bytes (413). */
+/** Reads the body of a request or reply. @throws {ApiError} if it is larger (413). */
 export async function readBytes(
   message: Pick<Response, "headers" | "body">,
   maxBytes: number,
@@ -252,7 +250,7 @@ async function read(
     chunks.push(chunk);
     if (!isTold && early && length > early.bytes) {
       isTold = true;
-      // What is asked for stands in front mostly: the rest isn't joined twice.
+      // The relevant field is usually in the first piece: pieces are joined only if it isn't.
       most = early.limit(chunks[0]!) ?? early.limit(joinBytes(chunks)) ?? maxBytes;
     }
     if (length > most) throw tooLarge(most);
@@ -267,10 +265,9 @@ function tooLarge(maxBytes: number): ApiError {
 }
 
 /**
- * Runs `work` with a controller that is aborted if the client of a request disconnects before `work` settles, as the
- * signal reports. A client that disconnects later cancels the response's body; `Deno.serve` aborts a request's signal
- * then too, and after each response that was sent.
- *
+ * Runs `work` with a controller that is aborted if the request's client disconnects before `work` settles. A client
+ * that disconnects later cancels the response's body; `Deno.serve` aborts a request's signal then too, and after each
+ * response.
  * @throws The error of `work`.
  */
 export async function withClientSignal<T>(

@@ -9,32 +9,30 @@ import type { GatewaySession } from "./sessions/session.ts";
 import type { GatewayTurn } from "./turn.ts";
 import { askUpstream, upstreamOf } from "./http.ts";
 
-/** The last call of a turn, as it was answered. */
+/** The last call of a turn, with its reply. */
 export interface EndedTurn {
-  /** The client's request. */
   readonly request: Request;
-  /** What was sent in its place. */
+  /** The body that was sent to the upstream. */
   readonly body: Uint8Array<ArrayBuffer>;
-  /** What came back, and how. */
   readonly response: Response;
   readonly reply: Uint8Array<ArrayBuffer>;
   readonly isStream: boolean;
 }
 
-/** Statuses by which a provider says that it doesn't take a request as it is. */
+/** Statuses of a provider that rejects a request's content. */
 const REFUSALS: readonly number[] = [400, 422];
 
-/** Headers that make a request the same as one before, whatever it asks. */
+/** Headers that mark a request as a repetition of an earlier one. */
 const ONE_REQUEST_HEADERS: readonly string[] = ["idempotency-key", "x-stainless-retry-count"];
 
 /**
- * How a conversation is kept warm behind a turn, with the call that ended it; nothing if there is no way, or the provider says
- * that it would take no more requests.
+ * Returns how a conversation's cache is kept alive after a turn, from the call that ended it; `undefined` if its
+ * protocol can't, or the provider's quota is exhausted.
  */
 export function pingableOf(
   { session, client, request: wire }: Pick<GatewayTurn, "session" | "client" | "request">,
   { request, body, response, reply, isStream, ...told }: EndedTurn & Pick<WireReply, "callsClient"> & {
-    /** Whether the session is still the one that is known here. */
+    /** Whether the session in memory is still the newest. */
     readonly isCurrent: () => Promise<boolean>;
     readonly booked: Pingable["booked"];
   },
@@ -45,7 +43,7 @@ export function pingableOf(
   if (!pings || pings.mustReply(wire) || pings.leavesNothing(response.headers)) return undefined;
   const upstream = upstreamOf(protocol, options);
   const answer = pings.readAnswerBlocks(body, reply, isStream);
-  // The client's connection and its body are let go.
+  // Releases the client's connection and body.
   const { url, method } = request;
   const headers = new Headers(request.headers);
   for (const name of ONE_REQUEST_HEADERS) headers.delete(name);
@@ -61,7 +59,7 @@ export function pingableOf(
       hasCommitted: Warmth.hasCommitted(
         wire.items.flatMap(({ parts }) => parts.map(({ message }) => message)),
       ),
-      // What can't be gone on from isn't.
+      // A reply that can't be continued gets no extended keep-alive.
       answerBlocks: answer?.length ?? Infinity,
     },
     consent: isSubscribed ? "asked" : "budget",
@@ -85,21 +83,21 @@ export function pingableOf(
   };
 }
 
-/** So many conversations and clients are remembered. */
+/** Most conversations and clients in memory. */
 const MAX_KNOWN = 1_000;
 
 type Asking = Pick<GatewaySession, "id" | "facts" | "session">;
 
 /**
- * Conversations that work for another one of the same client, which waits for its tools when they begin: they end with their
- * answer, and nobody comes back to them.
+ * Finds conversations of subagents: they begin while another conversation of their client waits for tools, end with
+ * their answer, and are not continued.
  */
 export class SubAgents {
-  /** By client and its key: the conversation that waits for its tools. */
+  /** The conversation that waits for its tools, by client and key. */
   readonly #waiting = new LRUCache<string, string>({ max: MAX_KNOWN });
   readonly #helpers = new LRUCache<string, true>({ max: MAX_KNOWN });
 
-  /** A conversation of a client that keeps its conversations apart asks for something. */
+  /** Notes a request of a client that gives each conversation a key. */
   asks({ id, facts: { scope }, session }: Asking): void {
     const waiting = this.#waiting.get(scope);
     if (waiting === id) this.#waiting.delete(scope);
@@ -108,18 +106,18 @@ export class SubAgents {
     }
   }
 
-  /** A conversation waits for its client's tools. */
+  /** Notes that a conversation waits for its client's tools. */
   calls({ id, facts: { scope } }: Asking): void {
     this.#waiting.set(scope, id);
   }
 
-  /** Whether a conversation works for another one. */
+  /** Whether a conversation is a subagent's. */
   has({ id }: Pick<Asking, "id">): boolean {
     return this.#helpers.has(id);
   }
 }
 
-/** What upgrades have shown is remembered by this: the client's name holds a hash of its key. */
+/** Returns the key of what extended keep-alives have shown; the client's name is a hash of its key. */
 export function keyOf(
   { client, request: { protocol, model } }: Pick<GatewayTurn, "client" | "request">,
   options: Pick<GatewayOptions, "upstreams">,

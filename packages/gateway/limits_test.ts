@@ -45,7 +45,7 @@ Deno.test("gateway passes an event that is too long on as it comes, with all tha
   ];
   const { text, told } = await passed(pieces);
   assertEquals([isSame(text, pieces), told], [true, [
-    "Error: Cannot plan: one of its events has more than 16 MiB; the rest of the stream is passed on as it comes.",
+    "Error: Cannot process a model call: one of its events has more than 16 MiB; the rest of the stream is forwarded unchanged.",
   ]]);
 });
 
@@ -59,7 +59,7 @@ Deno.test("gateway passes a stream on whose calls are too many to be read", asyn
   assertEquals(isSame(text, pieces), true);
   assertStringIncludes(
     String(told),
-    "it makes more than 256 calls of tools; the rest of the stream is passed on",
+    "it makes more than 256 calls of tools; the rest of the stream is forwarded",
   );
 });
 
@@ -67,7 +67,7 @@ Deno.test("gateway passes a whole reply on as it comes that is too long to be re
   const pieces = ['{"choices": [], "x": "', ...Array(17).fill("x".repeat(MIB)), '"}'];
   const { text, told } = await passed(pieces, "application/json");
   assertEquals([isSame(text, pieces), told], [true, [
-    "Error: Cannot plan: the reply has more than 16 MiB; the answer is passed on as it comes.",
+    "Error: Cannot process a model call: the reply has more than 16 MiB; the answer is forwarded unchanged.",
   ]]);
 });
 
@@ -110,6 +110,6 @@ Deno.test("gateway passes a request on as it came that is nested too deep to be 
   await response.body?.cancel();
   assertEquals([seen.map(({ text }) => text), response.status], [[body], 200]);
   assertEquals(errors.map(String), [
-    "Error: Cannot plan: it is nested more than 200 levels deep; the request was sent on as it came.",
+    "Error: Cannot process a model call: it is nested more than 200 levels deep; the request was forwarded unchanged.",
   ]);
 });

@@ -136,7 +136,9 @@ Deno.test("gateway says that it has no upstream for a protocol, in its own words
     const response = await fetch(post({ model: "m" }, {}, path));
     return [response.status, (await response.json()).error.message];
   };
-  const missing = (path: string) => [404, `Cannot pass /v1${path} on: the gateway has no upstream for it.`];
+  const missing = (
+    path: string,
+  ) => [404, `Cannot forward /v1${path}: no upstream is configured for its protocol.`];
   assertEquals(await told("/chat/completions"), missing("/chat/completions"));
   assertEquals(await told("/responses/resp_1/cancel"), missing("/responses/resp_1/cancel"));
   const none = gatewayed(() => Response.json({}), { upstreams: {} });

@@ -142,7 +142,7 @@ Deno.test("gateway leaves out of a transcript what had left the prompt, if it is
   const before = seen.length;
   const answer = await ask(transcript);
   assertEquals([answer.status, seen.length - before], [200, 2]);
-  assertStringIncludes(answer.warning ?? "", "refused as it came");
+  assertStringIncludes(answer.warning ?? "", "evicted content that it quotes was omitted");
   assertStringIncludes(answer.text, SUMMARY);
   const sent = seen.at(-1)?.body.messages[1].content;
   assertMatch(sent, /\[tool\]: \[elided: bash result, \d+ bytes; recall with ref [0-9a-f]{16}\]… \(cut\)/);

@@ -136,7 +136,7 @@ Deno.test("gateway refuses a compressed body that is too large, or isn't what it
     assertEquals((await told(compressed(encoding, compress(bomb)))).slice(0, 2), [413, "body_too_large"]);
     const [status, code, message] = await told(compressed(encoding, new TextEncoder().encode("no")));
     assertEquals([status, code], [400, "invalid_body"]);
-    assertStringIncludes(message, `its content-encoding is ${encoding}`);
+    assertStringIncludes(message, `it doesn't match its content-encoding, ${encoding}`);
   }
   assertEquals(seen, []);
 });
@@ -216,8 +216,8 @@ Deno.test("gateway passes on with the server's key by what models are used, and 
   }
   const path = "/v1/organization/admin_api_keys";
   const message =
-    `Cannot find ${path}: it is no path by which models are used, so that it doesn't go to the ` +
-    `provider with the server's key. --forward ${path} (TARE_FORWARD) lets it pass.`;
+    `Cannot forward ${path}: the server's key may be used only for model paths. Allow it with ` +
+    `--forward ${path} (TARE_FORWARD).`;
   const error = { message, type: "invalid_request_error", param: null, code: "not_found" };
   assertEquals(await ask(path.slice("/v1".length)), [404, 0, { error }]);
   // Who speaks another protocol is told in that.

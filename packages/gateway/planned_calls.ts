@@ -27,45 +27,45 @@ import {
   withClientSignal,
 } from "./http.ts";
 
-/** So many calls of a turn may do nothing but recall; then one can't. */
+/** Most calls of a turn that only recall; the last of them gets no recall tool. */
 const MAX_RECALL_CALLS = 64;
 
-/** So many of them may ask for nothing new: a model that recalls the same again and again doesn't get on. */
+/** Most replies that only repeat earlier recalls. */
 const MAX_REPEATED_RECALLS = 3;
 
-/** So many bytes of JSON a token takes at least, as a rule; and of a stream, whose events say little each. */
+/** Fewest bytes of JSON per token, usually; of a stream, whose events contain little text. */
 const TOKEN_BYTES = 3;
 const STREAMED_BYTES = 16;
 
-/** With these an upstream says that it doesn't take a request as it is. */
+/** Statuses of an upstream that rejects a request's content. */
 const REFUSALS: readonly number[] = [400, 422];
 
-/** With these it says, among other things, that a request is too long. */
+/** Statuses of an upstream that rejects a request, possibly for its length. */
 const TOO_LONG: readonly number[] = [400, 413];
 
-/** What becomes of a request, or its answer, that can't be planned or read. */
+/** Consequences of a failure, by its cause. */
 const FAIL_OPEN: Readonly<Record<Exclude<Parameters<Telemetry["failedOpen"]>[0], "store">, string>> = {
-  request: "the request was sent on as it came",
-  session: "this session is sent on as it comes",
-  reply: "the answer was passed on as it came",
-  long_reply: "the answer is passed on as it comes",
-  stream: "the rest of the stream is passed on as it comes",
-  usage: "what a call cost is not known",
+  request: "the request was forwarded unchanged",
+  session: "this session is forwarded unchanged from now on",
+  reply: "the answer was forwarded unchanged",
+  long_reply: "the answer is forwarded unchanged",
+  stream: "the rest of the stream is forwarded unchanged",
+  usage: "the cost of a call is unknown",
   recall: "a recall was not answered",
-  memory: "a recall will not be remembered",
-  warmth: "a prompt isn't kept warm",
+  memory: "a recall was not stored",
+  warmth: "a prompt gets no cache keep-alive",
 };
 
-/** What an answer is made from. */
+/** The state of an answer. */
 interface Exchange {
   readonly turn: GatewayTurn;
   /** The upstream's first reply. */
   readonly response: Response;
   readonly send: (bytes: Uint8Array<ArrayBuffer>) => Promise<Response>;
-  /** Tells of the calls, if anybody hears. */
+  /** Traces of the calls; `undefined` if telemetry is off. */
   readonly traced: TracedCalls | undefined;
   readonly abort: AbortController;
-  /** What the prompt can be kept warm with: the newest reply, and what it answers. Absent: it isn't kept. */
+  /** The newest reply and its request, for cache keep-alive. Absent: there is none. */
   readonly kept: {
     readonly reply: GrowingBytes;
     readonly request: Request;
@@ -73,10 +73,7 @@ interface Exchange {
   } | undefined;
 }
 
-/**
- * Passes model calls on to an upstream, and lets the planner decide what of each prompt it gets to see. Whatever goes
- * wrong in doing so, the request goes upstream as the client sent it.
- */
+/** Forwards model calls with planned prompts. If planning fails, a request is forwarded unchanged. */
 export class PlannedCalls {
   readonly #turns: Turns;
   readonly #options: SetOptions;
@@ -88,7 +85,7 @@ export class PlannedCalls {
     this.#onError = options.onError ?? (() => {});
   }
 
-  /** Answers a request. @throws what `fetch` throws if the upstream can't be reached. */
+  /** Answers a request. @throws the error of `fetch` if the upstream can't be reached. */
   async answer(protocol: Protocol, call: Call): Promise<Response> {
     const calls = new ReservedCalls();
     try {
@@ -119,7 +116,7 @@ export class PlannedCalls {
     let sent = call.bytes;
     const send = async (body: Uint8Array<ArrayBuffer>) => {
       sent = body;
-      // What the call before cost is booked by now.
+      // The cost of the previous call is recorded by now.
       reserved.release();
       const held = await this.#reserve(protocol, { call, turn, body, signal });
       if (!("release" in held)) {
@@ -161,7 +158,8 @@ export class PlannedCalls {
       ? await this.#sendFitting(turn, { bytes, send, signal, counts: call.counts === true })
       : undefined;
     let response = planned?.response ?? await send(bytes);
-    // Of what is too long only less is worth trying: where nobody told how much, the client's own, without what was added.
+    // After a rejection for length only a shorter body is worth sending: without a known limit, the client's own, which
+    // lacks Tare's additions.
     const mayFit = !planned?.isTooLong || !planned.isFinal && call.bytes.length < bytes.length;
     if (turn?.edited && REFUSALS.includes(response.status) && mayFit) {
       const refusal = await beginningOf(response);
@@ -177,12 +175,12 @@ export class PlannedCalls {
     const isTooLong = !call.counts && TOO_LONG.includes(response.status);
     const shorter = isTooLong ? await turn?.withoutQuotes(await beginningOf(response.clone())) : undefined;
     if (shorter) {
-      // The client was told how long the edited prompt is, and may quote what it took that from at full length.
+      // Clients estimate lengths by the edited prompt's tokens, and may quote in full what was evicted from it.
       const again = await send(shorter);
       await (again.ok ? response : again).body?.cancel();
       if (again.ok) {
         response = again;
-        warning = "the request was refused as it came; what had left the prompt that it quotes was left out";
+        warning = "the request was too long; evicted content that it quotes was omitted";
       }
     }
     if (turn && !response.ok) this.#turns.book(turn.session, { errors: 1 });
@@ -204,7 +202,9 @@ export class PlannedCalls {
     return new Response(streamOf(replies, abort), { status, statusText, headers });
   }
 
-  /** Sets aside what a call may cost at most; where no price is known nothing. Gives why not, if it may not be made. */
+  /**
+   * Reserves the highest cost of a call; nothing without a known price. Returns the refusal if the budget is exhausted.
+   */
   async #reserve(
     protocol: Protocol,
     { call: { bytes, by, counts }, turn, body, signal }: {
@@ -232,7 +232,7 @@ export class PlannedCalls {
     return await keys.reserve(by, mostOfCall(usage, rates).usd ?? 0, { signal });
   }
 
-  /** Sends a turn's call. If it is refused for its length, a shorter one is made and sent, once. */
+  /** Sends a turn's call. If it is rejected for its length, sends a shorter one, once. */
   async #sendFitting(
     turn: GatewayTurn,
     { bytes, send, signal, counts }: Pick<Exchange, "send"> & Pick<Call, "counts"> & {
@@ -241,7 +241,7 @@ export class PlannedCalls {
     },
   ): Promise<Sent> {
     const response = await send(bytes).catch((error) => {
-      // It was sent, and the provider reads it whether or not its client is still there.
+      // The provider bills it even if the client has disconnected.
       if (signal.aborted && !counts) this.#attempt("usage", () => this.#turns.unfinished(turn, {}, 0));
       throw error;
     });
@@ -256,7 +256,7 @@ export class PlannedCalls {
     } catch (error) {
       if (signal.aborted) throw error;
       if (!(error instanceof PromptTooLong)) this.#warn("request", error);
-      // The upstream has said so.
+      // The upstream's own rejection is forwarded.
       return { response, ...told };
     }
     if (shorter.length >= bytes.length) return { response, ...told };
@@ -267,8 +267,8 @@ export class PlannedCalls {
   }
 
   /**
-   * An answer that no ledger tells of. What it costs counts for the key with which its request came, estimated by lengths:
-   * who sends what can't be planned shall not have it for nothing.
+   * Returns an answer that isn't recorded in a ledger. Its cost, estimated by bytes, counts toward the key's budget:
+   * requests that can't be planned are not free.
    */
   #unplanned(protocol: Protocol, { bytes, by, counts }: Call, response: Response): Response {
     const { keys } = this.#options;
@@ -290,7 +290,7 @@ export class PlannedCalls {
     return new Response(counted, response);
   }
 
-  /** Passes a request without a plan on to the upstream of a protocol, such as one for the list of models, as it comes. */
+  /** Forwards a request unchanged, such as one for the list of models. */
   async forward(
     protocol: Protocol,
     path: string,
@@ -304,7 +304,7 @@ export class PlannedCalls {
     });
   }
 
-  /** Passes a request for a response on, which may have another id at the upstream. */
+  /** Forwards a request about a response, by its id at the upstream. */
   async forwardResponse(
     protocol: Protocol,
     path: string,
@@ -316,8 +316,8 @@ export class PlannedCalls {
   }
 
   /**
-   * What the client gets to see of a turn's replies: one, or if its model only recalls, more. Gives the upstream's last
-   * response and what that took.
+   * Yields the part of a turn's replies that is visible to the client: of one reply, or of several if the model only
+   * recalls. Returns the upstream's last response and its usage.
    */
   async *#replies(
     { turn, response, send, traced, abort, kept }: Exchange,
@@ -348,7 +348,7 @@ export class PlannedCalls {
             this.#attempt("warmth", () => this.#turns.waits(turn, call));
           }
           const saved = this.#turns.sessions.save(turn.session);
-          // Whoever has heard the end may ask the next server.
+          // After the end of a stream the client may send its next request to another server.
           if (isStream) await saved;
           yield rest;
           return { response: last, usage: reply.usage, saved };
@@ -362,14 +362,14 @@ export class PlannedCalls {
         return { response: last };
       }
     } finally {
-      // Who broke it off may ask the next server.
+      // After a cancellation the client may send its next request to another server.
       if (!isEnded) await this.#turns.sessions.save(turn.session);
     }
   }
 
   /**
-   * Reads a whole reply. Passes one that can't be read, or is too long, on as it comes, and gives nothing. Whatever comes of
-   * it, the provider is paid.
+   * Reads a whole reply. One that can't be read, or is too long, is forwarded unchanged, with no result. Usage is
+   * recorded in any case.
    */
   async *#readWhole(
     turn: GatewayTurn,
@@ -408,8 +408,8 @@ export class PlannedCalls {
   }
 
   /**
-   * Reads a streamed reply, and lets pass what the client may see of it. Gives nothing if it can't be read. Whoever breaks it
-   * off, the provider is paid for it.
+   * Reads a streamed reply and yields its visible part. Returns `undefined` if it can't be read. Usage is recorded even
+   * if the client cancels.
    */
   async *#readStream(
     turn: GatewayTurn,
@@ -424,7 +424,7 @@ export class PlannedCalls {
     let isUnsaved = isRewritten;
     try {
       for await (const piece of bodyPieces(response.body)) {
-        // What is passed on is read when the client has time.
+        // The buffer may be reused before the client reads these bytes.
         const bytes = piece.slice();
         streamed.add(bytes);
         if (!isRead) {
@@ -445,7 +445,7 @@ export class PlannedCalls {
         const joined = joinBytes(seen);
         if (joined.length === 0) continue;
         yield joined;
-        // The client has begun to read. Should the process end now, the next one must know what was rewritten.
+        // The client may act on this reply: rewrites must be stored before a restart.
         if (isUnsaved) this.#turns.sessions.save(session);
         isUnsaved = false;
       }
@@ -464,7 +464,9 @@ export class PlannedCalls {
     }
   }
 
-  /** The next call of a turn, if its model only recalls; a reply that calls the client's tools too ends the turn. */
+  /**
+   * Returns the next call of a turn whose model only recalls; a reply that also calls the client's tools ends the turn.
+   */
   async #next(
     turn: GatewayTurn,
     { reply, calls, signal }: {
@@ -488,7 +490,7 @@ export class PlannedCalls {
     }
   }
 
-  /** Does what the client's answer doesn't depend on. */
+  /** Runs work that the client's answer doesn't depend on. */
   #attempt<T>(otherwise: keyof typeof FAIL_OPEN, work: () => T): T | undefined {
     try {
       return work();
@@ -502,20 +504,20 @@ export class PlannedCalls {
     this.#options.telemetry.failedOpen(cause);
     const what = FAIL_OPEN[cause];
     const reason = error instanceof Error ? error.message : String(error);
-    this.#onError(new Error(`Cannot plan: ${reason}; ${what}.`, { cause: error }));
+    this.#onError(new Error(`Cannot process a model call: ${reason}; ${what}.`, { cause: error }));
     return `${what}: ${reason}`;
   }
 }
 
-/** What is set aside where there is no budget. */
+/** The reservation without a budget. */
 const NOTHING_RESERVED: Reservation = { usd: 0, release() {} };
 
-/** What is set aside for the calls of one request, one after the other. */
+/** The reservations of one request's calls, one at a time. */
 class ReservedCalls {
   #held: Reservation | undefined;
 
   hold(reservation: Reservation): void {
-    // Nothing has to wait for the end of what nobody has set anything aside for.
+    // An answer without a reservation isn't wrapped.
     if (reservation.usd > 0) this.#held = reservation;
   }
 
@@ -524,7 +526,7 @@ class ReservedCalls {
     this.#held = undefined;
   }
 
-  /** The answer, until whose end the last call is under way. */
+  /** Returns the answer, which releases the reservation at its end. */
   untilRead(response: Response): Response {
     if (!this.#held) return response;
     const { body, status, statusText, headers } = response;
@@ -546,7 +548,7 @@ class ReservedCalls {
         }
       },
       cancel: async (reason) => {
-        // What was said until then is booked. A read may be pending, which an iterator would wait for.
+        // The reader's own `cancel` works during a pending read, an iterator's `return` would wait for it.
         await reader.cancel(reason).catch(() => {});
         this.release();
       },
@@ -557,30 +559,34 @@ class ReservedCalls {
 
 interface ReadReply {
   readonly reply: WireReply;
-  /** Tokens of it, estimated; 0 where it reports them. */
+  /** Estimated output tokens; 0 if usage is reported. */
   readonly written: number;
 }
 
-/** How a turn's replies ended. */
+/** The end of a turn's replies. */
 interface LastReply {
   readonly response: Response;
-  /** What the last call took; nothing if it failed, or didn't tell. */
+  /** Usage of the last call; absent if it failed or reported none. */
   readonly usage?: WireReply["usage"];
-  /** Resolves when its session is kept, or after a short while. Absent: nothing is kept, or nobody need wait. */
+  /**
+   * Resolves when the session is stored, or after a short wait. Absent: nothing is stored, or the stream has waited for
+   * it.
+   */
   readonly saved?: Promise<void> | undefined;
 }
 
-/** A call that was sent. */
+/** A sent call. */
 interface Sent {
   readonly response: Response;
-  /** Whether it was refused for its length. */
+  /** Whether it was rejected for its length. */
   readonly isTooLong: boolean;
-  /** Whether nothing else is worth trying then: the window was told, or a shorter one was sent. */
+  /** Whether a retry is pointless: the window is known, or a shorter prompt was sent. */
   readonly isFinal: boolean;
 }
 
 /**
- * What tells a client that its conversation doesn't fit, in the words by which clients know it: some compact it then.
+ * Returns the error for a conversation that exceeds the window, in words by which clients recognise it: some compact
+ * then.
  */
 function refuseTooLong(protocol: Protocol, error: PromptTooLong, turn: GatewayTurn): Response {
   const { promptTokens, windowTokens, message } = error;
@@ -592,7 +598,7 @@ function refuseTooLong(protocol: Protocol, error: PromptTooLong, turn: GatewayTu
   });
 }
 
-/** An answer that isn't streamed, unless it is too long to be held. */
+/** Returns an answer that isn't streamed by the provider; it is streamed if it is too large for memory. */
 async function wholeAnswer(
   replies: AsyncGenerator<Uint8Array<ArrayBuffer>, LastReply>,
   { turn, response: first, abort, warning }: {
@@ -626,7 +632,7 @@ async function wholeAnswer(
   }
 }
 
-/** These bytes at once, and the end when the work is done. */
+/** Yields all bytes, and ends when the work is done. */
 async function* endingWith(
   bytes: Uint8Array<ArrayBuffer>,
   work: Promise<void>,
@@ -640,24 +646,24 @@ async function* goOn<T>(begun: readonly T[], rest: AsyncIterable<T>): AsyncGener
   yield* rest;
 }
 
-/** The upstream's calls of one request, as telemetry tells of them: one after the other. */
+/** Traces of the upstream's calls of one request, one at a time. */
 class TracedCalls {
   readonly #options: ConstructorParameters<typeof TracedCalls>[0];
-  /** Whoever reads the answer to a request lets the next call of it be made. */
+  /** Later calls run when the answer is read, outside of the request's context. */
   readonly #within = Telemetry.inThisTrace();
   #chat: Chat | undefined;
 
   constructor(options: {
     readonly telemetry: Telemetry;
     readonly upstream: GatewayUpstream;
-    /** Aborted when the client has left. */
+    /** Aborted when the client disconnects. */
     readonly signal: AbortSignal;
   }) {
     this.#options = options;
     options.signal.addEventListener("abort", () => this.end(), { once: true });
   }
 
-  /** Sends a request of a turn, or of none. @throws what `send` throws. */
+  /** Sends a request, of a turn or none. @throws the error of `send`. */
   async sent(turn: GatewayTurn | undefined, send: () => Promise<Response>): Promise<Response> {
     const { telemetry, upstream } = this.#options;
     this.end();
@@ -684,7 +690,7 @@ class TracedCalls {
     }
   }
 
-  /** A reply is there, and this is known of it. */
+  /** Ends the newest call with its reply. */
   replied({ view, request: { protocol } }: GatewayTurn, reply: WireReply, sent: SentCall | undefined): void {
     const chat = this.#chat;
     if (!chat) return;
@@ -696,12 +702,12 @@ class TracedCalls {
     chat.end();
   }
 
-  /** The newest call is over: by this class of error, if by one. */
+  /** Ends the newest call, with the class of its error if it failed. */
   end(errorType?: string): void {
     this.#chat?.end(this.#options.signal.aborted ? "cancelled" : errorType);
   }
 
-  /** What the client gets to see of replies: with it the last call is over. */
+  /** Yields the replies and ends the last call after them. */
   async *read<T, Last>(replies: AsyncGenerator<T, Last>): AsyncGenerator<T, Last> {
     let failure: string | undefined;
     try {
@@ -714,7 +720,7 @@ class TracedCalls {
     }
   }
 
-  /** An answer that is passed on as it is: with it the call is over. */
+  /** Returns an unchanged answer whose end ends the call. */
   over(response: Response): Response {
     if (!this.#chat) return response;
     if (!response.body) {
@@ -727,12 +733,12 @@ class TracedCalls {
   }
 }
 
-/** The messages of an item of a reply; none of one that nobody here knows. */
+/** Returns the messages of a reply's item; none if it is of an unknown type. */
 function messagesOf(protocol: Protocol, json: string): readonly Message[] {
   try {
     return protocol.readItem(JSON.parse(json)).map(({ message }) => message);
   } catch {
-    // What is told of a call must not keep it from going on.
+    // A failure of telemetry must not end the call.
     return [];
   }
 }

@@ -30,56 +30,52 @@ import type { Followed } from "./request_cache.ts";
 import type { HiddenPlace } from "./sessions/history.ts";
 import type { GatewaySession } from "./sessions/session.ts";
 
-/** What a model asks to have back. */
 type Recalled = Parameters<typeof recallOriginal>[1];
 
-/** What a turn works with. */
+/** Options of a turn. */
 interface GatewayTurnOptions {
-  /** Tells its client from others. */
+  /** Identifies the client. */
   readonly client: string;
-  /** Whether replies tell what the model said. Default: only those that may be a summary. */
+  /** Whether replies include the model's text. Default: only those that may be a summary. */
   readonly keepsText?: boolean;
-  /** The session that it belongs to. */
   readonly session: GatewaySession;
   readonly request: WireRequest;
-  /** What is deferred of its tools. Default: nothing is. */
+  /** The deferred tools. Default: none. */
   readonly deferred?: ReturnType<typeof deferTools> | undefined;
-  /** Whether the recall tool is offered. */
   readonly recall: boolean;
-  /** The response that the request follows. Default: none that is known. */
+  /** The response that the request continues from. Default: none is known. */
   readonly follows?: Followed | undefined;
-  /** Decides what leaves the prompt. Default: nobody does, as where the upstream keeps the history itself. */
+  /** The planner of prompts. Default: none, as if the upstream stores the history. */
   readonly prompts: Pick<Session, "view" | "sent" | "rejected"> | undefined;
-  /** What the request is for if it isn't a turn: it gets the view that the model had last. Default: it is one. */
+  /** Purpose of a request that is no turn: it gets the newest prompt of its session. Default: it is a turn. */
   readonly oneShot?: ItemPart["purpose"];
   /**
-   * Whether it comes before the first turn, or is that one: it is planned like a turn. Its cache breakpoints stay as the client
-   * set them, since nothing may ever read what more of them would write. Default: it isn't.
+   * Whether it precedes the first turn, or is that one: it is planned like a turn, with the client's own cache
+   * breakpoints, since others may never be read. Default: false.
    */
   readonly precedes?: boolean;
   /**
-   * What requests of a conversation of this name say to have their prompts cached in one place. With it more of a prompt is
-   * marked for the cache than the client does. Default: nothing is said or marked.
+   * Returns fields and headers that route a conversation's requests to one cache, by its key; cache breakpoints are
+   * then added. Default: neither.
    */
   readonly route?: ((key: string) => ReturnType<typeof routeToCache>) | undefined;
   readonly countTokens: CountTokens;
-  /** The prompts that providers have read. */
+  /** The prompts that providers have cached. */
   readonly held: HeldPrompts;
-  /** What items are read with, those of replies too. */
   readonly readers: RequestReaders;
-  /** Told of each item of a reply that may be referred to. */
+  /** Called with each item of a reply that requests may reference. */
   readonly seen?: Parameters<WireRequest["protocol"]["writer"]>[1]["seen"];
   /** The time in milliseconds since the epoch. */
   readonly now: () => number;
 }
 
-/** What a call took. */
+/** The result of a call. */
 export interface SentCall {
-  /** Estimated if the upstream reported nothing. */
+  /** Estimated if the upstream reports none. */
   readonly usage: NonNullable<WireReply["usage"]>;
-  /** Tokens that were kept out of it, counted here. */
+  /** Tokens that were removed from its prompt, counted locally. */
   readonly savedTokens: number;
-  /** What the ledger says of it; nothing of what is no turn, and where the policy keeps none. */
+  /** Its entry in the ledger. Absent: it is no turn, or the policy has no ledger. */
   readonly entry?: LedgerEntry;
 }
 
@@ -87,19 +83,19 @@ export interface SentCall {
 export class GatewayTurn {
   readonly client: string;
   readonly session: GatewaySession;
-  /** Passes the replies on. */
+  /** Writes the replies to the client. */
   readonly writer: ReturnType<Protocol["writer"]>;
   readonly #options: GatewayTurnOptions;
-  /** What has come since the client's request. */
+  /** Items after the client's request. */
   readonly #added: WireItem[] = [];
   /** Answers to recalls, by reply. */
   readonly #answers: (readonly string[])[] = [];
   /** Arguments of all recalls. */
   readonly #recalled = new Set<string>();
   #view: SessionView | undefined;
-  /** What the newest call sends. */
+  /** The prompt of the newest call. */
   #sending: HeldPrompt | undefined;
-  /** Tokens with which that begins like what the provider's cache holds, counted here; nothing where that isn't known. */
+  /** Tokens that it shares with the provider's cache, counted locally; `undefined` if unknown. */
   #heldTokens: number | undefined;
   #routed: ReturnType<typeof routeToCache> | undefined;
   #edited = false;
@@ -117,42 +113,42 @@ export class GatewayTurn {
     this.writer = request.protocol.writer(request, { recall: name, hidesSearches, seen, keepsText });
   }
 
-  /** What the client asks. */
+  /** The client's request. */
   get request(): WireRequest {
     return this.#options.request;
   }
 
-  /** What the request is for if it isn't a turn. */
+  /** The purpose of a request that is no turn. */
   get oneShot(): ItemPart["purpose"] {
     return this.#options.oneShot;
   }
 
-  /** Whether the upstream was sent anything but the client's own bytes. */
+  /** Whether the upstream received anything but the client's own bytes. */
   get edited(): boolean {
     return this.#edited;
   }
 
-  /** Whether the newest call was the last that the turn may make. */
+  /** Whether the newest call is the last one of the turn. */
   get isLast(): boolean {
     return this.#isLast;
   }
 
-  /** How many replies have asked for nothing but what was recalled before. */
+  /** Number of replies that only repeated earlier recalls. */
   get repeatedRecalls(): number {
     return this.#repeatedRecalls;
   }
 
-  /** What the newest call shows, and what was rewritten for it; nothing where nobody plans. */
+  /** The newest call's view with its rewrites; `undefined` without a planner. */
   get view(): SessionView | undefined {
     return this.#view;
   }
 
-  /** Headers that the newest call has unless its client sends any of them. */
+  /** Headers of the newest call unless the client sends one of them. */
   get routeHeaders(): ReturnType<typeof routeToCache>["headers"] {
     return this.#routed?.headers ?? {};
   }
 
-  /** Sentences for people about the newest view. */
+  /** Warnings about the newest view, for users. */
   get warnings(): readonly string[] {
     return this.#view?.warnings ?? [];
   }
@@ -162,7 +158,7 @@ export class GatewayTurn {
     return (this.#view?.rewrites.length ?? 0) > 0;
   }
 
-  /** What answers to the client say of it. */
+  /** Returns the headers of answers to the client. */
   headers(): Readonly<Record<string, string>> {
     const { session: { session }, request, countTokens } = this.#options;
     const { epoch, savedTokenUnits } = session.state;
@@ -178,14 +174,14 @@ export class GatewayTurn {
         "x-tare-tokens-sent": String(this.#view.promptTokens),
         "x-tare-cached-predicted": String(this.#predictedTokens(this.#view)),
       }),
-      // A policy that knows nothing of costs can't tell.
+      // Policies without a cost model have no estimate.
       ...(session.knowsCosts && { "x-tare-saved-token-units": String(Math.round(savedTokenUnits)) }),
     };
   }
 
   /**
-   * Plans the next call and gives its body. In the `last` call that the turn may make nothing can be recalled, so that
-   * the model says something.
+   * Plans the next call and returns its body. The `last` call of a turn has no recall tool, so that the model writes a
+   * reply.
    */
   async prompt(signal: AbortSignal, last = false): Promise<Uint8Array<ArrayBuffer>> {
     const { session, request, follows, prompts, countTokens, now, oneShot, route, precedes } = this.#options;
@@ -243,8 +239,8 @@ export class GatewayTurn {
   }
 
   /**
-   * The items with the tools that they find, and what deferring keeps out of them. What of the hidden ones refers to tools that the
-   * request doesn't have goes without it.
+   * Returns the items with the tools that they find, and the tokens that deferring removes. Hidden items lose
+   * references to tools that the request doesn't have.
    */
   #withFound(
     items: readonly WireItem[],
@@ -281,8 +277,8 @@ export class GatewayTurn {
   }
 
   /**
-   * A request that was refused in these words for its length and quotes its session, without what had left the model's view:
-   * the oldest first, as much as is too much, or all if the words don't tell. Undefined if it quotes none.
+   * Returns a request that was rejected for its length, without the evicted parts of its session that it quotes: the
+   * oldest are removed first, as many as the limit in `words` requires, or all. `undefined` if it quotes none.
    */
   async withoutQuotes(words: string): Promise<Uint8Array<ArrayBuffer> | undefined> {
     const { session, request: { bytes } } = this.#options;
@@ -291,7 +287,7 @@ export class GatewayTurn {
     return await elideQuotes(bytes, session, QUOTED_SHARE * windowTokens / promptTokens);
   }
 
-  /** Takes note that the upstream refused the newest call in these words. Whether a shorter one can be made. */
+  /** Notes that the upstream rejected the newest call with this message. Returns whether a shorter one is possible. */
   rejected(words: string): boolean {
     const { prompts, oneShot, precedes } = this.#options;
     const isPlanned = !oneShot || precedes || oneShot === "compaction";
@@ -299,18 +295,18 @@ export class GatewayTurn {
     return prompts.rejected(words, this.#view);
   }
 
-  /** Counts what a model has written. */
+  /** Counts the tokens of a text. */
   get countTokens(): CountTokens {
     return this.#options.countTokens;
   }
 
   /**
-   * Takes note of a reply, and gives what it took: what the upstream didn't report is estimated, by the prompt and by as many
-   * tokens as were `written`.
+   * Notes a reply and returns its usage: what the upstream didn't report is estimated, by the prompt and by `written`
+   * tokens.
    */
   sent({ usage: reported }: Pick<WireReply, "usage">, written: number): SentCall {
     const { prompts, held, now, countTokens } = this.#options;
-    // The cache holds it, whatever it was for.
+    // The provider caches it whatever its purpose is.
     if (this.#sending) held.read(this.#sending, now());
     const usage = reported ?? {
       promptTokens: this.#view?.promptTokens ??
@@ -330,7 +326,7 @@ export class GatewayTurn {
     return { usage: entry?.usage ?? usage, savedTokens, ...(entry && { entry }) };
   }
 
-  /** Answers the recalls of a reply, so that the next call goes on behind them. */
+  /** Answers the recalls of a reply, for the next call. */
   async recall(reply: WireReply): Promise<void> {
     const answers = await Promise.all(
       reply.recalls.map(async (call) => ({ id: call.id, text: await this.#answer(call) })),
@@ -342,10 +338,10 @@ export class GatewayTurn {
     this.#added.push(...this.#itemsOf([...reply.items, ...written]));
   }
 
-  /** The turn is over: remembers what the client doesn't know of. */
+  /** Ends the turn: stores the items that are hidden from the client. */
   remember(): void {
     const { session, request, oneShot } = this.#options;
-    // The client doesn't go on from there.
+    // The client doesn't continue from it.
     if (oneShot) return;
     const after = request.items.length;
     const hidden = this.writer.hidden(this.#answers).map(({ items, ...place }, part): HiddenPlace => ({
@@ -357,7 +353,7 @@ export class GatewayTurn {
     session.hide(hidden);
   }
 
-  /** The answers that stand behind the last reply. */
+  /** The answers to the last reply. */
   get lastAnswers(): readonly string[] {
     return this.#answers.at(-1) ?? [];
   }
@@ -385,7 +381,7 @@ export class GatewayTurn {
   }
 }
 
-/** The request with the items that are known in place of its own. */
+/** Returns the request with known items in place of its own. */
 function withKnown(
   request: WireRequest,
   spelled: readonly WireItem[],
@@ -402,7 +398,10 @@ function messagesOf(items: readonly WireItem[]): readonly Message[] {
   return messages;
 }
 
-/** Counts what is new of a request, a message at each step. That is remembered, but of a long history takes a while at first. */
+/**
+ * Counts the tokens of a request's new messages, one per step; results are cached, but a long history takes time at
+ * first.
+ */
 function* counting({ items, known }: WireRequest, countTokens: CountTokens): Generator<void, void> {
   for (const message of messagesOf(items.slice(known?.items.length))) {
     countMessageTokens(message, countTokens);
@@ -410,16 +409,15 @@ function* counting({ items, known }: WireRequest, countTokens: CountTokens): Gen
   }
 }
 
-/** The shortest quote that is looked for, in UTF-16 code units of JSON: clients may cut what they quote. */
+/** Shortest quote that is searched, in UTF-16 code units of JSON: clients may truncate quotes. */
 const LEAST_CHARS = 400;
 
-/** Of the text that would fill the window so much is kept: not all of a request is of the same density. */
+/** Share of the window that is used: tokens are not spread evenly over a request. */
 const QUOTED_SHARE = 0.95;
 
 /**
- * A request that quotes a conversation, as one for a summary may, with what left the view that the model had last given
- * way to the line that stands for it there: the oldest first, until it has become this share of itself. Undefined if it
- * quotes none of that.
+ * Returns a request with quotes of evicted text replaced by their placeholders, the oldest first, until it is reduced
+ * to this share of its length. `undefined` if it quotes none.
  */
 async function elideQuotes(
   body: Uint8Array<ArrayBuffer>,
@@ -435,7 +433,7 @@ async function elideQuotes(
   return text === before ? undefined : new TextEncoder().encode(text);
 }
 
-/** A text in which a line stands for each quote of an original, from its beginning as far as it goes. */
+/** Returns a text with each quote of an original, from its beginning, replaced by a placeholder. */
 function withoutQuotes(text: string, original: string, line: string): string {
   const head = original.slice(0, LEAST_CHARS);
   const pieces: string[] = [];
@@ -443,7 +441,7 @@ function withoutQuotes(text: string, original: string, line: string): string {
   for (let at = text.indexOf(head); at >= 0; at = text.indexOf(head, from)) {
     let length = head.length;
     while (length < original.length && text[at + length] === original[length]) length++;
-    // An escape that is cut in two would be none.
+    // An escape sequence must not be cut.
     while (/\\(?:u\w{0,3})?$/.test(original.slice(Math.max(0, length - 5), length))) length--;
     pieces.push(text.slice(from, at), line);
     from = at + length;
@@ -451,13 +449,13 @@ function withoutQuotes(text: string, original: string, line: string): string {
   return pieces.join("") + text.slice(from);
 }
 
-/** Texts of results that left the view, each with the line that stands for it. */
+/** Returns the texts of evicted results, each with its placeholder. */
 async function goneOf(
   { shown, archive }: Pick<GatewaySession, "shown" | "archive">,
 ): Promise<(readonly [original: string, line: string])[]> {
   const gone: [string, string][] = [];
   for (const message of shown) {
-    // Of what doesn't stand for anything, only the hash may be known.
+    // Messages without placeholders may be known only by their hashes.
     if (typeof message === "number") continue;
     const line = contentText(message.content);
     for (const ref of placeholderRefs(line)) {
@@ -470,18 +468,18 @@ async function goneOf(
   return gone.filter(([original]) => original.length >= LEAST_CHARS);
 }
 
-/** The results among archived messages. */
+/** Returns the results among archived messages. */
 function resultsIn(archived: string): string[] {
   try {
     return archived.split("\n").map((line) => JSON.parse(line))
       .flatMap((message) => message?.role === "tool" ? [contentText(message.content)] : []);
   } catch {
-    // A text that isn't of messages: a user may quote such a line.
+    // Not messages: a user may quote such a line.
     return [];
   }
 }
 
-/** A text as it stands in JSON. */
+/** Returns a text as it appears in JSON. */
 function jsonOf(text: string): string {
   return JSON.stringify(text).slice(1, -1);
 }

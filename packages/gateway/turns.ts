@@ -41,45 +41,45 @@ import { GatewaySessions } from "./sessions/sessions.ts";
 import { GatewayTurn, type SentCall } from "./turn.ts";
 import { upstreamOf } from "./http.ts";
 
-/** A request for the upstream, and its body. */
+/** A request for the upstream, with its body. */
 export interface Call {
   readonly request: Request;
-  /** Aborted if the client disconnects before the answer begins. Absent: that isn't reported. */
+  /** Aborted if the client disconnects before the answer begins. Default: none. */
   readonly signal?: AbortSignal | undefined;
   readonly bytes: Uint8Array<ArrayBuffer>;
-  /** Name of the key with which it came; absent: the owner's. */
+  /** Name of the key with which it came. Absent: the owner's. */
   readonly by: string | undefined;
-  /** Whether only its tokens shall be counted. Default: it is a model call. */
+  /** Whether it only counts tokens. Default: it is a model call. */
   readonly counts?: boolean;
 }
 
 const DAY_MS = 24 * 60 * 60_000;
 
-/** Longest body of a request that is planned; what is longer is more than any model reads, and passes as it comes. */
+/** Largest body that is planned, in bytes: beyond any model's window. A larger one is forwarded unchanged. */
 const MAX_PLANNED_BYTES = 16 * 2 ** 20;
 
-/** From so many bytes on, others are let in between two passes over a body. */
+/** Bytes of a body from which its passes yield to other requests. */
 const LARGE_BYTES = 2 ** 20;
 
 function letOthersIn(): Promise<void> {
   return new Promise((resolve) => setTimer(resolve));
 }
 
-/** So many windows are remembered that errors have told. */
+/** Most windows and clients in memory. */
 const MAX_WINDOWS = 1_000;
 
-/** Finds out which conversation each request belongs to, and takes note of what becomes of it. */
+/** Assigns requests to sessions and records their results. */
 export class Turns {
   readonly sessions: GatewaySessions;
   readonly #options: SetOptions;
   #countTokens: CountTokens | undefined;
   readonly #cache: RequestCache;
-  /** Absent: nothing is kept warm. */
+  /** Absent: no cache keep-alive. */
   readonly #warmth: Warmth | undefined;
   readonly #subAgents = new SubAgents();
-  /** Windows that errors have told, by client: an error may quote what that client has said. */
+  /** Windows that errors reported, by client: an error may quote the client's content. */
   readonly #windows = new LRUCache<string, number>({ max: MAX_WINDOWS });
-  /** By client and model: those whose newest request asked for a window of a million tokens. */
+  /** Clients with a model whose newest request enables a window of a million tokens. */
   readonly #millions = new LRUCache<string, true>({ max: MAX_WINDOWS });
 
   constructor(options: SetOptions) {
@@ -110,12 +110,12 @@ export class Turns {
     });
   }
 
-  /** Returns the counter of tokens, made once. */
+  /** Returns the token counter, loaded once. */
   async #counter(): Promise<CountTokens> {
     return this.#countTokens ??= await this.#options.countTokens();
   }
 
-  /** Waits until all sessions are stored, for a while. Never rejects. */
+  /** Waits a while until all sessions are stored. Never rejects. */
   async close(): Promise<void> {
     this.#warmth?.close();
     await this.sessions.close();
@@ -129,7 +129,7 @@ export class Turns {
     onError?.(new Error(`Cannot store sessions: ${reasonOf(error)}. ${what}`, { cause: error }));
   }
 
-  /** The id that a response has at the upstream, as it stands in a path. */
+  /** Returns the upstream's id of a response, encoded for a path. */
   async upstreamId(
     protocol: Protocol,
     id: string,
@@ -140,7 +140,7 @@ export class Turns {
     return known ? encodeURIComponent(known.upstreamId) : id;
   }
 
-  /** Looks for what is kept of a response, whatever session it belongs to. */
+  /** Loads the session of a response and returns the response. */
   async #lookFor(id: string, protocol: Protocol, client: string): Promise<Followed | undefined> {
     if (!this.#options.store) return undefined;
     const nothing = { scope: hashOf([client, null]), items: [], basis: { model: "" } };
@@ -152,7 +152,7 @@ export class Turns {
     return this.#cache.followed(client, id);
   }
 
-  /** Finds the session of a request; nothing for a request that can't be planned. */
+  /** Returns the turn of a request; `undefined` if it can't be planned. */
   async begin(protocol: Protocol, { request, bytes, counts, by }: Call): Promise<GatewayTurn | undefined> {
     const { recall: offers = true, now } = this.#options;
     const client = clientOf(protocol, request, by);
@@ -167,7 +167,7 @@ export class Turns {
     const read = (from: Call["bytes"]) => readWireBody(from, { protocol, lists: readers.lists });
     const sent = read(bytes);
     if (bytes.length > LARGE_BYTES) await letOthersIn();
-    // What is known was within the limits when it came.
+    // Known bytes have been checked before.
     const excess = jsonExcess(bytes.subarray(sent.known?.end ?? 0));
     if (excess !== undefined) throw new RangeError(excess);
     if (bytes.length > LARGE_BYTES) await letOthersIn();
@@ -220,7 +220,7 @@ export class Turns {
       (precedes ? sessions.precede(recognised) : about?.known ?? sessions.sessionOf(recognised));
     if (this.#warmth && protocol.pings && !counts && (!oneShot || precedes)) {
       if (!oneShot) this.#warmth.goesOn(session.id);
-      // A subagent without tools begins with a request that may be none of its turns.
+      // A subagent without tools begins with a request that may be no turn.
       if (recognised.isKeyed) this.#subAgents.asks(session);
     }
     session.asked({ atMs: now(), ...((!oneShot || precedes) && { model: wire.model }) });
@@ -244,7 +244,7 @@ export class Turns {
     if (isHelped && !oneShot && hasTools && maySearch) {
       session.decideFunctions(() => this.#functionsInFront(wire, { client, session, countTokens }));
     }
-    // What warms the cache for the first turn has to begin as that will.
+    // A request that warms the cache must begin as the first turn will.
     const decided = session.facts.functionsInFront ??
       (precedes && hasTools && maySearch
         ? this.#functionsInFront(wire, { client, session, countTokens })
@@ -253,7 +253,8 @@ export class Turns {
     const deferred = isLeft || !maySearch || functionsInFront === "all"
       ? undefined
       : deferTools(asked, (name) => functionsInFront.includes(name));
-    // Nothing is evicted from a conversation that the upstream stores, and a recall's request would add its items again.
+    // Nothing is evicted from a conversation that the upstream stores, and a recall's request would add its items
+    // again.
     const recall = offers && !isAppended && !session.facts.isReverted && (wire.tools ?? []).length > 0 &&
       wire.tools?.every(({ definition }) => definition.function.name !== RECALL_TOOL.function.name);
     return new GatewayTurn({
@@ -276,7 +277,7 @@ export class Turns {
     });
   }
 
-  /** The functions in front of a session that begins, if others are deferred; nothing if all are. */
+  /** Returns the functions that are not deferred in a new session; `undefined` if none is deferred. */
   #functionsInFront(
     wire: WireRequest,
     { client, session, countTokens }: Pick<Recognised, "countTokens"> & {
@@ -291,7 +292,7 @@ export class Turns {
     return functionsInFront(wire, { profile, windowTokens, countTokens, alwaysFull });
   }
 
-  /** Books the usage of a request whose reply did not reach its end; `written` is its length in tokens. */
+  /** Records the usage of a call without a complete reply; `written` is the reply's length in tokens. */
   unfinished(turn: GatewayTurn, reply: Pick<WireReply, "usage">, written: number): void {
     const usage = reply.usage &&
       { ...reply.usage, outputTokens: Math.max(reply.usage.outputTokens, written) };
@@ -305,8 +306,8 @@ export class Turns {
   }
 
   /**
-   * The upstream has refused a request of a turn, in these words: they may tell how much its model reads. Whether they say
-   * that the prompt is too long, and the turn can make a shorter one.
+   * Notes that the upstream rejected a call with this message, which may report the model's window. Returns whether the
+   * prompt is too long and can be shortened.
    */
   refused(turn: GatewayTurn, words: string): boolean {
     const { client, request: { protocol, model } } = turn;
@@ -315,7 +316,7 @@ export class Turns {
     return turn.rejected(words);
   }
 
-  /** Books the usage of a reply, and returns it; `written` is its length in tokens. */
+  /** Records the usage of a reply and returns it; `written` is the reply's length in tokens. */
   replied(turn: GatewayTurn, reply: WireReply, written: number): SentCall {
     const { session, oneShot } = turn;
     const sent = turn.sent(reply, written);
@@ -338,7 +339,7 @@ export class Turns {
     return sent;
   }
 
-  /** A turn is over with this reply: remembers what the client doesn't know of. */
+  /** Ends a turn with this reply: stores what is hidden from the client. */
   ended(turn: GatewayTurn, { id: upstreamId, callsClient, recalls }: WireReply): void {
     turn.remember();
     const isTurn = turn.oneShot === undefined;
@@ -351,14 +352,14 @@ export class Turns {
     if (isTurn) session.answeredBy({ id, upstreamId, owed });
   }
 
-  /** Whether the prompt of a turn may be kept warm once it is over: it has a session of its own that goes on. */
+  /** Whether a turn's cache may be kept alive after it: its session continues, edited. */
   keepsWarm({ session, oneShot, request: { protocol } }: GatewayTurn): boolean {
     const { facts: { control } } = session;
     return this.#warmth !== undefined && protocol.pings !== undefined && oneShot === undefined && !control &&
       !this.#subAgents.has(session);
   }
 
-  /** A turn is over, and its client doesn't ask for anything: its prompt is kept warm as far as that pays. */
+  /** Starts cache keep-alive after a turn, as far as it pays. */
   waits(turn: GatewayTurn, call: EndedTurn & Pick<WireReply, "callsClient">): void {
     const { session, request: { model } } = turn;
     if (call.callsClient) this.#subAgents.calls(session);
@@ -374,7 +375,7 @@ export class Turns {
     if (pingable) this.#warmth?.waits(pingable);
   }
 
-  /** A session has come to more. */
+  /** Adds to a session's totals. */
   book(
     session: GatewaySession,
     more: Partial<Sums>,
@@ -387,7 +388,7 @@ export class Turns {
     this.sessions.book(session, more, atMs);
   }
 
-  /** What belongs to a session beside it. */
+  /** Caches a loaded session's responses and prompt. */
   #remember(sessionId: string, { client, responses, lastMs }: SessionFacts, held?: StoredPrompt): void {
     if (client === undefined) return;
     if (held) this.#cache.prompts.restore(client, held, lastMs);
@@ -424,7 +425,7 @@ export class Turns {
     session.compacted(made);
   }
 
-  /** What the sessions of a protocol and client are made with. */
+  /** Returns the parts that stored sessions of a protocol and client are made with. */
   async #makingOf(name: string, client = ""): Promise<Making | undefined> {
     const protocol = PROTOCOLS.find((one) => one.name === name);
     if (!protocol || !this.#options.upstreams[name]) return undefined;
@@ -433,7 +434,7 @@ export class Turns {
     return { protocol, countTokens, prompts, readers: this.#cache.readers(client) };
   }
 
-  /** The context window of a model; nothing where it isn't known. */
+  /** Returns a model's context window; `undefined` if unknown. */
   #windowOf(protocol: Protocol, { client, model }: { readonly client: string; readonly model: string }) {
     const { windowTokens = listWindow } = upstreamOf(protocol, this.#options);
     if (typeof windowTokens === "number") return windowTokens;
@@ -441,14 +442,17 @@ export class Turns {
     return this.#windows.get(key) ?? windowTokens(name);
   }
 
-  /** The name of a model by the window that its client asks for, and what errors about that are remembered by. */
+  /**
+   * Returns a model's name with the window that its client requests, and the key of windows that errors reported for
+   * it.
+   */
   #sized(protocol: Protocol, { client, model }: { readonly client: string; readonly model: string }) {
     const key = hashOf([client, protocol.name, model]);
     if (!this.#millions.has(key) || /\[1m\]$/i.test(model)) return { key, name: model };
     return { key: `${key} 1m`, name: `${model}[1m]` };
   }
 
-  /** Whether nobody has told that window. */
+  /** Whether that window is only assumed. */
   #assumesWindow(protocol: Protocol, { client, model }: { readonly client: string; readonly model: string }) {
     const { windowTokens, assumesWindow = () => true } = upstreamOf(protocol, this.#options);
     if (typeof windowTokens === "number") return false;
@@ -456,7 +460,7 @@ export class Turns {
     return !this.#windows.has(key) && assumesWindow(name);
   }
 
-  /** Makes what decides for a session, by what its first request asked for. */
+  /** Returns a function that makes the planner of a session from its first request. */
   #promptsOf(
     protocol: Protocol,
     { client, countTokens }: { readonly client: string; readonly countTokens: CountTokens },
@@ -467,12 +471,12 @@ export class Turns {
     const { profile: rules, baseURL } = upstreamOf(protocol, this.#options);
     return ({ archive, control, agent = "", basis: { model, ttlMs } }, stored) => {
       const profile = () => typeof rules === "function" ? rules(model) : rules;
-      // What the client doesn't ask for is asked for by us, for as short as can be.
+      // Tare adds the breakpoints, with the shortest lifetime.
       const isMarked = ttlMs === 0 && !control && routeToCache({ baseURL, model, key: "" }).needsMarks;
       return policySession({
         ...planning,
         ...{ archive, countTokens, state: stored?.state },
-        // What is known of an upstream may become known later.
+        // The upstream's profile may become known later.
         profile: () => ttlMs === undefined || isMarked ? profile() : profileForTtl(profile(), ttlMs),
         windowTokens: () => this.#windowOf(protocol, { client, model }),
         observe: control,
@@ -488,12 +492,12 @@ export class Turns {
   }
 }
 
-/** Whether a reply is the model's last word: what calls tools is no summary, whatever it was asked for. */
+/** Whether a reply is final: one that calls tools is no summary. */
 function isAnswer({ callsClient, recalls }: WireReply): boolean {
   return !callsClient && recalls.length === 0;
 }
 
-/** Tells clients apart by their keys, which are kept nowhere, and by the name of ours. */
+/** Identifies clients by a hash of their own key and the name of the server's. */
 function clientOf({ name, auth }: Protocol, { headers }: Request, by: string | undefined): string {
   const keys = [
     ...auth.headers.map((header) => headers.get(header) ?? ""),
@@ -505,7 +509,7 @@ function clientOf({ name, auth }: Protocol, { headers }: Request, by: string | u
 /** Most characters of a program's name. */
 const AGENT_CHARS = 60;
 
-/** The name of the program that asks: the first product that its headers tell. */
+/** Returns the client's program: the first product of its user agent. */
 function agentOf(headers: Headers): string | undefined {
   return headers.get("user-agent")?.trim().split(/[\s/]/, 1)[0]?.slice(0, AGENT_CHARS) || undefined;
 }
@@ -514,37 +518,40 @@ function hashOf(value: unknown): string {
   return createHash("sha256").update(JSON.stringify(value)).digest("base64");
 }
 
-/** A request that isn't a turn. */
+/** A request that is no turn. */
 interface OneShot {
   readonly purpose: NonNullable<ItemPart["purpose"]>;
-  /** The session that it is about, if one is known. */
+  /** The session that it is about, if known. */
   readonly about: About<GatewaySession> | undefined;
-  /** Whether no turn is known that it could belong to: it comes before the first, or is the first of a chat. Default: no. */
+  /** Whether it precedes all known turns, or is the first turn of a chat. Default: false. */
   readonly isFirst?: boolean;
 }
 
-/** Shortest instruction to sum a conversation up, in UTF-16 code units: a person's own words are shorter, or of a thing. */
+/**
+ * Shortest instruction to summarize a conversation, in UTF-16 code units: a user's own are shorter, or about something
+ * else.
+ */
 const INSTRUCTION_CHARS = 300;
 
-/** Shortest summary that nobody says is one, in UTF-16 code units: a title is shorter, and a user may well repeat it. */
+/** Shortest unmarked summary, in UTF-16 code units: titles are shorter, and users may repeat them. */
 const SUMMARY_CHARS = 80;
 
-/** So near to the beginning or the end of what else a text holds it stands, in UTF-16 code units. */
+/** Length of a text's beginning and end that is searched for an instruction, in UTF-16 code units. */
 const REACH_CHARS = 50_000;
 
 const SUMMARY =
   "\\b(?:summar(?:y|ies|i[sz]\\w+)|recap|compact(?:ed|ing|ion)?|compress(?:e[sd]|ing|ion)?|hand-?off)\\b";
-// Not `session-manager.ts` or `src/context`, which are names of something else.
+// Excludes names such as `session-manager.ts` and `src/context`.
 const TALK = "(?<![\\w/-])(?:conversation|context|chat|session|history|transcript|discussion)(?![\\w/-])";
 
-/** A summary and what it is of, in one sentence. */
+/** Matches a sentence with a summary and its subject. */
 const ASKS_FOR_SUMMARY = new RegExp(`${SUMMARY}[^.]{0,80}${TALK}|${TALK}[^.]{0,80}${SUMMARY}`, "i");
 
 /**
- * Recognises requests for summaries, titles and the like; returns nothing for a turn. Such a request says so itself; or asks
- * for the shortest reply that there is; or its model can't choose a tool where the conversation has tools; or after a known
- * conversation its last words ask to sum it up, at the length at which programs ask. One without tools in which no model has
- * answered yet may be for a title, or be the first turn of a chat: the turn that goes on from it decides.
+ * Recognises requests for summaries, titles and the like; returns `undefined` for a turn. Such a request is marked as
+ * one; or allows only the shortest reply; or has no tools although the conversation does; or its last message, after a
+ * known conversation, is a summary instruction of a program's length. A first request without tools may be for a title,
+ * or be the first turn of a chat: a later turn that continues it decides.
  */
 function oneShotOf(
   { items, replyTokens = Infinity, protocol: { minReplyTokens } }: Pick<
@@ -552,14 +559,14 @@ function oneShotOf(
     "items" | "replyTokens" | "protocol"
   >,
   { purpose, hasTools, isNamed, isKeyed, about: look }: {
-    /** What the client says that it is for. Default: it doesn't say. */
+    /** The purpose that the client reports. Default: none. */
     readonly purpose?: NonNullable<ItemPart["purpose"]>;
     /** Whether its model may choose among tools. */
     readonly hasTools: boolean;
-    /** Whether the client names its session, or keeps its conversations apart. */
+    /** Whether the client names its session. */
     readonly isNamed: boolean;
     readonly isKeyed: boolean;
-    /** Looks for the session that it is about. */
+    /** Returns the session that it is about. */
     readonly about: () => About<GatewaySession> | undefined;
   },
 ): OneShot | undefined {
@@ -569,7 +576,7 @@ function oneShotOf(
   if (said === "turn" || (said === undefined && hasTools && !asks)) return undefined;
   const about = look();
   const isBegun = about?.known.isBegun ?? false;
-  // What is no turn and about nothing begins no session.
+  // A request that is about no session begins none.
   const isMeant = about !== undefined || isNamed || isKeyed;
   if (said !== undefined) return { purpose: said, about, isFirst: !isBegun && said === "other" && isMeant };
   const lacksTools = !hasTools && (about && isBegun ? about.known.facts.hasTools : hasResults(items));
@@ -577,13 +584,13 @@ function oneShotOf(
   if (asks && (lacksTools || isKnown)) return { purpose: "compaction", about };
   if (lacksTools) return { purpose: "other", about };
   if (hasTools || hasAnswers(items)) return undefined;
-  // A name holds one conversation, and a history that is known is none that begins.
+  // A name has one conversation, and a known history is no beginning.
   return { purpose: "other", about, isFirst: !isBegun || !isNamed && about?.shared === 0 };
 }
 
 /**
- * What decides what such a request sees of its session; nothing if their histories begin otherwise. From a summary the
- * client continues, so a request for one sees what left the prompt too; another one sees what the newest turn saw.
+ * Returns the planner of such a request's prompt; `undefined` if it shares no history with its session. A request for a
+ * summary gets evicted content too, since the client continues from the summary; others get the newest turn's prompt.
  */
 function viewFor(
   { purpose, about }: OneShot,
@@ -595,12 +602,11 @@ function viewFor(
   return session.session.glimpse(session.lengthOf(items.slice(0, shared)), { restores });
 }
 
-/** The text of the instructions with which a request begins. */
 function instructionsOf(items: readonly WireItem[]): string {
   return textOf(items.slice(0, countInstructions(items)));
 }
 
-/** Whether people, or programs in their name, ask for a summary behind all that models and tools did. */
+/** Whether messages of the user at the end of a history request a summary. */
 function asksForSummary(items: readonly WireItem[]): boolean {
   for (const { parts } of items.toReversed()) {
     for (const { message } of parts.toReversed()) {

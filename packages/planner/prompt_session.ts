@@ -78,8 +78,8 @@ export interface AdvancedSessionOptions {
   /** Compaction by the client, for the baseline. Default: the cheapest known one. */
   readonly compaction?: {
     /**
-     * Returns the prompt tokens from which it compacts, for replies of up to `replyTokens`. Default: where the
-     * rest of the window would not hold a reply.
+     * Returns the prompt tokens from which it compacts, for replies of up to `replyTokens`. Default: where
+     * the rest of the window would not hold a reply.
      */
     readonly fullFrom?: (windowTokens: number, replyTokens: number | undefined) => number;
     /** Whether it decides by the last prompt, not by the next one. Default: false. */

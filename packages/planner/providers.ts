@@ -70,9 +70,9 @@ const ANTHROPIC = {
   writes: { short: 1.25, hour: 2 },
   read: 0.1,
   coldAfterMs: 2 * HOUR,
-  // https://docs.claude.com/en/docs/build-with-claude/prompt-caching The smallest cached prompt is 512 to
-  // 4,096 tokens, by model; at most 4 breakpoints, each looking back 20 blocks. The same on Amazon Bedrock
-  // and Vertex AI, where names differ and regional endpoints cost more:
+  // https://docs.claude.com/en/docs/build-with-claude/prompt-caching
+  // The smallest cached prompt is 512 to 4,096 tokens, by model; at most 4 breakpoints, each looking back 20
+  // blocks. The same on Amazon Bedrock and Vertex AI, where names differ and regional endpoints cost more:
   // https://docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html
   // https://docs.cloud.google.com/vertex-ai/generative-ai/docs/partner-models/claude/use-claude
 } as const;
@@ -111,9 +111,10 @@ const RULES: Readonly<Record<string, Omit<Profile, "name">>> = {
     ttlMs: 10 * MINUTE,
     read: 0.1,
     warmth: warm([1, 0.95], [5, 0.9], [10, 0.7], [60, 0.2], [DAY, 0.02]),
-    // https://platform.openai.com/docs/guides/prompt-caching Models to GPT-5.5. Idle prefixes expire after 5
-    // to 10 minutes, at most 1 hour; prompt_cache_retention can request 24 hours. Older models read at 0.25
-    // to 0.5. Azure caches likewise, but its deployment names don't identify the model:
+    // https://platform.openai.com/docs/guides/prompt-caching
+    // Models to GPT-5.5. Idle prefixes expire after 5 to 10 minutes, at most 1 hour; prompt_cache_retention
+    // can request 24 hours. Older models read at 0.25 to 0.5. Azure caches likewise, but its deployment names
+    // don't identify the model:
     // https://learn.microsoft.com/en-us/azure/ai-foundry/openai/how-to/prompt-caching
   },
   "openai-24h": {
@@ -123,8 +124,8 @@ const RULES: Readonly<Record<string, Omit<Profile, "name">>> = {
     read: 0.1,
     coldAfterMs: 48 * HOUR,
     warmth: warm([1, 0.97], [60, 0.93], [DAY, 0.8], [2 * DAY, 0.02]),
-    // https://platform.openai.com/docs/guides/prompt-caching Models to GPT-5.5 with prompt_cache_retention;
-    // up to 24 hours.
+    // https://platform.openai.com/docs/guides/prompt-caching
+    // Models to GPT-5.5 with prompt_cache_retention; up to 24 hours.
   },
   "openai-5.6": {
     ...COMMON,
@@ -133,7 +134,8 @@ const RULES: Readonly<Record<string, Omit<Profile, "name">>> = {
     write: 1.25,
     read: 0.1,
     warmth: warm([1, 0.99], [30, 0.97], [60, 0.5], [DAY, 0.05]),
-    // https://platform.openai.com/docs/guides/prompt-caching Models from GPT-5.6; at least 30 minutes.
+    // https://platform.openai.com/docs/guides/prompt-caching
+    // Models from GPT-5.6; at least 30 minutes.
   },
   deepseek: {
     ...COMMON,
@@ -144,14 +146,14 @@ const RULES: Readonly<Record<string, Omit<Profile, "name">>> = {
     read: 0.025,
     coldAfterMs: 7 * 24 * HOUR,
     warmth: warm([60, 0.99], [DAY, 0.9], [3 * DAY, 0.5], [7 * DAY, 0.1]),
-    // https://api-docs.deepseek.com/guides/kv_cache Reads cost 1/30 to 1/50. A prefix three days old was
-    // served at 99.2 %.
+    // https://api-docs.deepseek.com/guides/kv_cache
+    // Reads cost 1/30 to 1/50. A prefix three days old was served at 99.2 %.
   },
   gemini: {
     ...BEST_EFFORT,
     minTokens: 2048,
-    // https://ai.google.dev/gemini-api/docs/caching Implicit caching; the smallest cached prompt is 1,024 to
-    // 4,096 tokens, by model.
+    // https://ai.google.dev/gemini-api/docs/caching
+    // Implicit caching; the smallest cached prompt is 1,024 to 4,096 tokens, by model.
   },
   grok: {
     ...BEST_EFFORT,
@@ -164,20 +166,21 @@ const RULES: Readonly<Record<string, Omit<Profile, "name">>> = {
   glm: {
     ...BEST_EFFORT,
     read: 0.18,
-    // https://docs.z.ai/guides/capabilities/cache https://docs.z.ai/guides/overview/pricing: reads cost 0.186
-    // with GLM-5.1 to 5.3.
+    // https://docs.z.ai/guides/capabilities/cache
+    // https://docs.z.ai/guides/overview/pricing: reads cost 0.186 with GLM-5.1 to 5.3.
   },
   kimi: {
     ...BEST_EFFORT,
-    // https://forum.moonshot.ai/t/context-caching-upgrade-5-min-1-hour-ttl-options/613 From kimi-k3 on 5
-    // minutes, written at the prompt's price; an hour with prompt_cache_options, at twice that.
+    // https://forum.moonshot.ai/t/context-caching-upgrade-5-min-1-hour-ttl-options/613
+    // From kimi-k3 on 5 minutes, written at the prompt's price; an hour with prompt_cache_options, at twice
+    // that.
     // https://platform.kimi.ai/docs/pricing/chat-k3: reads cost 0.1; with kimi-k2 0.17 to 0.2.
   },
   qwen: {
     ...BEST_EFFORT,
     read: 0.2,
-    // https://www.alibabacloud.com/help/en/model-studio/context-cache Implicit caching. Marked content lives
-    // 5 minutes, at 1.25 and 0.1.
+    // https://www.alibabacloud.com/help/en/model-studio/context-cache
+    // Implicit caching. Marked content lives 5 minutes, at 1.25 and 0.1.
   },
   mistral: {
     ...BEST_EFFORT,
@@ -196,8 +199,8 @@ const RULES: Readonly<Record<string, Omit<Profile, "name">>> = {
     ttlMs: 24 * HOUR,
     read: 0,
     warmth: warm([60, 0.99], [DAY, 0.99]),
-    // https://docs.vllm.ai/en/latest/design/prefix_caching.html llama.cpp, vLLM, Ollama. A prefix lives while
-    // memory lasts; the price is prefill time.
+    // https://docs.vllm.ai/en/latest/design/prefix_caching.html
+    // llama.cpp, vLLM, Ollama. A prefix lives while memory lasts; the price is prefill time.
   },
   none: {
     ...COMMON,
@@ -244,7 +247,9 @@ export function withoutCache({ writes: _, ...profile }: Profile): Profile {
 /** Read price below which references save. */
 const CHEAP_READ = 0.05;
 
-/** Returns whether references to visible blocks save at these prices, as replays of recorded sessions show. */
+/**
+ * Returns whether references to visible blocks save at these prices, as replays of recorded sessions show.
+ */
 export function referencesPay({ read }: Pick<Profile, "read">): boolean {
   return read < CHEAP_READ;
 }
@@ -735,17 +740,21 @@ export interface PublishedModel {
 }
 
 /**
- * Windows, and list prices of the standard tier without taxes, discounts and surcharges, as of {@linkcode
- * MODELS_DATE}. Compare them with your provider's own list before you rely on them.
+ * Windows, and list prices of the standard tier without taxes, discounts and surcharges, as of
+ * {@linkcode MODELS_DATE}. Compare them with your provider's own list before you rely on them.
  * https://platform.claude.com/docs/en/about-claude/pricing
  * https://platform.claude.com/docs/en/build-with-claude/context-windows
- * https://developers.openai.com/api/docs/pricing https://developers.openai.com/api/docs/models (the window
- * without the longest reply) https://api-docs.deepseek.com/quick_start/pricing (at its peak hours)
- * https://ai.google.dev/gemini-api/docs/pricing https://ai.google.dev/gemini-api/docs/models
- * https://docs.x.ai/developers/models https://docs.z.ai/guides/overview/pricing
- * https://platform.kimi.ai/docs/pricing/chat-k3 https://platform.minimax.io/docs/guides/pricing-paygo The
- * last four as quoted from July to October. Alibaba (prices by region and prompt length) and newer Mistral
- * models (no list found) are missing.
+ * https://developers.openai.com/api/docs/pricing
+ * https://developers.openai.com/api/docs/models (the window without the longest reply)
+ * https://api-docs.deepseek.com/quick_start/pricing (at its peak hours)
+ * https://ai.google.dev/gemini-api/docs/pricing
+ * https://ai.google.dev/gemini-api/docs/models
+ * https://docs.x.ai/developers/models
+ * https://docs.z.ai/guides/overview/pricing
+ * https://platform.kimi.ai/docs/pricing/chat-k3
+ * https://platform.minimax.io/docs/guides/pricing-paygo
+ * The last four as quoted from July to October. Alibaba (prices by region and prompt length) and newer
+ * Mistral models (no list found) are missing.
  */
 export const MODELS: Readonly<Record<string, PublishedModel>> = {
   "claude-fable-5-1": claude(1_000_000, 10, 50, 0.25),
@@ -819,8 +828,8 @@ export const MODELS: Readonly<Record<string, PublishedModel>> = {
  * Reasoning by plain model name, the first match; efforts ascending. Facts as of autumn 2026.
  * https://platform.claude.com/docs/en/build-with-claude/adaptive-thinking
  * https://platform.claude.com/docs/en/build-with-claude/effort
- * https://developers.openai.com/api/docs/guides/reasoning https://api-docs.deepseek.com/guides/thinking_mode
- * (reasoning must be sent back; Moonshot likewise)
+ * https://developers.openai.com/api/docs/guides/reasoning
+ * https://api-docs.deepseek.com/guides/thinking_mode (reasoning must be sent back; Moonshot likewise)
  */
 const REASONING: readonly (readonly [
   RegExp,

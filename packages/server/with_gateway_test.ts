@@ -342,7 +342,7 @@ Deno.test("agentHandler() with a gateway passes on with the server's key by what
   ) {
     const { status, passed, message } = await answered(server, [method, path]);
     assertEquals([path, status, passed], [path, 404, []]);
-    assertStringIncludes(message, `--forward ${path} (TARE_FORWARD) lets it pass`);
+    assertStringIncludes(message, `Allow it with --forward ${path} (TARE_FORWARD)`);
   }
   assertEquals(await answered(server, ["DELETE", "/v1/models/ft:gpt-5"]), {
     status: 405,
@@ -498,6 +498,6 @@ Deno.test("agentHandler() with a gateway forwards Anthropic's sessions, which ar
   );
   assertEquals([refused.status, (await refused.json()).error.message], [
     404,
-    "Cannot pass /v1/sessions on: the gateway has no upstream for it.",
+    "Cannot forward /v1/sessions: no upstream is configured for its protocol.",
   ]);
 });

@@ -66,7 +66,7 @@ export class Witness {
       if (!this.#turnsBeginAnew) await this.#pin(url);
       this.#lastTurn = {
         key: crypto.randomUUID(),
-        body: JSON.stringify({ input: `Go on: ${++this.#sent}.` }),
+        body: JSON.stringify({ input: `Continue: ${++this.#sent}.` }),
       };
       assertEquals((await this.#play(url, this.#lastTurn)).at(-1), "completed");
     }

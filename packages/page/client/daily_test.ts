@@ -148,7 +148,7 @@ Deno.test("page: editing or retrying the last message forks the session and leav
   });
   await page.type("textarea", "Run it.");
   await page.keyboard.press("Enter");
-  await seen(page, ".question .asks", "May shell run?");
+  await seen(page, ".question .asks", "Run shell?");
   const asking = page.url();
   await press(page, "Try again");
   await seen(page, ".reply", "Five.");
@@ -421,7 +421,7 @@ Deno.test("page: a code mode program is displayed unescaped with its calls and a
   server.replies.push({ tool_calls: [toolCall("run_program", { code })] }, { content: "Done." });
   await page.type("textarea", "Count the notes.");
   await page.keyboard.press("Enter");
-  await seen(page, ".question .asks", "May write_file run?");
+  await seen(page, ".question .asks", "Run write_file?");
   await seen(page, ".question .diff p", "count.txt");
   await assertAccessible(page, "program-asks");
   await press(page, "Allow");

@@ -7,7 +7,7 @@ export interface PageServer extends AsyncDisposable {
   readonly url: string;
   /** Returns the page's address with the owner's key and the view to open. */
   readonly at: (path?: string) => string;
-  /** Replies of the model, the next one first. Without any it replies that it has nothing to say. */
+  /** Replies of the model, the next one first. Default: "No scripted reply." */
   readonly replies: SimulatedReply[];
   /** Pauses replies after a number of chunks until `go` is called, from the reply after `calls` calls. Default: the next. */
   readonly hold: (pieces: number, calls?: number) => { readonly go: () => void };

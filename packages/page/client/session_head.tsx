@@ -5,7 +5,7 @@ import type { Head } from "./api/sessions.ts";
 import { Field } from "./parts/field.tsx";
 import { counted } from "@tare/server/internal/format";
 import { dollars, share } from "./parts/format.ts";
-import { isPriced, money, saved, withoutPrice } from "./parts/spent.tsx";
+import { COST_UNIT, isPriced, money, saved, withoutPrice } from "./parts/spent.tsx";
 import { addressOf, type Place } from "./place.ts";
 import { CHANGED } from "./talk/conversation.ts";
 
@@ -33,7 +33,7 @@ export function SessionHead(
         ))}
       </nav>
       {head && (
-        <p class="facts">
+        <p class="facts" title={isPriced(head.sums) ? undefined : COST_UNIT}>
           <bdi>{factsOf(head).join(" · ")}</bdi>
         </p>
       )}

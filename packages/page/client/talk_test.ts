@@ -130,7 +130,7 @@ Deno.test("page: a call that needs approval waits for a decision by keyboard, he
   server.replies.push(run("echo one >> log"), { content: "First done." });
   await page.type("textarea", "Run it.");
   await page.keyboard.press("Enter");
-  await seen(page, ".question .asks", "May shell run?");
+  await seen(page, ".question .asks", "Run shell?");
   await seen(page, ".question pre", '"command": "echo one >> log"');
   await seen(page, ".call.asked .state", "waiting for approval");
   await seen(page, "[role=status]", "The agent waits for an approval.");
@@ -159,7 +159,7 @@ Deno.test("page: a call that needs approval waits for a decision by keyboard, he
   await page.type("textarea", "Look.");
   await page.keyboard.press("Enter");
   await seen(page, ".question pre", "cat log");
-  await press(page, "Always allow in this session");
+  await press(page, "Allow for session");
   await seen(page, ".reply", "Third done.");
 
   server.replies.push(run("echo three >> log"), { content: "Fourth done." });
@@ -209,7 +209,7 @@ Deno.test("page: an edit is displayed as a diff before its approval and afterwar
   ];
   await page.type("textarea", "Edit it.");
   await page.keyboard.press("Enter");
-  await seen(page, ".question .asks", "May edit_file run?");
+  await seen(page, ".question .asks", "Run edit_file?");
   await seen(page, ".question .diff p", "notes.txt: 1 line added, 1 removed");
   await seen(page, ".question .until", "Writes ");
   assertEquals(await texts(".question .diff span", page), lines);

@@ -12,14 +12,14 @@ export interface NumberedLines {
 
 /** Compression of a text (see {@linkcode chooseCompression}). Plain data. */
 export interface Compression {
-  /** Removes terminal codes, with `progress` also overwritten progress. */
+  /** Removal of terminal codes, with `progress` also of overwritten progress. */
   readonly terminal?: "codes" | "progress";
-  /** Removes line numbers of one form. Excludes all other parts. */
+  /** Removal of line numbers of one form. Excludes all other parts. */
   readonly numbers?: LineNumbers & { readonly runs: readonly NumberedLines[] };
-  /** Removes the white space of JSON: the indentation of a level, or `""` for spaces after `,` and `:`. */
+  /** Removal of the white space of JSON: the indentation of a level, or `""` for spaces after `,` and `:`. */
   readonly json?: string;
   readonly headings?: true;
-  /** Removes this folder, which all paths of a list share. */
+  /** Removal of this folder, which all paths of a list share. */
   readonly folder?: string;
   readonly repeats?: true;
 }
@@ -89,8 +89,8 @@ export function asInTerminal(line: string, terminal: NonNullable<Compression["te
 }
 
 /**
- * Returns whether texts are successive states of one progress line: all but the last show progress after the same
- * words, and it grows.
+ * Returns whether texts are successive states of one progress line: all but the last show progress after the
+ * same words, and it grows.
  */
 function areProgress(frames: readonly string[]): boolean {
   if (frames.some(({ length }) => length > MAX_FRAME_CHARS)) return false;

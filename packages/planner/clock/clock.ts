@@ -216,10 +216,13 @@ function isCovered(
 }
 
 /**
- * Returns the most keep-alive requests that pay, given the probability before each that the conversation
- * returns: as long as V(k) = max(0, −read + (write − read) · loss · q(k) + (1 − q(k)) · V(k + 1)) is above 0,
- * where `loss` is the share of the prefix that would be written again after expiry. Optimal stopping by
- * backward induction (Bellman 1957).
+ * Returns the most keep-alive requests that pay, given the probability q(k) before each that the conversation
+ * returns: as long as
+ *
+ *     V(k) = max(0, −read + (write − read) · loss · q(k) + (1 − q(k)) · V(k + 1))
+ *
+ * is above 0, where `loss` is the share of the prefix that would be written again after expiry. Optimal
+ * stopping by backward induction (Bellman 1957).
  */
 export function pingsWorth(
   chances: readonly number[],

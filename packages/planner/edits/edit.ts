@@ -4,12 +4,12 @@ import type { Elision } from "@tare/prune";
 import type { ElisionCandidate } from "@tare/prune/internal";
 import type { SayEdit } from "../arrival/said.ts";
 
-/** Shows a placeholder instead of a tool result. */
+/** Placeholder for a tool result. */
 export interface ElideEdit extends Pick<Elision, "index" | "toolCallId" | "ref" | "text"> {
   readonly type: "elide";
 }
 
-/** Replaces a range of old messages by one line. System and developer messages stay. */
+/** Replacement of a range of old messages by one line. System and developer messages stay. */
 export interface DropEdit {
   readonly type: "drop";
   readonly from: number;
@@ -30,7 +30,7 @@ export interface SummariseEdit extends Omit<DropEdit, "type"> {
   readonly role?: "user";
 }
 
-/** Shows head and tail of a long text of the user. */
+/** Head and tail of a long text of the user. */
 export interface ShortenEdit {
   readonly type: "shorten";
   readonly index: number;
@@ -40,14 +40,14 @@ export interface ShortenEdit {
   readonly text: string;
 }
 
-/** Shows a tool by names and types only, until its definition changes. */
+/** Names and types of a tool, until its definition changes. */
 export interface CompactEdit {
   readonly type: "compact";
   readonly tool: string;
   readonly definition: number;
 }
 
-/** Shows a pinned message of an evicted range. */
+/** Visible pinned message of an evicted range. */
 export interface KeepEdit {
   readonly type: "keep";
   readonly index: number;

@@ -14,7 +14,6 @@ import {
 } from "./make_summary.ts";
 import { type History, isSummary, type PlacedMessages, type PlacedView, placedView } from "./view.ts";
 
-/** Least share of a prompt that must be freed. */
 const WORTHWHILE_SHARE = 0.1;
 
 const LEAST_TOKENS = 50;
@@ -24,7 +23,10 @@ const RECENT_SHARE = 1 / 4;
 
 const ROOMY_SHARE = 0.7;
 
-/** Growth of a history before a failed summary is requested again, as a share of the window; doubled each time. */
+/**
+ * Growth of a history before a failed summary is requested again, as a share of the window; doubled each
+ * time.
+ */
 const RETRY_SHARE = 1 / 2;
 
 const LONG_TOKENS = 2_000;

@@ -13,12 +13,12 @@ export interface SummaryRequest {
   readonly messages: readonly Message[];
   /** The user's evicted messages among them; the others stay in the prompt. */
   readonly users: readonly Message[];
-  /** The first message after them, which stays. */
+  /** The first message after them, which stays. Absent: none. */
   readonly next?: Message | undefined;
   /** The model's context window, in tokens counted locally. Default: unknown. */
   readonly windowTokens?: number | undefined;
   readonly signal?: AbortSignal | undefined;
-  /** Must be called while the model makes progress. */
+  /** Callback while the model makes progress. Default: none. */
   readonly progress?: (() => void) | undefined;
 }
 

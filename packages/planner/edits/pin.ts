@@ -9,7 +9,7 @@ import { candidateOf, EXPECTED_LINE_TOKENS, resultTools, type Way } from "./edit
 export interface Pin {
   /** Position of the message in the history. */
   readonly place: number;
-  /** Retain (and restore) the message, or evict a result. */
+  /** Retention (with restoration) of the message, or eviction of a result. */
   readonly wish: "keep" | "let_go";
   readonly by: string;
   /** Hash of the message: a pin doesn't apply to another message after the history went back. */

@@ -493,8 +493,8 @@ function isOf<Known extends KnownConversation>(
 }
 
 /**
- * Returns whether the shared part identifies a conversation. Openings don't: subagents share instructions, and equal
- * jobs their task.
+ * Returns whether the shared part identifies a conversation. Openings don't: subagents share instructions,
+ * and equal jobs their task.
  */
 function identifies<Known extends KnownConversation>(
   { known, shared }: Candidate<Known>,
@@ -506,8 +506,8 @@ function identifies<Known extends KnownConversation>(
 }
 
 /**
- * Returns whether a user continues from a step of an interrupted turn, because the client hadn't recorded later
- * steps.
+ * Returns whether a user continues from a step of an interrupted turn, because the client hadn't recorded
+ * later steps.
  */
 function isInterrupted<Known extends KnownConversation>(
   candidate: Candidate<Known>,

@@ -11,7 +11,8 @@ type Known = KnownConversation & { readonly id: string };
 const ROLES = { S: "instruction", u: "user", a: "reply", r: "result", t: "thought" } as const;
 
 /**
- * Returns a history of items such as `u1`; text follows a colon: `r1:cleared` is another result of the call of `r1`.
+ * Returns a history of items such as `u1`; text follows a colon: `r1:cleared` is another result of the call
+ * of `r1`.
  */
 function history(words: string, more: Partial<RequestHistory> = {}): RequestHistory {
   const all = words.split(" ").filter((word) => word !== "");
@@ -51,14 +52,14 @@ for (
     ["without text in the first message", { one: "S u1:x|T" }, "S u1:x a1 r1", "continue one 1 transient"],
     ["without a thought", { one: `${ONE} t` }, `${ONE} a4 r4`, "continue one 8 transient"],
     ["cleared results", { one: ONE }, "S u1 a1 r1:- a2 r2:- a3 r3 a4", "continue one 3 cleared"],
-    ["one other result", { one: ONE }, "S u1 a1 r1:- a2 r2 a3 r3 a4", "fork one 3"],
+    ["one different result", { one: ONE }, "S u1 a1 r1:- a2 r2 a3 r3 a4", "fork one 3"],
     ["an interrupted turn", { one: ONE }, "S u1 a1 r1 a2 r2 u2", "continue one 6 back", { isAmidTurn: true }],
-    ["another way", { one: ONE }, "S u1 a1 r1 a2 r2 u2", "fork one 6"],
+    ["another branch", { one: ONE }, "S u1 a1 r1 a2 r2 u2", "fork one 6"],
     ["an opening", { one: ONE }, "S u1", "new"],
     ["its end after another start", { one: ONE }, "S uX a2 r2 a3 r3 a4 r4", "continue one 1 anew"],
-    ["of equal ones the newest", { one: ONE, other: ONE }, `${ONE} a4`, "continue other 8 grown"],
+    ["the newest of equal ones", { one: ONE, other: ONE }, `${ONE} a4`, "continue other 8 grown"],
     [
-      "of two the longer",
+      "the longer of two",
       { one: "S u1 a1 u2 a2", other: "S u1 a1" },
       "S u1 a1 u2 a2 u3",
       "continue one 5 grown",

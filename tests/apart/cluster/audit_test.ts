@@ -26,10 +26,10 @@ Deno.test("checkWrites() accepts only consecutive writes of the servers that hol
       [{ first: 3, holder: "two" }, "doesn't hold"],
       [{ first: 3, holder: null }, "doesn't hold"],
       [{ session: "c", holder: null, fence: 0, starts: true }, "doesn't hold"],
-      [{ first: 2 }, "missing or doubled"],
-      [{ first: 4 }, "missing or doubled"],
-      [{ first: 3, fence: 0 }, "an old number"],
-      [{ first: 3, writer: "two", fence: 1 }, "an old number"],
+      [{ first: 2 }, "missing or duplicated"],
+      [{ first: 4 }, "missing or duplicated"],
+      [{ first: 3, fence: 0 }, "a stale fencing number"],
+      [{ first: 3, writer: "two", fence: 1 }, "a stale fencing number"],
     ] as const
   ) assertThrows(() => checkWrites([first, write(wrong)]), Error, why);
 });

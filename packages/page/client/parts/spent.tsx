@@ -68,11 +68,13 @@ export function SpentTable({ sums }: { readonly sums: Sums }): JSX.Element {
   );
 }
 
+/** Explanation of cost units. */
+export const COST_UNIT = "One cost unit is the price of one uncached input token; output isn’t included.";
+
 export function Units(): JSX.Element {
   return (
     <p class="note">
-      One cost unit is the price of one uncached input token; output isn’t included. Dollars include output,
-      and only calls whose price is known.
+      {COST_UNIT} Dollars include output, and only calls whose price is known.
     </p>
   );
 }

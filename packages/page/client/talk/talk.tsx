@@ -235,7 +235,7 @@ function QuestionView({ approval, answer }: {
   return (
     <form
       class="question"
-      aria-label={`May ${name} run?`}
+      aria-label={`Run ${name}?`}
       tabIndex={-1}
       ref={box}
       onSubmit={(event) => {
@@ -244,11 +244,10 @@ function QuestionView({ approval, answer }: {
       }}
     >
       <p class="asks" role="alert">
-        May{" "}
+        Run{" "}
         <b>
           <bdi>{name}</bdi>
-        </b>{" "}
-        run?
+        </b>?
       </p>
       {change && <Diff change={change} />}
       {(change === undefined || change.omitted !== undefined) &&
@@ -256,15 +255,15 @@ function QuestionView({ approval, answer }: {
       {[...(effects?.writes ?? []).map((path) => `Writes ${path}`), ...(why === undefined ? [] : [why])]
         .map((said) => <p key={said} class="until">{plain(said)}</p>)}
       <p class="until">
-        Sending a message denies it, and so does no decision until{" "}
+        Denied if you send a message, or without a decision by{" "}
         {new Date(expiresAtMs).toLocaleString("en-GB", UNTIL)}.
       </p>
       <div class="answers">
         <button type="button" class="primary" disabled={isSent} onClick={() => say("allow")}>Allow</button>
         <button type="button" disabled={isSent} onClick={() => say("always")}>
-          Always allow in this session
+          Allow for session
         </button>
-        <label for={id}>Reason for denial</label>
+        <label for={id}>Reason</label>
         <input
           id={id}
           value={reason}
