@@ -5,7 +5,7 @@ import type { Message } from "@tare/messages";
 import { callPairs } from "../../tests/call_pairs.ts";
 import { conversations, messyConversations } from "../../tests/conversations.ts";
 
-/** A conversation in shorthand: one word a message, `call:a,b` and `tool:a` with call ids. */
+/** Returns a conversation from shorthand: one word per message, `call:a,b` and `tool:a` with call ids. */
 function conversation(shorthand: string): Message[] {
   return shorthand.split(" ").filter(Boolean).map((word): Message => {
     const [role, ids = ""] = word.split(":");

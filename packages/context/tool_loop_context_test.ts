@@ -18,7 +18,7 @@ function calls(...ids: readonly string[]): Message {
   });
   return { role: "assistant", content: null, tool_calls: ids.map(toCall) };
 }
-/** A turn of 2 messages and 1,000 tokens. */
+/** Returns a turn of 2 messages and 1,000 tokens. */
 const oldTurn = (name: string) => [user(`${name}?`), text(name.padEnd(1_000 - 9 - name.length, "."))];
 
 Deno.test("toolLoopContext() leaves a small context unchanged", () => {
@@ -127,7 +127,7 @@ Deno.test("toolLoopContext() keeps a system or developer message in the middle",
   const view = toolLoopContext(messages, { countTokens, historyBudgetTokens: 0 });
   assertEquals(view.messages, [system, developer, ...active]);
   assertEquals([view.removed.length, view.removedTurns], [4, 2]);
-  // A line for what left stands behind the instructions that stood among it, and in front of what stayed.
+  // The line for removed messages follows the instructions among them.
   assertEquals([view.removed, view.removedAt], [[question, answer, ...oldTurn("b")], 2]);
 });
 
@@ -139,13 +139,13 @@ Deno.test("toolLoopContext() with budget zero keeps instructions and the active 
 });
 
 Deno.test("toolLoopContext() honours an explicit start of the active turn", () => {
-  // What set the active turn off is not stored: without its start it would belong to the turn before.
+  // The start of the active turn is not stored: without the option it would belong to the turn before.
   const active = [calls("1"), result("1")];
   const messages = [system, ...oldTurn("a"), ...oldTurn("b"), ...active];
   const options = { countTokens, historyBudgetTokens: 0 };
   assertEquals(toolLoopContext(messages, { ...options, activeTurnStart: 5 }).messages, [system, ...active]);
   assertEquals(toolLoopContext(messages, options).messages, [system, ...oldTurn("b"), ...active]);
-  // The results before the start are no results of this turn.
+  // The results before the start belong to no active turn.
   assertStrictEquals(toolLoopContext(messages, { ...options, activeTurnStart: 7 }).messages, messages);
 });
 
@@ -190,7 +190,7 @@ Deno.test("toolLoopContext() refuses a budget or a start that make no sense", ()
   }
 });
 
-/** Turns of one message each that cost this many tokens. */
+/** Returns turns of one message each that cost this many tokens. */
 function turnsOf(...tokens: readonly number[]): { messages: Message[]; costs: (budget: number) => number[] } {
   const messages = tokens.flatMap((cost): Message[] => [
     { role: "user", content: "u".repeat(cost - 2 * MESSAGE_OVERHEAD_TOKENS) },

@@ -31,7 +31,7 @@ Deno.test("archiveRef() is the start of the SHA-256 of the UTF-8 bytes", async (
 });
 
 Deno.test("archiveRef() refuses content that is not a string", async () => {
-  // Called as JavaScript calls it, without types.
+  // A call from untyped JavaScript.
   await assertRejects(() => archiveRef(new Uint8Array() as unknown as string), TypeError, "archiveRef()");
 });
 

@@ -43,7 +43,7 @@ Deno.test("pruneResults() prunes nothing when archiving fails, and says why", as
   assert(pruned.failure);
   assertStrictEquals(pruned.unchanged, messages);
   assertEquals(pruned.failure.message, "Cannot archive a result of b: disk full");
-  // Not everything that is thrown is an Error.
+  // Not every thrown value is an Error.
   const refusing: Archive = {
     get: () => Promise.resolve(undefined),
     put: () => Promise.reject("quota exceeded"),

@@ -49,9 +49,10 @@ Deno.test("recallOriginal() gives messages as a transcript, so that their lines 
   assertEquals(await ask({}), { content: whole, error: false });
   assertEquals((await ask({ find: "nightly" })).content, "6-\n7-tool:\n8:nightly: 7\n9-weekly: 9");
   assertEquals((await ask({ lines: "4-5" })).content, "content: let a;\nlet b;");
-  // What only its provider reads isn't in it.
+  // Provider data is omitted.
   assertEquals(text.includes("gAAA"), false);
-  // The archive holds every byte of the rest, and what only looks like messages is given as it is.
+  // The archive contains every byte of the rest, and a text that only looks like messages is returned
+  // unchanged.
   assertEquals(await archive.get(ref), text);
   for (
     const original of [
@@ -200,7 +201,7 @@ Deno.test("recallOriginal() gives every byte of an original, piece by piece, wit
         assert(estimateTokens(content) <= 200);
         const next = /\n\[characters \d+ to \d+ of .*go on with offset (\d+)\]$/.exec(content);
         const end = next ? Number(next[1]) : original.length;
-        // A line break at the end of a piece is the one before the notice.
+        // A line break at the end of a part is the one before the notice.
         read += next ? content.slice(0, next.index).padEnd(end - offset, "\n") : content;
         assert(end > offset || end === 0);
         offset = end;
@@ -282,7 +283,7 @@ Deno.test("RECALL_TOOL says what a placeholder looks like, and each placeholder 
   }
 });
 
-/** All that a search finds, following the answers' offsets, and in how many answers. */
+/** Returns all lines that a search finds by following the offsets, and the number of answers. */
 async function search(original: string, find: string, limitTokens = 300) {
   const archive = memoryArchive();
   const ref = await archive.put(original);
@@ -370,7 +371,6 @@ Deno.test("findText() shows no half characters", async () => {
   assert(odd.found[0]!.isWellFormed());
 });
 
-/** An assistant's call of a tool, and what answers it. */
 function step(id: string, [tool, args]: readonly [string, object], content: string): Message[] {
   const call = { name: tool, arguments: JSON.stringify(args) };
   return [
@@ -421,7 +421,7 @@ Deno.test("recallOriginal() without a ref says which of all that left holds a te
     `ref ${inner.ref}, read {"path":"deep.ts"}: 1 of 2 lines`,
     "2:TIMEOUT = 1",
   ], false]);
-  // The numbers are those by which the reference gives lines back.
+  // The numbers are lines under the reference.
   assertEquals(
     (await recallOriginal(archive, { ref: dropped.ref, lines: "18" })).content,
     "timeout: 2",
@@ -452,7 +452,7 @@ Deno.test("recallOriginal() searches all that an archive lists, whether or not a
     `ref ${second}, an earlier result: 1 of 2 lines\n2:port = 2\n` +
       `ref ${first}, an earlier result: 1 of 2 lines\n2:port = 1`,
   );
-  // What is visible comes first, and once.
+  // Visible originals come first, and once.
   const content = formatPlaceholder({ of: "result", tool: "read", bytes: 9, ref: first! }, { recall: true });
   assertEquals(
     await find("port", step("1", ["read", { path: "a" }], content)),
@@ -460,7 +460,7 @@ Deno.test("recallOriginal() searches all that an archive lists, whether or not a
       `ref ${second}, an earlier result: 1 of 2 lines\n2:port = 2`,
   );
   assertEquals(await find("host"), "Nothing that left holds 'host'.");
-  // One that was listed and can't be read any more did leave.
+  // A listed original that can't be read counts as evicted.
   contents.clear();
   assertEquals(await find("port"), "Nothing that left holds 'port'.");
   assertEquals((await recallOriginal(archive, { find: "port" })).error, false);
@@ -516,7 +516,7 @@ Deno.test("recallOriginal() shows the pictures of messages that left, those of t
   assertEquals(all.pictures, [0, 1, 2, 3, 4, 5, 6, 7].map(url));
   assertStringIncludes(all.content, "Shot 9.");
   assertStringIncludes(all.content, "[2 more pictures; recall fewer lines]");
-  // Each is three lines, and one is between them.
+  // Each takes three lines, with one between them.
   assertEquals(
     (await recallOriginal(archive, { ref, lines: "33-39" }, { seesPictures })).pictures,
     [8, 9].map(url),

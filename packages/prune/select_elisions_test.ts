@@ -50,7 +50,7 @@ Deno.test("selectElisions() takes what a program says that it has written for wr
     ...read("a"), // 1: written at 11
     ...read("./b c"), // 3: written at 9
     ...read("d"), // 5: only printed at 9
-    ...read("e"), // 7: only said by another tool
+    ...read("e"), // 7: only named by another tool
     ...step("run_program", { code: "1" }, "Error: no\n[Written: d]\n3\n\n[Written: x, b c]"),
     ...step("run_program", { code: "2" }, "3\n\n[Written: a]"),
     ...step("shell", { cmd: "ls" }, "\n\n[Written: e]"),
@@ -75,7 +75,7 @@ Deno.test("selectElisions() takes a call of call_tool for one of the tool that i
   const messages = [
     ...through("read_file", { path: "a" }, text(500)), // 1: read again at 3
     ...step("read_file", { path: "a" }, text(500)), // 3: written at 7
-    ...through("ask", {}, text(500)), // 5: stays
+    ...through("ask", {}, text(500)), // 5: retained
     ...through("edit_file", { path: "a" }, "done"),
     ...through("shell", {}, text(500)), // 9: old
     say("done"),
@@ -245,7 +245,7 @@ Deno.test("selectElisions() takes a result that frees at least half of its token
     1,
     0,
   ]);
-  // Letters that take two and three bytes.
+  // Letters of two and three bytes.
   assertEquals([one("é".repeat(2_000), { minBytes: 4_000 }), one("é".repeat(2_000), { minBytes: 4_001 })], [
     1,
     0,

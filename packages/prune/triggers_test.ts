@@ -70,7 +70,7 @@ function tryToRelieve(messages: readonly Message[], options: Partial<Parameters<
 
 const unpaid = () => Promise.reject(new Error("the model was called"));
 
-/** A prompt of so many tokens, `resultTokens` of them in an old result. */
+/** Returns a prompt of `tokens`, `resultTokens` of them in an old result. */
 function prompt(tokens: number, resultTokens: number): Message[] {
   const messages = [user("one"), ...step("log", {}, text(resultTokens)), say(""), user("two"), say("")];
   const rest = tokens - count(messages);
@@ -183,7 +183,7 @@ Deno.test("relievePressure() hands over what it had pruned when archiving the ol
   assertEquals(relief.failure.message, "Cannot archive 4 messages to summarise: disk full");
 });
 
-/** Runs 20 turns; gives the summaries, by turn, and the prompt of each request. */
+/** Runs 20 turns; returns the summaries, by turn, and the prompt of each request. */
 async function run(turn: (n: number) => Message[], options: Partial<Parameters<typeof relievePressure>[1]>) {
   const summaries: (TurnsSummary | undefined)[] = [];
   const prompts: number[] = [];

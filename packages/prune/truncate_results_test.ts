@@ -110,7 +110,6 @@ const ref = "0123456789abcdef";
 const cut = (text: string, limitTokens?: number, countTokens = estimateTokens) =>
   truncateText(text, { tool: "log", ref, countTokens, ...(limitTokens !== undefined && { limitTokens }) });
 
-/** Head, placeholder and tail of a truncated text. */
 function parts(outcome: string): [head: string, line: string, tail: string] {
   const lines = outcome.split("\n");
   const at = lines.findIndex((line) => parsePlaceholder(line)?.of === "middle");
@@ -233,7 +232,7 @@ Deno.test("truncateText() shows as much of head and tail as the limit has room f
       cut(text, 150)
     }`
   );
-  // The lengths of head and tail, in UTF-16 code units.
+  // Lengths of head and tail, in UTF-16 code units.
   assertEquals(cuts, [
     "lines: 3+3 76+79 253+247 738+730 1898+1892 whole, said 253+247",
     "one line: 3+3 83+83 258+258 743+743 1907+1907 whole, said 258+258",

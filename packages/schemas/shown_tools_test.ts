@@ -19,7 +19,7 @@ function tool(name: string): ToolDefinition {
 
 const [a, b, c] = [tool("a"), tool("b"), tool("c")];
 
-/** Which forms a row of requests shows, each carrying on from the one before. */
+/** Returns the forms in a series of requests. */
 function forms(
   requests: readonly (readonly ToolDefinition[])[],
   options: Partial<Parameters<typeof shownTools>[1]> = {},

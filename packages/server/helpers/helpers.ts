@@ -130,7 +130,7 @@ export const DELEGATE_TOOL: ToolDefinition = {
     parameters: {
       type: "object",
       properties: {
-        task: { type: "string", minLength: 1, description: "What to do and what the answer must contain." },
+        task: { type: "string", minLength: 1, description: "The task, and what the answer must contain." },
         tools: {
           type: "array",
           items: { type: "string" },

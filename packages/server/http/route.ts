@@ -102,9 +102,7 @@ interface Described<M extends Method, P extends string> {
   readonly who?: "owner" | "approve" | "metrics" | "key";
   /** Whether the answer must not be stored, even for an `Idempotency-Key`. Default: false. */
   readonly isToldOnce?: boolean;
-  /**
-   * Whether effect and answer commit together, so that an unanswered `Idempotency-Key` may run again. Default: false.
-   */
+  /** Whether effect and answer commit together, so that an unanswered key may be used again. Default: false. */
   readonly isAtomic?: boolean;
   /** Whether it starts work of the agent, which a key's routes or budget may exclude. Default: false. */
   readonly begins?: boolean;

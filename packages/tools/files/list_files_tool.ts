@@ -21,7 +21,7 @@ type ListFilesArguments = {
 const MAX_ENTRIES = 1000;
 const MAX_COUNTED = 100_000;
 
-/** `list_files`: what lies in a folder, one entry a line, with the sizes of files. */
+/** Returns `list_files`, which lists a folder, one entry per line, with file sizes. */
 export function listFilesTool(workspace: string, limits: WorkspaceLimits = {}): Tool {
   return defineTool<ListFilesArguments>({
     name: "list_files",
@@ -103,7 +103,7 @@ async function describe({ absolute, relative, kind }: WalkEntry): Promise<string
   }
 }
 
-/** Bytes, or `gone` if the file went away since its folder was read. */
+/** Returns the size in bytes, or `gone` if the file was deleted meanwhile. */
 async function sizeOf(path: string): Promise<string> {
   try {
     return String((await lstat(path)).size);

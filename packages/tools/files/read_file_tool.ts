@@ -21,8 +21,8 @@ const MAX_LINES = 1000;
 const MAX_LINE_CHARS = 2000;
 
 /**
- * `read_file`: lines of a text file, as they stand, under a first line such as `lines 1-200 of 345`. Files of any
- * size are read in constant memory.
+ * Returns `read_file`, which returns lines of a text file unchanged, after a first line such as
+ * `lines 1-200 of 345`. Memory is constant for files of any size.
  */
 export function readFileTool(workspace: string, limits: WorkspaceLimits = {}): Tool {
   return defineTool<ReadFileArguments>({
@@ -38,7 +38,7 @@ export function readFileTool(workspace: string, limits: WorkspaceLimits = {}): T
       end_line: {
         type: "integer",
         minimum: 1,
-        description: "Included. Default: as many as fit.",
+        description: "Inclusive. Default: as many as fit.",
       },
     },
     required: ["path"],
@@ -64,9 +64,9 @@ export function readFileTool(workspace: string, limits: WorkspaceLimits = {}): T
 }
 
 interface Page {
-  /** The lines shown, without their ends. */
+  /** Lines returned, without line ends. */
   readonly lines: readonly string[];
-  /** Lines of the whole file. */
+  /** Number of lines of the file. */
   readonly total: number;
   readonly notes: readonly string[];
 }
@@ -136,13 +136,14 @@ function countLines(bytes: Uint8Array): number {
   return lines;
 }
 
-/** Names under which pictures are looked for: of any other file a start like theirs is chance. */
+/** File names that may be images: in other files, an image's first bytes are a coincidence. */
 const NAMES = /\.(?:png|jpe?g|gif|webp)$/i;
 
 /**
- * A file as a picture, if it is one by its name and its first bytes.
+ * Returns a file as an image if its name and first bytes match, else `undefined`.
  *
- * @throws {ToolRefusal} if the model isn't shown pictures, or it is too large; what the system throws if it can't be read.
+ * @throws {ToolRefusal} if the model doesn't accept images, or it is too large; system errors if it can't be
+ * read.
  */
 async function readPicture(
   absolute: string,

@@ -27,7 +27,7 @@ Deno.test("replaceText() keeps the line ends of the file", () => {
   );
   assertEquals(replaceText(crlf, { oldText: "two", newText: "2\n2.5" }).text, "one\r\n2\r\n2.5\r\nthree\r\n");
   assertEquals(replaceText("one\ntwo\n", { oldText: "one\r\ntwo", newText: "1\r\n2" }).text, "1\n2\n");
-  // Where they differ, text is taken as it is given.
+  // With mixed line ends, text is used unchanged.
   assertEquals(
     replaceText("one\r\ntwo\nthree", { oldText: "two\nthree", newText: "2\n3" }).text,
     "one\r\n2\n3",

@@ -42,7 +42,7 @@ Deno.test("resolveInWorkspace() refuses what lies outside", async () => {
   for (const path of ["..", "../outside", "src/../../outside", "/", "/etc/passwd", ws.outside]) {
     await assertRejects(() => resolveInWorkspace(ws.root, path), ToolRefusal, outside, path);
   }
-  // A folder whose name merely starts with the workspace's.
+  // A folder whose name starts with the workspace's.
   await assertRejects(() => resolveInWorkspace(ws.root, `${ws.root}-2/a`), ToolRefusal, outside);
   await assertRejects(() => resolveInWorkspace(ws.root, "a\0b"), ToolRefusal, "NUL");
 });
@@ -57,7 +57,7 @@ Deno.test("resolveInWorkspace() follows links: at the end, in the middle, dangli
   await link(ws.outside, "out");
   await link("../outside/new", "out-dangling");
   await link("out-dangling", "out-chain");
-  // From the link's real place, src/deep, this leads to src/up; from `inside` it would lead outside.
+  // From src/deep, the link's real folder, this is src/up; from `inside` it would be outside.
   await link("../up", "src/deep/up");
   const absolute = async (path: string) => (await resolveInWorkspace(ws.root, path)).relative;
   assertEquals(await absolute("inside/a.ts"), "src/deep/a.ts");
@@ -65,7 +65,7 @@ Deno.test("resolveInWorkspace() follows links: at the end, in the middle, dangli
   assertEquals(await absolute("dangling"), "nowhere/yet");
   assertEquals(await absolute("chain/file"), "nowhere/yet/file");
   assertEquals(await absolute("inside/up"), "src/up");
-  // What stands behind a dangling link may be one where that leads.
+  // The rest of a dangling link may be a link in its target.
   await link("not-there/..", "nowhere-and-back");
   assertEquals(await absolute("nowhere-and-back/chain"), "nowhere/yet");
   const outside = ["out", "out/a", "out-dangling", "out-chain", "out-chain/x"];
@@ -115,7 +115,6 @@ Deno.test("resolveInWorkspace() never leaves the workspace, and agrees with the 
       await using ws = await makeWorkspace({ "a/b/a": "", "b/": "" });
       const place = (text: string) => text.replace("/OUTSIDE", ws.outside).replace("/ROOT", ws.root);
       for (const link of links) {
-        // If something is there already, there is one link fewer.
         if (link.target !== "") await Deno.symlink(place(link.target), ws.at(link.at)).catch(() => {});
       }
       const real = await Deno.realPath(resolve(ws.root, place(wanted))).catch(() => undefined);
@@ -129,7 +128,7 @@ Deno.test("resolveInWorkspace() never leaves the workspace, and agrees with the 
       }
       if (real !== undefined) assertEquals(found, real);
       assertEquals(`${found}/`.startsWith(`${ws.root}/`), true);
-      // Creating it must not make anything outside either.
+      // Creating it must not create anything outside either.
       await Deno.mkdir(dirname(found), { recursive: true }).catch(() => {});
       await Deno.writeTextFile(found, "").catch(() => {});
       assertEquals([...Deno.readDirSync(ws.outside)], []);

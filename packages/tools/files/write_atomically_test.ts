@@ -22,7 +22,7 @@ Deno.test("writeAtomically() gives the mode it is told, and the usual one otherw
 
 Deno.test("writeAtomically() takes no place that may not be written to, unless it is forced", async () => {
   await using ws = await makeWorkspace();
-  // Of a file that is gone nobody may write either.
+  // Same for a missing file.
   await assertRejects(() => writeAtomically(ws.at("f"), bytes, { mode: 0o440 }), Error, "ENOENT");
   await writeAtomically(ws.at("f"), bytes, { mode: 0o440, isForced: true });
   assertEquals((await Deno.stat(ws.at("f"))).mode! & 0o777, 0o440);

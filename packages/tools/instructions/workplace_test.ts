@@ -15,7 +15,7 @@ import {
   workplaceText,
 } from "./workplace.ts";
 
-/** A folder with these files, for as long as it is used. Paths that end with `/` are folders. */
+/** Calls `work` with a folder of these files. Paths that end with `/` are folders. */
 async function withFiles(
   files: Readonly<Record<string, string>>,
   use: (top: string) => Promise<void>,
@@ -34,7 +34,7 @@ async function write(path: string, text: string): Promise<void> {
   if (!path.endsWith("/")) await Deno.writeTextFile(path, text);
 }
 
-/** The paths that are told, from a folder on. */
+/** Returns the paths in the description. */
 async function told(workspace: string, { top, home }: { top: string; home?: string }): Promise<string[]> {
   const places = findPlaces(join(top, workspace), home === undefined ? undefined : join(top, home));
   const { files } = await lookAround({ places, hidden: join(top, "data") });
@@ -116,7 +116,7 @@ Deno.test("lookAround() tells no more than so much of a file and of all, whole l
     const places = findPlaces(join(top, "repo/a/b"));
     const { files } = await lookAround({ places, hidden: join(top, "data") });
     const lines = files.map(({ text }) => text.split("\n"));
-    // The nearest has its 32 KiB, the next what it holds, the farthest what is left of 64 KiB.
+    // The nearest gets its 32 KiB, the next its content, the farthest the rest of 64 KiB.
     const room = 64 * 1024 - 32 * 1024 - 250 * 99;
     const shown = Math.floor(room / 99);
     assertEquals(lines.map(({ length }) => length - 2), [shown, 250, 1]);
@@ -226,7 +226,7 @@ Deno.test("a file can't end its own part or begin another one", async () => {
     const told = await place.describe();
     assertEquals(told.match(/<\/?file\b/g)?.length, 2);
     assertEquals(await place.changes([told]), undefined);
-    // Nor can what others say in front of it spoil what is told later.
+    // Earlier text can't spoil later elements.
     assertEquals(
       await place.changes([`<file path="\\q"\n${told}`]),
       [
@@ -249,7 +249,7 @@ Deno.test("lookAround() says by git what has changed, if commands are kept in a 
     await git("add", "a.txt");
     await git("commit", "--quiet", "--message=a");
     await write(join(workspace, "a.txt"), "other");
-    // What a repository says git shall run isn't run outside.
+    // Commands that the repository configures don't run outside.
     await git("config", "core.fsmonitor", `touch ${join(top, "ran")}; false`);
     const sandbox = await findSandbox({
       ...{ workspace, home: join(top, "ann") },
@@ -270,7 +270,7 @@ Deno.test("lookAround() says by git what has changed, if commands are kept in a 
     if ("by" in sandbox) {
       const tool = workspaceTools({ workspace, shell: { sandbox } })
         .find(({ definition }) => definition.function.name === "shell")!;
-      // On a busy machine git may take longer than a session would wait for it.
+      // On a busy machine git may take longer than the limit.
       const shell: Tool = {
         ...tool,
         run: (args, context) => tool.run({ ...Object(args), timeout_ms: 60_000 }, context),
@@ -306,7 +306,7 @@ Deno.test("readFrontMatter() takes lines for what they say where they aren't YAM
   assertEquals((await readFrontMatter("---\n- a\n---\n")).fields, {});
 });
 
-/** A repository with a workspace in it, and a home folder around it, with these files. */
+/** Returns a repository with a workspace, in a home folder, with these files. */
 async function folderWith(files: Readonly<Record<string, string>>) {
   const top = await Deno.realPath(await Deno.makeTempDir());
   const all = { "ann/repo/.git/HEAD": "ref: refs/heads/main\n", "ann/repo/w/a.ts": "", ...files };
@@ -340,7 +340,7 @@ Deno.test("lookAround() tells what each skill is for, the person's first, and ho
     "- leak: not read, because it is a link to what isn't a Markdown file of this project\n</skills>",
   ]);
   assertStringIncludes(workplaceText(told), "# Skills\n\nEach is a folder of instructions for one kind");
-  // The server may read what lies outside of its workspace, and no more.
+  // The server may read these paths outside of its workspace, and no others.
   const outside = ["ann/.claude/skills", "ann/repo/.agents/skills"].map((path) => join(top, path));
   assertEquals(skillsOutside(places), outside);
   assertEquals(filesOf(places).filter((path) => path.endsWith("skills")), outside);

@@ -1,7 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { playIn } from "./in_engine.ts";
 
-/** What a program is handed. */
 type Own = readonly [
   tools: Readonly<Record<string, (...given: readonly unknown[]) => Promise<string>>>,
   print: (...values: readonly unknown[]) => void,
@@ -10,7 +9,7 @@ type Own = readonly [
   chance: Pick<Math, "random" | "max">,
 ];
 
-/** Plays a program here, as the engine does, and gives what came of it and what it called. */
+/** Runs a program here, as the engine does, and returns its result and calls. */
 async function played(program: (...own: Own) => Promise<unknown>) {
   const called: (readonly [name: string, args: string, printed: string])[] = [];
   const host = {

@@ -1,8 +1,9 @@
 /**
- * `run_program`: the model writes a short program that calls its tools, and sees what that prints.
+ * Code mode: with `run_program`, the model writes a short program that calls its tools, and sees only the
+ * printed output.
  *
- * What the calls return never enters the prompt. The program reaches nothing else: it runs in QuickJS, in a worker of its
- * own, which is loaded with the first program.
+ * Results of the calls don't enter the prompt. The program runs in QuickJS, in its own worker without other
+ * access, loaded with the first program.
  *
  * @example
  * ```ts
@@ -54,7 +55,7 @@
  */
 import type { Tool, ToolDefinition } from "@tare/messages";
 
-/** A program has no time limit but what it computes and what its calls take: longest delay of a timer, in milliseconds. */
+/** Maximum of a timer's delay, in milliseconds: only computing time and calls limit a program. */
 const NO_LIMIT_MS = 2 ** 31 - 1;
 
 const PROGRAM_TOOL: ToolDefinition = {
@@ -92,7 +93,6 @@ export function programTool(): Tool {
     replays: true,
     async run(args, context) {
       const { playProgram } = await import("./play_program.ts");
-      // Whoever runs a tool has validated the arguments.
       return playProgram(String(args.code), context);
     },
   };

@@ -6,7 +6,7 @@ import { call, callError, callOk, context, cutOff, makeWorkspace, type Workspace
 import { sandboxOf } from "../sandbox/sandbox_fixture_test.ts";
 import { BUBBLEWRAP, needs } from "../../../tests/needs.ts";
 
-/** The two tools over one set of commands, in a workspace. */
+/** Calls `work` with both tools for one set of commands. */
 async function withTools(
   work: (tools: {
     readonly ws: Workspace;
@@ -32,7 +32,7 @@ async function withTools(
   }
 }
 
-/** A result without times. */
+/** Removes times from a result. */
 const timeless = (text: string) => text.replaceAll(/\d+ s( so far)?/g, "N s$1");
 
 Deno.test("a command in the background is looked at, waited for, and tells what is new alone", async () => {
@@ -74,7 +74,7 @@ Deno.test("what ended in the background is told once, with the next result or be
     await commands.find("", b).ended;
     assertEquals(timeless(commands.news("", [b])!), `${b} ended: exit code 0 after N s.`);
     assertEquals(commands.news("", [b]), undefined);
-    // What it wrote waits to be looked at.
+    // The output is retained until it is read.
     assertStringIncludes(await callOk(look, { name: a }), "4 bytes of new output\nsaid");
   });
 });
@@ -83,7 +83,7 @@ Deno.test("stopping ends all that a command started, and so does the end of the 
   await withTools(async ({ ws, commands, start, look }) => {
     await new Deno.Command("mkfifo", { args: [ws.at("alive")] }).output();
     const held = () => Deno.open(ws.at("alive")).then((pipe) => new Response(pipe.readable).text());
-    // It must hold the pipe before it is stopped.
+    // The process must hold the pipe before it is stopped.
     const begin = async () => {
       const name = await start("exec 3>alive; echo ready; sleep 1000 & sleep 1000");
       await callOk(look, { name, wait_ms: 60_000, until: "ready" });
@@ -161,7 +161,7 @@ Deno.test(
       const { content, timeoutMs } = await cutOff(shell, { command: long, beside: name });
       assertStringIncludes(content, `its time limit of ${timeoutMs / 1000} s was over`);
       assertMatch(content, /6 bytes of output\nfirst\n$/);
-      // It ends once nobody that the command started holds it any more.
+      // Ends once no process of the command holds the pipe.
       assertEquals(await held, "");
       assertStringIncludes(
         await callError(shell, { command: "true", beside: name, outside: "x" }),

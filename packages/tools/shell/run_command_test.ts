@@ -48,7 +48,7 @@ Deno.test("runShellCommand() reads on when the output is larger than what it kee
   ]);
 });
 
-/** Leaves a process out of the group that doesn't end when asked, and prints its id. */
+/** Leaves a process outside of the group that ignores SIGTERM, and prints its id. */
 const STRAY = "setsid sh -c 'trap \"\" TERM; echo $$ >pid; while :; do sleep 0.05; done' & " +
   "while ! [ -s pid ]; do sleep 0.01; done; cat pid";
 
@@ -60,7 +60,7 @@ Deno.test(
   async () => {
     const { ending, leftProcesses, text } = await run(STRAY);
     assertEquals([ending, leftProcesses], ["exited", true]);
-    // Until the system's first process takes note it is still there, but has ended: a zombie.
+    // Until init reaps it, it is a zombie.
     const stat = await Deno.readTextFile(`/proc/${text.trim()}/stat`).catch(() => "gone) Z");
     assertMatch(stat, /\) Z/);
   },
@@ -77,7 +77,7 @@ Deno.test(
         stdout: "piped",
       }).spawn()
     );
-    // A process that is only beginning has no environment yet.
+    // A starting process has no environment yet.
     for (const { stdout } of started) for await (const _ of stdout) break;
     assertEquals([await endLeftCommands("one"), await endLeftCommands("one")], [1, 0]);
     assertEquals((await started[0]!.status).signal, "SIGTERM");

@@ -12,7 +12,7 @@ import {
   type Workspace,
 } from "../fixture_test.ts";
 
-/** A pipe that a process can hold open; it ends when the last process that holds it does. */
+/** Returns a pipe that closes with the last process that holds it. */
 async function openPipe(ws: Workspace): Promise<{ readonly closed: Promise<void> }> {
   const { success } = await new Deno.Command("mkfifo", { args: [ws.at("alive")] }).output();
   assert(success);
@@ -68,7 +68,7 @@ Deno.test("shell passes nothing of this process's environment", async () => {
     const env = await callOk(shellTool({ workspace: ws.root, env: { EXTRA: "1", LANG: "C" } }), {
       command: "env",
     });
-    // What sh itself adds differs from system to system, the command's mark from call to call.
+    // Variables that sh adds differ between systems, the command's mark between calls.
     const lines = env.split("\n").slice(1).filter((line) =>
       /^(?!PWD=|OLDPWD=|SHLVL=|TARE_COMMAND=|_=).+/.test(line)
     )

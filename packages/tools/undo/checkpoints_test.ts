@@ -118,7 +118,7 @@ Deno.test("undo() leaves alone what isn't kept, and says so", async () => {
     await Deno.writeTextFile(ws.at("large"), "0123456789abcdefg");
     await Deno.writeTextFile(ws.at("build/x"), "y");
     await Deno.writeTextFile(ws.at("node_modules/p/i.js"), "j");
-    // What was ignored comes into sight: it was there before, and must not go.
+    // Files that are no longer ignored existed before, and must not be deleted.
     await Deno.writeTextFile(ws.at(".gitignore"), "build/\n");
     await Deno.writeTextFile(ws.at("secret"), "t");
     await Deno.writeTextFile(ws.at("huge"), "0123456789abcdefg");
@@ -309,7 +309,7 @@ Deno.test("what is kept of a session is forgotten when it is told or old", async
 
 const PATHS = ["a", "b", "d/a", "d/e/a", "f"];
 
-/** A change of a file, by a turn or a person. */
+/** Change of a file, by a turn or the user. */
 type Action = {
   readonly at: string;
   readonly as: "file" | "gone" | "folder" | "link" | "mode";
@@ -322,7 +322,7 @@ const action: fc.Arbitrary<Action> = fc.record({
   text: fc.constantFrom("x", "y", "zz"),
 });
 
-/** Makes a path what is asked for, whatever stands in its way. */
+/** Gives a path the requested state. */
 async function act(root: string, { at, as, text }: Action): Promise<void> {
   const absolute = join(root, at);
   const info = await Deno.lstat(absolute).catch(() => undefined);
@@ -386,7 +386,7 @@ Deno.test("any sequence of turns, undos, redos and restarts leaves what a model 
             for (const action of what) await act(ws.root, action);
           });
           const after = await picture(ws.root);
-          // A turn in which nothing is different then has nothing to be undone, but is behind those before it.
+          // A turn without changes has nothing to undo, but follows the earlier ones.
           const isChanged = JSON.stringify(Object.entries(seen).sort()) !==
             JSON.stringify(Object.entries(after).sort());
           if (isChanged) {
@@ -421,7 +421,7 @@ Deno.test("undo() never changes what a person has changed since the turn's end",
         if (outcome !== "done") assertEquals(now, seen);
         for (const path of Object.keys({ ...before, ...after, ...seen, ...now })) {
           if (now[path] === seen[path]) continue;
-          // What has changed was the turn's, or is a folder that something put back stands in.
+          // Changes are the turn's, or folders of restored files.
           const isFolder = now[path] === "folder" && seen[path] === undefined;
           assert(isFolder || seen[path] === after[path], `${path}: ${seen[path]} became ${now[path]}`);
           assertEquals(now[path], before[path] ?? (isFolder ? "folder" : undefined));

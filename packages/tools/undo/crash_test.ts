@@ -86,7 +86,7 @@ Deno.test("what a command had changed when the server was killed counts as its t
   await next.close();
 });
 
-/** Starts a process and kills it once it has written this. */
+/** Starts a process and kills it once it has written this text. */
 async function killOnce(ws: Workspace, what: "command" | "inspect", text: string): Promise<void> {
   const child = start(ws, what);
   for await (const piece of child.stdout.pipeThrough(new TextDecoderStream())) {

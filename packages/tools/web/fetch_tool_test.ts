@@ -4,10 +4,10 @@ import { createServer, type ServerResponse } from "node:http";
 import { fetchTool, type FetchToolOptions } from "./fetch_tool.ts";
 import { call, callError, callOk } from "../fixture_test.ts";
 
-/** What a proxy gives for an address: a body, or how it answers. */
+/** Responses of a proxy by address: a body, or a handler. */
 type Pages = Readonly<Record<string, string | ((response: ServerResponse) => void)>>;
 
-/** Runs a test with the tool and a proxy that has these pages, and gives the addresses that it was asked for. */
+/** Runs a test with the tool and a proxy for these pages, and returns the requested addresses. */
 async function withPages(
   pages: Pages,
   test: (tool: ReturnType<typeof fetchTool>) => Promise<void>,
@@ -137,7 +137,7 @@ Deno.test("fetch reads so many bytes and waits so long, and is stopped with its 
     "http://docs.example/long": (response) => {
       response.writeHead(200, { "content-type": "text/plain" });
       const more = () => {
-        while (!response.destroyed && response.write("0123456789".repeat(10))) { /* It takes more. */ }
+        while (!response.destroyed && response.write("0123456789".repeat(10))) { // Until the buffer is full. }
         if (!response.destroyed) response.once("drain", more);
       };
       more();
@@ -154,7 +154,7 @@ Deno.test("fetch reads so many bytes and waits so long, and is stopped with its 
     );
   }, { maxBytes: 50 });
   const pages: Pages = { "http://docs.example/silent": () => {} };
-  // Until it was asked: on a busy machine the time may be over before.
+  // Until the request: on a busy machine the time may be over before.
   let asks = 0;
   for (let timeoutMs = 50; asks === 0; timeoutMs *= 2) {
     const read = async (fetch: ReturnType<typeof fetchTool>) =>

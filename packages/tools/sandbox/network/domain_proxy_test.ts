@@ -1,7 +1,9 @@
 import { assertEquals } from "@std/assert";
 import { carry } from "./domain_proxy.ts";
 
-/** What a client reads that sends this, and where the proxy connected to; the host there answers with what it was sent. */
+/**
+ * Sends a text through the proxy. Returns the client's answer and the proxy's connection; the host echoes.
+ */
 async function sent(text: string, address = "203.0.113.7") {
   const reached: string[] = [];
   const input = new TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>>();
