@@ -339,8 +339,8 @@ Deno.test("turnRoutes() hide internal errors in a stream, and pass them to onErr
   const response = await handler.fetch(request("GET", `${session}/events`));
   assertEquals(
     await response.text(),
-    'event: error\ndata: {"error":{"status":500,"code":"internal_error","message":"The server met an unexpected ' +
-      'error; its log says more."}}\n\n',
+    'event: error\ndata: {"error":{"status":500,"code":"internal_error","message":"Internal server error: the ' +
+      "server's log has the details.\"}}\n\n",
   );
   assertEquals(told, [bug]);
 });
