@@ -190,7 +190,7 @@ Deno.test("gateway keeps the prose of tools that were never called, and recall's
   const [bash, patch, recall] = seen.at(-1)?.body.tools ?? [];
   assertEquals(patch, PATCH);
   assertEquals([bash.function.name, bash.function.description], ["bash", undefined]);
-  assertStringIncludes(recall.function.description, "Reads back what left this conversation");
+  assertStringIncludes(recall.function.description, "Returns content evicted from this conversation");
 });
 
 Deno.test("gateway shows the upstream each item in its own spelling again, so that a recall breaks no prefix", async () => {

@@ -132,7 +132,7 @@ Deno.test("recallOriginal() finds the lines that hold a text in any case, with t
     error: false,
   });
   assertEquals(await recall(lines(5), { find: "nothing" }), {
-    content: "No line holds 'nothing'.",
+    content: "No line contains 'nothing'.",
     error: false,
   });
 });
@@ -181,7 +181,7 @@ Deno.test("recallOriginal() forgives space around a reference, and capitals", as
 Deno.test("recallOriginal() cuts a long answer and says how to go on", async () => {
   const { content, error } = await recall(lines(10_000), {}, 200);
   const notice = content.split("\n").at(-1)!;
-  assertEquals(notice, "[characters 0 to 463 of 98893, lines 1 to 59 of 10000; go on with offset 463]");
+  assertEquals(notice, "[characters 0 to 463 of 98893, lines 1 to 59 of 10000; continue with offset 463]");
   assertEquals(content, `${lines(59)}\n${notice}`);
   assertEquals(error, false);
   const next = await recall(lines(10_000), { offset: 463 }, 200);
@@ -199,7 +199,7 @@ Deno.test("recallOriginal() gives every byte of an original, piece by piece, wit
       do {
         const { content } = await recall(original, { offset }, 200);
         assert(estimateTokens(content) <= 200);
-        const next = /\n\[characters \d+ to \d+ of .*go on with offset (\d+)\]$/.exec(content);
+        const next = /\n\[characters \d+ to \d+ of .*continue with offset (\d+)\]$/.exec(content);
         const end = next ? Number(next[1]) : original.length;
         // A line break at the end of a part is the one before the notice.
         read += next ? content.slice(0, next.index).padEnd(end - offset, "\n") : content;
@@ -214,7 +214,7 @@ Deno.test("recallOriginal() gives every byte of an original, piece by piece, wit
 
 Deno.test("recallOriginal() refuses an offset behind the end", async () => {
   assertEquals(await recall("text", { offset: 4 }), {
-    content: "Cannot recall from offset 4: what was asked for ends at 4.",
+    content: "Cannot recall from offset 4: the requested part ends at 4.",
     error: true,
   });
   assertEquals((await recall("text", { offset: 3 })).content, "t");
@@ -293,7 +293,7 @@ async function search(original: string, find: string, limitTokens = 300) {
   for (; offset !== undefined; answers += 1) {
     const { content } = await recallOriginal(archive, { ref, find, offset }, { limitTokens });
     assert(estimateTokens(content) <= limitTokens);
-    const more = /\n\[there is more; go on with the same find and offset (\d+)\]$/.exec(content);
+    const more = /\n\[there is more; continue with the same find and offset (\d+)\]$/.exec(content);
     found.push(...content.slice(0, more?.index).split("\n").filter((line) => /^\d+[:,]/.test(line)));
     offset = more ? Number(more[1]) : undefined;
   }
@@ -428,7 +428,7 @@ Deno.test("recallOriginal() without a ref says which of all that left holds a te
   );
   assert(!content.includes(unseen));
   assertEquals(await all("which is shown"), {
-    content: "Nothing that left holds 'which is shown'.",
+    content: "No evicted content contains 'which is shown'.",
     error: false,
   });
   assertEquals(await recallOriginal(archive, { find: "timeout" }, { shown: () => [] }), {
@@ -444,7 +444,7 @@ Deno.test("recallOriginal() searches all that an archive lists, whether or not a
   const archive = { ...texts, refs: () => refs };
   const find = async (find: string, shown: readonly Message[] = []) =>
     (await recallOriginal(archive, { find }, { shown: () => shown })).content;
-  assertEquals(await find("port"), "Nothing has left this conversation.");
+  assertEquals(await find("port"), "Nothing was evicted from this conversation.");
   refs.push(await texts.put("first\nport = 1"), await texts.put("second\nport = 2"));
   const [first, second] = refs;
   assertEquals(
@@ -459,10 +459,10 @@ Deno.test("recallOriginal() searches all that an archive lists, whether or not a
     `ref ${first}, read {"path":"a"}: 1 of 2 lines\n2:port = 1\n` +
       `ref ${second}, an earlier result: 1 of 2 lines\n2:port = 2`,
   );
-  assertEquals(await find("host"), "Nothing that left holds 'host'.");
+  assertEquals(await find("host"), "No evicted content contains 'host'.");
   // A listed original that can't be read counts as evicted.
   contents.clear();
-  assertEquals(await find("port"), "Nothing that left holds 'port'.");
+  assertEquals(await find("port"), "No evicted content contains 'port'.");
   assertEquals((await recallOriginal(archive, { find: "port" })).error, false);
 });
 
@@ -477,7 +477,7 @@ Deno.test("recallOriginal() without a ref answers within its bounds, however muc
   const { content } = await recallOriginal(archive, { find: "line 499" }, { shown: () => shown });
   assert(estimateTokens(content) <= 2_000);
   const told = content.match(/^ref /gm)?.length ?? 0;
-  assertStringIncludes(content, `\n[${300 - told} more that came before; find a longer text]`);
+  assertStringIncludes(content, `\n[${300 - told} more earlier ones; find a longer text]`);
   assert(told > 20);
   const little = await recallOriginal(archive, { find: "e" }, { shown: () => shown, limitTokens: 200 });
   assert(estimateTokens(little.content) <= 200);
@@ -497,7 +497,7 @@ Deno.test("recallOriginal() without a ref says what is missing", async () => {
     });
   }
   assertEquals(await recallOriginal(memoryArchive(), { find: "x" }), {
-    content: "Cannot search all that left: it isn't known which conversation this is. Give a ref as well.",
+    content: "Cannot search all evicted content: the conversation is unknown. Pass a ref as well.",
     error: true,
   });
 });

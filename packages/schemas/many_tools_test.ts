@@ -70,12 +70,12 @@ Deno.test("Catalogue.changes() tells what is new, other and gone, and nothing of
   ];
   const text = new Catalogue(now, { countTokens }).changes(told)!;
   assertEquals(text.split("\n"), [
-    "The tools behind find_tools and call_tool have changed.",
+    "The tools of find_tools and call_tool have changed.",
     "New:",
     "new_one: Is new.",
-    "Called in another way than before, see find_tools:",
+    "Changed definitions, see find_tools:",
     "list_issues: List issues",
-    "Gone: create_issue",
+    "Removed: create_issue",
   ]);
   const all = new Catalogue(now, { countTokens });
   assertEquals(all.changes(all.told), undefined);
@@ -93,9 +93,9 @@ Deno.test("Catalogue.changes() has a heading for each kind of change alone", () 
     new Catalogue(now, { countTokens }).changes(new Catalogue(before, { countTokens }).told)?.split("\n")
       .slice(1);
   assertEquals(changes([one], [one, two]), ["New:", "two: The second."]);
-  assertEquals(changes([one, two], [one]), ["Gone: two"]);
+  assertEquals(changes([one, two], [one]), ["Removed: two"]);
   assertEquals(changes([one, two], [one, define("two", "Another.")]), [
-    "Called in another way than before, see find_tools:",
+    "Changed definitions, see find_tools:",
     "two: Another.",
   ]);
 });
@@ -147,7 +147,7 @@ Deno.test("standIns() show what the query names, else what fits its words best",
   assertEquals(await shown("zebra"), []);
   assertEquals(
     await find(ISSUES, { query: "zebra" }),
-    'None of the 5 tools fits "zebra". Ask by other words, or by name.',
+    'None of the 5 tools fits "zebra". Use other words, or a name.',
   );
 });
 
@@ -155,7 +155,7 @@ Deno.test("standIns() show definitions whole, as many as there is room for", asy
   const large = ["a", "b", "c"].map((name) => define(`large_${name}`, "It is large. ".repeat(800)));
   const text = await find(large, { query: "large_a large_b large_c" });
   assertEquals(text.split("\n").slice(1, 3), large.slice(0, 2).map((tool) => JSON.stringify(tool.function)));
-  assertStringIncludes(text, "Not shown for want of room: large_c");
+  assertStringIncludes(text, "Omitted for length: large_c");
 });
 
 const tools = ISSUES.map((definition): Tool => ({

@@ -61,7 +61,7 @@ Deno.test("ioReason() explains system errors without their paths", async () => {
   assertEquals(ioReason(real), "it does not exist.");
   assertEquals(
     ioReason(new Deno.errors.NotCapable("x")),
-    "this server was started without permission for it.",
+    "the server was started without permission for it.",
   );
 });
 

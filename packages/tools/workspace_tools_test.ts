@@ -77,7 +77,7 @@ Deno.test("recall reads an original back: whole, by lines, by a text; and finds 
 Deno.test("recall bounds its answer as it is told", async () => {
   const archive = memoryArchive();
   const ref = await archive.put("word ".repeat(5000));
-  assertStringIncludes(await callOk(recallTool(archive, { limitTokens: 200 }), { ref }), "go on with offset");
+  assertStringIncludes(await callOk(recallTool(archive, { limitTokens: 200 }), { ref }), "continue with offset");
 });
 
 Deno.test("recall says what to do about a reference that is not there", async () => {
@@ -104,7 +104,7 @@ Deno.test("workspaceTools() keeps a hidden folder from the file tools in every s
     ...["data/tare.db", "./data//tare.db", "sub/../data/tare.db", "link/tare.db", "link/../data/tare.db"],
     ...["sub/file", "dangling", "data/new/file", ws.at("data/tare.db")],
   ];
-  const kept = "it lies in a folder that the server keeps for itself, which no tool may reach.";
+  const kept = "it is in a folder of the server, which no tool may access.";
   for (const path of paths) {
     const calls = {
       read_file: { path },
@@ -119,11 +119,11 @@ Deno.test("workspaceTools() keeps a hidden folder from the file tools in every s
   }
   assertEquals(
     await callOk(named.get("list_files")!, { depth: 5, include_hidden: true }),
-    "entries in .: 5; hidden or ignored, left out: 1\ndangling\tlink\nlink\tlink\nnotes.txt\t8\nsub/\nsub/file\tlink",
+    "entries in .: 5; hidden or ignored, skipped: 1\ndangling\tlink\nlink\tlink\nnotes.txt\t8\nsub/\nsub/file\tlink",
   );
   assertEquals(
     await callOk(named.get("search_files")!, { pattern: "sessions", output: "files", include_hidden: true }),
-    "files with matches: 1; files searched: 1; hidden or ignored, left out: 1\nnotes.txt",
+    "files with matches: 1; files searched: 1; hidden or ignored, skipped: 1\nnotes.txt",
   );
   assertStringIncludes(
     await callError(named.get("read_file")!, { path: "tare.db" }),

@@ -17,7 +17,7 @@ Deno.test("list_files lists one level in order, with sizes", async () => {
   const list = listFilesTool(ws.root);
   assertEquals(
     await callOk(list, {}),
-    "entries in .: 3; hidden or ignored, left out: 3\na.ts\t5\nlink\tlink\nsrc/",
+    "entries in .: 3; hidden or ignored, skipped: 3\na.ts\t5\nlink\tlink\nsrc/",
   );
   assertEquals(await callOk(list, { path: "src" }), "entries in src: 2\nsrc/b.ts\t0\nsrc/deep/");
   assertEquals(
@@ -35,7 +35,7 @@ Deno.test("list_files goes deeper by depth or glob, and shows hidden entries whe
   );
   assertEquals(
     await callOk(list, { glob: "*.{ts,md}" }),
-    "files that match *.{ts,md} in .: 3; hidden or ignored, left out: 3\na.ts\t5\nsrc/b.ts\t0\nsrc/deep/c.md\t1",
+    "files that match *.{ts,md} in .: 3; hidden or ignored, skipped: 3\na.ts\t5\nsrc/b.ts\t0\nsrc/deep/c.md\t1",
   );
   assertEquals(await callOk(list, { glob: "*.rs", path: "src" }), "files that match *.rs in src: 0");
   assertEquals(

@@ -30,14 +30,14 @@ Deno.test("read_file cuts a long file by lines and by bytes, and says how to go 
   const read = readFileTool(ws.root);
   assertEquals(
     await callOk(read, { path: "many" }),
-    `lines 1-1000 of 2500 (cut to fit: go on with start_line 1001)\n${numbered(1, 1000)}`,
+    `lines 1-1000 of 2500 (cut to fit: continue with start_line 1001)\n${numbered(1, 1000)}`,
   );
   assertEquals(
     await callOk(read, { path: "many", start_line: 2001 }),
     `lines 2001-2500 of 2500\n${numbered(2001, 2500)}`,
   );
   const wide = await callOk(read, { path: "wide", start_line: 11, end_line: 90 });
-  assertEquals(wide.split("\n")[0], "lines 11-34 of 100 (cut to fit: go on with start_line 35)");
+  assertEquals(wide.split("\n")[0], "lines 11-34 of 100 (cut to fit: continue with start_line 35)");
   assertEquals(wide.split("\n").length, 25);
 });
 
@@ -102,7 +102,7 @@ Deno.test("read_file says what to do about files that it can't show", async () =
   );
   assertEquals(
     await callError(read, { path: "src/main.ts", start_line: 3 }),
-    'Cannot read "src/main.ts": start_line 3 is behind its last line, 2.',
+    'Cannot read "src/main.ts": start_line 3 is after its last line, 2.',
   );
   assertEquals(
     await callError(read, { path: "src/main.ts", start_line: 2, end_line: 1 }),

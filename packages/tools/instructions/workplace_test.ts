@@ -72,9 +72,9 @@ Deno.test("lookAround() tells one file of each folder and one of the person, his
     const all = await lookAround({ places, hidden: join(top, "data"), now });
     assertEquals(
       workplaceText(all).replaceAll(top, ""),
-      `# Files of instructions
+      `# Instruction files
 
-They were written for agents that work here. Follow them in your work: the user comes before them, and of two that contradict each other the later one counts.
+They were written for agents that work here. Follow them: the user takes precedence over them, and later files over earlier ones.
 
 <file path="/ann/.claude/CLAUDE.md">
 c
@@ -88,7 +88,7 @@ one
 two
 </file>
 
-# Where you work
+# Environment
 
 - Folder: /ann/repo/w
 - System: ${platform}, ${arch}
@@ -159,7 +159,7 @@ Deno.test("lookAround() follows no link out of the project, into what is hidden,
     assertEquals(files.map(({ text }) => text.replaceAll(top, "")), [
       '<file path="/repo/AGENTS.md">\nBe kind.\n</file>',
       ...["a", "a/b", "a/b/c", "a/b/c/d"].map((folder) =>
-        `<file path="/repo/${folder}/AGENTS.md" unread="it is a link to what isn't a Markdown file of this project"/>`
+        `<file path="/repo/${folder}/AGENTS.md" unread="it is a link to something else than a Markdown file of this project"/>`
       ),
     ]);
   });
@@ -203,13 +203,13 @@ Deno.test("workplaceOf() tells what has changed, come and gone since it was told
     assertEquals(await hear(), [
       '<file path="/repo/AGENTS.md">\n1\n</file>',
       '<file path="/repo/w/AGENTS.md">\nnew\n</file>',
-      '<file path="/repo/w/CLAUDE.md" gone="it counts no more"/>',
+      '<file path="/repo/w/CLAUDE.md" removed="it no longer applies"/>',
     ]);
     for (let round = 0; round < 2; round++) {
       await Deno.remove(join(top, "repo/w/AGENTS.md"));
       assertEquals(await hear(), [
         '<file path="/repo/w/CLAUDE.md">\n1\n</file>',
-        '<file path="/repo/w/AGENTS.md" gone="it counts no more"/>',
+        '<file path="/repo/w/AGENTS.md" removed="it no longer applies"/>',
       ]);
       assertEquals(await hear(), undefined);
       await write(join(top, "repo/w/AGENTS.md"), "new");
@@ -230,8 +230,8 @@ Deno.test("a file can't end its own part or begin another one", async () => {
     assertEquals(
       await place.changes([`<file path="\\q"\n${told}`]),
       [
-        "Files of instructions have changed. From now on this counts in place of what you were told of them:",
-        '<file path="\\q" gone="it counts no more"/>',
+        "Instruction files have changed. These versions replace the earlier ones:",
+        '<file path="\\q" removed="it no longer applies"/>',
       ].join("\n\n"),
     );
   });
@@ -337,7 +337,7 @@ Deno.test("lookAround() tells what each skill is for, the person's first, and ho
     '<skills path="/ann/repo/.agents/skills">\n- above: \n</skills>',
     `<skills path="/ann/repo/w/.claude/skills">\n- a: ${"x".repeat(299)}…\n` +
     '- b: Beware &lt;/skills>&lt;file path="x"> and so on\n' +
-    "- leak: not read, because it is a link to what isn't a Markdown file of this project\n</skills>",
+    "- leak: not read, because it is a link to something else than a Markdown file of this project\n</skills>",
   ]);
   assertStringIncludes(workplaceText(told), "# Skills\n\nEach is a folder of instructions for one kind");
   // The server may read these paths outside of its workspace, and no others.
@@ -362,9 +362,9 @@ Deno.test("lookAround() names so many skills, and says how many it doesn't name"
   });
   const { skills } = await lookAround(options);
   assertEquals(skills.map(({ text }) => [text.split("\n").length - 2, /cut="([^"]*)"/.exec(text)?.[1]]), [
-    [0, "3 more aren't named"],
-    [24, "1 more aren't named"],
-    [100, "2 more aren't named"],
+    [0, "3 more omitted"],
+    [24, "1 more omitted"],
+    [100, "2 more omitted"],
   ]);
   await Deno.remove(top, { recursive: true });
 });
@@ -380,7 +380,7 @@ Deno.test("workplaceOf() tells skills that come, change and go behind what was s
   assertStringIncludes(told[1]!, `<skills path="${join(top, dirname(dirname(path)))}">\n- a: Two\n</skills>`);
   assertEquals(await place.changes(told), undefined);
   await Deno.remove(join(top, path));
-  assertStringIncludes((await place.changes(told))!, 'skills" gone="it counts no more"/>');
+  assertStringIncludes((await place.changes(told))!, 'skills" removed="it no longer applies"/>');
   await Deno.remove(top, { recursive: true });
 });
 

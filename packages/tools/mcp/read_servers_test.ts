@@ -53,7 +53,7 @@ Deno.test("readMcpServers() says what is wrong and what would be right", () => {
     [{ a_: { command: "x" } }, "between them."],
     [{ ["a".repeat(33)]: { command: "x" } }, "which must be 1 to 32"],
     [{ a: "x" }, '"a": it must be an object with command or url.'],
-    [{ a: {} }, '"a": it must have either command, a program of this machine, or url.'],
+    [{ a: {} }, '"a": it must have either command, a local program, or url.'],
     [{ a: { command: "x", url: "http://y" } }, "it must have either command"],
     [{ a: { type: "sse", url: "http://y" } }, "its type is sse, which streamable HTTP has replaced"],
     [

@@ -15,7 +15,7 @@ const files = {
 Deno.test("search_files shows matching lines with path and number, and what it left out", async () => {
   await using ws = await makeWorkspace(files);
   const search = searchFilesTool(ws.root);
-  const notes = "hidden or ignored, left out: 3; binary, skipped: 1";
+  const notes = "hidden or ignored, skipped: 3; binary, skipped: 1";
   assertEquals(
     await callOk(search, { pattern: "^import\\b" }),
     `matching lines: 2; files with matches: 2; files searched: 3; ${notes}\na.ts:1: import x\nsrc/b.ts:1: import y`,
@@ -39,7 +39,7 @@ Deno.test("search_files lists files, or counts their matching lines", async () =
   );
   assertEquals(
     await callOk(search, { pattern: "a", output: "count", glob: "*.ts" }),
-    "matching lines: 2; files with matches: 1; files searched: 2; hidden or ignored, left out: 3\na.ts:2",
+    "matching lines: 2; files with matches: 1; files searched: 2; hidden or ignored, skipped: 3\na.ts:2",
   );
   for (const pattern of ["^", ""]) {
     assertEquals(

@@ -54,7 +54,7 @@ Deno.test("a command in the background is looked at, waited for, and tells what 
     );
     assertEquals(
       await callError(look, { name }),
-      `Cannot look at "${name}": there is no such command: it was looked at when it had ended, or ended with its server. None runs.`,
+      `Cannot read the output of "${name}": there is no such command: its end was reported already, or it ended with its server. None runs.`,
     );
   });
 });
@@ -113,10 +113,10 @@ Deno.test("sessions see their own commands alone, each may have four, and one th
       await callError(shell, { command: "cat never", background: true }),
       `Cannot run the command: ${
         names.join(", ")
-      } run in the background, and no more than 4 may. Stop one first.`,
+      } run in the background, of at most 4. Stop one first.`,
     );
     const foreign = await start("cat never", other);
-    assertStringIncludes(await callError(look, { name: foreign }), `There are ${names.join(", ")}.`);
+    assertStringIncludes(await callError(look, { name: foreign }), `Commands: ${names.join(", ")}.`);
     await commands.end("");
     assertStringIncludes(await callError(look, { name: names[0]! }), "None runs.");
     assertMatch((await call(look, { name: foreign, stop: true }, other)).content, /ended: stopped/);
@@ -128,7 +128,7 @@ Deno.test("news() tells of commands that went with the server that ran them", ()
   assertEquals(commands.news("s", []), undefined);
   assertEquals(
     commands.news("s", ["bg_00000a"]),
-    "bg_00000a ended, or is out of reach: the server that ran it is gone, and so is what it wrote since the last look.",
+    "bg_00000a ended or is unreachable, because its server ended. Its output since the last call is lost.",
   );
 });
 

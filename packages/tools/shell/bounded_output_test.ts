@@ -14,14 +14,14 @@ Deno.test("BoundedOutput keeps everything up to its limit", () => {
 });
 
 Deno.test("BoundedOutput keeps the beginning and the end of more", () => {
-  const text = "abc\n[… 4 bytes left out here …]\nhij";
+  const text = "abc\n[… 4 bytes omitted …]\nhij";
   assertEquals(outputOf(6, ["abcdefghij"]), { text, replaced: false, totalBytes: 10 });
   assertEquals(outputOf(6, [..."abcdefghij"]), { text, replaced: false, totalBytes: 10 });
 });
 
 Deno.test("BoundedOutput cuts between characters and says what was no text", () => {
   assertEquals(outputOf(6, ["a€€", "-----", "€€b"]), {
-    text: "a\n[… 17 bytes left out here …]\nb",
+    text: "a\n[… 17 bytes omitted …]\nb",
     replaced: false,
     totalBytes: 19,
   });

@@ -44,7 +44,7 @@ Deno.test("runShellCommand() reads on when the output is larger than what it kee
   });
   assertEquals([code, text], [
     0,
-    `${"x".repeat(10)}\n[… 4999984 bytes left out here …]\nxxxxxxend\n`,
+    `${"x".repeat(10)}\n[… 4999984 bytes omitted …]\nxxxxxxend\n`,
   ]);
 });
 

@@ -57,7 +57,7 @@ Deno.test("shell keeps the beginning and the end of much output", async () => {
   const shell = shellTool({ workspace: ws.root, maxOutputBytes: 10 });
   assertEquals(
     await callOk(shell, { command: "printf 1234567890abcdefghij" }),
-    "exit code 0; 20 bytes of output\n12345\n[… 10 bytes left out here …]\nfghij",
+    "exit code 0; 20 bytes of output\n12345\n[… 10 bytes omitted …]\nfghij",
   );
 });
 
@@ -100,7 +100,7 @@ Deno.test("shell stops the whole process group when the call is cancelled", asyn
   const command = "exec 3>alive; (sh -c 'sleep 1000; :'; :) & echo started; wait";
   assertEquals(
     await callError(shellTool({ workspace: ws.root }), { command }, abortOnProgress()),
-    "Cannot finish the command: it was cancelled; 8 bytes of output\nstarted\n",
+    "Cannot finish the command: it was canceled; 8 bytes of output\nstarted\n",
   );
   await pipe.closed;
 });
@@ -134,7 +134,7 @@ Deno.test("shell does not wait for background processes, and ends them", async (
   const pipe = await openPipe(ws);
   assertEquals(
     await callOk(shellTool({ workspace: ws.root }), { command: "exec 3>alive; sleep 1000 & echo started" }),
-    "exit code 0 (processes left in the background were ended); 8 bytes of output\nstarted\n",
+    "exit code 0 (background processes were ended); 8 bytes of output\nstarted\n",
   );
   await pipe.closed;
 });

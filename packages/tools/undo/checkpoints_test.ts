@@ -74,7 +74,7 @@ Deno.test("undo() refuses what somebody has changed since, file by file, and for
   assertEquals([refused.code, refused.message], [
     "conflict",
     "Cannot undo: a.txt: it was changed since. Nothing was changed. With force what was changed since is overwritten, " +
-    "and can be had back by the opposite.",
+    "and can be restored by the opposite.",
   ]);
   assertEquals(await picture(ws.root), seen);
   await checkpoints.undo("one", { force: true });
@@ -125,7 +125,7 @@ Deno.test("undo() leaves alone what isn't kept, and says so", async () => {
     await Deno.writeTextFile(ws.at("grows"), "G");
   });
   await inTurn(checkpoints, 1, () => Deno.writeTextFile(ws.at("grows"), "0123456789abcdefg"));
-  const unkept = ": its content isn't kept: too large, no plain file, or ignored before.";
+  const unkept = ": its content isn't stored: too large, no regular file, or ignored before.";
   const { notCovered } = await checkpoints.undo("one");
   assertEquals(notCovered, [
     NOT_COVERED,
@@ -192,9 +192,9 @@ Deno.test(
     assertEquals(files.map(({ path }) => path), ["a", "b", "other"]);
     assertEquals(notCovered, [
       NOT_COVERED,
-      "n\uFFFD: its name isn't UTF-8, and it isn't kept.",
-      "a: it is a hard link, and is put back as a file of its own.",
-      "b: it is a hard link, and is put back as a file of its own.",
+      "n\uFFFD: its name isn't UTF-8, and it isn't stored.",
+      "a: it is a hard link, and is restored as a separate file.",
+      "b: it is a hard link, and is restored as a separate file.",
     ]);
     for (const path of ["a", "b"]) assertEquals(await Deno.readTextFile(ws.at(path)), "a");
     await checkpoints.close();
@@ -211,7 +211,7 @@ Deno.test("a workspace too large to be kept is told, and what tools write is kep
   const { notCovered } = await checkpoints.undo("one");
   assertEquals(notCovered, [
     NOT_COVERED,
-    "Files that commands changed: the workspace isn't kept, because it holds more than 2 files and folders.",
+    "Files that commands changed: the workspace isn't stored, because it holds more than 2 files and folders.",
   ]);
   assertEquals([await Deno.readTextFile(ws.at("a")), await Deno.readTextFile(ws.at("b"))], ["a", "B"]);
   await checkpoints.close();
@@ -226,7 +226,7 @@ Deno.test("undo() writes nothing through a link that has come to stand for a fol
   assertEquals((await assertRejects(() => checkpoints.undo("one"), UndoRefused)).code, "conflict");
   const { files, notCovered } = await checkpoints.undo("one", { force: true });
   assertEquals([files, notCovered], [[], [
-    "f/a: what stands there now can't be kept, because it is too large, no plain file, or behind a link.",
+    "f/a: its current content can't be stored, because it is too large, no regular file, or reached through a link.",
     NOT_COVERED,
   ]]);
   assertEquals(await Deno.readTextFile(join(ws.outside, "f/a")), "A");

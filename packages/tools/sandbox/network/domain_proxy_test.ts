@@ -66,7 +66,7 @@ Deno.test("carry() speaks TLS for a client that names a whole https address, wit
 });
 
 Deno.test("carry() refuses all else, and says what is allowed", async () => {
-  const why = "nobody has allowed it. It reaches a.example, *.b.example on ports 80 and 443.\n";
+  const why = "it is not allowed. It reaches a.example, *.b.example on ports 80 and 443.\n";
   const refused = async (target: string) => {
     const { reached, told } = await sent(`CONNECT ${target} HTTP/1.1\r\n\r\n`);
     return [reached, told[0], told.at(-1)];
