@@ -25,13 +25,13 @@ async function recall(
   return await recallOriginal(archive, { ref, ...request }, limitTokens === undefined ? {} : { limitTokens });
 }
 
-Deno.test("recallOriginal() gives a whole original back, every code unit of it", async () => {
+Deno.test("recallOriginal() returns every code unit of an original", async () => {
   for (const original of ["", "text\r\n\n", "🙂 \ud83d", "x".repeat(28_000)]) {
     assertEquals(await recall(original), { content: original, error: false });
   }
 });
 
-Deno.test("recallOriginal() gives messages as a transcript, so that their lines can be asked for and searched", async () => {
+Deno.test("recallOriginal() returns messages as a transcript with lines and search", async () => {
   const archive = memoryArchive();
   const call = { name: "write_file", arguments: '{"path":"a.ts","content":"let a;\\nlet b;"}' };
   const { ref, text } = await archiveMessages([
@@ -67,7 +67,7 @@ Deno.test("recallOriginal() gives messages as a transcript, so that their lines 
   }
 });
 
-Deno.test("recallOriginal() shows pictures only to a model that sees them, and takes no other text for one", async () => {
+Deno.test("recallOriginal() returns images only to a model that accepts them, and mistakes no text for one", async () => {
   const archive = memoryArchive();
   const url = "data:image/png;base64,AAAA";
   const ref = await archive.put(
@@ -78,14 +78,14 @@ Deno.test("recallOriginal() shows pictures only to a model that sees them, and t
   assertStringIncludes(visible.content, "A chart.");
   const refused = await recallOriginal(archive, { ref });
   assertEquals([refused.error, refused.pictures], [true, undefined]);
-  assertStringIncludes(refused.content, "this model is shown no pictures");
+  assertStringIncludes(refused.content, "this model accepts no images");
   const quoted = `See ${await archive.get(ref)}`;
   for (const original of ['[{"type":"text","text":"A chart."}]', quoted]) {
     assertEquals(await recall(original), { content: original, error: false });
   }
 });
 
-Deno.test("recallOriginal() gives ranges of lines", async () => {
+Deno.test("recallOriginal() returns ranges of lines", async () => {
   const requests = ["2-3", "4-", "5", " 1 - 2 ", "4-99", "1-"];
   const answers = await Promise.all(requests.map((range) => recall(lines(5), { lines: range })));
   assertEquals(answers.map(({ content }) => content), [
@@ -100,7 +100,7 @@ Deno.test("recallOriginal() gives ranges of lines", async () => {
   assertEquals(await recall("\nb", { lines: "1" }), { content: "", error: false });
 });
 
-Deno.test("recallOriginal() says what is wrong with a range, and what would be right", async () => {
+Deno.test("recallOriginal() explains an invalid range", async () => {
   for (const range of ["0-3", "3-2", "x", "", "-5", "1-2-3"]) {
     assertEquals(await recall(lines(5), { lines: range }), {
       content: `Cannot recall lines '${range}': a range looks like 120-180, 120- or 120, counted from 1.`,
@@ -113,7 +113,7 @@ Deno.test("recallOriginal() says what is wrong with a range, and what would be r
   });
 });
 
-Deno.test("recallOriginal() finds the lines that hold a text in any case, with those around them, also within a range", async () => {
+Deno.test("recallOriginal() finds lines with a text in any case, with context, also within a range", async () => {
   assertEquals(await recall("Apple\nbanana\nCHERRY", { find: "ch" }), {
     content: "1-Apple\n2-banana\n3:CHERRY",
     error: false,
@@ -137,7 +137,7 @@ Deno.test("recallOriginal() finds the lines that hold a text in any case, with t
   });
 });
 
-Deno.test("recallOriginal() shows a line of up to 500 characters that it finds whole", async () => {
+Deno.test("recallOriginal() returns matching lines of up to 500 characters whole", async () => {
   for (const length of [500, 501]) {
     const line = "here".padEnd(length, "x");
     const { content } = await recall(line, { find: "here" });
@@ -149,7 +149,7 @@ Deno.test("recallOriginal() finds a text in an original that begins with empty l
   assertEquals((await recall("\n\napple", { find: "apple" })).content, "1-\n2-\n3:apple");
 });
 
-Deno.test("recallOriginal() says what is wrong with a text to find, and what would be right", async () => {
+Deno.test("recallOriginal() explains an invalid search text", async () => {
   const wrong: [string, string][] = [
     ["", "Cannot find '': the text is empty. Give some of the line that you look for."],
     ["a\nb", "Cannot find several lines: give some text of one of them."],
@@ -161,7 +161,7 @@ Deno.test("recallOriginal() says what is wrong with a text to find, and what wou
   }
 });
 
-Deno.test("recallOriginal() says what to do about an unknown reference", async () => {
+Deno.test("recallOriginal() explains an unknown reference", async () => {
   for (const ref of ["0123456789abcdef", "../../etc/passwd", "recall with ref 0123"]) {
     const { content, error } = await recallOriginal(memoryArchive(), { ref });
     assertStringIncludes(
@@ -172,13 +172,13 @@ Deno.test("recallOriginal() says what to do about an unknown reference", async (
   }
 });
 
-Deno.test("recallOriginal() forgives space around a reference, and capitals", async () => {
+Deno.test("recallOriginal() accepts space around a reference, and capitals", async () => {
   const archive = memoryArchive();
   const ref = ` ${(await archive.put("text")).toUpperCase()}\n`;
   assertEquals(await recallOriginal(archive, { ref }), { content: "text", error: false });
 });
 
-Deno.test("recallOriginal() cuts a long answer and says how to go on", async () => {
+Deno.test("recallOriginal() cuts a long answer and states how to continue", async () => {
   const { content, error } = await recall(lines(10_000), {}, 200);
   const notice = content.split("\n").at(-1)!;
   assertEquals(notice, "[characters 0 to 463 of 98893, lines 1 to 59 of 10000; continue with offset 463]");
@@ -188,7 +188,7 @@ Deno.test("recallOriginal() cuts a long answer and says how to go on", async () 
   assertStringIncludes(next.content, "line 60\nline 61\n");
 });
 
-Deno.test("recallOriginal() gives every byte of an original, piece by piece, within the limit", async () => {
+Deno.test("recallOriginal() returns every byte of an original in parts within the limit", async () => {
   const originals = fc.array(fc.oneof(fc.string({ unit: codePoints() }), fc.constant("\n"), fc.lorem()), {
     minLength: 1,
   })
@@ -212,7 +212,7 @@ Deno.test("recallOriginal() gives every byte of an original, piece by piece, wit
   );
 });
 
-Deno.test("recallOriginal() refuses an offset behind the end", async () => {
+Deno.test("recallOriginal() rejects an offset after the end", async () => {
   assertEquals(await recall("text", { offset: 4 }), {
     content: "Cannot recall from offset 4: the requested part ends at 4.",
     error: true,
@@ -220,11 +220,11 @@ Deno.test("recallOriginal() refuses an offset behind the end", async () => {
   assertEquals((await recall("text", { offset: 3 })).content, "t");
 });
 
-Deno.test("recallOriginal() refuses a limit that has no room for the way to the next piece", async () => {
+Deno.test("recallOriginal() rejects a limit below the length of the continuation line", async () => {
   await assertRejects(() => recall("text", {}, 199), RangeError, "Cannot recall within 199 tokens");
 });
 
-Deno.test("recallOriginal() lets the archive's failure through: the model can't mend it", async () => {
+Deno.test("recallOriginal() throws the archive's error: the model can't fix it", async () => {
   const archive: Archive = { ...memoryArchive(), get: () => Promise.reject(new Error("damaged")) };
   await assertRejects(() => recallOriginal(archive, { ref: "0123456789abcdef" }), Error, "damaged");
 });
@@ -266,7 +266,7 @@ Deno.test("RECALL_TOOL accepts exactly the requests that recallOriginal() answer
   }
 });
 
-Deno.test("RECALL_TOOL says what a placeholder looks like, and each placeholder says how to call it", () => {
+Deno.test("RECALL_TOOL describes placeholders, and each placeholder states how to call it", () => {
   const ref = "0123456789abcdef";
   const [start = "", end = ""] = /`(\[elided: [^`]*\])`/.exec(RECALL_TOOL.function.description ?? "")?.[1]
     ?.split("…") ?? [];
@@ -300,7 +300,7 @@ async function search(original: string, find: string, limitTokens = 300) {
   return { found, answers };
 }
 
-Deno.test("findText() finds each line that holds the text once, over as many answers as it takes", async () => {
+Deno.test("findText() finds each matching line once, over several answers", async () => {
   const lines = Array.from({ length: 1000 }, (_, n) => `Line ${n + 1}.`);
   const { found, answers } = await search(lines.join("\n"), "5.");
   assertEquals(found, lines.map((line, n) => `${n + 1}:${line}`).filter((line) => line.endsWith("5.")));
@@ -322,7 +322,7 @@ Deno.test("findText() finds what includes() finds, line by line", async () => {
   }));
 });
 
-Deno.test("findText() shows of a long line what surrounds each place, and where that stands", async () => {
+Deno.test("findText() returns excerpts of a long line around each match, with offsets", async () => {
   const line = `${"-".repeat(2000)}NEEDLE${"-".repeat(2000)}NEEDLE${"-".repeat(100)}`;
   const { found } = await search(`first\n${line}\nlast NEEDLE`, "needle");
   assertEquals(found, [
@@ -332,7 +332,7 @@ Deno.test("findText() shows of a long line what surrounds each place, and where 
   ]);
 });
 
-Deno.test("findText() goes on within a long line that holds the text often, and loses none", async () => {
+Deno.test("findText() continues within a long line with many matches, without loss", async () => {
   const line = Array.from({ length: 3000 }, (_, n) => `id${n}`).join(" ");
   const { found, answers } = await search(line, "7 ", 2000);
   const ids = found.flatMap((excerpt) => excerpt.match(/id\d*7\b/g) ?? []);
@@ -340,7 +340,7 @@ Deno.test("findText() goes on within a long line that holds the text often, and 
   assert(answers > 2);
 });
 
-Deno.test("findText() shows whole what the end of the piece before it has cut", async () => {
+Deno.test("findText() returns matches whole that the end of the previous part cut", async () => {
   const { found } = await search(`needle${"-".repeat(291)}needle${"-".repeat(400)}`, "needle");
   assertEquals(found, [
     `1, offset 0: … needle${"-".repeat(291)}nee …`,
@@ -348,7 +348,7 @@ Deno.test("findText() shows whole what the end of the piece before it has cut", 
   ]);
 });
 
-Deno.test("findText() shows a place once that ends with the piece before it", async () => {
+Deno.test("findText() returns a match once that ends with the previous part", async () => {
   const { found } = await search(
     `${"-".repeat(100)}needle${"-".repeat(188)}needle${"-".repeat(400)}`,
     "needle",
@@ -363,7 +363,7 @@ Deno.test("recallOriginal() counts lines from the first, also where that is empt
   assertEquals(/, lines [^;]*;/.exec(content)?.[0], ", lines 3 to 37 of 202;");
 });
 
-Deno.test("findText() shows no half characters", async () => {
+Deno.test("findText() splits no characters", async () => {
   const { found } = await search(`${"🙂".repeat(1000)}x${"🙂".repeat(1000)}`, "x");
   assertMatch(found[0]!, /^1, offset 1900: … 🙂.*x/u);
   assert(found[0]!.isWellFormed());
@@ -379,7 +379,7 @@ function step(id: string, [tool, args]: readonly [string, object], content: stri
   ];
 }
 
-Deno.test("recallOriginal() without a ref says which of all that left holds a text, what it was, and where, the newest first", async () => {
+Deno.test("recallOriginal() without a ref lists the evicted originals that contain a text, newest first", async () => {
   const archive = memoryArchive();
   const elided = async (text: string, tool: string) => {
     const ref = await archive.put(text);
@@ -437,7 +437,7 @@ Deno.test("recallOriginal() without a ref says which of all that left holds a te
   });
 });
 
-Deno.test("recallOriginal() searches all that an archive lists, whether or not a placeholder is visible", async () => {
+Deno.test("recallOriginal() searches all that an archive lists, with or without a visible placeholder", async () => {
   const refs: string[] = [];
   const contents = new Map<string, string>();
   const texts = memoryArchive(contents);
@@ -466,7 +466,7 @@ Deno.test("recallOriginal() searches all that an archive lists, whether or not a
   assertEquals((await recallOriginal(archive, { find: "port" })).error, false);
 });
 
-Deno.test("recallOriginal() without a ref answers within its bounds, however much holds the text", async () => {
+Deno.test("recallOriginal() without a ref answers within its limits, however many texts match", async () => {
   const archive = memoryArchive();
   const shown: Message[] = [];
   for (let at = 0; at < 300; at++) {
@@ -483,7 +483,7 @@ Deno.test("recallOriginal() without a ref answers within its bounds, however muc
   assert(estimateTokens(little.content) <= 200);
 });
 
-Deno.test("recallOriginal() without a ref says what is missing", async () => {
+Deno.test("recallOriginal() without a ref states the missing argument", async () => {
   const missing =
     "Cannot recall: the ref is missing. Copy the 16 hex digits after 'ref' from an [elided: …] line of " +
     "this conversation, or give nothing but find, to search all that left it.";
@@ -502,7 +502,7 @@ Deno.test("recallOriginal() without a ref says what is missing", async () => {
   });
 });
 
-Deno.test("recallOriginal() shows the pictures of messages that left, those of the lines that it gives", async () => {
+Deno.test("recallOriginal() returns the images of evicted messages in the requested lines", async () => {
   const archive = memoryArchive();
   const url = (at: number) => `data:image/png;base64,${btoa(`picture ${at}`)}`;
   const messages = Array.from({ length: 10 }, (_, at): Message => ({

@@ -22,7 +22,8 @@ export const RECALL_TOOL: ToolDefinition & {
   type: "function",
   function: {
     name: "recall",
-    description: `Returns content evicted from this conversation: a line \`${ANY_PLACEHOLDER}\` contains its ref. ` +
+    description:
+      `Returns content evicted from this conversation: a line \`${ANY_PLACEHOLDER}\` contains its ref. ` +
       "For long texts pass lines or find; each part states how to get the next.",
     parameters: {
       type: "object",

@@ -189,9 +189,7 @@ function findTools(
     ...(also.length > 0 && named.length === 0 ? ["Perhaps also:", ...also] : []),
     ...(shown.length < named.length
       ? [
-        `Omitted for length: ${
-          named.slice(shown.length).map(({ tool }) => tool.function.name).join(", ")
-        }`,
+        `Omitted for length: ${named.slice(shown.length).map(({ tool }) => tool.function.name).join(", ")}`,
       ]
       : []),
   ].join("\n");

@@ -26,7 +26,7 @@ Deno.test("list_files lists one level in order, with sizes", async () => {
   );
 });
 
-Deno.test("list_files goes deeper by depth or glob, and shows hidden entries when asked", async () => {
+Deno.test("list_files recurses by depth or glob, and lists hidden entries on request", async () => {
   await using ws = await makeWorkspace(files);
   const list = listFilesTool(ws.root);
   assertEquals(
@@ -48,7 +48,7 @@ Deno.test("list_files goes deeper by depth or glob, and shows hidden entries whe
   );
 });
 
-Deno.test("list_files cuts a long listing and says so", async () => {
+Deno.test("list_files cuts a long listing and reports it", async () => {
   const many = Array.from({ length: 1200 }, (_, at) => [`f${String(at).padStart(4, "0")}`, ""]);
   await using ws = await makeWorkspace(Object.fromEntries(many));
   const [header, ...rows] = (await callOk(listFilesTool(ws.root), {})).split("\n");
@@ -56,7 +56,7 @@ Deno.test("list_files cuts a long listing and says so", async () => {
   assertEquals([rows.length, rows[0], rows.at(-1)], [1000, "f0000\t0", "f0999\t0"]);
 });
 
-Deno.test("list_files refuses what is no folder or lies outside", async () => {
+Deno.test("list_files rejects paths that are no folder or outside", async () => {
   await using ws = await makeWorkspace(files);
   const list = listFilesTool(ws.root);
   await Deno.symlink(ws.outside, ws.at("out-link"));
@@ -69,6 +69,6 @@ Deno.test("list_files refuses what is no folder or lies outside", async () => {
     'Cannot list "srcs": it does not exist. Did you mean src/?',
   );
   for (const path of ["..", "out-link", "/"]) {
-    assertStringIncludes(await callError(list, { path }), "it lies outside the workspace");
+    assertStringIncludes(await callError(list, { path }), "it is outside of the workspace");
   }
 });

@@ -12,7 +12,7 @@ function png(width: number, height: number, length = 24): Uint8Array {
   return bytes;
 }
 
-Deno.test("read_file shows a picture to a model that is shown pictures, and says to others what it is", async () => {
+Deno.test("read_file returns an image to a model that accepts images, and describes it to others", async () => {
   await using ws = await makeWorkspace({
     "a.png": png(640, 480),
     "b.PNG": "no picture\n",
@@ -33,7 +33,7 @@ Deno.test("read_file shows a picture to a model that is shown pictures, and says
   assertMatch((await call(read, { path: "c.bin" }, seeing)).content, /it is a binary file/);
 });
 
-Deno.test("read_file refuses a picture that providers would refuse, and says what to do", async () => {
+Deno.test("read_file rejects an image that providers reject, and suggests a smaller copy", async () => {
   await using ws = await makeWorkspace({ "wide.png": png(9_000, 10), "long.png": png(10, 10, 4_000_000) });
   const read = readFileTool(ws.root);
   for (

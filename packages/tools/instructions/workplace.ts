@@ -166,7 +166,9 @@ export function workplaceOf(options: WorkplaceOptions): WorkspaceDescription {
       const [files, skills] = await Promise.all([readFiles(options), readSkills(options)]);
       const now = new Map([...files, ...skills].map(({ text }) => [text.match(OPENING)![0], text]));
       const known = told.flatMap((text) => [...text.matchAll(OPENING)].map(([begin]) => begin));
-      for (const begin of known) if (!now.has(begin)) now.set(begin, `${begin} removed="it no longer applies"/>`);
+      for (const begin of known) {
+        if (!now.has(begin)) now.set(begin, `${begin} removed="it no longer applies"/>`);
+      }
       const changed = [...now].filter(([begin, text]) =>
         !told.findLast((before) => before.includes(begin))?.includes(text)
       );
@@ -194,8 +196,7 @@ const SKILLS = "# Skills\n\n" +
 
 const WHERE = "# Environment\n\n- Folder: ";
 
-const CHANGED =
-  "Instruction files have changed. These versions replace the earlier ones:";
+const CHANGED = "Instruction files have changed. These versions replace the earlier ones:";
 
 /** Returns the current description of a workspace. */
 export async function lookAround(options: WorkplaceOptions): Promise<ToldWorkplace> {

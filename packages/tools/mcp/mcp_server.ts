@@ -114,9 +114,7 @@ export class McpServer {
       if (signal.aborted) break;
       failures = performance.now() - startedAt > STEADY_MS ? 1 : failures + 1;
       const delayMs = Math.min(restartMs * 2 ** (failures - 1), MAX_RESTART_MS);
-      this.#problem = `is unavailable, because ${why}; it restarts within ${
-        Math.ceil(delayMs / 1000)
-      } s`;
+      this.#problem = `is unavailable, because ${why}; it restarts within ${Math.ceil(delayMs / 1000)} s`;
       // Warnings become rarer for a server that never starts.
       if ((failures & (failures - 1)) === 0) this.#options.onWarning?.(this.problem!);
       this.#started.resolve();

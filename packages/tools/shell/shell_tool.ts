@@ -134,7 +134,9 @@ async function runBeside(
   options: CommandOptions,
 ): Promise<CommandOutcome> {
   const { timeoutMs, context, isOutside = false } = options;
-  if (isOutside) throw new ToolRefusal("a command outside of the sandbox can't run in another one's sandbox.");
+  if (isOutside) {
+    throw new ToolRefusal("a command outside of the sandbox can't run in another one's sandbox.");
+  }
   const { output, onOutput } = collectOutput(options);
   const limit = AbortSignal.timeout(timeoutMs);
   context.confirm?.();
