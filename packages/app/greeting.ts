@@ -6,14 +6,14 @@ import { encodingOfModel } from "@tare/tiktoken";
 import { type AgentModels, hasChatProvider } from "./providers.ts";
 import type { Settings } from "./settings/settings.ts";
 
-/** Returns what a server serves, a line each, and how to direct an agent to it. */
+/** Returns the services of a server, a line each, and how to connect an agent. */
 export function greet(
   url: string,
   { provider: { model, notice, address, profile }, settings, sandbox, signIn }: {
     readonly provider: AgentModels;
     readonly settings: Settings;
     readonly sandbox: Sandbox | { readonly why: string };
-    /** The owner's key, if it may be shown. */
+    /** The owner's key, unless it must be hidden. */
     readonly signIn: string | undefined;
   },
 ): string {
@@ -24,7 +24,7 @@ export function greet(
   const keysOf = (key: string | undefined, variable: string) =>
     key === undefined ? "with your agent's own key" : `with the key in ${variable}`;
   const isEstimated = model !== undefined && notice === undefined && !encodingOfModel(model);
-  /** Lines by their label; those that say nothing are omitted. */
+  /** Lines by label; empty ones are omitted. */
   const lines: Readonly<Record<string, string | false | undefined>> = {
     agent: model === undefined
       ? "off: TARE_MODEL names the model that it asks"

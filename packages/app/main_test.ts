@@ -3,7 +3,7 @@ import { fromFileUrl, join } from "@std/path";
 
 const MAIN = fromFileUrl(new URL("main.ts", import.meta.url));
 
-Deno.test("main.ts says in a sentence why it can't start", async () => {
+Deno.test("main.ts reports why it can't start", async () => {
   const data = await Deno.makeTempDir();
   const taken = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, () => new Response());
   const { port } = taken.addr;

@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { run } from "@tare/loop";
 import { breathe, call, callTools, collect, FakeClock, say, scripted, tool } from "./fixture_test.ts";
 
-Deno.test("run() shows what long calls give while they run, now and then, and only so much of it", async () => {
+Deno.test("run() emits the output of long calls at intervals, up to a limit", async () => {
   const clock = new FakeClock();
   const { model } = scripted(callTools(call("a", "long"), call("b", "quick")), say("Done."));
   const long = tool("long", async (_, { output }) => {

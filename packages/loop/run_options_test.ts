@@ -8,7 +8,7 @@ Deno.test("run() needs no more than a model, a history and an input", async () =
   assertEquals((await collect(run({ model, history: [], input: "Go" }))).result.text, "Hi");
 });
 
-Deno.test("run() refuses what is the caller's mistake, before anything runs", () => {
+Deno.test("run() rejects invalid options before anything runs", () => {
   const f = tool("f", () => "");
   const broken = {
     definition: { type: "function", function: { name: "g", parameters: { type: "strin" } } },
@@ -41,7 +41,7 @@ Deno.test("run() refuses what is the caller's mistake, before anything runs", ()
   }
 });
 
-Deno.test("run() refuses an unknown option, in groups too, with the nearest known one", () => {
+Deno.test("run() rejects an unknown option, in groups too, with the nearest known one", () => {
   for (
     const [options, unknown, nearest] of [
       [{ maxSteps: 3 }, "maxSteps", "costs"],

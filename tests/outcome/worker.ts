@@ -110,7 +110,7 @@ function nextReply(worker: ReturnType<Turn>, { before, since, hands, mayRecall }
 
 const MAX_SAME = 3;
 
-const UNKNOWN = /^Cannot tell the result: interrupted/m;
+const UNKNOWN = /^Cannot report the result: interrupted/m;
 
 export function* work(...works: readonly Work[]): Generator<Want, string, string> {
   return yield { works };

@@ -44,14 +44,14 @@ try {
   const environment = Object.fromEntries(VARIABLES.map((name) => [name, Deno.env.get(name)]));
   console.log(shownText(await move(readSettings(args, environment), back)));
 } catch (error) {
-  // Only what a person can mend is a sentence; anything else is a bug and shows its stack.
+  // Expected errors are printed without a stack.
   const isSentence = error instanceof RangeError || error instanceof StoreError || error instanceof TypeError;
   if (!isSentence) throw error;
   console.error(shownText(error.message));
   Deno.exit(1);
 }
 
-/** Moves them, and says in a line what was done. */
+/** Moves the sessions and returns a summary. */
 async function move(
   { database, data, ...bucket }: ReturnType<typeof readSettings>,
   isBack: boolean,
@@ -80,7 +80,7 @@ async function move(
     const [from, to] = isBack ? [there, file] : [file, there];
     const { counts } = await copyContents(from, to);
     for (const contents of opened.splice(0)) await contents.close();
-    // A server that is started without the database would go on with it.
+    // A server that is started without the database would continue it.
     if (!isBack) await Deno.rename(path, `${path}.moved`);
     const what = Object.entries(counts).map(([name, count]) => `${count} ${name}`).join(", ");
     const left = isBack ? `${database.shown} is as it was` : `the file is kept as ${path}.moved`;

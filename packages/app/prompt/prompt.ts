@@ -1,5 +1,5 @@
 /**
- * Shows what the agent is told first in a folder: `deno task prompt`.
+ * Shows the start of the agent's prompt in a folder: `deno task prompt`.
  *
  * @module
  */
@@ -31,13 +31,13 @@ try {
   const settings = readSettings(Deno.args, environment);
   const { workspace, data: hidden, model, instructions, allowDomains } = settings;
   const home = environment.HOME;
-  // Whatever hosts commands may reach, this reaches none.
+  // Nothing is requested here, whatever hosts are allowed.
   const found = await serverSandbox({ ...settings, allowDomains: [] }, { home, temporary: "/tmp" });
   const sandbox = "by" in found ? found : undefined;
   const places = findPlaces(workspace, home);
   const { tools, shell } = agentTools(settings, {
     ...{ sandbox, places, archive: memoryArchive(), background: new BackgroundCommands() },
-    // Nothing is fetched here: it counts as the server's does.
+    // Nothing is fetched; the definition is that of the server.
     ...(sandbox && allowDomains.length > 0 && { web: { domains: allowDomains, socket: "" } }),
   });
   const told = await lookAround({ places, hidden: realPath(hidden), shell });

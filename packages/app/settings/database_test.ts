@@ -5,7 +5,7 @@ import { readSettings, settingsHelp } from "./settings.ts";
 const databaseOf = (TARE_DATABASE: string, others: Record<string, string> = {}) =>
   readSettings([], { TARE_DATABASE, ...others }).database;
 
-Deno.test("readSettings() reads a database's address: host and name may be shown, the rest may not", () => {
+Deno.test("readSettings() reads a database's address: host and name are public, the rest is secret", () => {
   const url = "postgres://me:p%40ss@db.example/tare?sslmode=verify-full";
   assertEquals(databaseOf(url), {
     url,
@@ -54,7 +54,7 @@ Deno.test("readSettings() reads a database's address from a file, such as a cont
   }
 });
 
-Deno.test("readSettings() says what is wrong with a database's address, and shows nothing of it", () => {
+Deno.test("readSettings() reports an invalid database address without quoting it", () => {
   const start = "Cannot start: TARE_DATABASE ";
   const faults = {
     "mysql://me:planted@h/d":
@@ -86,7 +86,7 @@ Deno.test("readSettings() says what is wrong with a database's address, and show
   );
 });
 
-Deno.test("readSettings() reads where large texts are, which takes a database and credentials", () => {
+Deno.test("readSettings() reads the bucket of large texts, which requires a database and credentials", () => {
   const given = {
     ...{ TARE_DATABASE: "postgres://me@h/d", AWS_ACCESS_KEY_ID: "a", AWS_SECRET_ACCESS_KEY: "planted" },
   };

@@ -22,7 +22,7 @@ import {
   readProfile,
 } from "./option.ts";
 
-/** Parts that can be switched off by name. */
+/** Parts that TARE_WITHOUT disables. */
 const PARTS = [
   ...["context", "prune", "schemas", "truncate", "references", "notation"] as const,
   ...["recall", "programs"] as const,
@@ -30,7 +30,7 @@ const PARTS = [
 
 const POLICY_NAMES = ["planner", "lossless", "classic"] as const;
 
-/** The settings by group, in the order in which `--help all` lists them. */
+/** The settings by group, in the order of `--help all`. */
 const GROUPS = {
   "Models and providers": {
     apiKey: {
@@ -249,7 +249,7 @@ const GROUPS = {
     captureContent: {
       variable: "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT",
       help: "Whether telemetry holds message contents (docs/operation.md): true or false. Default: false",
-      // Every other value means no, as in other instrumentations.
+      // Other values mean false, as in other instrumentations.
       read: (value: string) => /^(true|span_only|span_and_event)$/i.test(value),
     },
   },
@@ -391,19 +391,19 @@ type Defaulted =
     keyof Options
   ];
 
-/** Everything that can be configured, defaults filled in; each option's help describes it. */
+/** All settings, with defaults. */
 export type Settings =
   & { readonly [Name in Defaulted]: Value<Name> }
   & { readonly [Name in Exclude<keyof Options, Defaulted>]?: Value<Name> }
   & {
-    /** Where the shell tool finds programs, from the environment's `PATH`. Default: the system's usual folders. */
+    /** Search path of the shell tool. Default: the system's. */
     readonly path?: string;
   };
 
-/** The folder in which a task was started: it runs in the project's folder, but relative paths start here. */
+/** The folder in which a task was started. Relative paths start here. */
 const CALLER_FOLDER = "INIT_CWD";
 
-/** The environment variables that the settings are read from. */
+/** The variables that the settings are read from. */
 export const VARIABLES: readonly string[] = [
   "PATH",
   CALLER_FOLDER,
@@ -413,7 +413,7 @@ export const VARIABLES: readonly string[] = [
 
 const PREFIX = "TARE_";
 
-/** Returns a sentence for each variable that looks like a setting and isn't one, with the setting probably meant. */
+/** Returns a warning for each variable that looks like a setting and isn't one. */
 export function strangeVariables(names: readonly string[]): readonly string[] {
   const own = (names: readonly string[]) =>
     names.filter((name) => name.startsWith(PREFIX)).map((name) => name.slice(PREFIX.length));
@@ -426,16 +426,16 @@ export function strangeVariables(names: readonly string[]): readonly string[] {
 }
 
 /**
- * Reads the settings from flags and environment; a flag outranks its variable, and an empty variable counts as unset.
+ * Reads the settings; a flag overrides its variable, and an empty variable counts as unset.
  *
- * @throws {RangeError} naming the variable (or flag), its value and what would be right.
+ * @throws {RangeError} if a setting is invalid.
  */
 export function readSettings(
   args: readonly string[],
   environment: Readonly<Record<string, string | undefined>>,
 ): Settings {
   const flags = parseFlags(args);
-  /** The variable or flag of each setting that isn't a default. */
+  /** The variable or flag of each setting that is set. */
   const sources = new Map<string, string>();
   const read = ([name, option]: [string, Option<unknown>]): [string, unknown][] => {
     const flag = flagOf(option);
@@ -463,7 +463,7 @@ export function readSettings(
   return settings;
 }
 
-/** Returns the first contradiction between settings, with what to do about it. */
+/** Returns the first conflict between settings. */
 function faultOf(settings: Settings, sources: ReadonlyMap<string, string>): string | undefined {
   const { apiKey, baseUrl, messagesKey, messagesUrl, model, effort, protocol, policy } = settings;
   const { database, archive, bucketKeyId, bucketKey } = settings;
@@ -507,7 +507,7 @@ function faultOf(settings: Settings, sources: ReadonlyMap<string, string>): stri
   return undefined;
 }
 
-/** Whether requests to an address would come back to the server. */
+/** Whether an address is that of this server. */
 function isOwn(
   { host, port = USUAL_PORT }: Pick<Settings, "host" | "port">,
   address: string | undefined,
@@ -517,7 +517,7 @@ function isOwn(
   return hostname !== undefined && hosts.includes(hostname) && theirs === String(port);
 }
 
-/** Returns the text of `--help`: the settings that most servers need, or `all` of them in groups. */
+/** Returns the text of `--help`, with the common settings or `all` of them. */
 export function settingsHelp({ all = false }: { readonly all?: boolean } = {}): string {
   const groups = Object.entries(GROUPS).map(([group, options]) => {
     const shown = Object.values(options).filter((option: Option<unknown>) => all || option.isCommon);
@@ -543,7 +543,7 @@ export function settingsHelp({ all = false }: { readonly all?: boolean } = {}): 
   ].join("\n");
 }
 
-/** Returns the flag of a setting. Secrets have none: other users of the machine can read a command line. */
+/** Returns a setting's flag. Secrets have none: other users can read a command line. */
 function flagOf({ variable, flag, isSecret }: Option<unknown>): string | undefined {
   if (flag !== undefined) return flag;
   if (isSecret || !variable.startsWith(PREFIX)) return undefined;

@@ -4,7 +4,7 @@ import { HOME_VARIABLES } from "@tare/cli/parts";
 import { profileNamed } from "@tare/planner";
 import { readSettings, type Settings, settingsHelp, strangeVariables, VARIABLES } from "./settings.ts";
 
-Deno.test("readSettings() fills defaults in, and a flag outranks its variable", () => {
+Deno.test("readSettings() applies defaults, and a flag overrides its variable", () => {
   const defaults: Settings = {
     messagesUrl: "https://api.anthropic.com",
     workspace: ".",
@@ -84,25 +84,25 @@ Deno.test("readSettings() fills defaults in, and a flag outranks its variable", 
   }
 });
 
-Deno.test("readSettings() counts paths from the folder in which a task was started", () => {
+Deno.test("readSettings() resolves paths from the folder in which a task was started", () => {
   const { workspace, data } = readSettings(["--workspace", "crash", "--data", "c/d"], {
     INIT_CWD: resolve("tests"),
   });
   assertEquals([workspace, data], [resolve("tests/crash"), resolve("tests/c/d")]);
 });
 
-Deno.test("readSettings() takes a provider without a model: then it is the gateway's alone", () => {
+Deno.test("readSettings() accepts a provider without a model, for the gateway only", () => {
   const { apiKey, model } = readSettings([], { OPENAI_API_KEY: "sk" });
   assertEquals([apiKey, model], ["sk", undefined]);
 });
 
-Deno.test("readSettings() takes a model of whoever has a key or an address of its own", () => {
+Deno.test("readSettings() accepts a model of a provider with a key or a custom address", () => {
   for (const name of ["OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"]) {
     assertEquals(readSettings(["--model", "m"], { [name]: "http://h.example" }).model, "m");
   }
 });
 
-Deno.test("readSettings() names the variable, the value and what would be right", () => {
+Deno.test("readSettings() reports the variable, the value and the valid values", () => {
   const cases: [string[], Record<string, string>, string][] = [
     [[], { TARE_PORT: "70000" }, 'TARE_PORT is "70000", but it must be a whole number from 0 to 65535.'],
     [["--port", "x"], {}, '--port is "x", but it must be a whole number from 0 to 65535.'],
@@ -235,7 +235,7 @@ Deno.test("readSettings() names the variable, the value and what would be right"
   }
 });
 
-Deno.test("settingsHelp() lists the ten settings that most servers need, or all in groups", () => {
+Deno.test("settingsHelp() lists the ten common settings, or all in groups", () => {
   const variables = (text: string) => text.match(/^ {2}[A-Z][A-Z_]+/gm)!.map((variable) => variable.trim());
   const help = settingsHelp();
   assertEquals(variables(help), [
@@ -252,7 +252,7 @@ Deno.test("settingsHelp() lists the ten settings that most servers need, or all 
   }
 });
 
-Deno.test("readSettings() reads what the model costs, and says what is wrong with it", () => {
+Deno.test("readSettings() reads the model's price, and reports invalid ones", () => {
   const price = (text: string) => readSettings(["--price", text], {}).price;
   assertEquals(readSettings([], {}).price, undefined);
   assertEquals(price("input=3,output=15"), { input: 3, output: 15 });
@@ -281,7 +281,7 @@ Deno.test("readSettings() reads what the model costs, and says what is wrong wit
   }
 });
 
-Deno.test("readSettings() reads the file of the MCP servers, and says what is wrong in it and nothing of a secret", async () => {
+Deno.test("readSettings() reads the file of the MCP servers, and reports errors without secrets", async () => {
   const folder = await Deno.makeTempDir();
   try {
     const path = `${folder}/mcp.json`;
@@ -324,7 +324,7 @@ Deno.test("readSettings() reads the file of the MCP servers, and says what is wr
   }
 });
 
-Deno.test("readSettings() reads a profile's file, and says what is wrong with it", async () => {
+Deno.test("readSettings() reads a profile's file, and reports errors in it", async () => {
   const folder = await Deno.makeTempDir();
   try {
     const path = `${folder}/profile.json`;
@@ -350,7 +350,7 @@ Deno.test("readSettings() reads a profile's file, and says what is wrong with it
   }
 });
 
-Deno.test("readSettings() reads a file of rules, takes a word for letting all run, and says what is wrong", async () => {
+Deno.test("readSettings() reads a file of approval rules or the word allow, and reports errors", async () => {
   const folder = await Deno.makeTempDir();
   try {
     const path = `${folder}/rules.json`;
@@ -389,7 +389,7 @@ Deno.test("readSettings() reads a file of rules, takes a word for letting all ru
   }
 });
 
-Deno.test("readSettings() refuses the agent itself as the agent's model", () => {
+Deno.test("readSettings() rejects the agent itself as the agent's model", () => {
   assertThrows(
     () => readSettings(["--model=agent"], { OPENAI_API_KEY: "sk-1" }),
     RangeError,
@@ -398,7 +398,7 @@ Deno.test("readSettings() refuses the agent itself as the agent's model", () => 
   );
 });
 
-Deno.test("strangeVariables() tells of what looks like a setting, with the one that was meant", () => {
+Deno.test("strangeVariables() reports unknown settings, with the nearest known one", () => {
   assertEquals(
     strangeVariables([
       "PATH",

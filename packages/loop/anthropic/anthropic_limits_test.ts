@@ -4,7 +4,7 @@ import { ask, call, reply, text } from "./fixture_test.ts";
 const calls = (count: number) =>
   Array.from({ length: count }, (_, index) => call(index, `c${index}`, "{}")).flat();
 
-Deno.test("anthropicModel() ends a reply with more calls than a model makes, or with a line that is too long", async () => {
+Deno.test("anthropicModel() fails for a reply with too many calls or too long a line", async () => {
   const told = async (answer: Response) => {
     const { error, bodies } = await ask([answer], { maxRetries: 1 });
     return [error?.code, error?.message.replace(/^.*?: /, ""), bodies.length];
@@ -27,7 +27,7 @@ Deno.test("anthropicModel() numbers the calls of a reply in order, however many 
   assertEquals(begun, Array.from({ length: 256 }, (_, at) => at));
 });
 
-Deno.test("anthropicModel() ends a reply that pauses again and again", async () => {
+Deno.test("anthropicModel() fails for a reply that pauses again and again", async () => {
   const pauses = Array.from({ length: 102 }, () => reply("pause_turn", ...text(0, "Wait.")));
   const { error, bodies } = await ask(pauses);
   assertEquals([error?.message.replace(/^.*?: /, ""), bodies.length], [
@@ -36,7 +36,7 @@ Deno.test("anthropicModel() ends a reply that pauses again and again", async () 
   ]);
 });
 
-Deno.test("anthropicModel() doesn't ask again where it is told to wait for hours, and doesn't follow redirects", async () => {
+Deno.test("anthropicModel() doesn't retry after waits of hours, and doesn't follow redirects", async () => {
   const told = async (answer: Response) => {
     const { error, bodies } = await ask([answer, reply("end_turn", ...text(0, "ok"))], { maxRetries: 1 });
     return [error?.code, error?.message.replace(/^.*?: /, ""), bodies.length];

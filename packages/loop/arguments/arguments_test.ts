@@ -18,7 +18,7 @@ const schema: JsonSchema = {
   additionalProperties: false,
 };
 
-Deno.test("argumentsParser() hands valid arguments over, and {} for an empty text", () => {
+Deno.test("argumentsParser() returns valid arguments, and {} for an empty text", () => {
   assertEquals(argumentsParser(tool(schema))('{"path":"x","mode":"a"}'), {
     ok: true,
     value: { path: "x", mode: "a" },
@@ -26,7 +26,7 @@ Deno.test("argumentsParser() hands valid arguments over, and {} for an empty tex
   assertEquals(argumentsParser(tool())(""), { ok: true, value: {} });
 });
 
-Deno.test("argumentsParser() names every fault and teaches the full definition", () => {
+Deno.test("argumentsParser() reports every fault and the full definition", () => {
   const parse = argumentsParser(tool(schema));
   for (
     const [text, fault] of [
@@ -47,11 +47,11 @@ Deno.test("argumentsParser() names every fault and teaches the full definition",
   }
 });
 
-Deno.test("argumentsParser() refuses a tool whose parameters are no schema, naming the tool", () => {
+Deno.test("argumentsParser() rejects a tool whose parameters are no schema, with the tool's name", () => {
   assertThrows(() => argumentsParser(tool({ type: "strin" })), TypeError, "Cannot use tool f");
 });
 
-Deno.test("schemaChecker() names every fault once, with its place", () => {
+Deno.test("schemaChecker() reports every fault once, with its path", () => {
   const faults = schemaChecker({
     type: "object",
     properties: {
@@ -77,13 +77,13 @@ Deno.test("schemaChecker() names every fault once, with its place", () => {
   assertEquals(faults(3), "the body must be object");
 });
 
-Deno.test("schemaChecker() lets two schemas share an id, ignores $schema and refuses what is no schema", () => {
+Deno.test("schemaChecker() lets two schemas share an id, ignores $schema and rejects invalid schemas", () => {
   const schema = { $id: "https://example.org/x", $schema: "http://json-schema.org/draft-07/schema#" };
   assertEquals([schemaChecker(schema)(1), schemaChecker(schema)(2)], [undefined, undefined]);
   assertThrows(() => schemaChecker({ type: "strin" }), Error, "type");
 });
 
-Deno.test("schemaChecker() says in plain words what would be right", () => {
+Deno.test("schemaChecker() describes valid values in plain words", () => {
   const told = (schema: Record<string, unknown>, value: unknown) => schemaChecker(schema)(value);
   for (
     const [schema, value, says] of [
@@ -116,7 +116,7 @@ Deno.test("schemaChecker() says in plain words what would be right", () => {
   assertEquals(told({ properties: { a: false } }, { a: 1 }), "a schema is false");
 });
 
-Deno.test("schemaChecker() says of a choice what is wrong with the schema that fits best", () => {
+Deno.test("schemaChecker() reports the faults of the best-fitting branch of a choice", () => {
   const told = (schema: Record<string, unknown>, value: unknown) => schemaChecker(schema)(value);
   const names = { anyOf: [{ required: ["a"] }, { required: ["b"] }] };
   assertEquals(told(names, {}), "the value must have 'a' or 'b'");
@@ -146,14 +146,14 @@ Deno.test("schemaChecker() says of a choice what is wrong with the schema that f
   );
 });
 
-Deno.test("schemaChecker() tells only so many faults", () => {
+Deno.test("schemaChecker() limits the number of reported faults", () => {
   const faults = schemaChecker({ items: { type: "string" } })(
     Array.from({ length: 1000 }, (_, index) => index),
   );
   assertEquals([faults?.split("; ").length, faults?.endsWith("19 must be string; and 980 more")], [21, true]);
 });
 
-Deno.test("schemaChecker() collects only so many faults of a value, however large it is", () => {
+Deno.test("schemaChecker() limits the number of collected faults, however large the value is", () => {
   const faults = schemaChecker({ type: "array", items: { type: "string" } });
   assertEquals(faults(Array(50_000).fill(1))?.endsWith("19 must be string; and 980 more"), true);
   assertEquals(faults([1, 2]), "0 must be string; 1 must be string");
@@ -161,7 +161,7 @@ Deno.test("schemaChecker() collects only so many faults of a value, however larg
   assertEquals(unique, "the value must not have the same item twice");
 });
 
-Deno.test("schemaChecker() tells the faults of each item's own choice", () => {
+Deno.test("schemaChecker() reports the faults of each item's own choice", () => {
   const either = { anyOf: [{ required: ["a"] }, { required: ["b"] }] };
   const faults = schemaChecker({ items: { ...either, properties: { a: { type: "string" } } } });
   assertEquals(faults([{}, {}]), "0 must have 'a' or 'b'; 1 must have 'a' or 'b'");
@@ -169,7 +169,7 @@ Deno.test("schemaChecker() tells the faults of each item's own choice", () => {
   assertEquals(nested([{ a: 1 }, { a: 2 }]), "0.a must be string; 1.a must be string");
 });
 
-Deno.test("schemaChecker() follows references: to themselves, by name, and to any schema", () => {
+Deno.test("schemaChecker() resolves references: recursive ones, by name, and to any schema", () => {
   const tree = schemaChecker({
     $ref: "#/$defs/node",
     $defs: {
@@ -207,7 +207,7 @@ Deno.test("schemaChecker() follows references: to themselves, by name, and to an
   );
 });
 
-Deno.test("schemaChecker() says where a schema is none, and takes the forms of earlier drafts", () => {
+Deno.test("schemaChecker() reports where a schema is invalid, and accepts the forms of earlier drafts", () => {
   for (
     const [schema, fault] of [
       [{ properties: { a: { type: "text" } } }, "properties.a.type must be"],
@@ -231,12 +231,12 @@ Deno.test("schemaChecker() says where a schema is none, and takes the forms of e
   );
 });
 
-Deno.test("schemaChecker() requires the names among other values of required", () => {
+Deno.test("schemaChecker() ignores other values than names in required", () => {
   const faults = schemaChecker({ type: "object", required: ["a", 1] } as JsonSchema);
   assertEquals([faults({ a: 1 }), faults({})], [undefined, "the value must have required property 'a'"]);
 });
 
-Deno.test("schemaChecker() takes nothing of a schema for code, nor of a value for a prototype", () => {
+Deno.test("schemaChecker() doesn't execute schemas, and ignores the prototypes of values", () => {
   const schema = JSON.parse(
     '{"__proto__": {"type": "string"}, "properties": {"__proto__": {"type": "number"}}}',
   );
@@ -254,7 +254,7 @@ Deno.test("schemaChecker() takes nothing of a schema for code, nor of a value fo
   );
 });
 
-Deno.test("schemaChecker() checks patterns in linear time, and refuses those that can't be", () => {
+Deno.test("schemaChecker() checks patterns in linear time, and rejects others", () => {
   const text = `${"a".repeat(34)}!`;
   const slow = { pattern: "^(a+)+$" };
   assertEquals(schemaChecker(slow)(text), 'the value must match pattern "^(a+)+$"');
@@ -289,7 +289,7 @@ Deno.test("schemaChecker() checks patterns in linear time, and refuses those tha
   );
 });
 
-Deno.test("schemaChecker() ends with schemas that refer to themselves in the same place", () => {
+Deno.test("schemaChecker() terminates for schemas that reference themselves in the same place", () => {
   const circles: JsonSchema[] = [
     { $ref: "#" },
     { allOf: [{ $ref: "#" }] },
@@ -303,7 +303,7 @@ Deno.test("schemaChecker() ends with schemas that refer to themselves in the sam
   for (const schema of circles) assertEquals(schemaChecker(schema)({ a: 1 }), undefined);
 });
 
-Deno.test("schemaChecker() and argumentsParser() bound depth and work, whatever schema and value are", () => {
+Deno.test("schemaChecker() and argumentsParser() limit depth and work for any schema and value", () => {
   const nested = (times: number, [open, close]: readonly [string, string], inner: string) =>
     JSON.parse(open.repeat(times) + inner + close.repeat(times));
   const inside = ['{"not":', "}"] as const;

@@ -193,7 +193,7 @@ Deno.test("a helper has no helpers, and no tools but those that the call names; 
     "You may use these tools alone: recall.",
   );
   const refused = (name: string) =>
-    `t: Cannot run ${name}: a helper may not use it. Do without, or say in your answer what is missing.`;
+    `t: Cannot run ${name}: subagents may not use it. Continue without it, or report what is missing.`;
   assertEquals(said(helper.messages).slice(-3), [refused("echo"), refused("delegate"), "a: Narrow."]);
   assertEquals(ask.requests.map(({ tools }) => tools.length), [3, 3, 3, 3]);
 });
@@ -211,8 +211,8 @@ Deno.test("a helper that comes to its limit of steps says so, with what it said 
   const { messages, helpers, ledger } = await show(handler, path);
   assertEquals(
     contentText(messages[3]?.content),
-    "The helper ended without an answer. The turn has used up its budget: maxSteps is 2, and it has used 2. " +
-      `Its session is ${helpers[0]!.session}. What it had said last:\n\nStep 2.`,
+    "The subagent ended without an answer. The turn's budget is exhausted: maxSteps is 2, used: 2. " +
+      `Its session is ${helpers[0]!.session}. Its last text:\n\nStep 2.`,
   );
   assertEquals(ledger.calls, 4);
 });
@@ -231,7 +231,7 @@ Deno.test("helpers spend their parent's budget, once", async () => {
   const end = seen.at(-1)!.event;
   assertEquals(end.type === "turn_end" && [end.reason, end.message], [
     "budget",
-    "The session has used up its budget: maxTokens is 440, and it has used 440.",
+    "The session's budget is exhausted: maxTokens is 440, used: 440.",
   ]);
 });
 
@@ -348,11 +348,11 @@ Deno.test("a call for a helper is refused while no more turns may run or no more
     return [...said(messages).filter((text) => text.startsWith("t")), helpers.length];
   };
   assertEquals(await results({ maxRunningTurns: 1 }), [
-    "t: Cannot start a turn: 1 run at the moment, and no more may. Try again when one has ended.",
+    "t: Cannot start a turn: 1 turns run, and no more may. Retry when one has ended.",
     0,
   ]);
   assertEquals(await results({ maxSessions: 1 }), [
-    "t: Cannot make a session: there are 1, and at most 1 may be kept. Delete some first, or let idle ones expire.",
+    "t: Cannot create a session: 1 of at most 1 are stored. Delete some, or let idle ones expire.",
     0,
   ]);
 });
@@ -410,7 +410,7 @@ Deno.test("a helper has the very tools of its parent's turn, also if their serve
   );
   assertEquals(results, [
     "t: result of find",
-    "t: Cannot run docs__find: a helper may not use it. Do without, or say in your answer what is missing.",
+    "t: Cannot run docs__find: subagents may not use it. Continue without it, or report what is missing.",
   ]);
 });
 
@@ -439,7 +439,7 @@ Deno.test("of 200 helpers asked for at once 16 work at a time, none is made once
     0,
     0,
     new Set([
-      "Cannot delegate: The session has used up its budget: maxTokens is 110, and it has used 110.",
+      "Cannot delegate: The session's budget is exhausted: maxTokens is 110, used: 110.",
       "Cannot delegate: this turn has had 100 helpers, and no more may be. Do the rest yourself.",
     ]),
   ]);

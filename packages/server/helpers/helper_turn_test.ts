@@ -36,8 +36,8 @@ Deno.test("a turn that ended after any write knows its helper: what it cost, its
   assertEquals([whole.calls, session.helpers.links.length], [4, 1]);
   const helperId = session.helpers.links[0]!.session;
   const unknown =
-    `Cannot tell the result: interrupted, outcome unknown. What the helper did until then stands in its ` +
-    `session, ${helperId}. It may have taken effect: find out before you call it again.`;
+    `Cannot report the result: interrupted, outcome unknown. The subagent's work until then is in its ` +
+    `session, ${helperId}. It may have taken effect: check before calling it again.`;
   const results = new Set<string>();
   for (let writes = 2; writes <= store.writes; writes++) {
     const cut = await store.upTo(writes);
@@ -61,7 +61,7 @@ Deno.test("a turn that ended after any write knows its helper: what it cost, its
     assertEquals([again.ledger, again.helpers.links], [found.ledger, found.helpers.links]);
   }
   assertEquals([...results].sort(), [
-    "Cannot tell the result: interrupted, outcome unknown. It may have taken effect: find out before you call it again.",
+    "Cannot report the result: interrupted, outcome unknown. It may have taken effect: check before calling it again.",
     unknown,
     "It is here.",
   ]);
@@ -72,11 +72,11 @@ Deno.test("resultOfHelper() says why there is no answer, and what was said last"
     resultOfHelper({ reason: "model_error", text: "", ...end }, "s").content;
   assertEquals(
     told({ message: "The key is wrong." }),
-    "The helper ended without an answer. The key is wrong. Its session is s. It had said nothing.",
+    "The subagent ended without an answer. The key is wrong. Its session is s. It returned no text.",
   );
   assertEquals(
     told({ reason: "completed" }),
-    "The helper ended without an answer. Its turn ended (completed). Its session is s. It had said nothing.",
+    "The subagent ended without an answer. Its turn ended (completed). Its session is s. It returned no text.",
   );
 });
 

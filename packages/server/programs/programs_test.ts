@@ -76,15 +76,15 @@ Deno.test("a program waits for whoever is asked about its calls, and goes on wit
   await answerCall(next, session, { callId: "p/3", decision: "deny", reason: "Not that." });
   assertEquals(outline(await following), [
     ...["approval_answered p/2 allow person", "approval_answered p/3 Not that. deny person", "turn_start"],
-    ...["tool_call p/3", "tool_result p/3 Cannot run write: the user said no: Not that."],
+    ...["tool_call p/3", "tool_result p/3 Cannot run write: the user denied it: Not that."],
     ...["tool_call p/2", "tool_result p/2 write ran"],
     ...["tool_call p/5", "tool_result p/5 write ran"],
-    "tool_result p read ran write ran Cannot run write: the user said no: Not that.\nwrite ran",
+    "tool_result p read ran write ran Cannot run write: the user denied it: Not that.\nwrite ran",
     ...["step_start", "text_delta", "assistant_message", "step_end", "turn_end completed"],
   ]);
   assertEquals([read.ran, write.ran], [[{}, { n: 3 }], [{ n: 1 }, { n: 4 }]]);
   assertEquals(await results(next, session), [
-    "read ran write ran Cannot run write: the user said no: Not that.\nwrite ran",
+    "read ran write ran Cannot run write: the user denied it: Not that.\nwrite ran",
   ]);
 });
 
@@ -219,10 +219,10 @@ Deno.test("of a program whose questions nobody answers the model is told, by a m
   ]);
   assertEquals(write.ran, []);
   const stopped = (why: string) =>
-    `Cannot finish run_program: it had called write, and ${why} What it called before that was done.`;
+    `Cannot finish run_program: it had called write, and ${why} Its earlier calls were made.`;
   assertEquals(await results(handler, session), [
-    stopped("the user went on without saying whether it may run."),
-    stopped("the user was asked whether it may run, and cancelled."),
+    stopped("the user continued without approving it."),
+    stopped("the user cancelled instead of approving it."),
   ]);
 });
 
@@ -266,7 +266,7 @@ async function cutOff(unknownOutcome: NonNullable<ApprovalOptions["unknownOutcom
 }
 
 const UNKNOWN =
-  "Cannot tell the result: interrupted, outcome unknown. It may have taken effect: find out before you call it again.";
+  "Cannot report the result: interrupted, outcome unknown. It may have taken effect: check before calling it again.";
 
 for (
   const [unknownOutcome, name, first, ran] of [
@@ -367,7 +367,7 @@ Deno.test("what a program writes can be undone, and rules hold for each of its c
     const session = await newSession(handler);
     await turn(handler, session, "Go");
     assertEquals(await results(handler, session), [
-      "Cannot run shell: a rule forbids it. Find another way, or say that it can't be done.\n\n[Written: a.txt, b.txt]",
+      "Cannot run shell: a rule forbids it. Find another way, or report that it can't be done.\n\n[Written: a.txt, b.txt]",
     ]);
     const names = () => [...Deno.readDirSync(workspace)].map(({ name }) => name).toSorted();
     assertEquals(names(), ["a.txt", "b.txt"]);
