@@ -206,36 +206,6 @@ const OPTIONS = {
   mayTell: true,
 };
 
-<<<<<<< HEAD
-Deno.test("a call of call_tool is asked for as one of the tool that it names, and tells nothing while it waits", async () => {
-  let now: readonly Tool[] = MANY.map(({ definition }) => thing(`make__${definition.function.name}`));
-  const toolSource: ToolSource = {
-    names: ["make"],
-    known: () => now,
-    take: () => Promise.resolve({ tools: now, warnings: [] }),
-  };
-  const { model, requests } = recorded([
-    calling("call_tool", { name: "make__make_7", arguments: { id: 7 } }, "a"),
-    { content: "Made." },
-    { content: "Bye." },
-  ]);
-  const handler = agent(model, { toolSource, approvals: {} });
-  const session = await newSession(handler);
-  await turn(handler, session, "Make 7.");
-  const { body } = await call(handler, "GET", `${session}/approvals`);
-  const [asked] = (body as { approvals: { callId: string; name: string; arguments: string }[] }).approvals;
-  assertEquals([asked!.name, asked!.arguments], ["make__make_7", '{"id":7}']);
-  now = now.slice(1);
-  const { lastEvent } = (await call(handler, "GET", session)).body as { lastEvent: number };
-  await answerCall(handler, session, { callId: "a", decision: "allow" });
-  await events(await handler.fetch(request("GET", `${session}/events?after=${lastEvent}`)));
-  await turn(handler, session, "Thanks.");
-  const [, second, third] = requests;
-  assertEquals(second!.messages.slice(-2).map(({ content }) => content), ["", "make__make_7 7"]);
-  assertEquals(String(third!.messages.at(-2)!.content).split("\n").at(-1), "Removed: make__make_0");
-  assertPrefixes(requests);
-});
-=======
 Deno.test(
   "deferred tools: a call of call_tool needs the named tool's approval, and describes nothing while it waits",
   async () => {
@@ -263,11 +233,10 @@ Deno.test(
     await turn(handler, session, "Thanks.");
     const [, second, third] = requests;
     assertEquals(second!.messages.slice(-2).map(({ content }) => content), ["", "make__make_7 7"]);
-    assertEquals(String(third!.messages.at(-2)!.content).split("\n").at(-1), "Gone: make__make_0");
+    assertEquals(String(third!.messages.at(-2)!.content).split("\n").at(-1), "Removed: make__make_0");
     assertPrefixes(requests);
   },
 );
->>>>>>> main
 
 Deno.test("deferred tools: a subagent uses its parent's list, and may call its own tools", async () => {
   const both = ["make_1", "make_2"].map((name, at) =>
