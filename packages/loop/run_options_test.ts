@@ -18,9 +18,13 @@ Deno.test("run() rejects invalid options before anything runs", () => {
       [
         { tools: [f, f] },
         TypeError,
-        'Cannot start a turn: two tools are named "f", and each name must be unique.',
+        'Cannot start a turn: two tools are named "f". Names must be unique.',
       ],
-      [{ tools: [{ ...f, ...broken }] }, TypeError, "Cannot use tool g: its parameters are no JSON Schema"],
+      [
+        { tools: [{ ...f, ...broken }] },
+        TypeError,
+        "Cannot use tool g: its parameters are not a valid JSON Schema",
+      ],
       [
         { tools: [{ ...f, timeoutMs: 0 }] },
         RangeError,

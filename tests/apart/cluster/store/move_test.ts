@@ -74,7 +74,7 @@ Deno.test("tare move: a file's whole content moves into a database and back", ()
     assertEquals([again.code, again.out], [1, ""]);
     assertEquals(
       again.err,
-      `Cannot move: there are no sessions in ${data}; those of ${file}.moved were moved before.\n`,
+      `Cannot move sessions: there are none in ${data}; those of ${file}.moved were moved before.\n`,
     );
 
     const back = await move("--back");
