@@ -123,7 +123,7 @@ Deno.test("run_program: returns errors by message and line, and the output befor
   assertStringIncludes(await failing("await tools.lines({})"), 'Cannot run "lines": there is no such tool.');
   assertStringIncludes(
     await failing("await tools.run_program({ code: '' })"),
-    "a program can't start another one",
+    "programs can't be nested",
   );
   assertStringIncludes(await failing('throw { odd: "one" }'), 'Error: {"odd":"one"}');
   assertStringIncludes(await failing("print(fetch)"), "fetch is not defined");
@@ -321,7 +321,7 @@ Deno.test("run_program: runs nothing more if it makes other calls than before", 
   assertEquals(ran, []);
   assertEquals(
     resultOf(result),
-    "Cannot go on with run_program: it made other calls than before it was cut off: call 1 was line " +
+    "Cannot resume run_program: its calls differ from those before the interruption: call 1 was line " +
       '{"n":2}, and is now line {"n":3}. Earlier effects remain; nothing more was run.',
   );
 });

@@ -15,7 +15,7 @@ Deno.test("main.ts reports why it can't start", async () => {
     1,
     "",
     `Cannot start: TARE_HOST is "127.0.0.1" and TARE_PORT is ${port}: another program listens there. Set TARE_PORT to ` +
-    "another port, or 0 for a free one.\n",
+    "another port, or to 0 for a free one.\n",
   ]);
   await taken.shutdown();
   await Deno.remove(data, { recursive: true });
