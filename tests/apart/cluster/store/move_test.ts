@@ -64,7 +64,7 @@ Deno.test("tare move: a file's whole content moves into a database and back", ()
     assertEquals([forth.code, forth.err], [0, ""]);
     assertMatch(
       forth.out,
-      new RegExp(`^Moved ${COUNTS} to ${SHOWN}; .* compared; the file is kept as ${file}.moved.\n$`),
+      new RegExp(`^Moved ${COUNTS} to ${SHOWN} and verified the copy; the file was renamed to ${file}.moved.\n$`),
     );
     assertEquals(Array.from(Deno.readDirSync(data), ({ name }) => name).sort(), [
       "tare.db.lock",
@@ -74,11 +74,11 @@ Deno.test("tare move: a file's whole content moves into a database and back", ()
     assertEquals([again.code, again.out], [1, ""]);
     assertEquals(
       again.err,
-      `Cannot move: there are no sessions in ${data}; those of ${file}.moved were moved before.\n`,
+      `Cannot move sessions: there are none in ${data}; those in ${file}.moved were already moved.\n`,
     );
 
     const back = await move("--back");
-    assertMatch(back.out, new RegExp(`^Moved ${COUNTS} to ${file}; .* compared; ${SHOWN} is as it was.\n$`));
+    assertMatch(back.out, new RegExp(`^Moved ${COUNTS} to ${file} and verified the copy; ${SHOWN} is unchanged.\n$`));
     const asked = await withStore(openStore(`${file}.moved`), askStore);
     assertEquals(await withStore(openStore(file), askStore), asked);
     assertEquals(await withStore(openPostgresStore(url), askStore), asked);
