@@ -11,7 +11,7 @@ function calls(...ids: readonly string[]): Message {
 }
 const answer = (id: string): Message => ({ role: "tool", tool_call_id: id, content: "x" });
 
-/** Each call by its message, its place in it, and its answer. */
+/** Returns each call with its message, position and answer. */
 function pairsOf(messages: readonly Message[]): (readonly [call: string, answer: number | undefined])[] {
   return pairCalls(messages).map(({ call, at, answer }) => {
     const message = messages[at];
@@ -62,7 +62,7 @@ Deno.test("pairCalls() never pairs an answer twice, nor with a call behind it or
     for (const { id, call, at, message } of answered) {
       assertEquals([message.tool_call_id, call < at, messages[at]], [id, true, message]);
     }
-    // As many as can be: an answer without a call came when no call of its id was open.
+    // An answer without a call arrived while no call of its id was open.
     for (const [at, message] of messages.entries()) {
       if (message.role !== "tool" || answered.some((pair) => pair.at === at)) continue;
       const before = pairCalls(messages.slice(0, at));

@@ -1,5 +1,6 @@
 import { nearestName } from "./nearest_name.ts";
 
+/** Kind of a required value. */
 export type NeededKind =
   | "function"
   | "counter"

@@ -84,6 +84,7 @@ function countTool(tool: ToolDefinition, countTokens: CountTokens): number {
   return countTokens(JSON.stringify(tool));
 }
 
+/** The counted parts of a request. */
 export interface CountedRequest {
   readonly messages: readonly Message[];
   readonly tools?: readonly ToolDefinition[];

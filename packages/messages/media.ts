@@ -68,10 +68,12 @@ export function partsOfBlock(block: unknown): readonly ContentPart[] {
   return kind ? readMedia(fields, kind) : readData(fields);
 }
 
+/** Returns whether a part is media. */
 export function isMedia({ type }: ContentPart): boolean {
   return type !== "text" && type !== "refusal";
 }
 
+/** Returns whether content has media parts. */
 export function holdsMedia(content: Content | null | undefined): boolean {
   return Array.isArray(content) && (content as readonly ContentPart[]).some(isMedia);
 }

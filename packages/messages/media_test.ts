@@ -8,7 +8,7 @@ const base64 = (bytes: Uint8Array) => btoa(Array.from(bytes, (one) => String.fro
 /** Length and seed of a payload. */
 const payloads = fc.record({ length: fc.integer({ min: 1_000, max: 400_000 }), seed: fc.nat(250) });
 
-/** Every block type that carries data, in every form in which it does, by protocol and framework. */
+/** Every block type with data, by protocol and framework. */
 const BLOCKS: Readonly<Record<string, (data: string, bytes: Uint8Array) => object>> = {
   "chat image": (data) => ({ type: "image_url", image_url: { url: `data:image/png;base64,${data}` } }),
   "chat image as a string": (data) => ({ type: "image_url", image_url: `data:image/png;base64,${data}` }),

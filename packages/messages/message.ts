@@ -43,6 +43,7 @@ export interface FunctionToolCall {
   readonly function: { readonly name: string; readonly arguments: string };
 }
 
+/** A function call, or a free-text call (OpenAI's custom tools). */
 export type ToolCall =
   | FunctionToolCall
   /** A free-text call (OpenAI's custom tools). */
@@ -265,6 +266,7 @@ export function meantCall(call: ToolCall): { readonly name: string; readonly arg
   return made;
 }
 
+/** Returns the ids of all calls. */
 export function callIds(messages: readonly Message[]): ReadonlySet<string> {
   const ids = new Set<string>();
   for (const message of messages) {

@@ -71,7 +71,7 @@ Deno.test("hashText() gives whole numbers below 2^53 that tell texts apart, alwa
   const hashes = texts.map(hashText);
   assertEquals(hashes.filter((hash) => !Number.isSafeInteger(hash) || hash < 0), []);
   assertEquals(new Set(hashes).size, texts.length);
-  // Its low half alone tells names apart.
+  // The low half alone is unique.
   assertEquals(new Set(hashes.map((hash) => hash >>> 0)).size, texts.length);
   assertEquals(hashText("tare"), hashText(["ta", "re"].join("")));
 });

@@ -68,6 +68,7 @@ export interface KeepablePrompt {
   readonly ping: (type: "exact" | "upgrade", signal: AbortSignal) => Promise<Usage | undefined>;
 }
 
+/** Reason why a reply ended. */
 export type FinishReason = "stop" | "tool_calls" | "length" | "content_filter";
 
 /**
@@ -186,6 +187,7 @@ export interface Usage {
   readonly firstRead?: Omit<Usage, "outputTokens" | "firstRead">;
 }
 
+/** Cost of model calls. */
 export interface Cost {
   /** Cost of prompts, without output, in cost units: one is the price of one uncached input token. */
   readonly tokenUnits: number;

@@ -7,7 +7,7 @@ const bytes = (...parts: readonly (string | readonly number[])[]) =>
     parts.flatMap((part) => typeof part === "string" ? [...part].map((one) => one.charCodeAt(0)) : part),
   );
 
-/** The first bytes of a picture of 640 × 480 pixels, of each kind. */
+/** Headers of 640 × 480 images, by format. */
 const HEADS: Readonly<Record<string, Uint8Array>> = {
   "image/png": bytes("\x89PNG\r\n\x1a\n", [0, 0, 0, 13], "IHDR", [0, 0, 2, 128, 0, 0, 1, 224]),
   "image/gif": bytes("GIF89a", [128, 2, 224, 1]),
@@ -83,7 +83,7 @@ Deno.test("countingPictures() counts a picture by its size, where its first byte
     4,
   ]);
   for (const head of Object.values(HEADS)) assertEquals(tokens(urlOf(head)), 85 + 2 * 170);
-  // What a camera has written in front of the size.
+  // Camera metadata before the size.
   const comment = bytes(
     "\xff\xd8",
     [0xff, 0xe1, 0x40, 0x00],

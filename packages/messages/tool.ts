@@ -149,6 +149,7 @@ export interface Tool {
   run(args: Readonly<Record<string, unknown>>, context: ToolContext): Promise<ToolOutput> | ToolOutput;
 }
 
+/** A tool with valid arguments. */
 export interface ResolvedCall {
   readonly tool: Tool;
   readonly args: Readonly<Record<string, unknown>>;

@@ -3,6 +3,7 @@ import { sameData } from "@tare/messages/internal";
 import { editJson, isRecord, type JsonRecord, objectFields, readJsonAt } from "./json.ts";
 import type { Protocol, ReadTool, WireRequest, WireTool } from "./protocol.ts";
 
+/** Returns whether a tool is a function at the front of the prompt. */
 export function isFunction(
   { definition: { function: { parameters } }, inFront }: ReturnType<Protocol["readTool"]>,
 ): boolean {

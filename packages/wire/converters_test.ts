@@ -15,7 +15,7 @@ const picture = fc.base64String({ minLength: 4 }).map((data): Json => ({
 }));
 const words = text.map((text): Json => ({ type: "text", text }));
 
-/** Steps of a conversation in the Messages format: what was said, thought, called, and what came of it. */
+/** Steps of a Messages conversation. */
 const steps = fc.array(
   fc.record({
     thinking: fc.option(fc.record({ type: fc.constant("thinking"), thinking: text, signature: text })),
@@ -100,7 +100,7 @@ Deno.test("toAnthropic() changes the texts of results that left, and nothing els
   }));
 });
 
-/** Marks of the cache may be more, and stand elsewhere, where something has left. */
+/** Eviction may add and move cache breakpoints. */
 function withoutMarks(value: unknown): unknown {
   return JSON.parse(JSON.stringify(value, (name, field) => name === "cache_control" ? undefined : field));
 }
@@ -147,7 +147,7 @@ Deno.test("toAnthropic() leaves out what left, says what stands for it, and adds
   });
 });
 
-/** Items of a conversation in the Responses format, reasoning included. */
+/** Items of a Responses conversation. */
 const items = fc.array(
   fc.record({
     thought: fc.option(fc.record({ summary: text, sealed: text })),

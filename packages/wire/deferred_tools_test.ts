@@ -23,7 +23,7 @@ function read(body: object, protocol: Protocol = MESSAGES_PROTOCOL) {
   return readRequest(readWireBody(bytes), protocol, { items: reader, tools: reader });
 }
 
-/** The tools of a request in which only these are in front. */
+/** Returns the tools of a request with only these in front. */
 function deferred(body: object, inFront: readonly string[]): unknown {
   const { request } = deferTools(read(body), (name) => inFront.includes(name))!;
   const written = writeRequest(request, {
@@ -52,7 +52,7 @@ Deno.test("deferTools() defers functions in their places, with the search behind
     tool("b", later),
     { ...SEARCH, ...MARK },
   ]);
-  // One that is in front has it still, and is behind.
+  // A tool in front keeps it.
   assertEquals(deferred({ tools: [tool("b", MARK), tool("a", MARK)] }, ["a"]), [
     tool("b", later),
     tool("a", MARK),

@@ -14,7 +14,7 @@ const LATER = { defer_loading: true };
 const SEARCH = { type: "tool_search_tool_regex_20251119", name: "tool_search_tool_regex" };
 const reference = (tool_name: string) => ({ type: "tool_reference", tool_name });
 
-/** What the client's own tool and the provider's have found. */
+/** Results of the client's and the provider's tool searches. */
 const MESSAGES = [
   { role: "user", content: "Go." },
   { role: "assistant", content: [{ type: "tool_use", id: "c1", name: "ToolSearch", input: {} }] },
@@ -56,7 +56,7 @@ Deno.test("readRequest() puts deferred tools where they are found, and nowhere b
   ]);
   assertEquals(messages.map(found), [[], [], ["b"], ["c", "b"]]);
   assertEquals(messages.map((message) => "keep" in message && message.keep), [false, false, true, true]);
-  // What is known of a message stays known, until what it finds is another tool.
+  // Cached data stays valid until the found tools change.
   const more = read([...tools, tool("d", LATER)]);
   messagesOf(more).forEach((message, at) => assertStrictEquals(message, messages[at]));
   const changed = messagesOf(read(tools.with(2, tool("b", { ...LATER, description: "Other." }))));

@@ -5,6 +5,7 @@ export function isRecord(value: unknown): value is JsonRecord {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
+/** Returns the value if it is a JSON object. */
 export function asRecord(value: unknown): JsonRecord | undefined {
   return isRecord(value) ? value : undefined;
 }
@@ -142,6 +143,7 @@ export function isListAt(bytes: Uint8Array<ArrayBuffer>, { start }: Span): boole
   return bytes[start] === OPEN_ARRAY;
 }
 
+/** Returns the joined pieces; a single one unchanged. */
 export function joinBytes(pieces: readonly Uint8Array<ArrayBuffer>[]): Uint8Array<ArrayBuffer> {
   const [only] = pieces;
   if (only && pieces.length === 1) return only;

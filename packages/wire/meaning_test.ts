@@ -78,7 +78,7 @@ Deno.test("RESPONSES_PROTOCOL tells a result that failed from one that didn't, i
   assertNotEquals(keys[1], keys[2]);
 });
 
-/** The names of a request's items. */
+/** Returns the keys of a request's items. */
 function keysOf(protocol: Protocol, items: readonly unknown[]): string[] {
   const request = requestOf({ model: "m", [protocol.listField]: items }, protocol);
   return request.items.filter(({ bytes }) => bytes).map(({ key }) => key);
@@ -112,7 +112,7 @@ const image = (data: string) => ({
   source: { type: "base64", media_type: "image/png", data },
 });
 
-/** Histories that say the same, and then some of which each says something else. */
+/** Equal histories, then different ones. */
 const HISTORIES:
   readonly (readonly [Protocol, { readonly alike: unknown[][]; readonly others: unknown[][] }])[] = [
     [CHAT_PROTOCOL, {

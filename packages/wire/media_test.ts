@@ -6,7 +6,7 @@ import { CHAT_PROTOCOL, MESSAGES_PROTOCOL, type Protocol, RESPONSES_PROTOCOL } f
 
 const PNG = "data:image/png;base64,";
 
-/** Parts that hold data, by protocol, and the items that are users' messages and results with such a part. */
+/** Parts with data, and items with such a part, by protocol. */
 const PROTOCOLS: Readonly<
   Record<string, {
     readonly protocol: Protocol;

@@ -170,6 +170,7 @@ export interface WrittenItem {
   readonly end: number;
 }
 
+/** A tool as read. */
 export interface ReadTool {
   readonly definition: ToolDefinition;
   /** Whether it is at the front of the prompt; deferred tools aren't. */
@@ -200,6 +201,7 @@ export interface RequestHints {
   readonly isDetached: boolean;
 }
 
+/** Cache keep-alive requests. */
 export interface KeepAlive {
   /**
    * Returns the JSON blocks of a reply for a keep-alive request; `undefined` if unfinished, not exactly
@@ -256,6 +258,7 @@ export interface TurnWriter {
   hidden(answers: readonly (readonly string[])[]): HiddenItems[];
 }
 
+/** Forwarding options of a turn. */
 export interface TurnWriterOptions {
   /** Tool whose calls are hidden from the client. Default: none. */
   readonly recall?: string | undefined;
@@ -290,6 +293,7 @@ export class UnknownShape extends Error {
   }
 }
 
+/** Authentication of OpenAI's clients. */
 export const BEARER: Protocol["auth"] = {
   headers: ["authorization"],
   name: "authorization",
@@ -303,6 +307,7 @@ export interface WireBody {
   readonly known?: KnownList | undefined;
 }
 
+/** An item of a request's list. */
 export interface WireItem {
   /** Key by meaning, equal for all spellings. */
   readonly key: string;
@@ -328,10 +333,12 @@ export interface WireRequest extends WireBody {
   readonly hasOtherTools?: boolean;
 }
 
+/** A tool with its JSON. */
 export interface WireTool extends ReadTool {
   readonly bytes: Uint8Array<ArrayBuffer>;
 }
 
+/** A piece of JSON as read. */
 export interface JsonPiece<T> {
   /** Key by meaning. */
   readonly key: string;
@@ -364,6 +371,7 @@ export interface JsonReader<T> {
   ): JsonPiece<T>;
 }
 
+/** An item as read. */
 export type ReadPiece = JsonPiece<readonly ItemPart[]>;
 
 /** A list item without its span. */
@@ -401,6 +409,7 @@ export interface ListReader {
   }): void;
 }
 
+/** Readers of a request's parts. */
 export interface RequestReaders {
   /** Default: no list cache. */
   readonly lists?: ListReader | undefined;
@@ -410,6 +419,7 @@ export interface RequestReaders {
   readonly referred?: (id: string) => readonly ItemPart[] | undefined;
 }
 
+/** A protocol with its readers. */
 export interface Reading {
   readonly protocol: Protocol;
   readonly readers: RequestReaders;

@@ -115,7 +115,7 @@ Deno.test("writeRequest() asks streams for usage where nobody has", () => {
   ]);
 });
 
-/** A protocol of which an item holds several results and what the user says to them. */
+/** A protocol whose items contain several results and user texts. */
 const BLOCKS: Protocol = {
   ...CHAT_PROTOCOL,
   name: "blocks",

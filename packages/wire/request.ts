@@ -114,6 +114,7 @@ function readRequestKind(body: WireBody, headers: Headers): string | undefined {
       const said: unknown = JSON.parse(value);
       if (isRecord(said) && typeof said.request_kind === "string") return said.request_kind;
     } catch {
+      // No metadata.
     }
   }
   return undefined;

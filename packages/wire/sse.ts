@@ -25,6 +25,7 @@ export interface RawEvent {
   readonly data?: string;
 }
 
+/** Fields of a server-sent event. */
 export interface SseMessage {
   /** Id to resume after. */
   readonly id?: number | string;
@@ -34,6 +35,7 @@ export interface SseMessage {
   readonly data: string;
 }
 
+/** Returns the text of a server-sent event. */
 export function eventText({ id, event, data }: SseMessage): string {
   return (event === undefined ? "" : `event: ${event}\n`) + (id === undefined ? "" : `id: ${id}\n`) +
     `data: ${data}\n\n`;
@@ -298,6 +300,7 @@ function writtenIn(data: string): string[] {
   try {
     collectDeltas(JSON.parse(data), written);
   } catch {
+    // End marker, or truncated.
   }
   return written;
 }

@@ -104,7 +104,7 @@ Deno.test("GrowingBytes gives what was added, in order, once", () => {
 
 const TEXT = "A word, and the next one. ".repeat(20_000);
 
-/** The text of a body, and how long the memory of its pieces was. */
+/** Returns the text of a body, and the sizes of its pieces' memory. */
 async function read(body: ReadableStream<Uint8Array<ArrayBuffer>> | null) {
   const decoder = new TextDecoder();
   const lengths = new Set<number>();
@@ -146,7 +146,7 @@ Deno.test("bodyPieces() gives the pieces of a stream that a program made, and no
   assertEquals((await read(null)).text, "");
 });
 
-/** A body that gives one piece and then waits, and whether it was cancelled. */
+/** Returns a body that stalls after one piece, and whether it was cancelled. */
 function waiting() {
   const seen = { isCancelled: false };
   const body = new ReadableStream<Uint8Array<ArrayBuffer>>({

@@ -96,7 +96,7 @@ Deno.test("MESSAGES_PROTOCOL takes spellings of one message for the same, marks 
     .map((block) => items([block])[1]?.key);
   assertEquals(results[0], results[1]);
   assertNotEquals(results[0], results[2]);
-  // What a tool is asked is no mark.
+  // A tool's input is no breakpoint.
   const uses = [USE, { ...USE, input: { path: "a" } }].map((use) =>
     requestOf({ model: "m", messages: [{ role: "assistant", content: [use] }] }, MESSAGES_PROTOCOL, readers)
       .items[1]?.key
@@ -211,7 +211,7 @@ const call = (name: string, args: object, id: string) => ({
   function: { name, arguments: JSON.stringify(args) },
 });
 
-/** A reply that took so many tokens. */
+/** Returns a reply with these tokens. */
 function replyOf(
   id: string,
   message: object,

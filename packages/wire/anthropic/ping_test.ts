@@ -25,7 +25,7 @@ const answerOf = (content: string, stop?: string, body: string = BODY) =>
 Deno.test("an exact ping is the request again, byte for byte but for the reply that it asks for", () => {
   const asked = BODY.replace("32000.0", "0").replace("true", "false");
   assertEquals(decode(write(encode(BODY))), asked);
-  // What doesn't say how it wants its reply gets none either.
+  // Without stream settings.
   assertEquals(
     decode(write(encode('{"model":"m","messages":[]}'))),
     '{"max_tokens":0,"model":"m","messages":[]}',
@@ -45,7 +45,7 @@ Deno.test("an upgrade puts the answer behind the request with an hour's mark, an
     decode(write(encode(BODY), said)),
     upgraded([THOUGHT, SAID.replace("{", `{${HOUR},`)], '{"role":"user","content":"."}'),
   );
-  // Calls get a result each; thoughts can't have a mark.
+  // Each call gets a result; thinking has no breakpoint.
   const call = '{"type":"tool_use","id":"d","name":"f","input":{"n":1.0}}';
   const called = answerOf(`${call},${call.replace('"d"', '"e"')},${THOUGHT}`, "tool_use")!;
   const results = ["d", "e"].map((id) => ({ type: "tool_result", tool_use_id: id, content: "." }));
@@ -58,7 +58,6 @@ Deno.test("an upgrade puts the answer behind the request with an hour's mark, an
   );
 });
 
-/** Events of a stream. */
 const stream = (...events: readonly string[]) =>
   encode(events.map((data) => `event: ${JSON.parse(data).type}\ndata: ${data}\n\n`).join(""));
 const begun = (index: number, block: string) =>
@@ -97,7 +96,7 @@ Deno.test("a streamed reply is put together exactly, numbers and what nobody kno
     '{"type":"tool_use","id":"e","name":"f","input":{}}',
     '{"type":"odd_result","x":1.0}',
   ]);
-  // What it isn't: whole, known, without an error.
+  // Incomplete, unknown or failed streams.
   const [start, first] = [events[0]!, begun(0, '{"type":"text","text":"So."}')];
   assertEquals(read(start, first, ...END), ['{"type":"text","text":"So."}']);
   for (

@@ -104,13 +104,13 @@ Deno.test("ReplyAssembler keeps no null in a reply or its calls", () => {
 
 type Piece = Readonly<Record<string, unknown>>;
 
-/** The calls that come of these chunks, each a list of pieces. */
+/** Returns the calls of these chunks, each a list of pieces. */
 function callsOf(chunks: readonly (readonly Piece[])[], takenIds?: readonly string[]) {
   const deltas = chunks.map((pieces) => delta({ tool_calls: pieces }));
   return assemble([...deltas, delta({}, "tool_calls")], takenIds).completed?.message.tool_calls ?? [];
 }
 
-/** The same in short: id, name and arguments of each. */
+/** Returns id, name and arguments of each call. */
 function inShort(chunks: readonly (readonly Piece[])[], takenIds?: readonly string[]) {
   return callsOf(chunks, takenIds).map((call) =>
     call.type === "function" ? [call.id, call.function.name, call.function.arguments] : []
@@ -119,7 +119,7 @@ function inShort(chunks: readonly (readonly Piece[])[], takenIds?: readonly stri
 
 const ARGUMENTS = '{"path":"a"}';
 
-/** One call to f with these fields, and its arguments in three pieces. */
+/** Returns one call to f, with its arguments in three pieces. */
 function split(first: Piece, rest: Piece, [firstFunction, restFunction]: readonly [Piece, Piece]): Piece[][] {
   return [
     [{ ...first, function: { ...firstFunction, arguments: "" } }],
@@ -311,12 +311,12 @@ Deno.test("CallAssembler joins calls however their pieces are cut, mixed and lab
             function: { ...((i === 0 || repeatName) && { name }), arguments: args.slice(start, ends[i]) },
           }));
         });
-        // Mixed: the first piece of each call, then the second of each, and so on.
+        // Interleaved: all first pieces, then all second ones, and so on.
         const longest = Math.max(...pieces.map((list) => list.length));
         const inOrder = mixed
           ? Array.from({ length: longest }, (_, i) => pieces.flatMap((list) => list[i] ?? [])).flat()
           : pieces.flat();
-        // Only a piece that repeats no name, or id and name, may share a chunk with others of its call.
+        // Pieces that repeat a name without the id can't share a chunk.
         const size = repeatName && !repeatId ? 1 : perChunk;
         const chunks = Array.from(
           { length: Math.ceil(inOrder.length / size) },

@@ -48,7 +48,7 @@ Deno.test("RESPONSES_PROTOCOL writes tools and messages in its own way", () => {
   const original = { type: "function", name: "f", description: "Long.", parameters: {}, extra: 1 };
   const nameOf = (tool: object) => readTool(tool).definition.function.name;
   assertEquals(nameOf({ type: "web_search" }), 'web_search {"type":"web_search"}');
-  // What a server asks for isn't shown, nor what is deferred.
+  // Neither credentials nor deferred tools are visible.
   assertEquals(nameOf({ type: "mcp", authorization: "secret", headers: {} }), 'mcp {"type":"mcp"}');
   const tools = [{ ...original, defer_loading: true }, original];
   assertEquals(
