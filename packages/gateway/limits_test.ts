@@ -59,7 +59,7 @@ Deno.test("gateway passes a stream on whose calls are too many to be read", asyn
   assertEquals(isSame(text, pieces), true);
   assertStringIncludes(
     String(told),
-    "it makes more than 256 calls of tools; the rest of the stream is forwarded",
+    "it makes more than 256 tool calls; the rest of the stream is forwarded",
   );
 });
 

@@ -40,7 +40,7 @@ const isNumber = (value: unknown): value is number => typeof value === "number" 
 
 const KINDS: Readonly<Record<NeededKind, readonly [words: string, is: (value: unknown) => boolean]>> = {
   function: ["a function", isFunction],
-  counter: ["a function that gives the tokens of a text as a number, at once", isFunction],
+  counter: ["a function that synchronously returns the tokens of a text as a number", isFunction],
   string: ["a string", (value) => typeof value === "string"],
   boolean: ["true or false", (value) => typeof value === "boolean"],
   number: ["a number", isNumber],
@@ -138,7 +138,7 @@ function checkCounter(caller: string, name: string, count: (text: string) => unk
   const tokens = count("tokens");
   if (!isOf("count", tokens)) {
     throw new TypeError(
-      `Cannot run ${caller}: ${name} gives ${describe(tokens)}; it must be ${wordsOf("counter")}`,
+      `Cannot run ${caller}: ${name} returns ${describe(tokens)}; it must be ${wordsOf("counter")}`,
     );
   }
   rightCounters.add(count);
@@ -167,9 +167,9 @@ function checkMessages(caller: string, name: string, messages: readonly unknown[
 }
 
 const OF_ANTHROPIC =
-  "a message of Anthropic's Messages API: fromAnthropic() of @tare/wire reads its requests";
-const OF_RESPONSES = "an item of OpenAI's Responses API: fromResponses() of @tare/wire reads its requests";
-const OF_AI_SDK = "a message of the AI SDK: fromAiSdk() of @tare/adapters/ai-sdk makes chat messages of them";
+  "a message of Anthropic's Messages API; convert requests with fromAnthropic() of @tare/wire";
+const OF_RESPONSES = "an item of OpenAI's Responses API; convert requests with fromResponses() of @tare/wire";
+const OF_AI_SDK = "a message of the AI SDK; convert messages with fromAiSdk() of @tare/adapters/ai-sdk";
 
 /** Part types of other APIs, with the converter that the error names. */
 const FOREIGN_TYPES: readonly (readonly [RegExp, string])[] = [

@@ -193,7 +193,7 @@ function remembered<T extends object>(
 function checkedCount(tokens: number): number {
   if (typeof tokens === "number" && tokens >= 0) return tokens;
   throw new TypeError(
-    `Cannot count tokens: countTokens gave what adds up to ${tokens}; it must give a number of 0 or more, at once`,
+    `Cannot count tokens: countTokens returned a total of ${tokens}; it must synchronously return a number of 0 or more`,
   );
 }
 

@@ -92,7 +92,7 @@ const BLOCKS: Readonly<Record<string, (data: string, bytes: Uint8Array) => objec
   "a buffer that nobody knows": (_, data) => ({ type: "hologram", inner: new Uint8Array(data).buffer }),
 };
 
-Deno.test("partsOfBlock() reads the data of every block type as media, whole, and counts it as media", () => {
+Deno.test("partsOfBlock() returns the data of every block type as complete media, counted as media", () => {
   fc.assert(
     fc.property(payloads, ({ length, seed }) => {
       const bytes = Uint8Array.from({ length }, (_, at) => at * 31 + seed * (at >> 3));
@@ -116,7 +116,7 @@ Deno.test("partsOfBlock() reads the data of every block type as media, whole, an
   );
 });
 
-Deno.test("countMessageTokens() counts data in parts of other forms as data", () => {
+Deno.test("countMessageTokens() counts data in parts of other formats as data", () => {
   const data = "A".repeat(400_000);
   const parts = [
     { type: "video_url", video_url: { url: `data:video/mp4;base64,${data}` } },
@@ -132,7 +132,7 @@ Deno.test("countMessageTokens() counts data in parts of other forms as data", ()
   assertEquals(counts, [3_130, 12_514, 12_516, 12_511, 12_518, 12_512]);
 });
 
-Deno.test("partsOfBlock() takes the kind of media from its media type, then from its block", () => {
+Deno.test("partsOfBlock() chooses the kind of media by media type, then by block type", () => {
   const kinds = (blocks: readonly object[]) =>
     blocks.map((block) => partsOfBlock(block).map(({ type }) => type).join());
   const data = "QUJD".repeat(100);
@@ -166,7 +166,7 @@ Deno.test("partsOfBlock() takes the kind of media from its media type, then from
   );
 });
 
-Deno.test("partsOfBlock() reads text as text, wherever a block holds it", () => {
+Deno.test("partsOfBlock() returns text anywhere in a block as text", () => {
   const text = "A line.";
   const blocks = [
     text,
@@ -185,7 +185,7 @@ Deno.test("partsOfBlock() reads text as text, wherever a block holds it", () => 
   assertEquals(partsOfBlock(shown), [shown]);
 });
 
-Deno.test("partsOfBlock() reads structured data as its JSON text", () => {
+Deno.test("partsOfBlock() returns structured data as its JSON text", () => {
   const blocks = [
     { type: "custom", kind: "a.b" },
     { type: "search_result", source: "a", title: "b", content: [{ type: "text", text: "c" }] },

@@ -37,7 +37,7 @@ function deferred(body: object, inFront: readonly string[]): unknown {
 
 const SEARCH = { type: "tool_search_tool_bm25_20251119", name: "tool_search_tool_bm25" };
 
-Deno.test("deferTools() defers functions in their places, with the search behind all and a mark that would be lost on it", () => {
+Deno.test("deferTools() defers functions in place, adds the search last and moves a lost breakpoint to it", () => {
   const later = { defer_loading: true };
   const bash = { type: "bash_20250124", name: "bash" };
   assertEquals(deferred({ tools: [tool("a"), bash, tool("b"), tool("c")] }, ["b"]), [
@@ -69,7 +69,7 @@ Deno.test("deferTools() defers functions in their places, with the search behind
   ]);
 });
 
-Deno.test("deferTools() leaves the only tool that may be called in front, and what there is no search for", () => {
+Deno.test("deferTools() keeps the only callable tool in front, and does nothing without a search", () => {
   const tools = [tool("a"), tool("b")];
   const choice = (name: string) => ({ tool_choice: { type: "tool", name } });
   assertEquals(deferred({ tools, ...choice("b") }, []), [

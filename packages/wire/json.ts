@@ -258,7 +258,7 @@ function isEnd(byte: number | undefined): boolean {
 }
 
 function misread(wanted: string, at: number): SyntaxError {
-  return new SyntaxError(`Cannot read the JSON: ${wanted} is wanted at byte ${at}`);
+  return new SyntaxError(`Cannot read the JSON: expected ${wanted} at byte ${at}`);
 }
 
 type JsonPath = readonly (string | number)[];

@@ -371,5 +371,5 @@ export function placeCalls(
 export const EMPTY_MESSAGE = "[empty message]";
 
 export function absentPart(what: string): string {
-  return `[${what}: omitted, because this provider's format has no place for it here]`;
+  return `[${what}: omitted, unsupported by this provider's format]`;
 }

@@ -686,7 +686,7 @@ function writeItem(
     if (message && part.text) {
       return [{ path: part.text, value: jsonBytes(message.content) }];
     }
-    if (message || !part.at) throw new UnknownShape("a message that was changed has no place in its item");
+    if (message || !part.at) throw new UnknownShape("a changed message can't be written to its item");
     return [{ path: part.at }];
   });
   return bytes && editJson(bytes, edits);

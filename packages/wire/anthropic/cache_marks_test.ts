@@ -80,7 +80,7 @@ const TWO_STEPS = (mark: object) => [
   user(result("c", "C.", mark)),
 ];
 
-Deno.test("a mark whose block leaves moves to the nearest block in front that stays", () => {
+Deno.test("arrangeItems() moves the breakpoint of an evicted block to the nearest block before", () => {
   const messages = TWO_STEPS(SHORT);
   const four = [text("S", SHORT), text("T", SHORT)];
   const marks = (changed: Parameters<typeof shown>[1], line?: number) =>
@@ -95,13 +95,13 @@ Deno.test("a mark whose block leaves moves to the nearest block in front that st
   assertEquals(marks({ 6: null, 7: null }), "2.1 2.2");
 });
 
-Deno.test("a mark inside of a result goes over to the result", () => {
+Deno.test("arrangeItems() moves a breakpoint inside a result to the result", () => {
   const messages = [{ role: "user", content: "Go." }, reply(use("a")), user(result("a", [text("A.", HOUR)]))];
   const system = [text("S", HOUR), text("T", HOUR), text("U", HOUR)];
   assertEquals(marksOf({ system, messages }, { 3: { content: "[1]" } }), "2.0h");
 });
 
-Deno.test("a mark passes thoughts and empty texts, and makes a block of a text", () => {
+Deno.test("arrangeItems() skips thinking and empty texts, and converts a text to a block", () => {
   const system = [text("S", SHORT), text("T", SHORT), text("U", SHORT)];
   const thoughts = { type: "thinking", thinking: "Hm.", signature: "s" };
   const messages = [
@@ -115,7 +115,7 @@ Deno.test("a mark passes thoughts and empty texts, and makes a block of a text",
   assertEquals(marksOf({ system, messages }, { 4: null, 5: null, 6: null }), "0.0");
 });
 
-Deno.test("one more mark stands in front of what a request changes, then behind the last change", () => {
+Deno.test("arrangeItems() adds a breakpoint before a change, then after the last change", () => {
   const unmarked = TWO_STEPS(SHORT).map((message, at) =>
     at === 2 ? user(result("a", "A."), result("b", "B."), text("Hm?")) : message
   );
@@ -131,7 +131,7 @@ Deno.test("one more mark stands in front of what a request changes, then behind 
   assertEquals(few, "1.1 2.2 4.0");
 });
 
-Deno.test("no mark is added to a request that has none or all, and none to one that only grows", () => {
+Deno.test("arrangeItems() adds no breakpoint to a request with none or four, or one that only grows", () => {
   const plain = TWO_STEPS(SHORT).map((message) =>
     JSON.parse(JSON.stringify(message, (name, value) => name === "cache_control" ? undefined : value))
   );
@@ -145,7 +145,7 @@ Deno.test("no mark is added to a request that has none or all, and none to one t
   );
 });
 
-Deno.test("a conversation that goes on gets the mark at its end that its client doesn't set, within the four", () => {
+Deno.test("arrangeItems() completes a continued conversation's missing end breakpoint within the four", () => {
   const plain = JSON.parse(
     JSON.stringify(TWO_STEPS(SHORT)).replaceAll(`,"cache_control":${JSON.stringify(SHORT)}`, ""),
   );
@@ -177,7 +177,7 @@ Deno.test("a conversation that goes on gets the mark at its end that its client 
   assertEquals(marksOf({ ...front(SHORT), messages: plain }, {}), "");
 });
 
-Deno.test("a request from which none continues marks what is cached instead of its end", () => {
+Deno.test("arrangeItems() sets a final request's breakpoint on the cached prefix instead of the end", () => {
   const messages = (end?: object, system?: object) => ({
     system: [{ type: "text", text: "S", cache_control: SHORT }, { type: "text", text: "T", ...system }],
     messages: [
@@ -196,7 +196,7 @@ Deno.test("a request from which none continues marks what is cached instead of i
   assertEquals(marksOf(four, {}, more), "3.0 4.1");
 });
 
-Deno.test("an added mark asks for as long as the next one behind it", () => {
+Deno.test("arrangeItems() gives an added breakpoint the lifetime of the next one", () => {
   const messages = [
     { role: "user", content: "Go." },
     reply(use("a")),
@@ -210,7 +210,7 @@ Deno.test("an added mark asks for as long as the next one behind it", () => {
   assertEquals(marksOf(whole, { 3: { content: "[1]" } }), "2.0h");
 });
 
-Deno.test("a mark follows a message in whose place others stand, and what is added gets one", () => {
+Deno.test("arrangeItems() keeps breakpoints of replaced messages and adds one after added items", () => {
   const readers = newReaders();
   const messages = [
     { role: "user", content: "Go." },
@@ -247,7 +247,7 @@ Deno.test("a mark follows a message in whose place others stand, and what is add
   assertEquals([moved(), moved(3)], ["2.0 4.0", "0.0 4.0"]);
 });
 
-Deno.test("readCacheMarks() finds all marks in the order of the prompt", () => {
+Deno.test("readCacheMarks() returns all breakpoints in prompt order", () => {
   const body = {
     model: "m",
     tools: [{ name: "t", input_schema: {} }, { name: "u", input_schema: {}, cache_control: HOUR }],
@@ -269,7 +269,7 @@ Deno.test("readCacheMarks() finds all marks in the order of the prompt", () => {
   assertEquals([ttl({}), ttl({ system: [text("S", HOUR)] }), ttl(body)], [0, hour, short]);
 });
 
-Deno.test("writeRequest() tells behind how many messages its marks stand, those that it adds too", () => {
+Deno.test("writeRequest() reports the message counts before its breakpoints, including added ones", () => {
   const told = (body: object, changed: Parameters<typeof shown>[1], kept?: number) => {
     const request = requestOf({ model: "m", messages: TWO_STEPS(SHORT), ...body }, MESSAGES_PROTOCOL);
     let ends: readonly number[] = [];

@@ -112,7 +112,7 @@ export class MessageAssembler {
     if (!begins && typeof json !== "string") return [];
     if (begins && !this.#calls.has(index)) this.#calls.set(index, this.#calls.size);
     if (this.#calls.size > MAX_CALLS) {
-      throw new ReplyTooLong(`it makes more than ${MAX_CALLS} calls of tools`);
+      throw new ReplyTooLong(`it makes more than ${MAX_CALLS} tool calls`);
     }
     return [{
       type: "tool_call_delta",

@@ -168,7 +168,7 @@ function writeTool(tool: ToolDefinition, original?: unknown): string {
 }
 
 function unknownTool(): UnknownShape {
-  return new UnknownShape("a tool is not as the Messages format says");
+  return new UnknownShape("a tool is invalid in the Messages format");
 }
 
 /** Forwards the replies of one turn as one; unaffected events keep their bytes. */
@@ -506,7 +506,7 @@ function saidBlock({ type, ...block }: JsonRecord): unknown {
 function blocksOf(content: unknown): readonly JsonRecord[] {
   const isList = Array.isArray(content) && content.every((block) => typeof block?.type === "string");
   if (isList) return content;
-  throw unknown("a content");
+  throw unknown("content");
 }
 
 /** Returns the breakpoint of a block, or inside a result. */
@@ -570,5 +570,5 @@ function textOf(value: unknown): string {
 }
 
 function unknown(what: string): UnknownShape {
-  return new UnknownShape(`${what} is not as the Messages format says`);
+  return new UnknownShape(`${what} is invalid in the Messages format`);
 }

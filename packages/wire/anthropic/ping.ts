@@ -121,7 +121,7 @@ function streamedReply(reply: Bytes): Reply {
     else if (type === "message_stop") isOver = true;
     else if (type === "error") throw unknownEvent(data);
   }
-  if (!isOver) throw new SyntaxError("the stream isn't whole");
+  if (!isOver) throw new SyntaxError("the stream is incomplete");
   const inOrder = [...blocks].sort(([a], [b]) => Number(a) - Number(b));
   return { blocks: inOrder.map(([, block]) => decoder.decode(written(block))), finish };
 }
@@ -130,7 +130,7 @@ function addDelta(block: StreamedBlock | undefined, event: Bytes, delta: JsonRec
   const { type, partial_json: json } = delta ?? {};
   const field = TEXTS.get(type);
   const more = field === undefined ? undefined : delta?.[field];
-  if (!block) throw new SyntaxError("a piece has no block");
+  if (!block) throw new SyntaxError("a delta has no block");
   if (field !== undefined && typeof more === "string") {
     block.texts.set(field, (block.texts.get(field) ?? "") + more);
   } else if (type === "input_json_delta" && typeof json === "string") block.input += json;
@@ -162,7 +162,7 @@ function partOf(bytes: Bytes, name: string): Bytes {
 }
 
 function unknownEvent(what: string): SyntaxError {
-  return new SyntaxError(`nobody knows what to make of ${what.slice(0, 40)}`);
+  return new SyntaxError(`unknown event or delta ${what.slice(0, 40)}`);
 }
 
 function canHaveMark(block: JsonRecord | undefined): boolean {

@@ -22,7 +22,7 @@ const THOUGHT = '{"type":"thinking","thinking":"Hm.","signature":"s"}';
 const answerOf = (content: string, stop?: string, body: string = BODY) =>
   readAnswerBlocks(encode(body), reply(content, stop), false);
 
-Deno.test("an exact ping is the request again, byte for byte but for the reply that it asks for", () => {
+Deno.test("pingBody() repeats the request byte for byte except for the reply settings", () => {
   const asked = BODY.replace("32000.0", "0").replace("true", "false");
   assertEquals(decode(write(encode(BODY))), asked);
   // Without stream settings.
@@ -32,7 +32,7 @@ Deno.test("an exact ping is the request again, byte for byte but for the reply t
   );
 });
 
-Deno.test("an upgrade puts the answer behind the request with an hour's mark, and has no shorter one in front", () => {
+Deno.test("pingBody() appends the answer with an hour's breakpoint and removes shorter ones", () => {
   const upgraded = (answer: readonly string[], behind: string) =>
     BODY.replace("32000.0", "0").replace("true", "false")
       .replace(`"text":"T",${SHORT}`, '"text":"T"').replace(`, ${SHORT}}],"messages"`, '}],"messages"')
@@ -69,7 +69,7 @@ const END = [
   '{"type":"message_stop"}',
 ];
 
-Deno.test("a streamed reply is put together exactly, numbers and what nobody knows included", () => {
+Deno.test("readAnswerBlocks() restores a streamed reply exactly, with its numbers and unknown fields", () => {
   const events = [
     '{"type":"message_start","message":{}}',
     begun(0, '{"type":"thinking","thinking":"","signature":""}'),
@@ -116,7 +116,7 @@ Deno.test("a streamed reply is put together exactly, numbers and what nobody kno
   ) assertEquals(read(...odd), undefined);
 });
 
-Deno.test("there is no answer to go on from where the reply isn't finished, or what is held lies too far back", () => {
+Deno.test("readAnswerBlocks() returns nothing for an unfinished reply or a cached prompt beyond the lookback", () => {
   assertEquals(answerOf(SAID), [SAID]);
   for (const stop of ["max_tokens", "pause_turn", "refusal"]) assertEquals(answerOf(SAID, stop), undefined);
   for (const content of ["", THOUGHT, '{"type":"text","text":" "}', "1"]) {
@@ -144,7 +144,7 @@ Deno.test("there is no answer to go on from where the reply isn't finished, or w
   }
 });
 
-Deno.test("replies that this package writes are answers, whole and streamed", () => {
+Deno.test("readAnswerBlocks() reads replies of MessageWriter, whole and streamed", () => {
   const message = {
     role: "assistant",
     content: "So.",
@@ -160,7 +160,7 @@ Deno.test("replies that this package writes are answers, whole and streamed", ()
   assertEquals(readUsage(whole)?.promptTokens, 10);
 });
 
-Deno.test("a model that thinks with a budget can't be asked for no reply", () => {
+Deno.test("MESSAGES_PROTOCOL.pings: a thinking budget requires a reply", () => {
   const asks = (more: object) =>
     mustReply(requestOf({ model: "m", messages: [], ...more }, MESSAGES_PROTOCOL));
   assertEquals(

@@ -7,7 +7,7 @@ function read(usage: unknown): unknown {
   return MESSAGES_PROTOCOL.writer(request, {}).read(encode({ content: [], usage })).usage;
 }
 
-Deno.test("MESSAGES_PROTOCOL reads the whole prompt, with what was written for five minutes and for an hour", () => {
+Deno.test("readMessagesUsage() counts the whole prompt, including writes for five minutes and an hour", () => {
   const told = {
     input_tokens: 3,
     cache_read_input_tokens: 100,
@@ -37,7 +37,7 @@ Deno.test("MESSAGES_PROTOCOL reads the whole prompt, with what was written for f
   ]);
 });
 
-Deno.test("MessageWriter writes usage as it is read", () => {
+Deno.test("MessageWriter writes usage that readMessagesUsage() reads", () => {
   const usage = {
     promptTokens: 153,
     cachedTokens: 100,

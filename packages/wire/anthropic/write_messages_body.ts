@@ -33,7 +33,7 @@ export const MESSAGES_FORMS: LegalForms = {
 };
 
 /** Precedes a reply at the start of a prompt. */
-const BEGINNING = "[What came before has left the prompt.]";
+const BEGINNING = "[Earlier messages were removed.]";
 
 /** A block, with the index of its message. */
 interface PlacedBlock {
@@ -307,13 +307,16 @@ function settingsOf(
     },
 ): JsonRecord {
   const [unknown] = Object.entries(rest).find(([, value]) => value !== undefined) ?? [];
-  if (unknown !== undefined) throw refused(unknown, "has no place for it");
+  if (unknown !== undefined) throw refused(unknown, `doesn't support ${unknown}`);
   if (temperature !== undefined && temperature > MAX_TEMPERATURE) {
-    throw refused("temperature", `takes at most ${MAX_TEMPERATURE}, and it is ${temperature}`);
+    throw refused("temperature", `allows a temperature of at most ${MAX_TEMPERATURE}, not ${temperature}`);
   }
   const efforts = thinking === "budget" ? Object.keys(BUDGETS) : EFFORTS;
   if (effort !== undefined && !efforts.includes(effort)) {
-    throw refused("reasoning_effort", `takes ${efforts.join(", ")}, and it is ${JSON.stringify(effort)}`);
+    throw refused(
+      "reasoning_effort",
+      `allows a reasoning_effort of ${efforts.join(", ")}, not ${JSON.stringify(effort)}`,
+    );
   }
   const mayThink = temperature === undefined && top_p === undefined && choice === undefined;
   const isBudgeted = thinking === "budget" && effort !== undefined && thinksFromStart(messages);
@@ -347,5 +350,5 @@ function thinksFromStart(messages: readonly Message[]): boolean {
 }
 
 function refused(param: string, state: string): UnknownShape {
-  return new UnknownShape(`${param} can't be sent: the Messages format ${state}`, { param });
+  return new UnknownShape(`the Messages format ${state}`, { param });
 }

@@ -30,21 +30,21 @@ function marked(messages: readonly Message[], stable?: StableMessages, tools = [
   return places;
 }
 
-Deno.test("messagesBody() marks the ends of system prompt, tools and prompt", () => {
+Deno.test("messagesBody() sets breakpoints at the ends of system prompt, tools and prompt", () => {
   assertEquals(marked([system, go]), ["s", "f", "go"]);
   assertEquals(marked([system, go, ...step("a", 2)]), ["s", "f", "a1"]);
   assertEquals(marked([go], undefined, []), ["go"]);
   assertEquals(marked([system], undefined, []), ["s", "[empty message]"]);
 });
 
-Deno.test("messagesBody() marks where the request before ended, if the provider doesn't look back so far", () => {
+Deno.test("messagesBody() sets a breakpoint at the previous request's end beyond the lookback", () => {
   // 20 blocks after the previous request's end, then 21.
   assertEquals(marked([system, go, ...step("a", 10)]), ["s", "f", "a9"]);
   assertEquals(marked([system, go, ...step("a", 10), go]), ["s", "f", "go", "go"]);
   assertEquals(marked([system, go, ...step("a", 1), ...step("b", 11)]), ["s", "f", "a0", "b10"]);
 });
 
-Deno.test("messagesBody() marks in front of the change, and where a rewrite left the prompt", () => {
+Deno.test("messagesBody() sets breakpoints before the change and after the last rewrite", () => {
   const messages = [system, go, ...step("a", 1), ...step("b", 1), ...step("c", 30)];
   // The last request that this one extends ended before `a`.
   assertEquals(marked(messages, { shared: 3, edited: 0 }), ["s", "f", "go", "c29"]);
@@ -54,7 +54,7 @@ Deno.test("messagesBody() marks in front of the change, and where a rewrite left
   assertEquals(marked(messages, { shared: 0, edited: 0 }), ["s", "f", "c29"]);
 });
 
-Deno.test("messagesBody() marks no thoughts, and begins with the user", () => {
+Deno.test("messagesBody() sets no breakpoint on thinking, and begins with the user", () => {
   const thought: Message = {
     role: "assistant",
     content: null,
@@ -69,7 +69,7 @@ Deno.test("messagesBody() marks no thoughts, and begins with the user", () => {
     {
       max_tokens: 9,
       messages: [
-        { role: "user", content: [{ type: "text", text: "[What came before has left the prompt.]" }] },
+        { role: "user", content: [{ type: "text", text: "[Earlier messages were removed.]" }] },
         { role: "assistant", content: [{ type: "text", text: "A summary." }] },
         { role: "user", content: [{ type: "text", text: "go" }] },
       ],
@@ -77,7 +77,7 @@ Deno.test("messagesBody() marks no thoughts, and begins with the user", () => {
   );
 });
 
-Deno.test("messagesBody() writes what other providers said", () => {
+Deno.test("messagesBody() writes replies of other providers", () => {
   const messages: Message[] = [
     go,
     { role: "assistant", content: null, refusal: "No.", reasoning_content: "unsigned" },

@@ -143,7 +143,7 @@ function partFor(role: Parameters<typeof contentFor>[0], part: ContentPart): Con
   return role === "user" ? part : { type: "text", text: absentPart(part.type) };
 }
 
-const SHOWN = "What the calls above show:";
+const SHOWN = "Images from the calls above:";
 
 /** Moves images of results, which may only contain text, to a user message after a step. */
 function picturesBehind(messages: readonly Message[]): readonly Message[] {
@@ -340,7 +340,7 @@ export class CallAssembler {
     let call = this.#find(piece);
     if (!call || startsAnew(piece, call, this.#chunk)) {
       const index = this.#calls.length;
-      if (index === MAX_CALLS) throw new ReplyTooLong(`it makes more than ${MAX_CALLS} calls of tools`);
+      if (index === MAX_CALLS) throw new ReplyTooLong(`it makes more than ${MAX_CALLS} tool calls`);
       call = { index, id: "", name: "", arguments: "", extra: {}, functionExtra: {}, chunk: this.#chunk };
       this.#calls.push(call);
       if (piece.index !== undefined) this.#byIndex.set(piece.index, call);

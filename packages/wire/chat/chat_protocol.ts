@@ -44,7 +44,7 @@ export const CHAT_PROTOCOL: Protocol = {
     };
   },
   readItem(value) {
-    if (!isMessage(value)) throw new UnknownShape("a message is not as the chat-completions format says");
+    if (!isMessage(value)) throw new UnknownShape("a message is invalid in the chat-completions format");
     const plain = plainMessage(value);
     const message = plain.role === "tool"
       // Recalls return text only, so media are retained.
@@ -65,7 +65,7 @@ export const CHAT_PROTOCOL: Protocol = {
     if (isRecord(value) && typeof value.type === "string" && value.type !== "function") {
       return wholeTool(value);
     }
-    if (!isTool(value)) throw new UnknownShape("a tool is not as the chat-completions format says");
+    if (!isTool(value)) throw new UnknownShape("a tool is invalid in the chat-completions format");
     return { definition: value, inFront: true };
   },
   writeMessage: (message) => JSON.stringify(message),

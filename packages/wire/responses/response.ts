@@ -441,7 +441,7 @@ export class ResponseAssembler {
         if (item.type !== "function_call") return [];
         this.#calls.set(at, this.#calls.size);
         if (this.#calls.size > MAX_CALLS) {
-          throw new ReplyTooLong(`it makes more than ${MAX_CALLS} calls of tools`);
+          throw new ReplyTooLong(`it makes more than ${MAX_CALLS} tool calls`);
         }
         return [{
           type: "tool_call_delta",

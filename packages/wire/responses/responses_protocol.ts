@@ -222,7 +222,7 @@ function readContent(content: unknown): Content {
 }
 
 function readPart(part: unknown): ContentPart {
-  if (!isRecord(part)) throw unknown("a part of a content");
+  if (!isRecord(part)) throw unknown("a content part");
   switch (part.type) {
     case "input_text":
     case "output_text":
@@ -239,7 +239,7 @@ function readPart(part: unknown): ContentPart {
       // Unknown parts must be media.
       const media = partsOfBlock(part).find(isMedia);
       if (media) return media;
-      throw unknown("a part of a content");
+      throw unknown("a content part");
     }
   }
 }
@@ -285,7 +285,7 @@ function text(value: unknown): string {
 }
 
 function unknown(what: string): UnknownShape {
-  return new UnknownShape(`${what} is not as the responses format says`);
+  return new UnknownShape(`${what} is invalid in the Responses format`);
 }
 
 interface ResponsesTurnWriterOptions extends TurnWriterOptions {

@@ -153,7 +153,7 @@ function settingsOf(
 ): JsonRecord {
   const [param] = Object.entries(rest).find(([, value]) => value !== undefined) ?? [];
   if (param !== undefined) {
-    throw new UnknownShape(`${param} can't be sent: the Responses format has no place for it`, { param });
+    throw new UnknownShape(`the Responses format doesn't support ${param}`, { param });
   }
   return {
     ...(temperature !== undefined && { temperature }),
