@@ -172,7 +172,7 @@ type Counts = WeakMap<CountTokens, WeakMap<object, number>>;
 const messageCounts: Counts = new WeakMap();
 const toolCounts: Counts = new WeakMap();
 
-/** `count` is a top-level function: a closure per lookup would be too slow. */
+/** Returns a cached count. `count` is top-level: a closure per lookup would be slow. */
 function remembered<T extends object>(
   counts: Counts,
   subject: T,
@@ -189,7 +189,7 @@ function remembered<T extends object>(
   return tokens;
 }
 
-/** An invalid count would corrupt every total. */
+/** Throws on an invalid count, which would corrupt totals. */
 function checkedCount(tokens: number): number {
   if (typeof tokens === "number" && tokens >= 0) return tokens;
   throw new TypeError(

@@ -87,9 +87,9 @@ const BLOCKS: Readonly<Record<string, (data: string, bytes: Uint8Array) => objec
     type: "resource",
     resource: { uri: "file:///a", mimeType: "video/mp4", blob: data },
   }),
-  "a type that nobody knows": (data) => ({ type: "hologram", inner: { list: [data] } }),
-  "bytes that nobody knows": (_, data) => ({ type: "hologram", inner: { list: [data] } }),
-  "a buffer that nobody knows": (_, data) => ({ type: "hologram", inner: new Uint8Array(data).buffer }),
+  "an unknown type": (data) => ({ type: "hologram", inner: { list: [data] } }),
+  "unknown bytes": (_, data) => ({ type: "hologram", inner: { list: [data] } }),
+  "an unknown buffer": (_, data) => ({ type: "hologram", inner: new Uint8Array(data).buffer }),
 };
 
 Deno.test("partsOfBlock() returns the data of every block type as complete media, counted as media", () => {

@@ -1,6 +1,6 @@
 import type { ToolDefinition } from "./tool.ts";
 
-/** One part of a message's content. */
+/** Part of a message. */
 export type ContentPart =
   | {
     readonly type: "text";
@@ -46,7 +46,6 @@ export interface FunctionToolCall {
 /** A function call, or a free-text call (OpenAI's custom tools). */
 export type ToolCall =
   | FunctionToolCall
-  /** A free-text call (OpenAI's custom tools). */
   | {
     readonly id: string;
     readonly type: "custom";
@@ -59,10 +58,8 @@ export type ToolCall =
  */
 export interface AssistantMessage {
   readonly role: "assistant";
-  /** Text; often empty or null next to calls. */
   readonly content?: Content | null;
   readonly refusal?: string | null;
-  /** Distinguishes several authors of one role. */
   readonly name?: string;
   readonly tool_calls?: readonly ToolCall[];
   /** Visible reasoning. */
@@ -82,7 +79,7 @@ export interface AssistantMessage {
   readonly keep?: boolean;
 }
 
-/** The result of one tool call. */
+/** A tool result. */
 export interface ToolMessage {
   readonly role: "tool";
   readonly tool_call_id: string;
@@ -162,7 +159,7 @@ export function contentText(content: Content | null | undefined): string {
   return texts.join("\n");
 }
 
-/** Returns a message as searchable text: role, text and calls with arguments; media only by kind. */
+/** Returns a message as searchable text: role, text and calls. */
 export function transcribe(message: Message): string {
   const { role, content } = message;
   const others = Array.isArray(content)
@@ -297,19 +294,18 @@ export function pairCalls(messages: readonly Message[]): readonly CallPair[] {
 /** A call with its answer. */
 export interface CallPair {
   readonly call: ToolCall;
-  /** Position of its assistant message. */
   readonly at: number;
   readonly answer?: { readonly at: number; readonly message: ToolMessage };
 }
 
-/** Pairs the calls of a growing conversation like {@linkcode pairCalls}. */
+/** Pairs calls like {@linkcode pairCalls}, message by message. */
 export class CallPairing {
   readonly pairs: CallPair[] = [];
   /** Indexes in `pairs` of the open calls of each id, per message. */
   readonly #open = new Map<string, number[][]>();
   #length = 0;
 
-  /** Adds the next message. Returns the call that it answers. */
+  /** Adds a message. Returns the call that it answers. */
   add(message: Message): CallPair | undefined {
     const at = this.#length++;
     if (message.role === "assistant") {
@@ -332,7 +328,7 @@ export class CallPairing {
   }
 }
 
-/** Returns whether two values are deeply equal in any field order; supports JSON, bytes and URLs. */
+/** Returns whether two values (JSON, bytes or URLs) are deeply equal. */
 export function sameData(one: unknown, other: unknown): boolean {
   if (one === other) return true;
   if (typeof one !== "object" || typeof other !== "object" || one === null || other === null) return false;
@@ -362,7 +358,6 @@ function sameBytes(one: ArrayBufferView, other: ArrayBufferView): boolean {
   return bytes!.every((byte, at) => byte === others![at]);
 }
 
-/** Blocks added by agents without `_` or `-` in their names. */
 const AGENTS_BLOCKS: readonly string[] = [
   "INSTRUCTIONS",
   "attachments",
@@ -381,7 +376,6 @@ const SUMMARY =
   /^(?:This session is being continued from a previous conversation|Another language model started to solve this problem|The conversation history before this point was compacted)/;
 const RULES_LINE = /^#+ [\w.-]+\.md instructions\b.*$/m;
 
-/** Most blocks inspected in a text. */
 const MOST_BLOCKS = 64;
 
 /** A line that begins a block. HTML's own names have neither `_` nor `-`. */

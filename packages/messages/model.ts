@@ -1,7 +1,7 @@
 import type { AssistantMessage, Message } from "./message.ts";
 import type { ToolDefinition } from "./tool.ts";
 
-/** Unchanged part of a prompt, for providers that cache only up to requested breakpoints. */
+/** Unchanged part of a prompt, for cache breakpoints. */
 export interface StableMessages {
   /** Number of leading messages that an earlier request also contained. */
   readonly shared: number;
@@ -39,7 +39,7 @@ export interface ModelRequest {
   /** Key of the provider's cache, where it has one. Default: none. */
   readonly cacheKey?: string;
   readonly signal: AbortSignal;
-  /** Called at a sign of life other than an event, such as a keep-alive. */
+  /** Called at keep-alives and other signs of life without event. */
   readonly progress?: () => void;
   /**
    * Called with the reason of each retryable refusal, such as "api.example limits the rate of requests
@@ -57,7 +57,7 @@ export interface ModelRequest {
   readonly keepable?: (prompt: KeepablePrompt) => void;
 }
 
-/** A prompt that can be kept in the provider's cache. */
+/** A prompt that can be kept cached. */
 export interface KeepablePrompt {
   readonly answerBlocks: number;
   /**
@@ -80,7 +80,7 @@ export type ModelEvent =
   | { readonly type: "reasoning_delta"; readonly text: string }
   | {
     readonly type: "tool_call_delta";
-    /** Position of the call in the reply. */
+    /** Position of the call. */
     readonly index: number;
     /** The provider's id, possibly missing or not unique. */
     readonly id?: string;
@@ -106,13 +106,10 @@ export interface Rewrite {
   readonly reason: string;
   /** Removed content, in one sentence. */
   readonly removed: string;
-  /** Tokens of the request before the change. */
   readonly tokensBefore: number;
-  /** Tokens of the request after it. */
   readonly tokensAfter: number;
-  /** Fulfilled user requests for single messages. Default: none. */
+  /** Fulfilled user requests. Default: none. */
   readonly asked?: readonly {
-    /** Index in the history. */
     readonly place: number;
     /** Retains or evicts the message. */
     readonly wish: "keep" | "let_go";
@@ -120,7 +117,7 @@ export interface Rewrite {
   }[];
 }
 
-/** The prompt that the model receives. */
+/** The visible prompt. */
 export interface ContextView {
   readonly messages: readonly Message[];
   readonly tools: readonly ToolDefinition[];
@@ -149,16 +146,15 @@ export interface ContextView {
   readonly rejected?: (words: string) => void;
 }
 
-/** The loop's one hook: turns the conversation into the view that is sent. */
+/** The loop's hook: turns the conversation into a view. */
 export type ContextHook = (request: {
-  /** The whole conversation, including the active turn. */
+  /** Includes the active turn. */
   readonly messages: readonly Message[];
   /** Index of the active turn's first message. */
   readonly turnStart: number;
   readonly tools: readonly ToolDefinition[];
-  /** Number of the model call in this turn, from 1. */
+  /** Number of the call in this turn, from 1. */
   readonly step: number;
-  /** Aborted when the turn is cancelled. */
   readonly signal: AbortSignal;
   /** Resets the watchdog, for slow hooks. */
   readonly progress: () => void;
@@ -174,9 +170,8 @@ export interface Usage {
   readonly cacheWriteTokens?: number;
   /** Cache writes for an hour, if reported. */
   readonly hourWriteTokens?: number;
-  /** Output tokens, including reasoning. */
+  /** Includes reasoning. */
   readonly outputTokens: number;
-  /** Reasoning tokens, if reported. */
   readonly reasoningTokens?: number;
   /** True if the provider sent no usage. */
   readonly estimated?: boolean;

@@ -1,4 +1,4 @@
-/** A JSON Schema, as a plain object. */
+/** A JSON Schema. */
 export type JsonSchema = Readonly<Record<string, unknown>>;
 
 /** A function tool in the chat-completions wire format. */
@@ -23,7 +23,7 @@ export interface ToolContext {
   readonly output?: (text: string) => void;
   /** Absent outside a turn. */
   readonly callId?: string;
-  /** Id of the session. Absent where there is only one. */
+  /** Absent where there is only one. */
   readonly session?: string;
   /** Whether the model reads images. Default: false. */
   readonly seesPictures?: boolean;
@@ -53,17 +53,16 @@ export interface ToolContext {
 /** Calls of a running tool. Their results enter no prompt. */
 export type NestedCalls = NonNullable<ToolContext["calls"]>;
 
-/** Result of a nested call. */
+/** A nested call's result. */
 export interface NestedResult {
   readonly content: string;
   readonly error: boolean;
 }
 
-/** Files that a call would access, by real absolute paths. */
+/** Accessed files, by real absolute paths. */
 export interface Effects {
   readonly root: string;
   readonly reads?: readonly string[];
-  /** Files created or changed. */
   readonly writes?: readonly string[];
   /** Files, or folders with files, that may be read or named; checked again at each access. */
   readonly searches?: readonly string[];
@@ -77,7 +76,7 @@ export interface FileChange {
   readonly removed: number;
   /** Unified diff without file names, with three lines of context, possibly truncated. */
   readonly diff: string;
-  /** Number of omitted diff lines. Default: 0. */
+  /** Omitted lines. Default: 0. */
   readonly omitted?: number;
 }
 
@@ -108,7 +107,7 @@ export interface Tool {
    * Argument with the target that a call reads, such as `path`; a later write to it makes the result stale.
    */
   readonly reads?: string;
-  /** Argument with the target that a call writes. */
+  /** Argument with a written target. */
   readonly writes?: string;
   /**
    * Whether requests may omit the definition: the model then sees the name and one line, and the rest on

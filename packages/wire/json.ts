@@ -19,7 +19,6 @@ export function parseRecord(text: string | undefined): JsonRecord | undefined {
   }
 }
 
-/** Returns the fields whose value isn't null. */
 export function withoutNulls(fields: JsonRecord): JsonRecord {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null));
 }
@@ -34,7 +33,6 @@ export interface Span {
   readonly end: number;
 }
 
-/** Most fields of an object. */
 const MAX_FIELDS = 5_000;
 
 const QUOTE = 0x22;
@@ -202,7 +200,6 @@ function spanAt(bytes: Uint8Array<ArrayBuffer>, start: number): Span {
   return { start, end };
 }
 
-/** Returns the end of `open` nested values. */
 function skipNested(bytes: Uint8Array<ArrayBuffer>, start: number, open = 0): number {
   let depth = open;
   for (let at = start; at < bytes.length; at++) {
@@ -220,7 +217,7 @@ function skipString(bytes: Uint8Array<ArrayBuffer>, start: number): number {
   return end;
 }
 
-/** Bytes scanned individually before the next quote is searched. */
+/** Bytes scanned before searching for a quote. */
 const NEAR_BYTES = 32;
 
 /** Returns the byte after the closing quote; 0 without one. */
@@ -330,7 +327,6 @@ export function editJson(
       throw new RangeError(`Cannot change ${JSON.stringify(path)}: there is no such value`);
     }
     const first = bytes.indexOf(OPEN_OBJECT) + 1;
-    // No comma before the end of an empty object.
     const comma = spans.size > 0 || edit !== edits.at(-1) ? "," : "";
     const name = encoder.encode(`${JSON.stringify(last)}:`);
     return { start: first, end: first, value: joinBytes([name, value, encoder.encode(comma)]) };

@@ -23,7 +23,7 @@ export interface LegalForms {
   readonly id: RegExp;
   /** Default: common restrictions. */
   readonly schema?: SchemaRules;
-  /** Whether a tool without arguments may lack a schema. Default: false. */
+  /** Whether schemas are optional. Default: false. */
   readonly allowsNoSchema?: boolean;
 }
 

@@ -6,7 +6,7 @@ export interface ItemPart {
   readonly message: Message;
   /** The meaning as JSON, equal for all spellings, without call ids. Default: the item's bytes. */
   readonly said?: unknown;
-  /** Whether the item is only reasoning, which clients may omit. Default: false. */
+  /** Whether the item is only reasoning. Default: false. */
   readonly isThought?: boolean;
   /** Path of the replaceable text. Default: none. */
   readonly text?: readonly (string | number)[];
@@ -20,7 +20,7 @@ export interface ItemPart {
   readonly refersTo?: string;
   /** Tools defined here instead of at the front. Default: none. */
   readonly finds?: readonly string[];
-  /** Purpose of a request that ends in this item. Default: unknown. */
+  /** Purpose of a request that ends here. Default: unknown. */
   readonly purpose?: "turn" | "compaction" | "other";
 }
 
@@ -31,19 +31,17 @@ export interface WireReply {
   readonly id?: string;
   /** Finish reason in the upstream's terms. */
   readonly finish?: string;
-  /** Calls of the recall tool. */
   readonly recalls: readonly {
     readonly id: string;
     /** JSON text, as the model wrote it. */
     readonly arguments: string;
   }[];
-  /** Whether it calls the client's tools. */
   readonly callsClient: boolean;
   /** All items as JSON, including recalls; may be empty without recalls if the text isn't retained. */
   readonly items: readonly string[];
-  /** Present if the writer retains it. */
+  /** Present if retained. */
   readonly text?: string;
-  /** Whether the provider paused within content that the client doesn't see. Default: false. */
+  /** Whether the provider paused in hidden content. Default: false. */
   readonly isPaused?: boolean;
 }
 
@@ -51,11 +49,8 @@ export interface WireReply {
 export interface Protocol {
   /** Unique name; separates sessions. */
   readonly name: string;
-  /** Path after the upstream's base URL. */
   readonly path: string;
-  /** Path of token counting. Default: none. */
   readonly countPath?: string;
-  /** Field with the list of items. */
   readonly listField: string;
   /** Reader of fields before the list, such as instructions. Default: none. */
   readonly head?: {
@@ -90,7 +85,7 @@ export interface Protocol {
   };
   /** Returns whether a request to a shared path is of this protocol. Default: false. */
   readonly speaks?: (headers: Headers) => boolean;
-  /** Field with the id of the response to continue. Default: none. */
+  /** Field for the response to continue. Default: none. */
   readonly followsField?: string;
   readHints(body: WireBody, headers: Headers): RequestHints;
   /** Returns the requested cache lifetime after the last use, in milliseconds; 0 without caching. */
@@ -110,7 +105,6 @@ export interface Protocol {
   readTool(value: unknown): ReadTool;
   /** Returns the JSON item of an added message. */
   writeMessage(message: Message): string;
-  /** Returns JSON items that answer calls. */
   writeAnswers(answers: readonly { readonly id: string; readonly text: string }[]): readonly string[];
   /** Returns the JSON of a tool, based on `original`. */
   writeTool(tool: ToolDefinition, original?: unknown): string;
@@ -135,7 +129,7 @@ export interface Protocol {
   ) => readonly number[];
   /** Deferral of tools. Default: unsupported. */
   readonly toolSearch?: ToolSearch;
-  /** Returns a writer of one turn's replies: several if the model recalls. */
+  /** Returns a writer of one turn's replies. */
   writer(request: WireRequest, options: TurnWriterOptions): TurnWriter;
   /** Cache keep-alive. Default: unsupported without a reply's cost. */
   readonly pings?: KeepAlive;
@@ -143,7 +137,7 @@ export interface Protocol {
   refuse(status: number, message: string, code: string): Response;
 }
 
-/** State of a changed list. */
+/** A changed list. */
 export interface ArrangedPrompt {
   /** Number of leading messages shared with the previous request, if it continued differently. */
   readonly kept?: number | undefined;
@@ -151,10 +145,7 @@ export interface ArrangedPrompt {
   readonly stable?: StableMessages;
   /** Whether the request is never continued. Default: false. */
   readonly isLast?: boolean;
-  /**
-   * Whether cache breakpoints are added to unchanged lists: if the client sets too few (`some`), or always.
-   * Default: never.
-   */
+  /** Breakpoints to add to unchanged lists: `some` if the client sets too few, or `any`. Default: none. */
   readonly completesMarks?: "some" | "any" | undefined;
 }
 
@@ -166,7 +157,7 @@ export interface WrittenItem {
   readonly seen: readonly (Message | undefined)[];
   /** Upstream JSON; `undefined` if evicted or before the list. */
   readonly bytes?: Uint8Array<ArrayBuffer> | undefined;
-  /** Number of visible messages up to its end. */
+  /** Visible messages up to its end. */
   readonly end: number;
 }
 
@@ -187,17 +178,13 @@ export interface RequestHints {
   readonly follows?: string;
   /** Default: unknown. */
   readonly purpose?: NonNullable<ItemPart["purpose"]>;
-  /** Whether tool calls are forbidden. Default: false. */
   readonly forbidsTools?: boolean;
-  /** Whether one tool must be called. Default: false. */
   readonly forcesTool?: boolean;
-  /** Whether a context window of a million tokens is requested. Default: false. */
+  /** Whether a million-token window is requested. Default: false. */
   readonly asksForMillion?: boolean;
-  /** Whether the upstream stores the history. */
   readonly isStateful: boolean;
-  /** Whether the upstream appends each request and reply to a stored conversation. Default: false. */
+  /** Whether the upstream appends requests to a stored conversation. Default: false. */
   readonly isAppended?: boolean;
-  /** Whether the reply can't be continued or read. */
   readonly isDetached: boolean;
 }
 
@@ -219,28 +206,25 @@ export interface KeepAlive {
   write(body: Uint8Array<ArrayBuffer>, answer?: readonly string[]): Uint8Array<ArrayBuffer>;
   /** @throws {SyntaxError} if the reply is no JSON. */
   readUsage(reply: Uint8Array<ArrayBuffer>): Usage | undefined;
-  /** Returns whether an answer reports an exhausted limit. */
   leavesNothing(headers: Headers): boolean;
-  /** Returns whether a subscription pays, whose limits keep-alive requests would count toward. */
+  /** Returns whether limits of a subscription apply to keep-alive requests. */
   isSubscription(headers: Headers): boolean;
-  /** Returns whether the reasoning settings require a reply. */
   mustReply(request: WireBody): boolean;
 }
 
-/** Deferral of tool definitions until the provider's own search finds them. */
+/** Deferral of tools until the provider's search finds them. */
 export interface ToolSearch {
   readonly tool: WireTool;
-  /** Returns whether a client's tool excludes deferral, or shows that the client defers tools itself. */
+  /** Returns whether a tool excludes deferral, or the client defers itself. */
   forbids(tool: unknown): boolean;
   /** Returns the deferred form of a tool, without a cache breakpoint. */
   defer(tool: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>;
-  /** Returns the only callable tool, if limited to one. */
   forced(request: WireBody): string | undefined;
-  /** Returns an item without searches and results; the same object if unchanged. */
+  /** Returns an item without searches; the same object if unchanged. */
   without(item: unknown): unknown;
 }
 
-/** Forwards one turn's replies to the client. */
+/** Forwards one turn's replies. */
 export interface TurnWriter {
   /** Id of the turn for the client, if any. */
   readonly id?: string | undefined;
@@ -252,7 +236,7 @@ export interface TurnWriter {
   read(bytes: Uint8Array<ArrayBuffer>): WireReply;
   /** Ends the turn. Returns the rest of a stream, or the whole answer. */
   finish(): Uint8Array<ArrayBuffer>;
-  /** Returns the stream's error event for a failed continuation. */
+  /** Returns an error event for the stream. */
   fail(message: string): Uint8Array<ArrayBuffer>;
   /** Returns items that later prompts need besides the client's; `answers` are those to recalls, by reply. */
   hidden(answers: readonly (readonly string[])[]): HiddenItems[];
@@ -270,7 +254,7 @@ export interface TurnWriterOptions {
   readonly seen?: ((id: string, parts: readonly ItemPart[]) => void) | undefined;
 }
 
-/** Items of the upstream's prompt that the client doesn't have. */
+/** Items that the client doesn't have. */
 export interface HiddenItems {
   /** Replaced items of the client, by anchor ({@linkcode anchorOf}). */
   readonly replaces: readonly string[];
@@ -284,7 +268,6 @@ export interface HiddenItems {
 /** An unknown request shape; the request is forwarded unchanged. */
 export class UnknownShape extends Error {
   override readonly name = "UnknownShape";
-  /** The field at fault, if any. */
   readonly param?: string;
 
   constructor(message: string, { param }: { readonly param?: string } = {}) {
@@ -319,7 +302,7 @@ export interface WireItem {
   readonly thought?: { readonly before: readonly WireItem[]; readonly item: WireItem };
 }
 
-/** A request, as far as the gateway reads it. */
+/** A request as read by the gateway. */
 export interface WireRequest extends WireBody {
   readonly protocol: Protocol;
   readonly model: string;
@@ -329,7 +312,6 @@ export interface WireRequest extends WireBody {
   /** Content before the list, then its items. */
   readonly items: readonly WireItem[];
   readonly tools: readonly WireTool[] | undefined;
-  /** Whether tools differ from the body. Default: false. */
   readonly hasOtherTools?: boolean;
 }
 
@@ -346,7 +328,7 @@ export interface JsonPiece<T> {
   readonly value: T;
 }
 
-/** Equivalence of the spellings of a piece. */
+/** Equivalence of spellings. */
 export interface Spelling<T> {
   /** Returns each part's meaning as JSON, if not its bytes. */
   said(made: T): readonly string[] | undefined;
@@ -356,7 +338,7 @@ export interface Spelling<T> {
   adopt(made: T, known: T): T;
 }
 
-/** Reads JSON pieces, with an optional cache. */
+/** Reads JSON pieces. */
 export interface JsonReader<T> {
   /** @throws {SyntaxError} if the piece is no JSON. @throws errors of `read`. */
   read(
@@ -378,7 +360,6 @@ export type ReadPiece = JsonPiece<readonly ItemPart[]>;
 export interface PairedPiece {
   /** The item; call ids derive from the calls. */
   readonly piece: ReadPiece;
-  /** Whether it is only from a model. */
   readonly isReply: boolean;
   /** Client id, meaning and assigned id of each call. */
   readonly calls: readonly { readonly clientId: string; readonly what: string; readonly id: string }[];
@@ -400,7 +381,6 @@ export interface KnownList {
 export interface ListReader {
   /** Returns known items with which the list at `start` begins. */
   find(bytes: Uint8Array<ArrayBuffer>, start: number, kind: string): KnownList | undefined;
-  /** Stores all items of a list. */
   keep(bytes: Uint8Array<ArrayBuffer>, list: {
     readonly start: number;
     readonly kind: string;
@@ -431,7 +411,7 @@ export interface RequestPrompt extends ArrangedPrompt {
   readonly messages: readonly Message[];
   /** Index of each message among all items; −1 for added ones. */
   readonly places: readonly number[];
-  /** Visible functions of the request, then added ones. */
+  /** Visible and added functions. */
   readonly tools: readonly ToolDefinition[];
   /** Upstream id of the response to continue, if the client's differs. */
   readonly follows?: string | undefined;

@@ -302,7 +302,7 @@ function readItem(bytes: Uint8Array<ArrayBuffer>, span: Span, reading: Reading):
   return itemOf(readPiece(bytes, span, reading), bytes.subarray(span.start, span.end), reading.readers);
 }
 
-/** Number of previous items searched for a call. */
+/** Previous items searched for a call. */
 const PAIR_REACH = 256;
 
 /**
@@ -557,7 +557,6 @@ export function readPiece(
   { protocol, readers }: Reading,
 ): ReadPiece {
   const { name: kind, readItem } = protocol;
-  // Shorter JSON can't exceed the limit.
   const read: typeof readItem = end - start > MAX_TEXT_CHARS
     ? (json) => assertShort(readItem(json))
     : readItem;

@@ -17,7 +17,6 @@
 
 /** A server-sent event as received. */
 export interface RawEvent {
-  /** Including the final blank line. */
   readonly bytes: Uint8Array<ArrayBuffer>;
   readonly name?: string;
   readonly id?: string;
@@ -92,7 +91,7 @@ export class SseSplitter {
     return this.#excess === undefined ? splitEvents(whole) : [];
   }
 
-  /** Returns the incomplete last event, if any. */
+  /** Returns an incomplete last event. */
   end(): RawEvent | undefined {
     return this.#rest.length === 0 ? undefined : readEvent(this.#rest.take());
   }
@@ -269,7 +268,6 @@ function inMebibytes(bytes: number): string {
 /** Bytes stored for counting; the rest is extrapolated. */
 const COUNTED_BYTES = 2 ** 22;
 
-/** Fields of a delta without generated text. */
 const UNWRITTEN: readonly string[] = ["type", "role", "id", "signature"];
 
 /** Text of a streamed reply, parsed only if usage is never reported. */

@@ -262,13 +262,13 @@ class MessagesTurnWriter implements TurnWriter {
     return [{ replaces: [anchorOf(part.message)], before: [], thoughts: [], items }];
   }
 
-  /** Without visible calls, the client's turn ends. */
+  /** Ends the client's turn without visible calls. */
   #ending(fields: JsonRecord): JsonRecord {
     const stops = fields.stop_reason === "tool_use" && !this.#callsClient;
     return stops ? { ...fields, stop_reason: "end_turn" } : fields;
   }
 
-  /** The client sees the usage of a single prompt read. */
+  /** Returns the usage of a single prompt read. */
   #toldUsage(usage: JsonRecord): JsonRecord {
     const read = this.#replies.at(-1)?.reply.usage;
     if (!read?.firstRead) return usage;
@@ -333,7 +333,6 @@ class MessagesTurnWriter implements TurnWriter {
     switch (data?.type) {
       case "message_start":
         this.#usage = this.#begun = asRecord(asRecord(data.message)?.usage) ?? {};
-        // A continued turn has only one start.
         return later ? [] : [event.bytes];
       case "message_delta":
         this.#usage = { ...this.#usage, ...withoutNulls(asRecord(data.usage) ?? {}) };
@@ -465,7 +464,7 @@ function foundIn(lists: readonly unknown[]): readonly string[] {
   );
 }
 
-/** References found by the provider's own search. */
+/** Returns references found by the provider's search. */
 function referencesIn({ content }: JsonRecord): unknown {
   return isRecord(content) ? content.tool_references : undefined;
 }

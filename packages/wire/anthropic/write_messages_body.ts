@@ -117,7 +117,7 @@ function isInstruction({ role }: Message): boolean {
   return role === "system" || role === "developer";
 }
 
-/** Providers require a user's block first, and no trailing white space in a final reply. */
+/** Puts a user's block first and trims a final reply, as providers require. */
 function withLegalEnds(blocks: readonly PlacedBlock[], at: number): PlacedBlock[] {
   const [first] = blocks;
   const begun = first?.role === "user" ? [...blocks] : [

@@ -287,7 +287,6 @@ interface PartialCall {
   arguments: string;
   extra: JsonRecord;
   functionExtra: JsonRecord;
-  /** Number of its newest piece's chunk. */
   chunk: number;
 }
 

@@ -119,7 +119,7 @@ export class CompletionWriter {
     ]);
   }
 
-  /** With usage, other chunks contain `null`. */
+  /** Returns a chunk; with usage, others contain `null`. */
   #chunk(choices: readonly object[], usage: object | null): object {
     const { id, ...head } = this.#head;
     return {

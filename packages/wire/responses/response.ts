@@ -48,7 +48,6 @@ export interface ResponseBody {
     /** Id that the result repeats. */
     readonly call_id: string;
     readonly name: string;
-    /** JSON as the model wrote it. */
     readonly arguments: string;
   })[];
   readonly parallel_tool_calls: boolean;

@@ -201,7 +201,7 @@ function readResult({ call_id: id, output, status }: JsonRecord): Message {
 /** Statuses of failed calls. */
 const FAILED: readonly unknown[] = ["incomplete", "failed"];
 
-/** The id identifies items of any spelling. */
+/** Keeps the id, which identifies any spelling. */
 function withId(message: Message, id: unknown): Message {
   return typeof id === "string" ? Object.assign(message, { id }) : message;
 }
@@ -483,7 +483,6 @@ class ResponsesTurnWriter implements TurnWriter {
     const data = parseRecord(event.data);
     if (!data) return [event.bytes];
     const type = String(data.type);
-    // A continued turn has only one start.
     if (OPENING.includes(type) && this.#replies.length > 0) return [];
     if (TERMINAL.includes(type)) {
       this.#last = isRecord(data.response) ? data.response : {};
