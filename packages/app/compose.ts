@@ -34,52 +34,49 @@ import { offlineDemo } from "./offline_demo.ts";
 import type { Settings } from "./settings/settings.ts";
 import { type OpenWorkspace, openWorkspace } from "./workspace.ts";
 
-/** Largest request bodies, since other agents' prompts may hold images and recordings, and most sessions stored. */
+/** Body limits allow for images and recordings in other agents' prompts. */
 const LIMITS = { agentBytes: 10 * 2 ** 20, gatewayBytes: 32 * 2 ** 20, sessions: 1_000_000 };
 
-/** Days that other agents' conversations are kept, unless the settings say otherwise. */
+/** Default retention of other agents' conversations, in days. */
 const KEPT_DAYS = 30;
 
-/** Size of the figures of other agents' conversations where nothing else of them is kept. */
+/** Storage limit of metrics of other agents' conversations if their content isn't stored. */
 const FIGURES_MIB = 256;
 
 const HOUR_MS = 60 * 60_000;
 const DAY_MS = 24 * HOUR_MS;
 
-const NO_SANDBOX = { why: "the server's process wasn't started by start.ts, which makes it" };
+const NO_SANDBOX = { why: "the server wasn't started by start.ts" };
 
-/** Parts that only some servers need, and others don't install. */
+/** Optional parts, which are loaded only by servers that need them. */
 export interface Parts {
-  /** Loads the client of MCP servers. Default: there may be none. */
+  /** Loads the client of MCP servers. Default: MCP isn't available. */
   readonly mcpSdk?: () => Promise<McpSdk>;
-  /** The sandbox that commands and the programs of MCP servers run in, or why there is none. */
+  /** Sandbox of commands and MCP servers, or the reason for its absence. Default: none. */
   readonly sandbox?: Sandbox | { readonly why: string } | undefined;
-  /** Places of the instructions that sessions are given. Default: none. */
+  /** Locations of instruction files. Default: none. */
   readonly places?: InstructionPlaces;
-  /** Port of the last start, taken again if the settings name none and it is free. Default: none. */
+  /** Port of the last start, reused if free and none is set. Default: none. */
   readonly lastPort?: number | undefined;
-  /** Whether the greeting holds the owner's key: only a user reads it. Default: no. */
+  /** Whether the greeting may contain the owner's key. Default: false. */
   readonly showsKey?: boolean;
-  /** Most connections at once. Default: half of this process's file descriptors. */
+  /** Most connections. Default: half of the file descriptors. */
   readonly maxConnections?: number | undefined;
   /** Triggers of the classic policy. Default: its own. */
   readonly triggers?: PolicyOptions["triggers"];
 }
 
-/** A server that listens. */
 export interface RunningServer {
   readonly url: string;
-  /** Text for the person who started it. */
   readonly greeting: string;
-  /** Stops listening. Turns end, as interrupted, or are left to the next server that has the sessions. */
+  /** Stops listening. Turns end as interrupted, or continue on the next server of the sessions (`leaves`). */
   readonly close: (options?: { readonly leaves?: boolean }) => Promise<void>;
 }
 
 /**
- * Starts the agent server, with an offline demo model if no provider is configured: the store, then the models
- * and the gateway that ask providers, the workspace with its tools, the agent, and the listener in front of all.
+ * Starts the agent server; without a provider an offline demo model answers.
  *
- * @throws {RangeError} if host and port can't be listened on, or other machines can reach them and no token is set.
+ * @throws {RangeError} if the address isn't available, or other machines can reach it and no token is set.
  * @throws {StoreError} if the sessions can't be opened.
  */
 export async function startServer(
@@ -104,7 +101,7 @@ export async function startServer(
   const provider = isRehearsed(settings)
     ? offlineDemo(settings, tokenizer)
     : configuredModels(settings, asked);
-  // Loaded only where somebody reads them.
+  // Loaded only if metrics are enabled.
   const figures = settings.metrics === "off"
     ? undefined
     : (await import("@tare/session/internal/prometheus")).prometheus({ onError });
@@ -139,10 +136,10 @@ export async function startServer(
   let expiring = expire();
   const watching = agent.attend().catch(onError);
   const hourly = setInterval(() => expiring = expire(), HOUR_MS);
-  // Loading takes a second or two. It starts once requests are answered, and only the first turn waits for it.
+  // Takes a second or two, after the server listens; only the first turn waits for it.
   tokenizer().catch((error) => log(`Cannot load the token counter: ${error}`));
   workspace.start();
-  // The agent's first session needs its window; the gateway's sessions learn it when it is known.
+  // The agent's first session needs its window; the gateway's sessions use it once it is known.
   if (settings.model !== undefined) await asked?.asked();
   if (token === undefined) await noteOwnerPort(data, server.addr.port).catch(onError);
   const noted = {
@@ -171,7 +168,6 @@ export async function startServer(
   };
 }
 
-/** Parts that agent and gateway share. */
 interface Shared extends Pick<OpenData, "store" | "keys" | "lagMs"> {
   readonly countTokens: () => Promise<CountTokens>;
   readonly figures: Figures | undefined;
@@ -180,7 +176,6 @@ interface Shared extends Pick<OpenData, "store" | "keys" | "lagMs"> {
   readonly onError: (error: unknown) => void;
 }
 
-/** Returns the gateway for other people's agents. */
 function gatewayOf(
   settings: Settings,
   { asked, ...shared }: Shared & { readonly asked: ServerProfile | undefined },
@@ -201,13 +196,12 @@ function gatewayOf(
     retention: {
       content: gatewayStoreMiB > 0,
       maxAgeMs: () => expireAfterDays * DAY_MS + lagMs(),
-      // The agent's sessions must have room in the same file.
+      // Leaves room for the agent's sessions in the same file.
       maxBytes: Math.min(gatewayStoreMiB || FIGURES_MIB, maxDataMiB / 4) * 2 ** 20,
     },
   });
 }
 
-/** Parts of the agent alone. */
 interface AgentParts extends Shared {
   readonly provider: AgentModels;
   readonly workspace: OpenWorkspace;
@@ -267,24 +261,22 @@ function agentOf(settings: Settings, parts: AgentParts): HttpAgent {
   });
 }
 
-/** @throws {RangeError} if the settings would let others in without a token, or need a part that isn't there. */
+/** @throws {RangeError} if other machines could connect without a token, or MCP isn't available. */
 function refuseUnsafe({ host, token, mcp }: Settings, hasMcp: boolean): void {
   if (token === undefined && !isLoopback(host)) {
     throw new RangeError(
-      `Cannot start: TARE_HOST is ${
-        JSON.stringify(host)
-      }, which other machines can reach, so TARE_TOKEN must be ` +
-        "set to a token that requests then must carry; or listen on 127.0.0.1.",
+      `Cannot start: TARE_HOST is ${JSON.stringify(host)}, which other machines can reach. ` +
+        "Set TARE_TOKEN, which requests must then carry, or listen on 127.0.0.1.",
     );
   }
   if (mcp !== undefined && !hasMcp) {
     throw new RangeError(
-      "Cannot start: TARE_MCP is set, and main.ts has no client of MCP servers; start with start.ts.",
+      "Cannot start: TARE_MCP is set, but main.ts has no MCP client. Start the server with start.ts.",
     );
   }
 }
 
-/** Connects with a host by TLS at one of its addresses. */
+/** Connects to one of a host's addresses by TLS. */
 export async function connectTls(
   { host, address, port }: { readonly host: string; readonly address: string; readonly port: number },
 ): Promise<Deno.TlsConn> {
@@ -297,7 +289,7 @@ export async function connectTls(
   }
 }
 
-/** Returns the options of prompt sessions, the agent's and the gateway's. `triggers` are those of classic sessions. */
+/** Returns the prompt options of agent and gateway. */
 function promptOptions(
   { policy, off, truncateTokens }: Pick<Settings, "policy" | "off" | "truncateTokens">,
   triggers: PolicyOptions["triggers"] = {},

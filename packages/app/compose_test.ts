@@ -10,7 +10,7 @@ import { readSettings } from "./settings/settings.ts";
 import { connectTls, startServer } from "./compose.ts";
 import { REHEARSAL_NOTICE } from "./offline_demo.ts";
 
-/** Returns the longest source file of a folder, and its number of lines. */
+/** Returns the longest source file of a folder. */
 async function longestFile(folder: string): Promise<{ path: string; lines: number }> {
   let longest = { path: "", lines: 0 };
   for await (const { name, isDirectory } of Deno.readDir(folder)) {
@@ -33,7 +33,7 @@ async function withData(use: (data: string) => Promise<void>): Promise<void> {
   }
 }
 
-Deno.test("startServer() without a key says so and answers by a rehearsal of at least five steps over real files", () =>
+Deno.test("startServer() without a key reports it and answers with the offline demo model, in at least five steps over real files", () =>
   withData(async (data) => {
     const workspace = fromFileUrl(new URL("../../", import.meta.url));
     const logged: string[] = [];
@@ -71,7 +71,7 @@ Deno.test("startServer() without a key says so and answers by a rehearsal of at 
     assertEquals(logged, []);
   }));
 
-Deno.test("startServer() counts pictures by their size", () =>
+Deno.test("startServer() counts images by their size", () =>
   withData(async (data) => {
     const server = await startServer(readSettings(["--port", "0", "--data", data], {}), () => {});
     try {
@@ -92,7 +92,7 @@ Deno.test("startServer() counts pictures by their size", () =>
     }
   }));
 
-Deno.test("startServer() names host and port when another program listens there", () =>
+Deno.test("startServer() reports host and port when another program listens there", () =>
   withData(async (data) => {
     const taken = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, () => new Response());
     try {
@@ -107,7 +107,7 @@ Deno.test("startServer() names host and port when another program listens there"
     }
   }));
 
-Deno.test("startServer() with a provider names its model and address, and tells a client that it can't be reached", () =>
+Deno.test("startServer() with a provider reports its model and address, and returns an error to clients if it is unreachable", () =>
   withData(async (data) => {
     const closed = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, () => new Response());
     const baseUrl = `http://127.0.0.1:${closed.addr.port}/v1`;
@@ -122,7 +122,7 @@ Deno.test("startServer() with a provider names its model and address, and tells 
     );
     try {
       assertStringIncludes(server.greeting, `m at ${baseUrl}`);
-      assertStringIncludes(server.greeting, "tokens     estimated: how m cuts texts isn't known");
+      assertStringIncludes(server.greeting, "tokens     estimated: the tokenizer of m is unknown");
       assertStringIncludes(server.greeting, "off        prune");
       assertStringIncludes(server.greeting, "profile    deepseek, measured");
       const client = agentClient(server.url);
@@ -138,7 +138,7 @@ Deno.test("startServer() with a provider names its model and address, and tells 
     }
   }));
 
-Deno.test("startServer() has other agents' tools deferred where its settings say that their provider searches them", () =>
+Deno.test("startServer() defers other agents' tools if the settings enable the provider's tool search", () =>
   withData(async (data) => {
     const sent: { readonly tools: readonly Record<string, unknown>[] }[] = [];
     const upstream = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
@@ -228,7 +228,7 @@ Deno.test("startServer() with a key for Messages runs its agent there, and plans
         "There are none.",
         2,
       ]);
-      // Below what the planner takes for the least that is cached: it compacts a tool, and all is written anew.
+      // Prompts below the planner's minimum for caching: a compacted tool rewrites all of it.
       const written = provider.requests.map(({ model, promptTokens, cacheWriteTokens }) => [
         model,
         cacheWriteTokens === promptTokens,
@@ -242,7 +242,7 @@ Deno.test("startServer() with a key for Messages runs its agent there, and plans
     assertEquals(logged, []);
   }));
 
-Deno.test("startServer() lets a turn take as many steps as TARE_MAX_STEPS says, and more than fifty without", () =>
+Deno.test("startServer() limits a turn to TARE_MAX_STEPS model calls, and allows more than fifty by default", () =>
   withData(async (data) => {
     const provider = simulator({
       model: ({ messages }) =>
@@ -272,19 +272,19 @@ Deno.test("startServer() lets a turn take as many steps as TARE_MAX_STEPS says, 
       assertEquals(await play({ TARE_MAX_STEPS: "3" }), [
         "step_limit",
         3,
-        "The turn reached its limit of 3 model calls. The next message goes on from here.",
+        "The turn reached its limit of 3 model calls. The next message continues from here.",
       ]);
     } finally {
       await upstream.shutdown();
     }
   }));
 
-Deno.test("startServer() with a provider and no model is a gateway without an agent, and says what is missing", () =>
+Deno.test("startServer() with a provider and no model is a gateway without an agent, and reports the missing setting", () =>
   withData(async (data) => {
     const asked: string[] = [];
     const provider = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
       const { method } = request;
-      // The list of models is asked for beside the calls, to know whose it is.
+      // The model list may be requested at the same time.
       if (method === "POST") asked.push(new URL(request.url).pathname);
       await request.body?.cancel();
       return Response.json({ data: [{ id: "m", object: "model" }], choices: [] });
@@ -301,7 +301,7 @@ Deno.test("startServer() with a provider and no model is a gateway without an ag
       await page.body?.cancel();
       assertEquals([first, agent], [
         `Tare listens on ${server.url}`,
-        "agent      off: TARE_MODEL names the model that it asks",
+        "agent      off: set TARE_MODEL to the agent's model",
       ]);
       const pointed =
         `gateway    to ${baseUrl}, with your agent's own key: OPENAI_BASE_URL=${server.url}/v1 your-agent`;
@@ -331,7 +331,7 @@ Deno.test("startServer() with a provider and no model is a gateway without an ag
     }
   }));
 
-Deno.test("startServer() passes Messages on without any other provider, the list of models too, and says how to point at it", () =>
+Deno.test("startServer() forwards Messages without another provider, including the model list, and reports how to connect", () =>
   withData(async (data) => {
     const asked: string[] = [];
     const claude = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
@@ -363,7 +363,7 @@ Deno.test("startServer() passes Messages on without any other provider, the list
       assertEquals(await post("/v1/messages/count_tokens"), { type: "message", content: [] });
       const listed = await (await fetch(`${server.url}/v1/models?limit=1000`, { headers })).json();
       assertEquals(listed, { data: [{ type: "model", id: "claude" }], has_more: false });
-      // Clients of the agent ask nobody else.
+      // The agent's clients see only its own model.
       const { data: own } = await (await fetch(`${server.url}/v1/models`)).json();
       assertEquals(own.map(({ id }: { id: string }) => id), ["agent"]);
       assertEquals(asked, [
@@ -377,7 +377,7 @@ Deno.test("startServer() passes Messages on without any other provider, the list
     }
   }));
 
-Deno.test("startServer() answers a request for a websocket at once, and HEAD /", () =>
+Deno.test("startServer() answers WebSocket requests at once, and HEAD /", () =>
   withData(async (data) => {
     const environment = { OPENAI_BASE_URL: "http://127.0.0.1:9/v1", TARE_TOKEN: "secret" };
     const server = await startServer(readSettings(["--port", "0", "--data", data], environment), () => {});
@@ -405,7 +405,7 @@ Deno.test("startServer() answers a request for a websocket at once, and HEAD /",
     }
   }));
 
-Deno.test("startServer() lets the gateway go by the policy and the limits that are set", () =>
+Deno.test("startServer() applies the configured policy and limits to the gateway", () =>
   withData(async (data) => {
     const asked: string[] = [];
     const upstream = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
@@ -448,17 +448,17 @@ Deno.test("startServer() lets the gateway go by the policy and the limits that a
     }
   }));
 
-Deno.test("startServer() on an address that other machines can reach wants a token", async () => {
+Deno.test("startServer() requires a token on an address that other machines can reach", async () => {
   for (const host of ["0.0.0.0", "::", "agent.example"]) {
     await assertRejects(
       () => startServer(readSettings(["--host", host, "--port", "0"], {}), () => {}),
       RangeError,
-      `Cannot start: TARE_HOST is "${host}", which other machines can reach, so TARE_TOKEN must be set`,
+      `Cannot start: TARE_HOST is "${host}", which other machines can reach. Set TARE_TOKEN`,
     );
   }
 });
 
-Deno.test("startServer() lets in who brings the token and names a host that is its own", () =>
+Deno.test("startServer() accepts requests with the token and a host name of its own", () =>
   withData(async (data) => {
     const environment = {
       TARE_HOST: "0.0.0.0",
@@ -469,7 +469,7 @@ Deno.test("startServer() lets in who brings the token and names a host that is i
     const server = await startServer(readSettings(["--port", "0", "--data", data], environment), () => {});
     const { port } = new URL(server.url);
     const url = `http://127.0.0.1:${port}`;
-    // Written by hand: fetch() chooses the host itself.
+    // Written by hand: fetch() sets the host itself.
     const status = async (headers: Record<string, string>, target = "/tare/v1/sessions"): Promise<number> => {
       using connection = await Deno.connect({ hostname: "127.0.0.1", port: Number(port) });
       const lines = Object.entries({ host: `127.0.0.1:${port}`, connection: "close", ...headers })
@@ -489,13 +489,13 @@ Deno.test("startServer() lets in who brings the token and names a host that is i
       assertEquals(await status({ authorization, origin: "https://chat.example" }), 200);
       assertEquals(await status({ authorization, origin: "https://evil.example" }), 403);
       const session = await agentClient(url, "secret").createSession();
-      await assertRejects(() => agentClient(url).cancel(session), Error, "it must carry a key of the server");
+      await assertRejects(() => agentClient(url).cancel(session), Error, "Unauthorized: send a server key");
     } finally {
       await server.close();
     }
   }));
 
-Deno.test("startServer() deletes nothing by a clock that is years ahead of what is stored, and says so", () =>
+Deno.test("startServer() deletes nothing and logs a warning if the clock is years ahead of the stored data", () =>
   withData(async (data) => {
     const at = Date.UTC(2020, 0, 1);
     const store = await openStore(join(data, "tare.db"), { now: () => at });
@@ -518,11 +518,11 @@ Deno.test("startServer() deletes nothing by a clock that is years ahead of what 
     assertEquals(logged.length, 1);
     assertMatch(
       logged[0]!,
-      /^The clock is \d+ days ahead of 2020-01-01, the last that is known: sessions expire as if 7 /,
+      /^The clock is \d+ days ahead of its last reading, 2020-01-01: sessions expire as if 7 /,
     );
   }));
 
-Deno.test("connectTls() speaks TLS with the host at its address, and no other way", async () => {
+Deno.test("connectTls() requires TLS with the host at its address", async () => {
   using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const { port } = listener.addr;
   const first = (async () => {
@@ -530,7 +530,7 @@ Deno.test("connectTls() speaks TLS with the host at its address, and no other wa
     const bytes = new Uint8Array(1024);
     const length = await connection.read(bytes) ?? 0;
     await connection.write(new TextEncoder().encode("HTTP/1.1 400 Bad Request\r\n\r\n"));
-    // The record of a handshake, which names the host.
+    // The handshake record contains the host name.
     return { kind: bytes[0], text: new TextDecoder("latin1").decode(bytes.subarray(0, length)) };
   })();
   await assertRejects(async () => {
@@ -541,7 +541,7 @@ Deno.test("connectTls() speaks TLS with the host at its address, and no other wa
   assertEquals([kind, text.includes("hooks.example")], [22, true]);
 });
 
-Deno.test("connectTls() rejects a host name that is none, and closes the connection", async () => {
+Deno.test("connectTls() rejects an invalid host name and closes the connection", async () => {
   using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const { port } = listener.addr;
   const closed = (async () => {

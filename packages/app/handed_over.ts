@@ -9,29 +9,22 @@ import { filesOf, type InstructionPlaces, realPath } from "@tare/tools/internal/
 import { type Settings, VARIABLES } from "./settings/settings.ts";
 
 /**
- * What the start command hands over to the server's process, by its standard input: an environment can be read by every
- * program of the same user as long as the process runs, and holds keys.
+ * Data passed to the server's process by standard input, because other programs of the user can read its environment.
  */
 export interface HandedOver {
-  /** The variables that the settings are read from. */
   readonly environment: Readonly<Record<string, string | undefined>>;
-  /** The sandbox that commands run in, or why there is none. */
   readonly sandbox?: Sandbox | { readonly why: string } | undefined;
-  /** Where stands what sessions are told of their workplace. Default: of the workspace alone, as far as may be read. */
+  /** Locations of instruction files. Default: the workspace. */
   readonly places?: InstructionPlaces;
-  /** Port on which the folder's server listened before. */
   readonly lastPort?: number | undefined;
-  /** Most connections at once: the server's process can't find out how many descriptors it has. */
+  /** Set because the server's process can't read its descriptor limit. */
   readonly maxConnections?: number;
 }
 
-/** The one variable that says that something is handed over. */
+/** Variable that is set if data is passed. */
 const HANDED_OVER = "TARE_HANDED_OVER";
 
-/**
- * Variables of Deno and its system: the cache, access to the network, exported telemetry. The server's process gets only
- * these.
- */
+/** Variables passed to the server's process: Deno's, the system's, and those for network access and telemetry. */
 const DENO_VARIABLES = new RegExp(
   "^(PATH|HOME|XDG_CACHE_HOME|TMPDIR|LANG|NO_COLOR|TZ" +
     "|SystemRoot|USERPROFILE|LOCALAPPDATA|APPDATA|TEMP|TMP" +
@@ -40,10 +33,7 @@ const DENO_VARIABLES = new RegExp(
     "|HTTPS?_PROXY|NO_PROXY|https?_proxy|no_proxy|OTEL_(?!INSTRUMENTATION_)\\w+)$",
 );
 
-/**
- * Starts the server's process with what it is handed over, and an environment without keys. `environment` is added to that.
- * It can send messages to this process.
- */
+/** Starts the server's process with an IPC channel, the passed data, and an environment without keys. */
 export function startWith(
   handed: HandedOver,
   { args, environment }: {
@@ -56,48 +46,43 @@ export function startWith(
     env: { ...Object.fromEntries(passed), ...environment, [HANDED_OVER]: "stdin" },
     stdio: ["pipe", "inherit", "inherit", "ipc"],
   });
-  // One that ended before it has heard all says itself why.
+  // A process that ends early reports the reason itself.
   child.stdin!.on("error", () => {});
   child.stdin!.end(JSON.stringify(handed));
   return child;
 }
 
-/** What this process was handed over; without a start command its own environment, and no sandbox. */
+/** Returns the passed data; without a start command this process's own environment. */
 export async function handedOver(): Promise<HandedOver> {
   if (Deno.env.get(HANDED_OVER) === "stdin") return await new Response(Deno.stdin.readable).json();
   return {
-    // One by one: the server may read no others.
+    // One by one, because of the permissions.
     environment: Object.fromEntries(VARIABLES.map((name) => [name, Deno.env.get(name)])),
   };
 }
 
 /**
- * How the server's process uses memory: a small young generation, and an old one that grows by half before it is
- * looked through. What the server allocates is mostly short-lived text, and V8 would keep room for more and more of it:
- * three times what is in use, never given back.
+ * A small young generation, and an old one that grows by half: by default V8 would retain three times the used memory
+ * for short-lived text.
  */
 export const V8_FLAGS = "--v8-flags=--max-semi-space-size=8,--heap-growing-percent=50";
 
-/**
- * Variables that the providers' SDKs look for, and would take headers from, and one that Node's way to start programs
- * would hand on to them.
- */
+/** Variables that the providers' SDKs and `node:child_process` look for, and that must not affect requests. */
 const SOUGHT_VARIABLES: readonly string[] = [
   "OPENAI_CUSTOM_HEADERS",
   "ANTHROPIC_CUSTOM_HEADERS",
   "NODE_V8_COVERAGE",
 ];
 
-/** Variables that a database's client looks for: the address says it all. */
+/** Variables that the database client looks for; the address contains all of it. */
 const DATABASE_VARIABLES: readonly string[] = ["PG*", "NODE_PG_FORCE_NATIVE", "USER", "USERNAME"];
 
 /**
- * The permissions that a server with these settings needs, as flags for `deno run`, and no others: to read and write
- * its workspace and data folder, to read the files of its profile, its rules, its instructions and its MCP servers, to
- * listen where it is told and to reach its providers, such servers, its database, its bucket, the sandbox's proxy and the
- * hosts that its webhooks tell (the whole network, where these may tell any), to read the variables that the settings come from. Where the system ends all
- * that is in a sandbox, it may run what makes sandboxes and nothing else. Without one running programs can't be
- * narrowed: the shell tool and MCP servers may be any, and ending all that a command started takes the whole permission.
+ * Returns the minimal permissions of a server as flags for `deno run`: read and write access to workspace and data
+ * folder, read access to configured files, network access to its address, providers, MCP servers, database, bucket,
+ * proxy and webhook hosts (to all if webhooks may be sent anywhere), and the settings' variables. With bubblewrap it
+ * may run only that program. Otherwise it may run every program: commands and MCP servers can be any, and stopping
+ * their processes requires the whole permission.
  */
 export function serverPermissions(
   settings: Settings,
@@ -144,12 +129,12 @@ export function serverPermissions(
   ];
 }
 
-/** A folder, and where it really is if a link leads there: the tools go by that. */
+/** Returns a folder and the target of its symbolic link, which the tools use. */
 function withRealPath(folder: string): string[] {
   return [...new Set([folder, realPath(folder)])];
 }
 
-/** Commas stand between paths; a doubled one is part of a path. */
+/** Escapes a path for a comma-separated list. */
 function escapeCommas(path: string): string {
   return path.replaceAll(",", ",,");
 }

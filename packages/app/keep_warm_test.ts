@@ -13,21 +13,21 @@ const PREFIX = "a b c d ".repeat(6_000);
 const KEY = { "x-api-key": "sk" };
 const MARK = { cache_control: { type: "ephemeral" } };
 
-/** What a gateway is made with, and its budget for pings. */
+/** Options of a gateway, and its keep-alive budget. */
 type TalkOptions =
   & Partial<GatewayOptions>
   & Pick<Partial<ConstructorParameters<typeof Warmth>[0]>, "budgetUsdPerDay">;
 
-/** A person who talks with a provider through a gateway, by a clock that the test moves. */
+/** A user's conversation through a gateway, with a fake clock. */
 class Talk {
   nowMs = 0;
   readonly gateway: HttpGateway;
   readonly warmth: Warmth;
-  /** Timers that wait, with when they are due. */
+  /** Pending timers and their due times. */
   readonly timers = new Map<() => void, number>();
-  /** Requests that ask for no reply. */
+  /** Keep-alive requests. */
   readonly pings: { readonly atMs: number; readonly body: string; readonly headers: Headers }[] = [];
-  /** Headers of all answers of the provider. */
+  /** Headers of all responses of the provider. */
   limits: Record<string, string> = {};
   readonly #messages: object[] = [];
   readonly provider: ReturnType<typeof simulator>;
@@ -36,7 +36,7 @@ class Talk {
     { budgetUsdPerDay = 0, onError = () => {}, ...options }: TalkOptions = {},
     { reply = () => ({ content: "So it is." }), answer }: {
       readonly reply?: (nowMs: number) => SimulatedReply;
-      /** What the provider says to a ping, in place of what it would. */
+      /** Returns the response to a keep-alive request. Default: the simulator's. */
       readonly answer?: (request: Request) => Promise<Response>;
     } = {},
   ) {
@@ -73,7 +73,7 @@ class Talk {
     });
   }
 
-  /** Says something, and hears the answer. */
+  /** Sends a message and reads the reply. */
   async say(text: string, headers: Record<string, string> = KEY, more: object = {}): Promise<void> {
     const said = { role: "user", content: [{ type: "text", text, ...MARK }] };
     const body = {
@@ -95,7 +95,7 @@ class Talk {
     this.#messages.push({ role: "assistant", content: "So it is." });
   }
 
-  /** Talks for so many turns, one a minute. */
+  /** Sends messages, one a minute. */
   async turns(count: number, headers?: Record<string, string>): Promise<void> {
     for (let turn = 0; turn < count; turn++) {
       if (turn > 0) this.nowMs += MINUTE;
@@ -103,7 +103,7 @@ class Talk {
     }
   }
 
-  /** Nothing is asked for so long: timers fire when they are due, and what they begin comes to its end. */
+  /** Advances the clock without requests, and waits for the timers' work. */
   async pause(ms: number): Promise<void> {
     const endMs = this.nowMs + ms;
     for (;;) {
@@ -118,12 +118,12 @@ class Talk {
     this.nowMs = endMs;
   }
 
-  /** Pings that were booked. */
+  /** Returns the number of recorded keep-alive requests. */
   async booked(): Promise<number> {
     return (await this.gateway.sessions.overview()).all.pings;
   }
 
-  /** What the provider's bill says, in token units. */
+  /** The provider's bill in cost units. */
   get bill(): number {
     return this.provider.requests.reduce(
       (sum, { hourWriteTokens = 0, cacheWriteTokens = 0, ...request }) =>
@@ -132,19 +132,19 @@ class Talk {
     );
   }
 
-  /** Tokens that the cache served of the newest request. */
+  /** Cached tokens of the last request. */
   get served(): number {
     return this.provider.requests.at(-1)!.cachedTokens;
   }
 }
 
-/** What its ledger says was saved. */
+/** Returns the ledger's estimated saving. */
 async function claimed({ gateway }: Talk): Promise<number> {
   const { all } = await gateway.sessions.overview();
   return all.withoutTokenUnits - all.tokenUnits;
 }
 
-/** A person who talks for a while, goes for some time, and comes back. */
+/** Returns a conversation that is continued after a pause. */
 async function away(ms: number, ...options: ConstructorParameters<typeof Talk>): Promise<Talk> {
   const talk = new Talk(...options);
   await talk.turns(60);
@@ -154,7 +154,7 @@ async function away(ms: number, ...options: ConstructorParameters<typeof Talk>):
   return talk;
 }
 
-Deno.test("a gateway keeps an idle person's prompt warm if that is paid for; what it says it saved is what the bill is less", async () => {
+Deno.test("cache keep-alive: an idle user's prompt stays cached within the budget, and the estimated saving matches the bill", async () => {
   const cold = await away(20 * MINUTE, {});
   const warm = await away(20 * MINUTE, { budgetUsdPerDay: 1 });
   assertEquals([cold.pings.length, cold.timers.size, warm.timers.size], [0, 0, 0]);
@@ -171,7 +171,7 @@ Deno.test("a gateway keeps an idle person's prompt warm if that is paid for; wha
   const { all } = await warm.gateway.sessions.overview();
   assertEquals([all.pings, all.pingCreditTokenUnits > 25_000], [1, true]);
   assertAlmostEquals(all.tokenUnits, warm.bill, 1e-6);
-  // What the provider adds around a reply is all that it doesn't claim.
+  // Only tokens that the provider adds around a reply are not claimed.
   const [claim, less] = [await claimed(warm), cold.bill - warm.bill];
   assert(claim <= less && claim > less - 5, `${claim} ${less}`);
   assertEquals(await claimed(cold), 0);
@@ -180,7 +180,7 @@ Deno.test("a gateway keeps an idle person's prompt warm if that is paid for; wha
   assertAlmostEquals(all.pingUsd, all.pingTokenUnits * input / 1e6, 1e-9);
 });
 
-Deno.test("a gateway asks again for what was asked where a reply can't be gone on from, as long as that is worth it", async () => {
+Deno.test("cache keep-alive: the original request is repeated where a reply can't be continued, as long as it pays", async () => {
   const cut = { reply: () => ({ content: "So it is.", finish_reason: "length" as const }) };
   const cold = await away(16 * MINUTE, {}, cut);
   const warm = await away(16 * MINUTE, { budgetUsdPerDay: 1 }, cut);
@@ -193,11 +193,11 @@ Deno.test("a gateway asks again for what was asked where a reply can't be gone o
   assertAlmostEquals(await claimed(warm), cold.bill - warm.bill, 1e-6);
 });
 
-Deno.test("a gateway keeps nothing warm that nobody pays for, and nothing at all of what is over", async () => {
+Deno.test("cache keep-alive: no requests without a budget, or for deleted and ended conversations", async () => {
   const budget = { budgetUsdPerDay: 1 };
   const upstream = { baseURL: "http://upstream.example/v1", profile: PROFILE };
   const signedIn = { authorization: "Bearer t", "anthropic-beta": "claude-code-1,oauth-2025-04-20" };
-  // Whether somebody could still ask for it: then it is held until its cache lapses.
+  // A cached prompt that can still be requested is kept until its cache expires.
   type Case = [canBeAsked: boolean, options: TalkOptions, headers?: Record<string, string>];
   const cases: Record<string, Case> = {
     "no budget": [true, {}],
@@ -220,7 +220,7 @@ Deno.test("a gateway keeps nothing warm that nobody pays for, and nothing at all
   await talk.turns(60);
   assertEquals(talk.timers.size, 1);
   await talk.pause(4 * MINUTE);
-  // It goes on: its timer ends, and another begins.
+  // The conversation continues with a new timer.
   await talk.turns(1);
   assertEquals([talk.timers.size, talk.pings.length], [1, 0]);
   talk.limits = { "anthropic-ratelimit-requests-remaining": "0" };
@@ -241,7 +241,7 @@ Deno.test("a gateway keeps nothing warm that nobody pays for, and nothing at all
   assertEquals([talk.timers.size, talk.pings.length], [0, 0]);
 });
 
-Deno.test("a gateway keeps a conversation warm for as long as somebody asks, whatever the budget, and says what it costs at most", async () => {
+Deno.test("cache keep-alive: a conversation kept on request stays cached without a budget, at the reported maximum cost", async () => {
   for (const headers of [KEY, { authorization: "Bearer t", "anthropic-beta": "oauth-2025-04-20" }]) {
     const talk = new Talk();
     await talk.turns(60, headers);
@@ -251,18 +251,18 @@ Deno.test("a gateway keeps a conversation warm for as long as somebody asks, wha
     assert(typeof kept === "object" && kept.untilMs === talk.nowMs + 15 * MINUTE);
     await talk.pause(15 * MINUTE);
     await talk.say("I am back.", headers);
-    // One that makes it last for an hour.
+    // One request extends the cache to an hour.
     assertEquals([talk.pings.length, talk.served > 24_000], [1, true]);
     const { all } = await talk.gateway.sessions.overview();
     assert(all.pingUsd > 0 && all.pingUsd <= kept.maxUsd, `${all.pingUsd} of ${kept.maxUsd}`);
-    // The time is over, and then so is the cache.
+    // The budget of time is used up, and then the cache expires.
     await talk.pause(15 * MINUTE);
     assertEquals([talk.pings.length, talk.timers.size, await keepWarm()], [1, 0, "nothing held"]);
     await talk.gateway.close();
   }
 });
 
-Deno.test("a gateway pings with the client's own key and headers, but as another request, and once if that fails", async () => {
+Deno.test("cache keep-alive: requests use the client's key and headers, as separate requests, and a failure isn't retried", async () => {
   const heard: unknown[] = [];
   const talk = new Talk({ budgetUsdPerDay: 1, onError: (error) => heard.push(error) }, {
     answer: () => Promise.resolve(Response.json({ type: "error" }, { status: 529 })),
@@ -279,7 +279,7 @@ Deno.test("a gateway pings with the client's own key and headers, but as another
   await talk.gateway.close();
 });
 
-Deno.test("a gateway keeps no conversation warm that works for one that waits for its tools", async () => {
+Deno.test("cache keep-alive: a subagent's conversation isn't kept while its parent waits for tools", async () => {
   const calls = [{ type: "function", function: { name: "task", arguments: "{}" } }] as const;
   let reply: SimulatedReply = { content: "So it is." };
   const talk = new Talk({ budgetUsdPerDay: 1 }, { reply: () => reply });
@@ -289,7 +289,7 @@ Deno.test("a gateway keeps no conversation warm that works for one that waits fo
   assertEquals(talk.timers.size, 1);
   reply = { content: null, tool_calls: calls };
   await talk.say("Give it to a helper.", KEY, said());
-  // What waits for its tools is kept.
+  // A conversation that waits for its tools is kept alive.
   assertEquals(talk.timers.size, 1);
   reply = { content: "So it is." };
   const helper = (turn: number) => ({
@@ -300,7 +300,7 @@ Deno.test("a gateway keeps no conversation warm that works for one that waits fo
   });
   for (let turn = 0; turn < 60; turn++) await talk.say("", KEY, said(helper(turn)));
   assertEquals(talk.timers.size, 1);
-  // The same words where nobody waits are a conversation of their own.
+  // The same messages without a pending request are a conversation of their own.
   for (let turn = 0; turn < 60; turn++) {
     await talk.say("", KEY, { metadata: { user_id: "another window" }, ...helper(turn) });
   }

@@ -5,14 +5,14 @@ import { agentClient } from "@tare/cli/parts";
 import { readSettings } from "./settings/settings.ts";
 import { startServer } from "./compose.ts";
 
-/** What somebody sends with each request. */
+/** Headers of each request. */
 type Sent = Readonly<Record<string, string>>;
 
-/** A real server with a provider that says what it is told, and the folder of its data. */
+/** A real server with a scripted provider and its data folder. */
 class Place implements AsyncDisposable {
   readonly data: string;
   readonly replies: SimulatedReply[] = [];
-  /** The headers of each request that came to the provider, and its body. */
+  /** Headers and body of each request to the provider. */
   readonly seen: Headers[] = [];
   readonly bodies: string[] = [];
   readonly #provider: Deno.HttpServer<Deno.NetAddr>;
@@ -59,12 +59,11 @@ class Place implements AsyncDisposable {
     return this.#server.url;
   }
 
-  /** What the owner's programs send. */
   get owner(): Sent {
     return bearer(JSON.parse(Deno.readTextFileSync(`${this.data}/kept/owner.json`)).key);
   }
 
-  /** Makes a key, and gives what somebody with it sends. */
+  /** Adds a key and returns its headers. */
   async add(name: string, settings: object = {}): Promise<Sent> {
     const { body } = await this.ask("POST /tare/v1/keys", this.owner, {
       name,
@@ -74,7 +73,7 @@ class Place implements AsyncDisposable {
     return bearer(body.secret);
   }
 
-  /** Sends a request, and reads all of the answer. */
+  /** Sends a request and reads the response. */
   async ask(what: string, headers: Sent = {}, body?: unknown) {
     const [method = "", path = ""] = what.split(" ");
     const response = await fetch(this.url + path, {
@@ -92,7 +91,7 @@ class Place implements AsyncDisposable {
     };
   }
 
-  /** The status of each of these, by who asks. */
+  /** Returns the status of each request. */
   async statuses(who: Sent, requests: readonly (readonly [string, unknown?])[]): Promise<number[]> {
     const statuses: number[] = [];
     for (const [what, body] of requests) statuses.push((await this.ask(what, who, body)).status);
@@ -112,7 +111,7 @@ function bearer(secret: string): Sent {
 
 const HELLO = { model: "scripted", messages: [{ role: "user", content: "Hello." }] };
 
-/** A reply that wants to write a file. */
+/** A reply that calls a tool that writes a file. */
 const WRITE: SimulatedReply = {
   content: null,
   tool_calls: [{
@@ -122,7 +121,7 @@ const WRITE: SimulatedReply = {
   }],
 };
 
-Deno.test("startServer() makes an owner's key that only its owner can read, and that stays", async () => {
+Deno.test("startServer() creates an owner's key that only its owner can read and that survives restarts", async () => {
   await using place = await Place.start();
   const path = `${place.data}/kept/owner.json`;
   const { key, ports } = JSON.parse(await Deno.readTextFile(path));
@@ -139,7 +138,7 @@ Deno.test("startServer() makes an owner's key that only its owner can read, and 
   assertEquals([again.key, again.ports[0]], [key, Number(new URL(place.url).port)]);
 });
 
-Deno.test("who has no key can neither say what calls may do nor see what others do, and can't let its own calls run", async () => {
+Deno.test("keys: without a key a client can neither decide approvals nor read sessions, and its own calls don't run", async () => {
   await using place = await Place.start(["--unattended", "allow"]);
   const { owner } = place;
   const guest = {};
@@ -181,12 +180,11 @@ Deno.test("who has no key can neither say what calls may do nor see what others 
   assertEquals(refused.body.error, {
     status: 401,
     code: "unauthorized",
-    message:
-      "Cannot say what calls may do without a key: send the owner's, as in Authorization: Bearer KEY. " +
-      "The owner's is in owner.json of the server's data folder, or what TARE_TOKEN says there; commands send what TARE_TOKEN " +
-      "says here.",
+    message: "Unauthorized: to approve calls, send the owner's key as `Authorization: Bearer KEY`. " +
+      "The owner's key is in owner.json in the server's data folder, or is the server's TARE_TOKEN; commands send " +
+      "their own TARE_TOKEN.",
   });
-  // What the setting lets run unasked it lets run for those who have a key.
+  // Calls that run without approval also run for other keys.
   place.replies.push(WRITE);
   const turn = await place.ask(`POST /tare/v1/sessions/${ownSession}/turns`, guest, {
     input: "Write.",
@@ -197,7 +195,7 @@ Deno.test("who has no key can neither say what calls may do nor see what others 
   const chat = await place.ask("POST /v1/chat/completions", guest, { ...HELLO, model: "agent" });
   assertEquals(chat.status, 200);
   assertEquals([...Deno.readDirSync(`${place.data}/workspace`)], []);
-  // The person is still asked, says yes, and the log says who it was.
+  // Approvals are still required, and the log contains the approving key.
   const answered = await place.ask(`POST /tare/v1/sessions/${id}/approvals/${asked}`, owner, {
     decision: "allow",
   });
@@ -217,7 +215,7 @@ Deno.test("who has no key can neither say what calls may do nor see what others 
   assertEquals([...Deno.readDirSync(`${place.data}/workspace`)].map(({ name }) => name), ["a.txt"]);
 });
 
-Deno.test("each key sees, lists and goes on with its own sessions alone, after a restart too; the owner all", async () => {
+Deno.test("keys: each key reads and continues only its own sessions, after a restart too; the owner all", async () => {
   await using place = await Place.start();
   const [alice, bob] = [await place.add("alice"), await place.add("bob")];
   const made = async (who: Sent) => (await place.ask("POST /tare/v1/sessions", who, {})).body.id as string;
@@ -283,7 +281,7 @@ Deno.test("each key sees, lists and goes on with its own sessions alone, after a
     5,
     3,
   ]]);
-  // Nobody gets what another one was answered, or goes on with what another one said.
+  // Idempotency keys and conversations are separate for each key.
   const once = { "idempotency-key": "k" };
   const first = await place.ask("POST /tare/v1/sessions", { ...alice, ...once }, {});
   const second = await place.ask("POST /tare/v1/sessions", { ...bob, ...once }, {});
@@ -294,7 +292,7 @@ Deno.test("each key sees, lists and goes on with its own sessions alone, after a
   await check();
 });
 
-Deno.test("what left one conversation's prompt can't be recalled from another, of its own key or another one", async () => {
+Deno.test("keys: content evicted from one conversation can't be recalled in another, under the same key or another", async () => {
   await using place = await Place.start(["--truncate-at", "100"]);
   const [alice, bob] = [await place.add("alice"), await place.add("bob")];
   const secret = Array.from({ length: 300 }, (_, line) => `line ${line} of alice`).join("\n");
@@ -319,7 +317,7 @@ Deno.test("what left one conversation's prompt can't be recalled from another, o
       function: { name: "recall", arguments: JSON.stringify({ ref }) },
     }],
   });
-  /** What the model was told that recalled it, in another conversation that begins alike. */
+  /** Returns the result of a recall in another conversation with the same start. */
   const recalled = async (who: Sent, result = secret.slice(0, 40)) => {
     place.replies.push(recall(), { content: "Done." });
     const answer = await place.ask("POST /v1/chat/completions", who, said(result));
@@ -343,14 +341,14 @@ Deno.test("what left one conversation's prompt can't be recalled from another, o
   await check();
 });
 
-Deno.test("a key whose budget is spent is refused in the words of each protocol, after a restart too, and the page reads it", async () => {
+Deno.test("keys: a key with an exhausted budget is refused in each protocol's format, after a restart too, and the page reads it", async () => {
   await using place = await Place.start();
   const alice = await place.add("alice", { budgetUsdPerDay: 0.001 });
   const bob = await place.add("bob", { budgetUsdPerDay: 1000 });
   const { body: { id } } = await place.ask("POST /tare/v1/sessions", alice, {});
-  // What has begun may pass it.
+  // A request that has begun may exceed the budget.
   assertEquals((await place.ask("POST /v1/chat/completions", alice, HELLO)).status, 200);
-  const words = "Cannot answer: key alice has spent its budget of $0.001 for today";
+  const words = "Budget exceeded: key alice has spent its budget of $0.001 for today";
   const check = async () => {
     const chat = await place.ask("POST /v1/chat/completions", alice, HELLO);
     assertEquals([chat.status, chat.body.error.code], [402, "insufficient_quota"]);
@@ -368,7 +366,7 @@ Deno.test("a key whose budget is spent is refused in the words of each protocol,
     }
     const turn = await place.ask(`POST /tare/v1/sessions/${id}/turns`, alice, { input: "Hello." });
     assertEquals([turn.status, turn.body.error.code], [402, "budget_spent"]);
-    // What is there can be read, and others go on.
+    // Reading is possible, and other keys aren't affected.
     assertEquals((await place.ask("GET /tare/v1/sessions", alice)).status, 200);
     const { body: key } = await place.ask("GET /tare/v1/key", alice);
     assertEquals([key.budgetUsdPerDay, key.spentUsd > 0.001], [0.001, true]);
@@ -380,11 +378,11 @@ Deno.test("a key whose budget is spent is refused in the words of each protocol,
   const { body: { keys } } = await place.ask("GET /tare/v1/keys", place.owner);
   const { body: { all } } = await place.ask("GET /tare/v1/overview", bob);
   assertEquals(keys.map(({ name }: { readonly name: string }) => name), ["alice", "bob"]);
-  // By the ledger.
+  // Compared with the ledger.
   assertEquals(keys[1].spentUsd.toFixed(9), all.usd.toFixed(9));
 });
 
-Deno.test("a turn of the agent's ends once its key has no more money, and is paid for by it", async () => {
+Deno.test("keys: a turn of the agent ends once its key's budget is exhausted, and is charged to it", async () => {
   await using place = await Place.start(["--approvals", "allow"]);
   const alice = await place.add("alice", { budgetUsdPerDay: 0.001 });
   const { body: { id } } = await place.ask("POST /tare/v1/sessions", alice, {});
@@ -397,7 +395,7 @@ Deno.test("a turn of the agent's ends once its key has no more money, and is pai
   assertEquals(spentUsd.toFixed(9), all.usd.toFixed(9));
 });
 
-Deno.test("a key with a budget can't have for nothing what no ledger tells of", async () => {
+Deno.test("keys: a key with a budget can't use requests that no ledger records", async () => {
   await using place = await Place.start();
   const alice = await place.add("alice", { budgetUsdPerDay: 0.001 });
   for (const path of ["/v1/embeddings", "/v1/images/generations", "/v1/batches"]) {
@@ -407,12 +405,12 @@ Deno.test("a key with a budget can't have for nothing what no ledger tells of", 
   const off = await place.ask("POST /v1/chat/completions", { ...alice, "x-tare": "off" }, HELLO);
   assertEquals(off.status, 200);
   assertEquals((await place.ask("POST /v1/chat/completions", alice, HELLO)).status, 402);
-  // Without a budget nothing need be known.
+  // Without a budget no price is needed.
   const bob = await place.add("bob");
   assertNotEquals((await place.ask("POST /v1/embeddings", bob, { input: "x" })).status, 403);
 });
 
-Deno.test("a key is for its routes, asks as often as it may, and stops at once when it is removed", async () => {
+Deno.test("keys: a key is limited to its routes and rate, and stops working when it is removed", async () => {
   await using place = await Place.start();
   const gateway = await place.add("g", { routes: ["gateway"] });
   const agent = await place.add("a", { routes: ["agent"] });
@@ -422,7 +420,7 @@ Deno.test("a key is for its routes, asks as often as it may, and stops at once w
   assertEquals(await place.statuses(gateway, [chat, asAgent, session]), [200, 403, 403]);
   assertEquals(await place.statuses(agent, [chat, asAgent, session]), [403, 200, 201]);
   const refused = await place.ask(chat[0], agent, chat[1]);
-  assertEquals(refused.body.error.message, "Cannot answer: key a is for agent, and this is gateway.");
+  assertEquals(refused.body.error.message, "Forbidden: key a is for agent, not for gateway.");
   const rated = await place.add("r", { perMinute: 2 });
   const answers = [await place.ask(chat[0], rated, chat[1]), await place.ask(chat[0], rated, chat[1])];
   // The minute may end in between.
@@ -432,7 +430,7 @@ Deno.test("a key is for its routes, asks as often as it may, and stops at once w
   const last = answers.at(-1)!;
   assertEquals([last.status, last.body.error.code], [429, "rate_limit_exceeded"]);
   assertMatch(last.headers.get("retry-after") ?? "", /^\d+$/);
-  // The server's own key went to the provider, and none of ours.
+  // The provider received the server's key only.
   assertEquals(
     new Set(place.seen.map((headers) => headers.get("authorization"))),
     new Set(["Bearer sk-server"]),
@@ -442,15 +440,15 @@ Deno.test("a key is for its routes, asks as often as it may, and stops at once w
   const gone = await place.ask(chat[0], gateway, chat[1]);
   assertEquals([gone.status, gone.body.error.message], [
     401,
-    "Cannot let the request in: its key isn't known here, or was removed. " +
-    "The owner's is in owner.json of the server's data folder, or what TARE_TOKEN says there; commands send what TARE_TOKEN " +
-    "says here.",
+    "Unauthorized: the key is unknown or was removed. " +
+    "The owner's key is in owner.json in the server's data folder, or is the server's TARE_TOKEN; commands send " +
+    "their own TARE_TOKEN.",
   ]);
   assertEquals((await place.ask("DELETE /tare/v1/keys/g", place.owner)).status, 404);
   assertEquals((await place.ask("DELETE /tare/v1/keys/owner", place.owner)).status, 404);
 });
 
-Deno.test("only the owner, or a key that may, says what calls do; the log names the key", async () => {
+Deno.test("keys: only the owner, or a permitted key, decides approvals; the log contains the key", async () => {
   await using place = await Place.start();
   const alice = await place.add("alice");
   const carol = await place.add("carol", { routes: ["agent", "approve"] });
@@ -469,7 +467,7 @@ Deno.test("only the owner, or a key that may, says what calls do; the log names 
   const refused = await answer(ofAlice, alice);
   assertEquals([refused.status, refused.body.error.message], [
     403,
-    "Cannot say what calls may do with key alice: the owner's may, or one that was added with --routes approve.",
+    "Forbidden: key alice may not approve calls. Send the owner's key, or one that was added with --routes approve.",
   ]);
   assertEquals((await answer(ofAlice, carol)).status, 404);
   assertEquals([(await answer(ofAlice, place.owner)).status, (await answer(ofCarol, carol)).status], [
@@ -491,7 +489,7 @@ Deno.test("only the owner, or a key that may, says what calls do; the log names 
   );
 });
 
-Deno.test("the backup, and all that shows something private, isn't given to pages of other sites", async () => {
+Deno.test("keys: the backup and private data aren't readable by pages of other sites", async () => {
   await using place = await Place.start();
   const paths = [
     "/tare/v1/backup",
@@ -512,7 +510,7 @@ Deno.test("the backup, and all that shows something private, isn't given to page
   assertEquals((await place.ask("GET /tare/v1/backup", place.owner)).status, 200);
 });
 
-Deno.test("agentClient() makes, lists and removes keys", async () => {
+Deno.test("agentClient() adds, lists and removes keys", async () => {
   await using place = await Place.start();
   const client = agentClient(place.url, place.owner.authorization!.slice("Bearer ".length));
   await client.addKey({ name: "alice", routes: ["agent"], perMinute: 3 });

@@ -1,4 +1,4 @@
-/** Returns a function that makes a value on its first call; after a failure the next call tries again. */
+/** Returns a function that computes a value once, retrying after a failure. */
 export function lazily<T>(make: () => Promise<T>): () => Promise<T> {
   let value: Promise<T> | undefined;
   return () =>

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { readSettings } from "./settings/settings.ts";
 import { startServer } from "./compose.ts";
 
-/** What the server says at its start of the profile, before a provider that answers a request for its models so. */
+/** Returns the profile in the greeting, with a provider that returns this model list. */
 async function toldProfile(
   models: (request: Request) => Response | Promise<Response>,
 ): Promise<string | undefined> {
@@ -28,7 +28,7 @@ async function toldProfile(
 const listed = (owned_by: string) => () =>
   Response.json({ object: "list", data: [{ id: "qwen3", object: "model", owned_by }] });
 
-Deno.test("startServer() knows a server on one's own machine by what it says of itself, on whatever port", async () => {
+Deno.test("startServer() detects a local server by its model list, on any port", async () => {
   assertEquals([await toldProfile(listed("llamacpp")), await toldProfile(listed("vllm"))], [
     "local",
     "local",
@@ -39,7 +39,7 @@ Deno.test("startServer() knows a server on one's own machine by what it says of 
   ]);
 });
 
-Deno.test("startServer() starts before a provider that says nothing", async () => {
+Deno.test("startServer() starts while a provider doesn't answer", async () => {
   const silent = async ({ signal }: Request) => {
     await once(signal, "abort");
     return new Response();
@@ -47,7 +47,7 @@ Deno.test("startServer() starts before a provider that says nothing", async () =
   assertEquals(await toldProfile(silent), "none");
 });
 
-Deno.test("startServer() waits for a provider no shorter because its process stood still meanwhile", async () => {
+Deno.test("startServer() waits for a provider as long after its process was suspended", async () => {
   const told = await toldProfile(() => {
     const since = performance.now();
     while (performance.now() - since < 1_200) { /* Nothing else is done. */ }

@@ -1,5 +1,5 @@
 /**
- * The agent server's process. `deno task start` starts it by way of `start.ts`.
+ * The agent server's process, started by `start.ts`.
  *
  * @module
  */

@@ -7,14 +7,14 @@ import { type AgentModels, USUAL_WINDOW } from "./providers.ts";
 import { lazily } from "./lazily.ts";
 import type { Settings } from "./settings/settings.ts";
 
-/** Notice of the server at its start, and of every turn, while no provider is configured. */
+/** Notice at the server's start and in every turn without a provider. */
 export const REHEARSAL_NOTICE =
-  "no language model is configured; a rehearsal model that only follows fixed rules answers";
+  "no language model is configured; an offline demo model with fixed rules answers";
 
-/** Base URL of the offline demo model, whose requests stay in this process. */
+/** Requests to it stay in this process. */
 const BASE_URL = "http://127.0.0.1/v1";
 
-/** Returns the offline demo model: requests in the real wire format, answered by a simulated provider in this process. */
+/** Returns the offline demo model: a simulated provider in this process, with the real wire format. */
 export function offlineDemo(
   settings: Pick<Settings, "profile" | "windowTokens">,
   tokenizer: () => Promise<Tokenizer>,

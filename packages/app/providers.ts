@@ -15,7 +15,7 @@ import type { Settings } from "./settings/settings.ts";
 import type { GatewayOptions } from "@tare/gateway";
 import { readBytes } from "@tare/gateway/internal";
 
-/** The settings that say whom the agent asks. */
+/** Settings of the agent's provider. */
 export type ProviderSettings = Pick<
   Settings,
   | "apiKey"
@@ -29,29 +29,27 @@ export type ProviderSettings = Pick<
   | "windowTokens"
 >;
 
-/** Whom the agent asks for a model. */
+/** The agent's models. */
 export interface AgentModels {
-  /** The model that is asked unless a session names another. Default: there is none, and no agent. */
+  /** The default model. Absent: there is no agent. */
   readonly model?: string;
-  /** Makes the port for a model. */
   readonly ask: (model: string) => Model;
-  /** The efforts that a model knows; none of one that doesn't reason. Nothing where nobody knows. */
+  /** Supported efforts, none for a model without reasoning; `undefined` if unknown. */
   readonly efforts: (model: string) => readonly string[] | undefined;
-  /** Whether a model is shown pictures in results of its calls. */
+  /** Whether results may contain images. */
   readonly seesPictures: (model: string) => boolean;
-  /** Where requests for a model go. */
+  /** Base URL of the model's provider. */
   readonly address: (model: string) => string;
-  /** The cache rules and prices of a model; of an empty name those of the provider. */
+  /** Cache rules and prices; for an empty name those of the provider. */
   readonly profile: (model: string) => Profile;
-  /** The context window of a model, in tokens. */
   readonly windowTokens: (model: string) => number;
-  /** Whether that is only what is published, or usual, rather than set, or told by the provider. */
+  /** Whether the window is a published or default value, not set or reported by the provider. */
   readonly assumesWindow: (model: string) => boolean;
   /** First line of every turn. Default: none. */
   readonly notice?: string;
 }
 
-/** The window of a model of which nothing is known, in tokens: few models that agents work with have a smaller one. */
+/** Default context window in tokens; few models for agents have a smaller one. */
 export const USUAL_WINDOW = 128_000;
 
 /** Whether there is a provider of chat completions and responses. */
@@ -59,14 +57,14 @@ export function hasChatProvider({ apiKey, baseUrl }: ProviderSettings): boolean 
   return apiKey !== undefined || baseUrl !== undefined;
 }
 
-/** Whether no provider is configured for the agent, so that it answers by rehearsal. */
+/** Whether the offline demo model answers. */
 export function isRehearsed(settings: ProviderSettings): boolean {
   return !hasChatProvider(settings) && settings.messagesKey === undefined && settings.model === undefined;
 }
 
 /**
- * The models behind the configured providers. With a key, or an address of its own, for Messages as well as a provider of
- * chat completions each model name goes to its own; with one of them all go there.
+ * Returns the models of the configured providers. If there are a provider of Messages and one of chat completions, the
+ * model name selects one.
  */
 export function configuredModels(
   settings: ProviderSettings,
@@ -115,10 +113,10 @@ export function configuredModels(
   };
 }
 
-/** A turn of many steps shall not end because its provider is overloaded for a minute. */
+/** A long turn survives a minute of overload. */
 const BUSY_WAITS_MS = [1_000, 4_000, 8_000, 16_000, 30_000];
 
-/** A model whose refusals tell how much it reads. */
+/** Returns a model that reports the context window which its errors contain. */
 function tellingWindow(model: Model, told: (tokens: number) => void): Model {
   return async function* (request) {
     try {
@@ -131,10 +129,7 @@ function tellingWindow(model: Model, told: (tokens: number) => void): Model {
   };
 }
 
-/**
- * Returns the cache rules and prices of models at the provider of chat completions; `server` returns the profile that it
- * reports itself.
- */
+/** Returns the profiles of models at the chat provider; `server` returns the name that it reports. */
 function chatProfiles(
   { baseUrl = DEFAULT_PROVIDER.baseURL, profile: own }: ProviderSettings,
   server?: () => string | undefined,
@@ -151,10 +146,10 @@ function chatProfiles(
   };
 }
 
-/** Most results that {@linkcode remembered} holds: clients may name any model. */
+/** Cache size of {@linkcode remembered}: clients may send any model name. */
 const MOST_REMEMBERED = 1_000;
 
-/** Returns a function of a text that computes each result once, as long as it is among the newest. */
+/** Memoizes a function of a text. */
 function remembered<T>(work: (text: string) => T): (text: string) => T {
   const known = new Map<string, T>();
   return (text) => {
@@ -166,7 +161,7 @@ function remembered<T>(work: (text: string) => T): (text: string) => T {
   };
 }
 
-/** What a model costs in money: one's own price, else the list price; nothing on one's own machine. */
+/** Returns the prices: the configured price, else the list price; none for local models. */
 export function priceOf(
   { price, profile: own }: Pick<ProviderSettings, "price" | "profile">,
   profile: (model: string) => Profile,
@@ -185,7 +180,7 @@ function agentProfiles(
   return (model) => speaksMessages(settings, model) ? messages : chat(model);
 }
 
-/** Whether a model is asked in the Messages format. */
+/** Whether requests use the Messages format. */
 function speaksMessages(settings: ProviderSettings, model: string): boolean {
   const { messagesKey, messagesUrl, protocol } = settings;
   if (protocol === "messages") return true;
@@ -193,19 +188,18 @@ function speaksMessages(settings: ProviderSettings, model: string): boolean {
   return !hasChatProvider(settings) || (isThere && MESSAGES_PROVIDER.models.test(model));
 }
 
-/** What the agent says where only the gateway has a provider. */
+/** The agent's model if only the gateway has a provider. */
 const noModel: Model = () => {
   throw new ModelError(
     "no_such_model",
-    "Cannot ask a model: TARE_MODEL isn't set, so that there is only a gateway.",
+    "Cannot call a model: TARE_MODEL isn't set. Set it to the agent's model.",
   );
 };
 
 /**
- * Returns the upstreams of the gateway by protocol. Agents ask for any model, and those that speak Messages are cached by
- * other rules.
+ * Returns the gateway's upstreams by protocol; Messages has its own cache rules.
  *
- * @param asked What the provider of chat completions reports of its models. Absent: there is no such provider.
+ * @param asked Model list of the chat provider. Absent: there is no such provider.
  */
 export function upstreamsOf(
   settings: Settings,
@@ -225,7 +219,7 @@ export function upstreamsOf(
     assumesWindow: (model: string) => asked?.windowTokens(model) === undefined,
   };
   const messages = {
-    // This address names the server, the other one the API.
+    // The setting is the server's URL, `baseURL` the API's.
     baseURL: `${messagesUrl.replace(/\/+$/, "")}/v1`,
     ...(messagesKey !== undefined && { apiKey: messagesKey }),
     profile: messagesRules,
@@ -235,46 +229,44 @@ export function upstreamsOf(
       searchesTools: (model: string) => deferTools === "on" && searchesTools({ model }),
     }),
   };
-  // The rehearsal provider is nobody's upstream.
+  // The offline demo model is no upstream.
   return { ...(hasChatProvider(settings) && { chat, responses: chat }), messages };
 }
 
-/** Longest list of models that is read, in bytes: who passes on others' models has hundreds. */
+/** Longest model list in bytes: gateways list hundreds of models. */
 const MAX_LIST_BYTES = 2 ** 23;
 
-/** An answer may take so many looks of so many milliseconds: time for which this process stood still is one of them. */
+/** Timeout of a request in intervals, so that suspended time counts as one. */
 const MOST_LOOKS = 10;
 const LOOK_MS = 100;
 
-/** A server that gave no list is asked again after so long, in milliseconds. */
+/** Pause before a failed request for models is retried, in milliseconds. */
 const PAUSE_MS = 30_000;
 
-/** Whom to ask, and how. */
 interface AskedServer {
   readonly baseURL: string;
   readonly apiKey?: string | undefined;
   /** Default: the global `fetch`. */
   readonly fetch?: typeof fetch;
-  /** Milliseconds since some fixed moment. Default: `performance.now`. */
+  /** A monotonic clock in milliseconds. Default: `performance.now`. */
   readonly now?: () => number;
 }
 
-/** What a server says of itself. */
+/** Facts that a provider's model list reports. */
 export interface ServerProfile {
-  /** Name of the profile that it points to, as far as is known by now; asks the server, without waiting, if it isn't. */
+  /** Returns the profile name if known; otherwise starts a request without waiting. */
   readonly name: () => string | undefined;
-  /** The context window of a model in tokens, as far as that is known by now. */
+  /** Returns a context window in tokens, if known. */
   readonly windowTokens: (model: string) => number | undefined;
-  /** Settles when the server has been asked for the first time; never rejects. */
+  /** Resolves after the first request. Never rejects. */
   readonly asked: () => Promise<void>;
-  /** Asks no more, and settles when nothing is asked any longer. */
+  /** Cancels requests and waits for their end. */
   readonly close: () => Promise<void>;
 }
 
 /**
- * Finds out from a provider's list of models how much each reads, and whether it is a server on one's own machine, such
- * as llama.cpp or vLLM: their ports and the names of their models say nothing. A provider that its address tells isn't asked; one that
- * doesn't answer changes nothing.
+ * Reads context windows from a provider's model list, and detects local servers such as llama.cpp or vLLM, whose
+ * address and model names don't identify them. Providers with a known address aren't requested; failures are ignored.
  */
 export function serverProfile(
   { baseURL, apiKey, fetch = globalThis.fetch, now = () => performance.now() }: AskedServer,
@@ -299,10 +291,10 @@ export function serverProfile(
       });
       const list = JSON.parse(new TextDecoder().decode(await readBytes(response, MAX_LIST_BYTES)));
       ({ profile: name, windows } = readModelList(list));
-      // A list without models may have some later.
+      // An empty list may be filled later.
       isKnown = response.ok && Array.isArray(list?.data) && list.data.length > 0;
     } catch {
-      // Whatever answers there says nothing of itself.
+      // The server has no model list.
     } finally {
       clearInterval(looks);
       asking = undefined;
@@ -318,7 +310,7 @@ export function serverProfile(
     },
     windowTokens(model) {
       look();
-      // One's own server answers with the one that it has, however it is called.
+      // A local server with one model uses it for every name.
       const [only] = name === "local" && windows.size === 1 ? windows.values() : [];
       return windows.get(model) ?? only;
     },

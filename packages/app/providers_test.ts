@@ -8,13 +8,13 @@ const ANTHROPIC = "https://api.anthropic.com";
 
 const settings = (environment: Record<string, string>): ProviderSettings => readSettings([], environment);
 
-/** Where the requests for these models go, and by which cache rules they are planned. */
+/** Returns the addresses and profiles of these models. */
 function routes(environment: Record<string, string>, models: readonly string[]): string[][] {
   const { address, profile } = configuredModels(settings({ TARE_MODEL: "m", ...environment }));
   return models.map((model) => [model, address(model), profile(model).name]);
 }
 
-Deno.test("configuredModels() sends every model to the only provider there is", () => {
+Deno.test("configuredModels() sends every model to the only provider", () => {
   assertEquals(routes({ ANTHROPIC_API_KEY: "k" }, ["", "claude-sonnet-5", "other"]), [
     ["", ANTHROPIC, "anthropic-5m"],
     ["claude-sonnet-5", ANTHROPIC, "anthropic-5m"],
@@ -30,12 +30,12 @@ Deno.test("configuredModels() sends every model to the only provider there is", 
   ]);
 });
 
-Deno.test("configuredModels() sends each model to its own provider where there are two", () => {
+Deno.test("configuredModels() with two providers sends each model to its own", () => {
   const both = { OPENAI_API_KEY: "a", ANTHROPIC_API_KEY: "b" };
   assertEquals(routes(both, ["Claude-opus-5", "gpt-5.5", "anthropic/claude-opus-5", "deepseek-chat"]), [
     ["Claude-opus-5", ANTHROPIC, "anthropic-5m"],
     ["gpt-5.5", OPENAI, "openai-24h"],
-    // A name with its vendor in front is one of a provider that passes models on.
+    // A vendor prefix is that of a gateway.
     ["anthropic/claude-opus-5", OPENAI, "anthropic-5m"],
     ["deepseek-chat", OPENAI, "deepseek"],
   ]);
@@ -44,7 +44,7 @@ Deno.test("configuredModels() sends each model to its own provider where there a
   ]);
 });
 
-Deno.test("priceOf() takes one's own price, then the list's, and none on one's own machine", () => {
+Deno.test("priceOf() returns the configured price, else the list price, and none for local models", () => {
   const price = (environment: Record<string, string>, profile: string, model: string) =>
     priceOf(settings(environment), () => profileNamed(profile))(model);
   assertEquals(price({}, "openai", "gpt-5"), listPrice("gpt-5"));
@@ -55,7 +55,7 @@ Deno.test("priceOf() takes one's own price, then the list's, and none on one's o
   assertEquals(priceOf(file, () => profileNamed("openai"))("gpt-5"), own);
 });
 
-Deno.test("configuredModels() takes a window as it is set, else what the provider says, else what is published", () => {
+Deno.test("configuredModels() returns the configured window, else the reported, else the published one", () => {
   const server = {
     name: () => undefined,
     windowTokens: (model: string) => model === "here" ? 9_000 : undefined,
@@ -67,11 +67,11 @@ Deno.test("configuredModels() takes a window as it is set, else what the provide
   const chat = { OPENAI_API_KEY: "a" };
   assertEquals(windows(chat), [9_000, 272_000, 1_000_000, 128_000]);
   assertEquals(windows({ ...chat, TARE_WINDOW: "5000" }), [5_000, 5_000, 5_000, 5_000]);
-  // The list is that of the provider of chat completions.
+  // The model list is that of the chat provider.
   assertEquals(windows({ ANTHROPIC_API_KEY: "b" }), [128_000, 272_000, 1_000_000, 128_000]);
 });
 
-Deno.test("configuredModels() learns a window from the error that tells it", async () => {
+Deno.test("configuredModels() reads a window from an error", async () => {
   const message = "This model's maximum context length is 40960 tokens. However, you requested 50000 tokens.";
   const refusing = Deno.serve(
     { hostname: "127.0.0.1", port: 0, onListen: () => {} },
@@ -96,7 +96,7 @@ Deno.test("configuredModels() learns a window from the error that tells it", asy
   await refusing.shutdown();
 });
 
-Deno.test("configuredModels() asks an overloaded provider again, longer than an SDK does", async () => {
+Deno.test("configuredModels() retries an overloaded provider longer than an SDK does", async () => {
   let requests = 0;
   const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, () => {
     if (requests++ < 6) return new Response(null, { status: 429, headers: { "retry-after-ms": "1" } });
@@ -119,7 +119,7 @@ Deno.test("configuredModels() asks an overloaded provider again, longer than an 
   await server.shutdown();
 });
 
-Deno.test("configuredModels() asks in the protocol that is set, else as the address and the model have it", async () => {
+Deno.test("configuredModels() uses the configured protocol, else that of address and model", async () => {
   const asked: unknown[] = [];
   const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, async (request) => {
     const { model, reasoning, include, thinking, messages } = await request.json();
@@ -163,9 +163,9 @@ Deno.test("configuredModels() asks in the protocol that is set, else as the addr
   ]);
 });
 
-Deno.test("isRehearsed() says whether nothing is configured", () => {
+Deno.test("isRehearsed() returns true only if no provider is configured", () => {
   assertEquals(isRehearsed(settings({})), true);
-  // The gateway's address alone makes no agent.
+  // The gateway's address alone doesn't configure an agent.
   assertEquals(isRehearsed(settings({ ANTHROPIC_BASE_URL: "http://127.0.0.1:1" })), true);
   assertEquals(isRehearsed(settings({ ANTHROPIC_API_KEY: "k" })), false);
   assertEquals(isRehearsed(settings({ OPENAI_BASE_URL: "http://127.0.0.1:1/v1" })), false);
@@ -176,7 +176,7 @@ const HERE = "http://127.0.0.1:8080/v1/";
 const list = (...owners: unknown[]) =>
   Response.json({ object: "list", data: owners.map((owned_by) => ({ id: "m", object: "model", owned_by })) });
 
-/** What is known of a server that answers so, one request after the other, and what it was asked. */
+/** Returns the profile of a server with these responses, and the requests to it. */
 function asking(...answers: readonly (Response | Error)[]) {
   const waiting = [...answers];
   const asked: [string, string | null][] = [];
@@ -194,7 +194,7 @@ function asking(...answers: readonly (Response | Error)[]) {
   return { server, asked, pass: (ms: number) => nowMs += ms };
 }
 
-Deno.test("serverProfile() takes a server for one's own that lists only such models", async () => {
+Deno.test("serverProfile() detects a local server by its models", async () => {
   for (
     const [owners, name] of [
       [["llamacpp"], "local"],
@@ -202,7 +202,7 @@ Deno.test("serverProfile() takes a server for one's own that lists only such mod
       [["sglang"], "local"],
       [["library"], "local"],
       [["organization_owner"], "local"],
-      // A proxy passes others' models on too.
+      // A proxy lists models of others too.
       [["vllm", "openai"], undefined],
       [[undefined], undefined],
     ] as const
@@ -214,7 +214,7 @@ Deno.test("serverProfile() takes a server for one's own that lists only such mod
   }
 });
 
-Deno.test("serverProfile() tells the windows of models, and on one's own machine that of the only one", async () => {
+Deno.test("serverProfile() returns the windows of models, and for a local server that of the only one", async () => {
   const data = [{ id: "m", owned_by: "vllm", max_model_len: 40_960 }];
   const { server: own } = asking(Response.json({ data }));
   const { server: others } = asking(Response.json({ data: [...data, { id: "n", owned_by: "openai" }] }));
@@ -227,7 +227,7 @@ Deno.test("serverProfile() tells the windows of models, and on one's own machine
   assertEquals(windows, [[40_960, 40_960], [40_960, undefined]]);
 });
 
-Deno.test("serverProfile() asks again after a while, without waiting, until there is a list", async () => {
+Deno.test("serverProfile() retries after a while, without waiting, until there is a list", async () => {
   const { server, asked, pass } = asking(
     new TypeError("refused"),
     Response.json({}),
@@ -237,7 +237,7 @@ Deno.test("serverProfile() asks again after a while, without waiting, until ther
   const names: unknown[] = [];
   for (let time = 0; time < 6; time++) {
     names.push(server.name());
-    // Within the pause nobody is asked.
+    // Within the pause no request is sent.
     names.push(server.name());
     await server.asked();
     pass(30_000);
@@ -250,7 +250,7 @@ Deno.test("serverProfile() asks again after a while, without waiting, until ther
   await server.close();
 });
 
-Deno.test("serverProfile() asks no provider that its address tells", async () => {
+Deno.test("serverProfile() sends no request to a provider with a known address", async () => {
   const fetch = () => Promise.reject(new Error("was asked"));
   for (const baseURL of ["https://api.openai.com/v1", "https://api.deepseek.com"]) {
     const server = serverProfile({ baseURL, fetch });
@@ -259,7 +259,7 @@ Deno.test("serverProfile() asks no provider that its address tells", async () =>
   }
 });
 
-Deno.test("serverProfile() waits no longer than it is asked to", async () => {
+Deno.test("serverProfile() stops waiting after its timeout", async () => {
   const server = serverProfile({
     baseURL: HERE,
     fetch: (_, init) =>

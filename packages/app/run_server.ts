@@ -7,13 +7,13 @@ import { findPlaces } from "@tare/tools/internal/instructions";
 import { readSettings } from "./settings/settings.ts";
 import { sayAlive } from "./supervise.ts";
 
-/** How much longer than its turns may take an orderly end may last, in milliseconds. */
+/** Time for the shutdown after the turns, in milliseconds. */
 const END_MS = 5000;
 
-/** Within so many milliseconds a terminal's Ctrl-C has come from itself and from each process that passes it on. */
+/** Within this time a second SIGINT is a forwarded copy of the terminal's Ctrl-C, in milliseconds. */
 const CTRL_C_MS = 300;
 
-/** Runs the agent server as this process, with the settings of its flags and environment, until it is ended. */
+/** Runs the agent server in this process until it is ended. */
 export async function runServer(parts: Parts = {}, args: readonly string[] = Deno.args): Promise<void> {
   try {
     const tell = (line: string) => console.error(shownText(line));
@@ -34,14 +34,14 @@ export async function runServer(parts: Parts = {}, args: readonly string[] = Den
         Deno.exit(1);
       }
       endsSince = performance.now();
-      // Who presses Ctrl-C wants it to stop.
+      // Ctrl-C stops turns at once.
       const leaves = signal !== "SIGINT";
       const limitMs = END_MS + (leaves ? settings.endWithinSeconds * 1000 : 0);
       setTimeout(() => {
         console.error(
-          `Cannot end in order: something hangs after ${
+          `Cannot shut down cleanly: work still hangs after ${
             limitMs / 1000
-          } seconds. What was acknowledged is stored.`,
+          } seconds. Acknowledged data is stored.`,
         );
         Deno.exit(1);
       }, limitMs);
@@ -53,10 +53,10 @@ export async function runServer(parts: Parts = {}, args: readonly string[] = Den
     }
     whenLeft(() => end());
     sayAlive();
-    // Last: whoever has read it may end the server.
+    // Last: a parent process may end the server after reading it.
     console.log(server.greeting);
   } catch (error) {
-    // Only what a person can mend is a sentence; anything else is a bug and shows its stack.
+    // Expected errors are printed without a stack.
     if (!(error instanceof RangeError || error instanceof StoreError)) throw error;
     console.error(shownText(error.message));
     Deno.exit(1);

@@ -8,7 +8,7 @@ import { readSettings, VARIABLES } from "./settings/settings.ts";
 const permissions = (args: string[], environment: Record<string, string> = {}) =>
   serverPermissions(readSettings(args, environment));
 
-Deno.test("serverPermissions() opens workspace and data folder, linked ones where they really are", async () => {
+Deno.test("serverPermissions() allows workspace and data folder, and the targets of links", async () => {
   const top = await Deno.realPath(await Deno.makeTempDir());
   try {
     await Deno.mkdir(join(top, "a,b"));
@@ -29,14 +29,14 @@ Deno.test("serverPermissions() opens workspace and data folder, linked ones wher
   }
 });
 
-Deno.test("serverPermissions() lets a server listen where it has listened before", () => {
+Deno.test("serverPermissions() lets a server listen on its last port", () => {
   const settings = readSettings(["--workspace", "/", "--data", "/d"], {});
   const [, net] = serverPermissions(settings, { lastPort: 40_001 });
   const providers = "api.anthropic.com:443";
   assertEquals(net, `--allow-net=127.0.0.1:40001,127.0.0.1:8787,127.0.0.1:0,${providers}`);
 });
 
-Deno.test("serverPermissions() opens of the hosts that the sandbox reaches the proxy's socket alone", () => {
+Deno.test("serverPermissions() allows only the proxy's socket for the sandbox's hosts", () => {
   const sandbox: Sandbox = {
     ...{ by: "bubblewrap", program: "/usr/bin/bwrap", workspace: "/w", home: "/home" },
     ...{ system: [], shown: [], hidden: [], readOnly: [], domains: ["docs.example"] },
@@ -52,7 +52,7 @@ Deno.test("serverPermissions() opens of the hosts that the sandbox reaches the p
   ]);
 });
 
-Deno.test("serverPermissions() opens the files of its profile and of its rules", async () => {
+Deno.test("serverPermissions() allows the files of the profile and of the rules", async () => {
   const path = await Deno.makeTempFile();
   try {
     await Deno.writeTextFile(path, '{"profile": "none"}');
@@ -66,7 +66,7 @@ Deno.test("serverPermissions() opens the files of its profile and of its rules",
   }
 });
 
-Deno.test("serverPermissions() opens the files that sessions are told of, and no folder above the workspace", async () => {
+Deno.test("serverPermissions() allows instruction files, and no folder above the workspace", async () => {
   const top = await Deno.realPath(await Deno.makeTempDir());
   try {
     await Deno.mkdir(join(top, ".git"));
@@ -87,7 +87,7 @@ Deno.test("serverPermissions() opens the files that sessions are told of, and no
   }
 });
 
-Deno.test("serverPermissions() opens the file of the MCP servers, and the network to those at an address", async () => {
+Deno.test("serverPermissions() allows the file of the MCP servers, and the network to remote ones", async () => {
   const path = await Deno.makeTempFile();
   try {
     const mcpServers = {
@@ -104,7 +104,7 @@ Deno.test("serverPermissions() opens the file of the MCP servers, and the networ
   }
 });
 
-Deno.test("serverPermissions() opens the network to where it listens and to its providers alone", () => {
+Deno.test("serverPermissions() allows network access only to its own address and its providers", () => {
   const net = (args: string[], environment: Record<string, string>) =>
     permissions(args, { TARE_MODEL: "m", ...environment })[1];
   assertEquals(
@@ -125,13 +125,13 @@ Deno.test("serverPermissions() opens the network to where it listens and to its 
   );
 });
 
-Deno.test("serverPermissions() opens the network to who is told by webhooks", () => {
+Deno.test("serverPermissions() allows network access to webhook hosts", () => {
   const net = (TARE_WEBHOOK_HOSTS: string) => permissions([], { TARE_WEBHOOK_HOSTS })[1];
   assertEquals(net("hooks.example,[::1]:9000"), `${permissions([])[1]},hooks.example,[::1]:9000`);
   assertEquals(net("*"), "--allow-net");
 });
 
-Deno.test("serverPermissions() opens the host of the bucket that large texts are in", () => {
+Deno.test("serverPermissions() allows network access to the bucket's host", () => {
   const keys = { AWS_ACCESS_KEY_ID: "a", AWS_SECRET_ACCESS_KEY: "s" };
   const given = { TARE_DATABASE: "postgres://me@db.example/tare", ...keys };
   const net = (TARE_ARCHIVE: string) => permissions([], { ...given, TARE_ARCHIVE })[1]?.split(",").at(-1);
@@ -140,7 +140,7 @@ Deno.test("serverPermissions() opens the host of the bucket that large texts are
   assertEquals(net("s3://texts?region=eu&endpoint=http://[::1]:9000"), "[::1]:9000");
 });
 
-Deno.test("serverPermissions() opens the database's host or socket alone, and hides what its client would look for", async () => {
+Deno.test("serverPermissions() allows only the database's host or socket, and hides the variables of its client", async () => {
   const [, net, read, write, env, ignored] = permissions([]);
   const flags = (TARE_DATABASE: string) => permissions([], { TARE_DATABASE }).slice(1, 6);
   const hidden = `${ignored},PG*,NODE_PG_FORCE_NATIVE,USER,USERNAME`;

@@ -1,34 +1,31 @@
 /**
- * Starts the real agent server in a process of its own, as `deno task start` does. Holds no tests.
+ * Starts the real agent server in a process of its own, as `deno task start` does. Contains no tests.
  *
  * @module
  */
 import { fromFileUrl } from "@std/path";
 
-/** How a process ended and what it wrote. */
 export interface Ended {
   readonly code: number;
   readonly stdout: string;
   readonly stderr: string;
 }
 
-/** A server that listens. */
 export interface ServerProcess {
   readonly url: string;
   /** Sends the signal and waits for the end. */
   readonly end: (signal: Deno.Signal) => Promise<Ended>;
-  /** How it ended, whoever ended it. */
   readonly ended: Promise<Ended>;
 }
 
-/** Returns what a process wrote, without what Deno reports of installing its modules at a first start. */
+/** Returns a process's output without Deno's lines about installing modules. */
 export function withoutInstalls(text: string): string {
   return text.replaceAll(/^(Download|Initialize) .*\n/gm, "");
 }
 
 const START = fromFileUrl(new URL("start.ts", import.meta.url));
 
-/** The command that starts the server. Of this process's environment it gets only what Deno itself needs. */
+/** Returns the command that starts the server, with only the environment that Deno needs. */
 export function startCommand(
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},
@@ -47,7 +44,7 @@ export function startCommand(
   });
 }
 
-/** Starts the server and waits until it says where it listens. */
+/** Starts the server and waits until it listens. */
 export async function startProcess(
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},

@@ -3,12 +3,12 @@ import { sandboxNetwork } from "@tare/tools/internal/network";
 import { findSandbox } from "@tare/tools/sandbox";
 import type { Settings } from "./settings/settings.ts";
 
-/** The sandbox that these settings want, or why there is none. With hosts to reach, what leads to them ends with this process. */
+/** Returns the configured sandbox, or the reason for its absence. Its proxy ends with this process. */
 export async function serverSandbox(
   { sandbox, allowDomains, workspace, data, path, instructions, mcp, approvals, profile, database }: Settings,
   { home, temporary }: {
     readonly home: string | undefined;
-    /** Where a socket may be made. */
+    /** Folder for sockets. */
     readonly temporary: string;
   },
 ): ReturnType<typeof findSandbox> {

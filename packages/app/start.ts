@@ -19,7 +19,7 @@ import {
 } from "./settings/settings.ts";
 import { supervise } from "./supervise.ts";
 
-/** Who starts it with this flag goes away, and it stays. */
+/** Set by a parent process that exits while the server continues. */
 const STAYS = "--stays";
 const args = Deno.args.filter((arg) => arg !== STAYS);
 
@@ -30,12 +30,12 @@ if (args.includes("--help") || args.includes("-h")) {
 
 const environment = Object.fromEntries(VARIABLES.map((name) => [name, Deno.env.get(name)]));
 
-/** The settings, or the end of this process. */
+/** Returns the settings, or exits. */
 function settings(): Settings {
   try {
     return readSettings(args, environment);
   } catch (error) {
-    // Only what a person can mend is a sentence; anything else is a bug and shows its stack.
+    // Expected errors are printed without a stack.
     if (!(error instanceof RangeError)) throw error;
     console.error(shownText(error.message));
     Deno.exit(1);
@@ -43,9 +43,8 @@ function settings(): Settings {
 }
 
 /**
- * What the server's process exports telemetry by where nobody says otherwise: under a name of its own, so that several
- * servers can be told apart, without the console's lines, and so that a collector that hangs keeps it from ending for a
- * few seconds at most.
+ * Returns OpenTelemetry defaults: a unique service instance, no console lines, and a short timeout, so that a collector
+ * that hangs doesn't delay the shutdown by more than a few seconds.
  */
 function exporterEnvironment(): Record<string, string> {
   if (!Deno.env.get("OTEL_DENO")) return {};
@@ -62,13 +61,13 @@ function exporterEnvironment(): Record<string, string> {
   };
 }
 
-/** Makes the link in the data folder, and that if it is missing, unless it is there. Both start with the owner alone. */
+/** Creates the link, and the data folder for the owner only. */
 const LINK_DESCRIPTORS =
   'umask 077; mkdir -p "$1" && { test -L "$1/fd" || ln -s /proc/self/fd "$1/fd"; } 2>/dev/null || true';
 
 /**
- * Lets the server's process see which files it has open. It verifies by them that no path has come to lead out of the
- * workspace. Deno refuses it /proc, and a link to anywhere.
+ * Lets the server's process list its open files through a link in the data folder: it verifies with them that no path
+ * leads out of the workspace. Deno denies access to /proc.
  */
 async function linkDescriptors(data: string): Promise<void> {
   if (Deno.build.os !== "linux") return;
@@ -88,8 +87,7 @@ if (given.sandbox === "strict" && "why" in sandbox) {
   Deno.exit(1);
 }
 /**
- * The program and its configuration: the client of MCP servers is installed only where there are some. There the runtime
- * would warn that both configurations have links.
+ * Without MCP servers their client isn't installed. `--quiet` suppresses a warning about two configurations with links.
  */
 const program = given.mcp
   ? [
@@ -100,7 +98,7 @@ const program = given.mcp
   ]
   : [new URL("main.ts", import.meta.url)];
 const paths = program.map((part) => typeof part === "string" ? part : fromFileUrl(part));
-// The server's process may not find out itself how many descriptors it has.
+// The server's process can't read its descriptor limit.
 const maxConnections = await usualMaxConnections();
 await linkDescriptors(given.data);
 const { code, end } = supervise({

@@ -2,7 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import { fromFileUrl, join } from "@std/path";
 import { startProcess } from "./server_process_fixture_test.ts";
 
-Deno.test("start.ts starts a server that answers, and ends it when it is told to end", async () => {
+Deno.test("start.ts starts a server that answers, and ends it on a signal", async () => {
   const folder = await Deno.makeTempDir();
   for (const signal of ["SIGTERM", "SIGINT"] as const) {
     const server = await startProcess([
@@ -18,10 +18,10 @@ Deno.test("start.ts starts a server that answers, and ends it when it is told to
   await Deno.remove(folder, { recursive: true });
 });
 
-Deno.test("a start installs no package that only tests import", async () => {
+Deno.test("start.ts installs no package that only tests import", async () => {
   const app = new URL("./", import.meta.url);
   const config = new URL("../../deno.json", app);
-  // A task installs what its lock file names, whatever it runs.
+  // A task installs its lock file, whatever it runs.
   const { npm } = JSON.parse(await Deno.readTextFile(new URL("deno.lock", config)));
   const modules = ["start.ts", "main.ts"].map((name) => fromFileUrl(new URL(name, app)));
   const graphs = await Promise.all(modules.map(async (module) => {

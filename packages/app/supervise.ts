@@ -2,43 +2,39 @@ import type { ChildProcess } from "node:child_process";
 import { constants } from "node:os";
 import process from "node:process";
 
-/** So many looks in a row find nothing of a server that doesn't answer. */
+/** Missed checks after which the server is restarted. */
 const PATIENCE = 10;
 
-/** How often is looked, and the server says that it is alive, in milliseconds. */
+/** Interval of checks and heartbeats, in milliseconds. */
 const EVERY_MS = 1_000;
 
-/** Longest pause before a server is started again that stops answering again and again, in milliseconds. */
+/** Longest pause before a restart, in milliseconds. */
 const MAX_PAUSE_MS = 60_000;
 
-/** Of one that has answered so long earlier times don't count any more, in milliseconds. */
+/** Uptime after which earlier restarts don't count, in milliseconds. */
 const STEADY_MS = 10 * 60_000;
 
-/** How a server is told to end. */
 type EndingSignal = "SIGINT" | "SIGTERM" | "SIGHUP" | "SIGKILL";
 
-/** How a server is started and watched. */
 interface SuperviseOptions {
-  /** Starts it with a way to send messages to this process. */
+  /** Starts the server with an IPC channel. */
   readonly start: () => ChildProcess;
-  /** Told why a server was ended. */
+  /** Receives the reason of each restart. */
   readonly log: (sentence: string) => void;
-  /** How often is looked, in milliseconds. Default: 1,000. */
+  /** Default: 1,000. */
   readonly everyMs?: number;
 }
 
-/** A server that is watched. */
 interface Supervised {
-  /** Its exit code, once it has ended by itself or because it was told to. */
+  /** Exit code, once the server has ended by itself or by a signal. */
   readonly code: Promise<number>;
-  /** Passes a signal on; none is started again from then on. */
+  /** Forwards a signal and disables restarts. */
   readonly end: (signal: EndingSignal) => void;
 }
 
 /**
- * Starts a server, and ends and starts it again when it doesn't answer: when what it does all the time, to say that it is
- * alive, is missing for ten looks in a row. A process that somebody has stopped, by a signal or a debugger, isn't meant;
- * nor is time for which this process stood still too, as on a machine that sleeps. One that ends by itself stays so.
+ * Starts a server and restarts it after ten missed heartbeats in a row. Processes stopped by a signal or debugger, and
+ * times when this process was suspended too, don't count. A server that exits by itself isn't restarted.
  */
 export function supervise({ start, log, everyMs = EVERY_MS }: SuperviseOptions): Supervised {
   const told = Promise.withResolvers<void>();
@@ -56,18 +52,18 @@ export function supervise({ start, log, everyMs = EVERY_MS }: SuperviseOptions):
   let server = begin();
   const kill = (signal: EndingSignal) => {
     try {
-      // By its own method it would count as killed, with whatever code it ends.
+      // ChildProcess.kill() would mark it as killed, whatever its exit code.
       if (server.child.pid !== undefined) Deno.kill(server.child.pid, signal);
     } catch {
-      // It has ended already.
+      // It has already ended.
     }
   };
 
-  /** Gives true once the server doesn't answer, false if it has ended before. */
+  /** Returns true once the server doesn't answer, false if it ended. */
   const hangs = async (): Promise<boolean> => {
     const ended = server.status.then(() => true);
     isAlive = false;
-    // What a server does before it listens may take any time: the first start installs what it needs.
+    // The time before the first heartbeat is unlimited: the first start installs dependencies.
     let silent = -Infinity;
     for (;;) {
       if (await within(everyMs, ended)) return false;
@@ -88,7 +84,7 @@ export function supervise({ start, log, everyMs = EVERY_MS }: SuperviseOptions):
       times = performance.now() - startedAt > STEADY_MS ? 1 : times + 1;
       const pauseMs = Math.min(everyMs * 2 ** (times - 1), MAX_PAUSE_MS);
       log(
-        `Ended the server: it hadn't answered for ${PATIENCE * everyMs / 1000} s. It is started again in ${
+        `Ended the server: it didn't respond for ${PATIENCE * everyMs / 1000} s. It is restarted in ${
           pauseMs / 1000
         } s.`,
       );
@@ -108,16 +104,16 @@ export function supervise({ start, log, everyMs = EVERY_MS }: SuperviseOptions):
   };
 }
 
-/** Tells who has started this process that it is alive, again and again, until what is given is called. */
+/** Sends heartbeats to the parent process. Returns a function that stops them. */
 export function sayAlive(everyMs: number = EVERY_MS): () => void {
-  // Nobody has started it who listens, or no longer.
+  // There may be no parent with an IPC channel.
   const tell = () => process.connected && process.send?.("alive", () => {});
   const timer = setInterval(tell, everyMs);
   Deno.unrefTimer(timer);
   return () => clearInterval(timer);
 }
 
-/** Whether a process was stopped by a signal or a debugger. */
+/** Whether a signal or debugger stopped the process. */
 async function isStopped(pid: number | undefined): Promise<boolean> {
   // There is no `ps`.
   if (Deno.build.os === "windows") return false;
@@ -129,7 +125,6 @@ async function isStopped(pid: number | undefined): Promise<boolean> {
   }
 }
 
-/** Whether something is done in so many milliseconds. */
 async function within(ms: number, done: Promise<unknown>): Promise<boolean> {
   const late = Promise.withResolvers<boolean>();
   const timer = setTimeout(() => late.resolve(false), ms);

@@ -4,7 +4,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { supervise } from "./supervise.ts";
 import { needs, NOT_WINDOWS, PS } from "../../tests/needs.ts";
 
-/** A program that says how it is, has said that it is alive, and then does what `then` says. */
+/** Starts a program that prints its state, sends a heartbeat and then runs `then`. */
 function program(then: string): ChildProcess {
   const supervised = fromFileUrl(new URL("supervise.ts", import.meta.url));
   const code = `
@@ -25,7 +25,7 @@ function program(then: string): ChildProcess {
   });
 }
 
-/** Starts programs one after the other, and tells what each writes. */
+/** Starts programs one after the other and records their output. */
 function programs(...all: readonly string[]) {
   const said: string[] = [];
   const started: ChildProcess[] = [];
@@ -64,19 +64,19 @@ function programs(...all: readonly string[]) {
 Deno.test(
   needs(
     NOT_WINDOWS,
-    "supervise() ends a server that doesn't answer, says so, and starts it again, each time later",
+    "supervise() restarts a server that doesn't answer, with growing pauses, and logs it",
   ),
   async () => {
     const run = programs("for (;;) {}", "for (;;) {}", "stop(); Deno.exit(7);");
     const log: string[] = [];
     const { code } = supervise({ start: run.start, log: (sentence) => log.push(sentence), everyMs: 200 });
-    // One that ends by itself isn't started again.
+    // A program that exits by itself isn't restarted.
     assertEquals(await code, 7);
     await run.read();
     assertEquals(run.said, ["started", "started", "started"]);
     assertEquals(log, [
-      "Ended the server: it hadn't answered for 2 s. It is started again in 0.2 s.",
-      "Ended the server: it hadn't answered for 2 s. It is started again in 0.4 s.",
+      "Ended the server: it didn't respond for 2 s. It is restarted in 0.2 s.",
+      "Ended the server: it didn't respond for 2 s. It is restarted in 0.4 s.",
     ]);
   },
 );
@@ -84,10 +84,10 @@ Deno.test(
 Deno.test(
   needs(
     [NOT_WINDOWS, PS],
-    "supervise() leaves a server alone that somebody has stopped, and ends it when told",
+    "supervise() ignores a server that was suspended, and ends it on a signal",
   ),
   async () => {
-    // It stops itself once, and nobody but its test wakes it.
+    // It stops itself once; only the test continues it.
     const run = programs(`
     Deno.addSignalListener("SIGTERM", () => { console.log("ends"); stop(); Deno.exit(0); });
     Deno.addSignalListener("SIGCONT", () => console.log("goes on"));
@@ -102,7 +102,7 @@ Deno.test(
       everyMs: 200,
     });
     await run.until(() => run.said.includes("stops"));
-    // Longer than ten looks take.
+    // Longer than ten checks.
     const since = performance.now();
     while (performance.now() - since < 3_000) {
       await new Deno.Command("ps", { args: ["-A"], stdout: "null" }).output();

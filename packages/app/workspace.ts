@@ -18,33 +18,30 @@ import type { Tool } from "@tare/messages";
 import type { AgentOptions } from "@tare/server";
 import type { Settings } from "./settings/settings.ts";
 
-/** Options of {@linkcode openWorkspace}. */
 interface WorkspaceOptions {
   /** Owner of the processes that commands start. */
   readonly owner: string;
-  /** The sandbox of commands and of MCP servers' programs. Absent: they run without one. */
+  /** Sandbox of commands and MCP servers. Absent: none. */
   readonly sandbox: Sandbox | undefined;
-  /** Places of instructions and skills. Absent: sessions have none. */
+  /** Locations of instructions and skills. Absent: none. */
   readonly places: InstructionPlaces | undefined;
-  /** Loads the client of MCP servers. Absent: none may be configured. */
+  /** Loads the client of MCP servers. Absent: MCP isn't available. */
   readonly mcpSdk: (() => Promise<McpSdk>) | undefined;
   readonly log: (line: string) => void;
   readonly onError: (error: unknown) => void;
 }
 
-/** The agent's workspace: its tools, and what undoes their changes. */
+/** The agent's workspace: its tools and checkpoints. */
 export interface OpenWorkspace {
-  /** Its options of the agent. */
   readonly options:
     & Pick<AgentOptions, "tools" | "advanced">
     & { readonly workspace: NonNullable<AgentOptions["workspace"]> };
   /** Starts the MCP servers. */
   readonly start: () => void;
-  /** Ends commands, MCP servers and the record of changes. */
+  /** Ends commands and MCP servers. */
   readonly close: () => Promise<void>;
 }
 
-/** Opens the workspace that the settings name. */
 export function openWorkspace(
   settings: Settings,
   { owner, sandbox, places, mcpSdk, log, onError }: WorkspaceOptions,
@@ -54,8 +51,7 @@ export function openWorkspace(
   const env = environmentOf(settings);
   const mcp = mcpSdk && settings.mcp &&
     mcpServers(settings.mcp.servers, { sdk: mcpSdk, cwd: workspace, env, owner, sandbox, onWarning: log });
-  // A data folder that somebody has chosen may serve another workspace tomorrow, and several servers may have it at once:
-  // none sees the unfinished work of the others.
+  // Checkpoints are separate for each workspace and server: a data folder may have several of both.
   const name = createHash("sha256").update(`${owner}\n${realPath(workspace)}`).digest("hex").slice(0, 16);
   const checkpoints = openCheckpoints({ workspace, hidden, folder: join(hidden, "undo", name), onError });
   const background = new BackgroundCommands();
@@ -82,12 +78,11 @@ export function openWorkspace(
   };
 }
 
-/** Returns the environment of commands and of MCP servers' programs. */
 function environmentOf({ path }: Pick<Settings, "path">): Readonly<Record<string, string>> {
   return path === undefined ? {} : { PATH: path };
 }
 
-/** Returns the agent's tools, and of them the shell if its commands run in a sandbox. */
+/** Returns the agent's tools, and the shell tool if it is sandboxed. */
 export function agentTools(
   settings: Pick<Settings, "workspace" | "data" | "path" | "off">,
   { places, sandbox, archive, web, ...shell }:

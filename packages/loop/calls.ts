@@ -25,37 +25,32 @@ import { MadeCalls } from "./made_calls.ts";
 import type { CheckedArguments } from "./arguments/arguments.ts";
 import type { Clock, Watchdog } from "./run_options.ts";
 
-/** A tool with what has been worked out of it before the turn. */
+/** A tool, prepared before the turn. */
 export interface PreparedTool {
   readonly tool: Tool;
-  /** Whether requests hold its definition. */
+  /** Whether requests contain its definition. */
   readonly isListed: boolean;
   readonly parse: (argumentsText: string) => CheckedArguments;
 }
 
 interface RunToolsOptions extends Omit<RunCallOptions, "output" | "answer" | "begins" | "makes"> {
   readonly step: number;
-  /** Tools that the caller runs: their calls get no answer here. */
+  /** Tools that the caller runs; they get no answer here. */
   readonly clientTools: readonly ToolDefinition[];
   readonly maxParallelTools: number;
-  /** What somebody said of these calls who was asked before. */
   readonly answered: readonly AnsweredCall[];
-  /** Knows the calls of the turn so far. */
   readonly repeated: RepeatedCalls;
-  /** What the model sees in this step. */
   readonly visible: readonly Message[];
-  /** Gives the calls that one of these has made, if it ran before. Default: none did. */
+  /** Returns earlier nested calls. Default: none. */
   readonly journal?: (call: ToolCall) => Promise<Journal | undefined>;
-  /** Says of calls that these make for the first time whether they may run. Default: as of these. */
+  /** Decides on new nested calls. Default: `judge`. */
   readonly usual?: Judge;
-  /** The time in milliseconds since the epoch. */
   readonly now: () => number;
   readonly countTokens: CountTokens;
 }
 
 export interface ToolAnswers {
   readonly answers: readonly ToolMessage[];
-  /** The calls that somebody has to be asked for, and that have no answer yet. */
   readonly asked: readonly AskedCall[];
 }
 
@@ -66,7 +61,7 @@ interface Finished {
   readonly durationMs: number;
 }
 
-/** Runs the calls of a reply in parallel; answers are in order, those of open calls only once stopped. */
+/** Runs the calls of a reply in parallel. Answers are in order; open calls are answered only if stopped. */
 export async function* runTools(
   calls: readonly ToolCall[],
   options: RunToolsOptions,
@@ -81,7 +76,7 @@ export async function* runTools(
 
   const live = new LiveOutput(clock);
   const told = new Told();
-  // They begin in their order, however long each takes to be judged.
+  // Calls begin in order, however long decisions take.
   let judged: Promise<unknown> = Promise.resolve();
   const inOrder = (judge: Judge): Judge => (call) => {
     const judgement = judged.then(() => judge(call));
@@ -126,7 +121,7 @@ export async function* runTools(
       if (running.size === 0) break;
       const next = Promise.race(running.values());
       const either = Promise.race([next, live.due, told.due]);
-      // Once the turn is stopped, each call answers so by itself.
+      // Once stopped, each call ends with an answer.
       const finished = await watchdog.wait(() => either).catch(() => next);
       for (const piece of live.take(finished?.call.id)) yield { type: "tool_output", step, ...piece };
       for (const { event, taken } of told.take()) {
@@ -143,7 +138,7 @@ export async function* runTools(
       }
       const content = repeated.contentFor(call, outcome, visible);
       outcomes[index] = [call, outcome];
-      // Of a repetition that is told by its note alone the picture stands above.
+      // A note that replaces a repeated result has no images: they are in the first.
       const pictures = content.startsWith(outcome.content) ? outcome.pictures : undefined;
       const { error, change, made } = outcome;
       answers.set(call, toolResultMessage(call.id, content, { pictures, failed: error }));
@@ -155,7 +150,7 @@ export async function* runTools(
   } finally {
     live.close();
   }
-  // Without the places of calls that stay open.
+  // Skips open calls.
   repeated.record(Object.values(outcomes));
   if (watchdog.signal.aborted) {
     const left = calls.filter((call) => isClients(call) || open.has(call));
@@ -170,11 +165,10 @@ export async function* runTools(
 }
 
 export const CUT_OFF =
-  "the reply was cut off, so that its calls may be incomplete and none was run. Call again, with shorter arguments.";
+  "the reply was cut off, so its calls may be incomplete and none was run. Call again with shorter arguments.";
 
 const STOPPED = "the turn was stopped before it was run. Call again if you need it.";
 
-/** Answers calls without running any. */
 export function* refuseCalls(
   calls: readonly ToolCall[],
   step: number,
@@ -206,45 +200,38 @@ function resultEvent(
 }
 
 interface CallOutcome {
-  /** The text for the model. */
   readonly content: string;
   readonly error: boolean;
-  /** True if the call ran and may have changed what other calls will find. */
+  /** Whether other calls may return something else now. */
   readonly changedState: boolean;
-  /** What it has changed, where that can be shown. */
   readonly change?: FileChange | undefined;
-  /** Of a call that made others: what these came to. */
   readonly made?: ReturnType<MadeCalls["sum"]> | undefined;
-  /** What it shows the model behind the text. */
   readonly pictures?: readonly string[] | undefined;
 }
 
 interface RunCallOptions {
   readonly tools: ReadonlyMap<string, PreparedTool>;
-  /** Longest time of a call of a tool that doesn't say, in milliseconds. */
+  /** Time limit of tools without their own, in milliseconds. */
   readonly toolTimeoutMs: number;
-  /** Stops the call with the turn, and is told of the tool's progress. */
   readonly watchdog: Watchdog;
   readonly clock: Clock;
   readonly judge: Judge;
-  /** Why nobody can be asked, in a sentence for the model. Default: somebody can. */
+  /** Why no approval is possible, for the model. Default: one is. */
   readonly cannotAsk?: string;
-  /** What somebody said of it who was asked. Default: nobody was. */
   readonly answer?: AnsweredCall | undefined;
-  /** Takes what the call gives while it runs. */
   readonly output: (text: string) => void;
-  /** Called right before the tool runs, which waits for it. Default: nobody waits. */
+  /** Awaited right before the tool runs. */
   readonly begins?: () => Promise<void>;
-  /** Gives what makes the calls of one that makes others. Default: none may. */
+  /** Returns the runner of nested calls. Default: there are none. */
   readonly makes?: () => Promise<MadeCalls>;
 }
 
-/** A call that didn't run, or stopped, because somebody has to be asked first: for it, or for calls that it makes. */
+/** A call that waits for an approval of itself or of nested calls. */
 interface OpenCall {
   readonly asked: readonly AskedCall[];
 }
 
-/** Runs one call if it may run. Never rejects: a failure is an outcome for the model. Doesn't outlast the turn. */
+/** Runs one call within the turn. Never rejects: failures are outcomes. */
 async function runCall(call: ToolCall, options: RunCallOptions): Promise<CallOutcome | OpenCall> {
   const { tools, watchdog, judge, cannotAsk, answer, output: show } = options;
   const { name, arguments: text } = describeCall(call);
@@ -257,9 +244,9 @@ async function runCall(call: ToolCall, options: RunCallOptions): Promise<CallOut
   const resolved = prepared.tool.resolve?.(parsed.value) ?? { tool: prepared.tool, args: parsed.value };
   if ("problem" in resolved) return refused(resolved.problem);
 
-  // A yes to what was asked is no yes to what has been forbidden since, nor to anything else.
+  // An approval holds only for the approved call, and doesn't override a later prohibition.
   const judgement = await judge(resolved);
-  // Whoever judges may look at files first.
+  // Aborted during the decision.
   if (watchdog.signal.aborted) return refused(`Cannot run ${name}: the turn was stopped before it started.`);
   if (judgement.decision === "deny") return refused(`Cannot run ${name}: ${judgement.reason}`);
   const { tool, args } = resolved;
@@ -273,7 +260,7 @@ async function runCall(call: ToolCall, options: RunCallOptions): Promise<CallOut
   };
   if (answer?.asked.change) {
     const change = await preview();
-    // What would fail now says so when it runs.
+    // If the preview fails now, so does the call.
     if (!change || ("diff" in change && !isSameChange(change, answer.asked.change))) {
       return refused(`Cannot run ${name}: ${HAS_CHANGED}`);
     }
@@ -282,13 +269,13 @@ async function runCall(call: ToolCall, options: RunCallOptions): Promise<CallOut
     if (cannotAsk !== undefined) return refused(`Cannot run ${name}: ${cannotAsk}`);
     const change = await preview();
     if (change && "diff" in change) return { asked: [{ ...asked, change }] };
-    // A call that has taken effect already may well fail now: that is for a person to see.
+    // A call that has taken effect may fail its preview: the user decides.
     return change && !asked.begun ? refused(change.problem) : { asked: [asked] };
   }
 
   const calls = tool.replays && await options.makes?.();
   const { begins } = options;
-  // Whoever is told may have stopped the turn.
+  // Aborted in the callback.
   if (begins && !watchdog.signal.aborted) {
     await untilStopped(watchdog.signal, watchdog, begins).catch(() => {});
   }
@@ -305,7 +292,7 @@ async function runCall(call: ToolCall, options: RunCallOptions): Promise<CallOut
     : { ...value, changedState };
 }
 
-/** How a call came out that made others: these are seen to their ends first. */
+/** Returns the outcome of a call after its nested calls. */
 async function outcomeOf(
   made: MadeCalls,
   ran: { readonly value: ToolOutput } | { readonly problem: string },
@@ -319,8 +306,8 @@ async function outcomeOf(
     : value;
   if (diverged !== undefined) {
     const problem =
-      `Cannot go on with ${name}: it made other calls than before it was cut off: ${diverged}. ` +
-      "What it did before stands; nothing more was run.";
+      `Cannot resume ${name}: its calls differ from those before the interruption: ${diverged}. ` +
+      "Earlier effects remain; nothing more was run.";
     return { content: problem, error: true, changedState, made: made.sum(problem) };
   }
   if (waits && asked.length > 0) return { asked };
@@ -328,7 +315,7 @@ async function outcomeOf(
   return { content: all, error, changedState, made: made.sum(all) };
 }
 
-/** Does something with a tool until the turn is stopped or the time is up; what fails is a problem for the model. */
+/** Runs work until the turn is stopped or the time is up. */
 async function inTime<Value>(
   work: (context: ToolContext) => Promise<Value> | Value,
   { name, callId, tool, allows, toolTimeoutMs, watchdog, clock }:
@@ -350,9 +337,9 @@ async function inTime<Value>(
     return { value: await untilStopped(signal, watchdog, () => work(context)) };
   } catch (error) {
     const problem = limit.signal.aborted
-      ? `Cannot finish ${name}: it ran into its limit of ${
+      ? `Cannot finish ${name}: it exceeded its limit of ${
         timeoutMs / 1000
-      } s and was stopped. Ask for less in one call.`
+      } s and was stopped. Request less in one call.`
       : signal.aborted
       ? `Cannot finish ${name}: the turn was stopped before it ended.`
       : messageOf(error, name);
@@ -362,7 +349,7 @@ async function inTime<Value>(
   }
 }
 
-/** Of a tool that isn't listed nobody has looked at the schema yet. */
+/** An unlisted tool's schema may turn out invalid here. */
 function parse({ parse }: PreparedTool, text: string): CheckedArguments {
   try {
     return parse(text);
@@ -372,7 +359,7 @@ function parse({ parse }: PreparedTool, text: string): CheckedArguments {
 }
 
 const HAS_CHANGED =
-  "its tools or files have changed, and it isn't what was asked for and allowed any more. Call again if you need it.";
+  "the tool, its files or its arguments have changed since the approval. Call again if you need it.";
 
 function askedFor(
   { id }: ToolCall,
@@ -388,13 +375,13 @@ function askedFor(
   };
 }
 
-/** Whether what was asked is what would run now: the same tool, told of in the same words, touching the same files. */
+/** Whether tool, definition, arguments and effects are still the approved ones. */
 function isSame(one: AskedCall, other: AskedCall): boolean {
   return one.name === other.name && one.arguments === other.arguments &&
     isDeepStrictEqual([one.pin, one.effects], [other.pin, other.effects]);
 }
 
-/** Whether the same lines come and go: what stands around them may have changed, and where in the file they are. */
+/** Whether two diffs have the same changed lines; context and position may differ. */
 function isSameChange(one: FileChange, other: FileChange): boolean {
   const lines = ({ diff }: FileChange) => diff.split("\n").filter((line) => /^[+-]/.test(line));
   return one.path === other.path && isDeepStrictEqual(lines(one), lines(other));
@@ -404,7 +391,7 @@ function refused(content: string): CallOutcome {
   return { content, error: true, changedState: false };
 }
 
-/** Longest name that is repeated and compared with those of the tools; providers allow 64 characters. */
+/** Longest quoted tool name; providers allow 64 characters. */
 const MAX_NAME = 200;
 
 function unknownTool(name: string, tools: RunCallOptions["tools"]): string {
@@ -412,45 +399,42 @@ function unknownTool(name: string, tools: RunCallOptions["tools"]): string {
   const names = [...tools].flatMap(([name, { isListed }]) => isListed ? [name] : []);
   const shown = name.length > MAX_NAME ? `${name.slice(0, MAX_NAME)}…` : name;
   return `Cannot run "${shown}": there is no such tool. ` + (closest ? `Did you mean ${closest}? ` : "") +
-    (names.length > 0 ? `The tools are: ${names.join(", ")}.` : "There are no tools: answer without.");
+    (names.length > 0 ? `The tools are: ${names.join(", ")}.` : "There are no tools. Answer without them.");
 }
 
 function messageOf(error: unknown, name: string): string {
   const message = error instanceof Error ? error.message || error.name : String(error);
-  return message || `Cannot finish ${name}: it failed without saying why.`;
+  return message || `Cannot finish ${name}: it failed without a message.`;
 }
 
-/** Runs work whose end the watchdog sees, and waits for it until the signal is aborted. */
+/** Runs tracked work until the signal is aborted. */
 function untilStopped<T>(signal: AbortSignal, watchdog: Watchdog, run: () => Promise<T> | T): Promise<T> {
   return untilAborted(() => {
-    // Not Promise.try(): Node has it from 24 on.
+    // `Promise.try()` needs Node 24.
     const work = new Promise<T>((resolve) => resolve(run()));
     watchdog.track(work);
     return work;
   }, signal);
 }
 
-/** From this repetition on, the model gets the note alone. */
+/** First repetition whose result is replaced by a note. */
 const SILENT_FROM = 3;
 
 interface Seen {
-  /** Id of the first call, whose answer is whole. */
+  /** Id of the first call, whose result is whole. */
   readonly id: string;
   readonly content: string;
-  /** How often it was repeated without new information. */
   readonly repetitions: number;
 }
 
 /**
- * Tells the model that a call brought nothing new: the same tool, arguments and result as earlier in the turn, with
- * no call between that may have changed something. The first two repetitions get the whole result and a note; from
- * the third on, the note replaces the result, unless the model can't see the first one any more because it left the
- * prompt. Calls of one step are compared with earlier steps alone, so that it doesn't matter which ends first.
+ * Detects repeated calls: the same tool, arguments and result in one turn, with no possible change between them. The
+ * first two repetitions return the result with a note, later ones only the note, unless the first result was evicted
+ * from the prompt. Calls of one step are compared with earlier steps only, so that their order doesn't matter.
  */
 export class RepeatedCalls {
   readonly #seen = new Map<string, Seen>();
 
-  /** The text that the model gets for this outcome, while it sees these messages. */
   contentFor(call: ToolCall, outcome: CallOutcome, visible: readonly Message[]): string {
     const seen = this.#seen.get(keyOf(call));
     if (seen?.content !== outcome.content) return outcome.content;
@@ -458,11 +442,10 @@ export class RepeatedCalls {
     const same = `Same call and same result as before (repetition ${repetition})`;
     const advice = "Use that result, call with other arguments, or answer.";
     return repetition >= SILENT_FROM && isVisible(seen, visible)
-      ? `[${same}; it is not shown again. ${advice}]`
+      ? `[${same}; not repeated. ${advice}]`
       : `${seen.content}\n\n[${same}. ${advice}]`;
   }
 
-  /** Takes note of a step's outcomes, in the order of the calls. */
   record(outcomes: Iterable<readonly [ToolCall, CallOutcome]>): void {
     for (const [call, outcome] of outcomes) {
       const key = keyOf(call);
@@ -489,16 +472,15 @@ function isVisible({ id, content }: Seen, messages: readonly Message[]): boolean
   );
 }
 
-/** How long output is gathered before it is shown, in milliseconds: what is there sooner is seen in the result. */
+/** Interval of output events, in milliseconds. */
 const EVERY_MS = 500;
-/** Most that is shown of a call, in UTF-16 code units. */
+/** Longest live output of a call, in UTF-16 code units. */
 const MAX_CHARS = 65_536;
-/** What stands behind them, so that nobody takes their end for the end. */
-const MORE = "\n[What follows isn't shown while it runs.]\n";
+const MORE = "\n[Further output is omitted while it runs.]\n";
 
 type Piece = Pick<Extract<LoopEvent, { readonly type: "tool_output" }>, "id" | "text" | "parent">;
 
-/** Gathers what calls give while they run, so that those who watch are told now and then and not of every byte. */
+/** Emits the output of running calls at intervals. */
 class LiveOutput {
   readonly #clock: Clock;
   readonly #pieces = new Map<string, Piece>();
@@ -510,12 +492,11 @@ class LiveOutput {
     this.#clock = clock;
   }
 
-  /** Resolves once there is something to show. */
   get due(): Promise<undefined> {
     return this.#due.promise;
   }
 
-  /** Takes the next piece of the output of a call, which `parent` may have made. */
+  /** `parent` is the calling call. */
   push(id: string, text: string, parent?: string): void {
     const shown = this.#shown.get(id) ?? 0;
     if (text === "" || shown > MAX_CHARS) return;
@@ -526,7 +507,7 @@ class LiveOutput {
     this.#disarm ??= this.#clock.after(EVERY_MS, () => this.#due.resolve(undefined));
   }
 
-  /** What has gathered, by call, if its time has come; nothing of the call that has `ended`, as its result says it all. */
+  /** Returns due output by call, without that of the `ended` call, whose result contains it. */
   take(ended: string | undefined): readonly Piece[] {
     if (ended !== undefined) this.#pieces.delete(ended);
     if (ended !== undefined && this.#pieces.size > 0) return [];
@@ -541,24 +522,22 @@ class LiveOutput {
     this.#pieces.delete(id);
   }
 
-  /** Forgets what has gathered. */
   close(): void {
     this.#disarm?.();
     this.#disarm = undefined;
   }
 }
 
-/** Events that calls tell of while they run, until whoever plays the turn takes them. */
+/** Events of running calls, until the turn emits them. */
 class Told {
   #events: { readonly event: LoopEvent; readonly taken: () => void }[] = [];
   #due = Promise.withResolvers<undefined>();
 
-  /** Resolves once there are some. */
   get due(): Promise<undefined> {
     return this.#due.promise;
   }
 
-  /** Tells of an event; resolves once it was taken, and all that comes of that is done. */
+  /** Resolves once the event was emitted and handled. */
   readonly tell = (event: LoopEvent): Promise<void> => {
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#events.push({ event, taken: resolve });
@@ -566,7 +545,6 @@ class Told {
     return promise;
   };
 
-  /** Those that nobody has taken, in their order. */
   take(): readonly { readonly event: LoopEvent; readonly taken: () => void }[] {
     this.#due = Promise.withResolvers();
     return this.#events.splice(0);

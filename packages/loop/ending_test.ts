@@ -29,13 +29,13 @@ Deno.test("endingByLimit() ends a turn at its step limit, with every call answer
   ]);
   assertEquals(
     result.message,
-    "The turn reached its limit of 2 model calls. The next message goes on from here.",
+    "The turn reached its limit of 2 model calls. The next message continues from here.",
   );
   assertEquals(requests.length, 2);
   assertWhole(result);
 });
 
-Deno.test("endingByLimit() ends a turn at its output limit, but lets an answer stand", async () => {
+Deno.test("endingByLimit() ends a turn at its output limit, but accepts an answer", async () => {
   const limited = { tools: [echo], history: [], input: "Go", limits: { maxOutputTokens: 2 } };
   const chain = await collect(run({ ...limited, model: scripted(callTools(call("1", "echo"))).model }));
   assertEquals(chain.result.reason, "output_limit");
@@ -45,7 +45,7 @@ Deno.test("endingByLimit() ends a turn at its output limit, but lets an answer s
   assertEquals(answer.result.reason, "completed");
 });
 
-Deno.test("run() asks the context hook once more for a prompt that is refused as too long", async () => {
+Deno.test("run() calls the context hook once more after a prompt that is too long", async () => {
   const tooLong = new ModelError("prompt_too_long", "prompt is too long: 9 tokens > 8 maximum");
   const asked: number[] = [];
   const model: Model = async function* ({ messages }) {
@@ -83,7 +83,7 @@ Deno.test("run() asks the context hook once more for a prompt that is refused as
     asked: [3, 1],
     rejected: told,
   });
-  // A second time it isn't tried.
+  // A second refusal isn't retried.
   assertEquals(await play([3, 2, 1]), {
     reason: "model_error",
     code: "prompt_too_long",
@@ -93,14 +93,14 @@ Deno.test("run() asks the context hook once more for a prompt that is refused as
   });
 });
 
-Deno.test("endingByReply() says when the provider's filter stopped a reply", async () => {
+Deno.test("endingByReply() reports that the provider's filter stopped a reply", async () => {
   const { model } = scripted(say("I can", "content_filter"));
   const { result } = await collect(run({ model, history: [], input: "Go" }));
   assertEquals([result.reason, result.text], ["model_error", "I can"]);
   assertEquals(result.message, "The provider's content filter stopped the reply.");
 });
 
-Deno.test("isEmptyReply() keeps a reply that says nothing out of the history, with a warning", async () => {
+Deno.test("isEmptyReply() excludes an empty reply from the history, with a warning", async () => {
   for (const content of [null, "", " \n"]) {
     const model: Model = async function* () {
       yield {
@@ -123,7 +123,7 @@ Deno.test("isEmptyReply() keeps a reply that says nothing out of the history, wi
   }
 });
 
-Deno.test("isEmptyReply() lets a refusal be the answer", async () => {
+Deno.test("isEmptyReply() accepts a refusal as the answer", async () => {
   const message = { role: "assistant", content: null, refusal: "No." } as const;
   const model: Model = async function* () {
     yield { type: "completed", message, finishReason: "stop", usage: USAGE };
@@ -132,7 +132,7 @@ Deno.test("isEmptyReply() lets a refusal be the answer", async () => {
   assertEquals([result.reason, result.text, result.messages[1]], ["completed", "No.", message]);
 });
 
-Deno.test("endingByError() tells the model's error, and the steps before it stay", async () => {
+Deno.test("endingByError() reports the model's error, and retains the earlier steps", async () => {
   let step = 0;
   const failure = new ModelError("rate_limited", "Too fast.", { retryAfterMs: 5 });
   const model: Model = async function* () {
@@ -147,7 +147,7 @@ Deno.test("endingByError() tells the model's error, and the steps before it stay
   assertWhole(result);
 });
 
-Deno.test("endingByError() takes what a hook or a model shouldn't throw for an internal error", async () => {
+Deno.test("endingByError() reports unexpected errors of a hook or a model as internal errors", async () => {
   const broken = () => {
     throw new Error("bug");
   };

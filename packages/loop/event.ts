@@ -15,12 +15,11 @@ import type {
   Usage,
 } from "@tare/messages";
 
-/** How a turn ended. */
+/** The end of a turn. */
 export interface TurnEnd {
   /**
-   * Why: the model answered; it called tools that the caller runs; somebody has to be asked before a call runs; the caller
-   * aborted; a limit or the caller's budget was reached; nothing moved for too long; the process that ran it ended (told later,
-   * by who finds it); or the provider failed (or a bug did: `internal_error`).
+   * `tool_calls`: the model called tools that the caller runs. `approval`: a call needs one. `stalled`: no progress for
+   * too long. `interrupted`: the process ended, as reported by a later one. `internal_error`: a bug.
    */
   readonly reason:
     | "completed"
@@ -34,33 +33,32 @@ export interface TurnEnd {
     | "interrupted"
     | "model_error"
     | "internal_error";
-  /** The model's last text; empty if there is none. */
+  /** The model's last text, or "". */
   readonly text: string;
-  /** What went wrong or which limit was reached, in one sentence. */
+  /** The error or limit, in one sentence. */
   readonly message?: string;
-  /** What the provider failed with, if it did. */
   readonly code?: ModelError["code"];
-  /** What the turn cost; where it went on with an answer, since then. */
+  /** Cost of the turn, since its last approval if it had one. */
   readonly ledger: TurnLedger;
-  /** What all of it cost. Absent: it didn't go on. */
+  /** Total cost of a turn that continued. */
   readonly whole?: TurnLedger;
 }
 
-/** Everything that happens in a turn, in one flat union. `step` counts model calls from 1. */
+/** Every event of a turn. `step` counts model calls from 1. */
 export type LoopEvent =
-  /** Without `input` the turn goes on where an earlier one stopped; one that has waited has the `id` that it had then. */
+  /** Without `input` the turn continues an earlier one. `id` is that of a queued message. */
   | { readonly type: "turn_start"; readonly input?: Content; readonly id?: string }
-  /** Told again where a reply broke off, or its process ended, and the step goes on: what was shown of it doesn't count. */
+  /** Emitted again when a failed reply or process is retried: discard the step's earlier deltas. */
   | { readonly type: "step_start"; readonly step: number }
-  /** What the user said in the middle of the turn. */
+  /** A user message during the turn. */
   | { readonly type: "user_message"; readonly step: number; readonly input: Content }
   | ({ readonly type: "context_rewritten"; readonly step: number } & Rewrite)
   | { readonly type: "warning"; readonly message: string }
   | { readonly type: "text_delta"; readonly step: number; readonly text: string }
   | { readonly type: "reasoning_delta"; readonly step: number; readonly text: string }
-  /** The model's whole reply, as it enters the history; emitted before its calls are run. */
+  /** The whole reply. Emitted before its calls run. */
   | { readonly type: "assistant_message"; readonly step: number; readonly message: AssistantMessage }
-  /** One that another call made, named by `parent`, is told right before it runs. */
+  /** A nested call, with `parent`, is emitted right before it runs. */
   | ({
     readonly type: "tool_call";
     readonly step: number;
@@ -68,16 +66,15 @@ export type LoopEvent =
     readonly name: string;
     readonly arguments: string;
   } & Pick<AskedCall, "parent" | "beganAtMs">)
-  /** What a call that takes its time has given so far, for those who watch: the next piece, and of much output only the first. */
+  /** Output of a running call. Long output is truncated. */
   | {
     readonly type: "tool_output";
     readonly step: number;
     readonly id: string;
     readonly text: string;
-    /** Id of the call that made this one. */
     readonly parent?: string;
   }
-  /** Emitted as each call ends; results enter the history in the order of the calls, those of nested calls never. */
+  /** Emitted as each call ends; in the history results have the order of the calls, without nested ones. */
   | {
     readonly type: "tool_result";
     readonly step: number;
@@ -88,109 +85,100 @@ export type LoopEvent =
     /** UTF-8 bytes of `content`. */
     readonly bytes: number;
     readonly durationMs: number;
-    /** What the call has changed, where that can be shown. */
     readonly change?: FileChange;
-    /** Id of the call that made this one. */
+    /** Id of the calling call. */
     readonly parent?: string;
     /**
-     * Of a call that made others: how many there were, how many of them failed, and how many tokens their results have
-     * beyond what it returned. No prompt ever held those, which is no saving: nobody knows what the model would have done.
+     * Nested calls, those that failed, and the tokens of their results that were not returned. These are not an
+     * estimated saving.
      */
     readonly made?: { readonly calls: number; readonly failed: number; readonly keptTokens: number };
-    /** Pictures that the model is shown behind it, as `data:` URLs. */
+    /** Images for the model, as `data:` URLs. */
     readonly pictures?: readonly string[];
   }
-  /** The call didn't run: the turn ends, and goes on once somebody has said whether it may. */
+  /** The call didn't run; the turn ends until the decision. */
   | ({
     readonly type: "approval_asked";
     readonly step: number;
-    /** Id of the question, where who plays the turn gives it one; `id` is that of the call. */
+    /** Id of the approval, on a server. */
     readonly approvalId?: string;
-    /** When it was asked, in milliseconds since the epoch, where who plays the turn has a clock. */
+    /** Milliseconds since the epoch, on a server. */
     readonly askedAtMs?: number;
-    /** When the time for an answer is over, where it ever is. */
+    /** Milliseconds since the epoch, if it expires. */
     readonly expiresAtMs?: number;
   } & AskedCall)
   | {
     readonly type: "step_end";
     readonly step: number;
-    /** When the model had answered, in milliseconds since the epoch, where who plays the turn has a clock. */
+    /** Time of the reply in milliseconds since the epoch, on a server. */
     readonly atMs?: number;
     readonly usage: Usage;
-    /** What the call cost, where the caller knows. */
     readonly cost?: Cost;
     readonly finishReason: FinishReason;
-    /** What the context hook says of the call, where it keeps a ledger. */
+    /** The context hook's ledger. */
     readonly ledger?: object;
   }
-  /**
-   * A request of the step was sent and its reply did not reach its end: the turn was stopped, or the reply broke off or
-   * failed. What it took is estimated, by the prompt and what was streamed.
-   */
+  /** The reply of a request is incomplete. `usage` is estimated from the prompt and the streamed text. */
   | {
     readonly type: "reply_unfinished";
     readonly step: number;
-    /** When it ended, in milliseconds since the epoch, where who plays the turn has a clock. */
+    /** Milliseconds since the epoch, on a server. */
     readonly atMs?: number;
     readonly usage: Usage;
-    /** What the request cost, where the caller knows. */
     readonly cost?: Cost;
   }
   | ({ readonly type: "turn_end" } & TurnEnd);
 
-/** The calls that a call has made before it was cut off, or stopped to wait: see {@linkcode Tool.replays}. */
+/** Nested calls of a call that was interrupted or waits: see {@linkcode Tool.replays}. */
 export interface Journal {
-  /** When it first ran, in milliseconds since the epoch. */
+  /** First run of the call, in milliseconds since the epoch. */
   readonly beganAtMs: number;
-  /** Those that were made, by their ids. */
+  /** By id. */
   readonly made: ReadonlyMap<string, { readonly name: string; readonly arguments: string }>;
-  /** What came of them, in the order in which they ended. */
+  /** In the order in which they ended. */
   readonly results: readonly (NestedResult & { readonly id: string })[];
 }
 
-/** Says of a call, once its arguments are valid and before anything of it runs, whether it may. Must not reject. */
+/** Decides on a call with valid arguments. Must not reject. */
 export type Judge = (call: ResolvedCall) => Judgement | Promise<Judgement>;
 
-/** Whether a call may run. */
+/** The decision on a call. */
 export type Judgement =
   /** `reason` is a sentence for the model. */
   | { readonly decision: "deny"; readonly reason: string }
   | ({
-    /** `ask`: somebody has to be asked first. */
+    /** `ask` requires an approval. */
     readonly decision: "allow" | "ask";
-    /** What of it may be touched once it runs. Default: all. */
+    /** Access of the running call. Default: unlimited. */
     readonly allows?: NonNullable<ToolContext["allows"]>;
   } & Pick<AskedCall, "why" | "effects" | "begun">);
 
-/** What somebody is asked to allow: the tool that would run, and the JSON of what it would run with. */
+/** A call that needs an approval. */
 export interface AskedCall {
-  /** The call's. */
   readonly id: string;
   readonly name: string;
   readonly arguments: string;
-  /** What the tool is. Absent: nobody knows, and a yes is one to no call. */
+  /** Identity of the tool. Without it no approval holds. */
   readonly pin?: {
     readonly description: string;
-    /** Of the schema of its arguments. */
     readonly parameters: string;
-    /** Of its stance and its hints. */
     readonly hints: string;
   };
-  /** What it would touch, where that is known. */
+  /** Access that the call needs, if known. */
   readonly effects?: Effects;
-  /** What it would change, where that can be shown: a yes is one to this change. */
+  /** The diff to which an approval is limited. */
   readonly change?: FileChange;
-  /** Why somebody is asked, in a sentence for people, where it isn't plain. */
+  /** Why, in a sentence for the user. */
   readonly why?: string;
-  /** True if it was made before, and nobody knows what came of it: a yes makes it once more. */
+  /** True if an earlier run has an unknown outcome: an approval repeats the call. */
   readonly begun?: true;
-  /** Id of the call that makes it. Its own is that, a stroke, and its number in the order in which they are made. */
+  /** Id of the calling call. A nested call's id is `<parent>/<number>`. */
   readonly parent?: string;
-  /** When that call first ran, in milliseconds since the epoch. */
+  /** First run of that call, in milliseconds since the epoch. */
   readonly beganAtMs?: number;
 }
 
-/** A tool's identity, as SHA-256 in hex of its parts: an approval holds for this tool, not for another of its name. */
+/** Identity of a tool, as SHA-256 of its parts in hex: an approval holds for no other tool of that name. */
 export type ToolPin = NonNullable<AskedCall["pin"]>;
 
 /** Returns the identity of a tool. */
@@ -206,33 +194,32 @@ function sha256(value: unknown): string {
   return createHash("sha256").update(JSON.stringify(value)).digest("hex");
 }
 
-/** A call that an earlier turn left open to ask for it, and the answer. */
+/** An open call of an earlier turn, with the decision. */
 export interface AnsweredCall {
-  /** As it stands at the history's end: what was asked may be about one that it made. */
+  /** The call in the history; `asked` may be nested in it. */
   readonly call: ToolCall;
-  /** What was asked: if the call has come to mean anything else since, it doesn't run. */
+  /** The approved call. It runs only if unchanged. */
   readonly asked: AskedCall;
-  /** Why it may not run, in a sentence for the model. Absent: it may. */
+  /** Why it is denied, in a sentence for the model. Absent: it may run. */
   readonly denied?: string;
 }
 
 /**
- * What a turn cost, what its context hook paid included. A figure is in tokens unless it says otherwise. A call whose
- * reply did not reach its end is in it as estimated; one that was refused is not. What the calls cost in token units and in dollars is absent where it isn't known
- * of all of them.
+ * Cost of a turn, with the context hook's calls, in tokens. Incomplete replies are estimated, refused requests
+ * excluded. Cost units and dollars are absent unless known for every call.
  */
 export interface TurnLedger extends Partial<Cost> {
-  /** Model calls whose reply began, those of the context hook apart. */
+  /** Model calls whose reply began, without the context hook's. */
   readonly calls: number;
-  /** Sum of the prompts, cached tokens included. */
+  /** Prompt tokens, including cached ones. */
   readonly promptTokens: number;
-  /** Of these, served from the provider's cache. */
+  /** Those read from the cache. */
   readonly cachedTokens: number;
-  /** Tokens that the model wrote, reasoning included. */
+  /** Output tokens, including reasoning. */
   readonly outputTokens: number;
-  /** Prompt tokens that each mechanism kept out, summed over the calls. */
+  /** Prompt tokens removed, by mechanism. */
   readonly saved: Readonly<Record<string, number>>;
-  /** True if the provider sent no usage for some call, such as one that was cancelled, and it was counted here. */
+  /** Whether usage was counted locally for some call. */
   readonly estimated: boolean;
 }
 
@@ -246,9 +233,7 @@ export const EMPTY_LEDGER: TurnLedger = {
   estimated: false,
 };
 
-/**
- * The ledger of two stretches of a conversation: of a turn and its next call, of a session and its next turn.
- */
+/** Returns the sum of two ledgers. */
 export function addLedgers(a: TurnLedger, b: TurnLedger): TurnLedger {
   const saved = { ...a.saved };
   for (const [mechanism, tokens] of Object.entries(b.saved)) {
@@ -266,7 +251,7 @@ export function addLedgers(a: TurnLedger, b: TurnLedger): TurnLedger {
   };
 }
 
-/** What both cost; nothing if one took tokens and it isn't known what they cost. */
+/** Returns {} if the cost of a ledger with tokens is unknown. */
 function sumKnown(unit: keyof Cost, a: TurnLedger, b: TurnLedger): Partial<Cost> {
   let sum: number | undefined;
   for (const ledger of [a, b]) {
@@ -282,7 +267,6 @@ function sumKnown(unit: keyof Cost, a: TurnLedger, b: TurnLedger): Partial<Cost>
 export class ModelError extends Error {
   /** Always `ModelError`. */
   override readonly name = "ModelError";
-  /** What went wrong between us and the provider. */
   readonly code:
     | "bad_key"
     | "no_such_model"
@@ -292,12 +276,12 @@ export class ModelError extends Error {
     | "bad_request"
     | "bad_response"
     | "provider_error";
-  /** How long the provider asks us to wait, in milliseconds. */
+  /** The wait that the provider requests. */
   readonly retryAfterMs?: number;
-  /** The setting of the request that is at fault, if it is one. */
+  /** The setting that caused the failure. */
   readonly param?: string;
 
-  /** Makes an error whose message is one sentence for people. */
+  /** Creates an error with one sentence for users. */
   constructor(
     code: ModelError["code"],
     message: string,
@@ -310,7 +294,7 @@ export class ModelError extends Error {
   }
 }
 
-/** A model call isn't made because a budget is used up: the turn ends by reason `budget`. */
+/** Ends the turn by reason `budget`: no model call is made. */
 export class BudgetSpent extends Error {
   /** Always `BudgetSpent`. */
   override readonly name = "BudgetSpent";

@@ -1,12 +1,10 @@
-// What the tests of this package share: a scripted model, tools, and a clock that a test moves.
+// A scripted model, tools and a fake clock.
 import { assertEquals } from "@std/assert";
 import type { Clock, LoopEvent, TurnResult } from "@tare/loop";
 import type { FunctionToolCall, Model, ModelEvent, ModelRequest, Tool, Usage } from "@tare/messages";
 
-/** Usage that every scripted reply reports. */
 export const USAGE: Usage = { promptTokens: 10, cachedTokens: 4, outputTokens: 2 };
 
-/** A reply that only says something. */
 export function say(text: string, finishReason: "stop" | "length" | "content_filter" = "stop"): ModelEvent[] {
   return [
     { type: "text_delta", text },
@@ -14,13 +12,11 @@ export function say(text: string, finishReason: "stop" | "length" | "content_fil
   ];
 }
 
-/** A tool call. */
 export function call(id: string, name: string, args: unknown = {}): FunctionToolCall {
   const text = typeof args === "string" ? args : JSON.stringify(args);
   return { id, type: "function", function: { name, arguments: text } };
 }
 
-/** A reply that only calls tools. */
 export function callTools(...calls: readonly FunctionToolCall[]): ModelEvent[] {
   return [{
     type: "completed",
@@ -30,7 +26,7 @@ export function callTools(...calls: readonly FunctionToolCall[]): ModelEvent[] {
   }];
 }
 
-/** A model that gives these replies one after the other, and keeps the requests. */
+/** Returns a model with these replies, which records its requests. */
 export function scripted(...replies: readonly (readonly ModelEvent[])[]): {
   readonly model: Model;
   readonly requests: ModelRequest[];
@@ -45,7 +41,7 @@ export function scripted(...replies: readonly (readonly ModelEvent[])[]): {
   };
 }
 
-/** A model that gives one event and then nothing more. `stopped` counts how often it came to its end. */
+/** Returns a model that hangs after one event. `stopped` counts its ends. */
 export function hanging(): { readonly model: Model; readonly stopped: number } {
   const hung = {
     stopped: 0,
@@ -62,7 +58,6 @@ export function hanging(): { readonly model: Model; readonly stopped: number } {
   return hung;
 }
 
-/** Resolves when the signal is aborted. */
 export function untilAborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal.aborted) resolve();
@@ -70,12 +65,11 @@ export function untilAborted(signal: AbortSignal): Promise<void> {
   });
 }
 
-/** A tool named so. */
 export function tool(name: string, runTool: Tool["run"], options: Partial<Tool> = {}): Tool {
   return { definition: { type: "function", function: { name } }, run: runTool, ...options };
 }
 
-/** All events of a turn, and its result. */
+/** Returns all events of a turn, and its result. */
 export async function collect(
   turn: AsyncGenerator<LoopEvent, TurnResult>,
   onEvent: (event: LoopEvent) => void = () => {},
@@ -89,7 +83,7 @@ export async function collect(
   }
 }
 
-/** A history is whole if each call has exactly one answer, right behind it and in its order. */
+/** Checks that each call has exactly one answer, directly after it and in its order. */
 export function assertWhole({ messages }: TurnResult): void {
   const open: string[] = [];
   for (const message of messages) {
@@ -100,7 +94,7 @@ export function assertWhole({ messages }: TurnResult): void {
   assertEquals(open, []);
 }
 
-/** A turn in short: the type of each event, with what tells it apart. */
+/** Returns the type of each event, with a distinguishing detail. */
 export function outline(events: readonly LoopEvent[]): string[] {
   return events.map((event) => {
     switch (event.type) {
@@ -121,12 +115,11 @@ export function outline(events: readonly LoopEvent[]): string[] {
   });
 }
 
-/** Lets everything that is ready run. */
+/** Runs all pending tasks. */
 export function breathe(): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve));
 }
 
-/** A clock that stands still until it is moved. */
 export class FakeClock implements Clock {
   #now = 0;
   #timers: { readonly at: number; readonly callback: () => void }[] = [];
@@ -143,12 +136,11 @@ export class FakeClock implements Clock {
     };
   }
 
-  /** Timers that wait. */
   get pending(): number {
     return this.#timers.length;
   }
 
-  /** Moves the time on and fires what is due. */
+  /** Advances the time and fires due timers. */
   advance(ms: number): void {
     this.#now += ms;
     const due = this.#timers.filter((timer) => timer.at <= this.#now);

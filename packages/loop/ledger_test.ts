@@ -11,7 +11,7 @@ const ledger: TurnLedger = {
   estimated: false,
 };
 
-Deno.test("addLedgers() adds every figure, and each mechanism by itself", () => {
+Deno.test("addLedgers() adds every metric, and each mechanism separately", () => {
   assertEquals(addLedgers(ledger, { ...ledger, saved: { prune: 1, schemas: 2 }, estimated: true }), {
     calls: 2,
     promptTokens: 20,

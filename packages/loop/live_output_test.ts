@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { run } from "@tare/loop";
 import { breathe, call, callTools, collect, FakeClock, say, scripted, tool } from "./fixture_test.ts";
 
-Deno.test("run() shows what long calls give while they run, now and then, and only so much of it", async () => {
+Deno.test("run() emits the output of long calls at intervals, up to a limit", async () => {
   const clock = new FakeClock();
   const { model } = scripted(callTools(call("a", "long"), call("b", "quick")), say("Done."));
   const long = tool("long", async (_, { output }) => {
@@ -35,7 +35,7 @@ Deno.test("run() shows what long calls give while they run, now and then, and on
   assertEquals(shown, [
     [1, "b", "done"],
     [1, "a", "one two", -1, ""],
-    [1, "a", "threethreeth", 65_529, "\n[What follows isn't shown while it runs.]\n"],
+    [1, "a", "threethreeth", 65_529, "\n[Further output is omitted while it runs.]\n"],
     [1, "a", "all of it"],
   ]);
 });

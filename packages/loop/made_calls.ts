@@ -11,25 +11,23 @@ import type { NestedCalls } from "@tare/messages/internal";
 import type { AskedCall, Journal, LoopEvent } from "./event.ts";
 import type { Clock } from "./run_options.ts";
 
-/** Most calls that one call may make. */
+/** Most nested calls of one call. */
 const MOST_CALLS = 256;
 
 interface MadeCallsOptions {
   readonly step: number;
-  /** What it has made before. Absent: it runs for the first time. */
+  /** Earlier nested calls. `undefined` in a first run. */
   readonly journal: Journal | undefined;
-  /** The time in milliseconds since the epoch. */
   readonly nowMs: number;
   readonly tools: ReadonlyMap<string, { readonly tool: Tool }>;
-  /** Tools that the caller runs: nobody waits for these in the middle of a call. */
+  /** Tools that the caller runs; they can't be nested. */
   readonly clientTools: readonly ToolDefinition[];
-  /** Most that run at the same time. */
   readonly maxParallelTools: number;
   readonly clock: Clock;
   readonly countTokens: CountTokens;
-  /** Tells of an event; resolves once whoever plays the turn has taken it. */
+  /** Resolves once the event was handled. */
   readonly tell: (event: LoopEvent) => Promise<void>;
-  /** Runs a call, by what somebody said of it; `begins` is called right before its tool runs. Never rejects. */
+  /** `begins` is called right before the tool runs. Never rejects. */
   readonly run: (call: ToolCall, begins: () => Promise<void>) => Promise<
     { readonly asked: readonly AskedCall[] } | Outcome
   >;
@@ -45,16 +43,14 @@ export class MadeCalls implements NestedCalls {
   readonly beganAtMs: number;
   readonly #parent: ToolCall;
   readonly #options: MadeCallsOptions;
-  /** What ended before, by its call, and when it is given again. */
+  /** Recorded results; `turn` resolves when one may be replayed. */
   readonly #known = new Map<
     string,
     { readonly result: NestedResult; readonly turn: PromiseWithResolvers<void> }
   >();
-  /** Those of them that are still to be given, in their order. */
   readonly #left: string[];
   readonly #replayed = Promise.withResolvers<void>();
   readonly #running = new Set<Promise<unknown>>();
-  /** Those that run when there is room. */
   readonly #waiting: (() => void)[] = [];
   #busy = 0;
   #made = 0;
@@ -65,7 +61,6 @@ export class MadeCalls implements NestedCalls {
   #asked: readonly AskedCall[] = [];
   #diverged: string | undefined;
 
-  /** None was made yet that isn't in the journal. */
   constructor(parent: ToolCall, options: MadeCallsOptions) {
     const { journal, nowMs } = this.#options = options;
     this.#parent = parent;
@@ -78,33 +73,31 @@ export class MadeCalls implements NestedCalls {
     this.#giveNext();
   }
 
-  /** Those that somebody has to be asked for. */
+  /** Calls that need an approval. */
   get asked(): readonly AskedCall[] {
     return this.#asked;
   }
 
-  /** What was called otherwise than before, so that nothing goes on. Absent: nothing was. */
+  /** The call that differs from the recorded one; nothing more runs. */
   get diverged(): string | undefined {
     return this.#diverged;
   }
 
-  /** Whether any may have changed what others will find. */
   get changedState(): boolean {
     return this.#changedState;
   }
 
-  /** What was written, by the arguments that say so, in the order of the calls, whichever ended first. */
+  /** Written paths, in the order of the calls. */
   get wrote(): readonly string[] {
     return [...new Set(this.#wrote.values())].filter((path) => path !== undefined);
   }
 
-  /** What they came to, for a call that returns this. */
+  /** Returns totals for a call that returns `content`. */
   sum(content: string): { readonly calls: number; readonly failed: number; readonly keptTokens: number } {
     const keptTokens = Math.max(0, this.#tokens - this.#options.countTokens(content));
     return { calls: this.#made, failed: this.#failed, keptTokens };
   }
 
-  /** Resolves once none runs. */
   async ended(): Promise<void> {
     await Promise.all(this.#running);
   }
@@ -113,7 +106,7 @@ export class MadeCalls implements NestedCalls {
     const { journal } = this.#options;
     if (this.#made === MOST_CALLS) {
       const content =
-        `Cannot call ${name}: ${MOST_CALLS} calls were made, and no more may be. Print what there is.`;
+        `Cannot call ${name}: ${MOST_CALLS} calls were made, which is the limit. Print the results so far.`;
       return { content, error: true };
     }
     const id = `${this.#parent.id}/${++this.#made}`;
@@ -123,7 +116,7 @@ export class MadeCalls implements NestedCalls {
     const before = journal?.made.get(id);
     if (before && (before.name !== name || before.arguments !== text)) {
       this.#diverged ??=
-        `call ${this.#made} was ${before.name} ${before.arguments}, and is ${name} ${text} now`;
+        `call ${this.#made} was ${before.name} ${before.arguments}, and is now ${name} ${text}`;
     }
     if (this.#diverged !== undefined) return undefined;
     const known = this.#known.get(id);
@@ -139,7 +132,7 @@ export class MadeCalls implements NestedCalls {
     return await running.finally(() => this.#running.delete(running));
   }
 
-  /** What is known is given as soon as its call is made and all before it is given. */
+  /** Results are replayed in order, each once its call is made. */
   #giveNext(): void {
     const id = this.#left.shift();
     if (id === undefined) this.#replayed.resolve();
@@ -173,13 +166,12 @@ export class MadeCalls implements NestedCalls {
     return { content, error };
   }
 
-  /** Why a call can't be made from within another. */
   #refused(name: string): Outcome | undefined {
     const { clientTools, tools } = this.#options;
     const why = clientTools.some((tool) => tool.function.name === name)
-      ? "whoever asked runs it, and a program can't wait for that. Call it directly."
+      ? "the client runs it, and a program can't wait for that. Call it directly."
       : tools.get(name)?.tool.replays
-      ? "a program can't start another one."
+      ? "programs can't be nested."
       : undefined;
     return why === undefined
       ? undefined

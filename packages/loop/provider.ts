@@ -21,40 +21,39 @@ import { bodyPieces, GrowingBytes, type RawEvent, SseSplitter } from "@tare/wire
 import { setTimeout as pause } from "node:timers/promises";
 import { ModelError } from "./event.ts";
 
-/** Options that all models share: the model's name and how its provider is reached. */
+/** Options of all models. */
 export interface ProviderOptions {
-  /** Name of the model, as the provider has it. */
+  /** The provider's name of the model. */
   readonly model: string;
-  /** Sent as a bearer token. Default: none, as for local servers. */
+  /** Bearer token. Default: none, as for local servers. */
   readonly apiKey?: string;
-  /** Name of the variable with the key, such as `OPENAI_API_KEY`, for errors about the key. Default: unknown. */
+  /** Variable of the key, for error messages. Default: unknown. */
   readonly apiKeyName?: string | undefined;
-  /** Address of the API. */
+  /** Base URL of the API. */
   readonly baseURL?: string;
-  /** Headers sent with each request, such as `anthropic-beta` or OpenRouter's `HTTP-Referer`. */
+  /** Headers of each request, such as `anthropic-beta` or OpenRouter's `HTTP-Referer`. Default: none. */
   readonly headers?: Readonly<Record<string, string>>;
-  /** Fields that are added to each request's body, or replace ours. */
+  /** Fields that extend or replace those of each request's body. Default: none. */
   readonly extraBody?: Readonly<Record<string, unknown>>;
-  /** Longest time until an answer begins, in milliseconds. Default: 600,000. */
+  /** Longest time until a response begins, in milliseconds. Default: 600,000. */
   readonly timeoutMs?: number;
-  /** How often a request is repeated that failed before anything was streamed. Default: 2. */
+  /** Retries of a failed request. Default: 2. */
   readonly maxRetries?: number;
   /**
-   * Waits in milliseconds before each further request to an overloaded provider (429, 5xx) that doesn't say how long.
-   * Default: none, only `maxRetries`.
+   * Waits in milliseconds before further retries of an overloaded provider (429, 5xx) that requests none. Default:
+   * none.
    */
   readonly busyWaitsMs?: readonly number[];
-  /** Sends the requests. Default: the global `fetch`. */
+  /** Default: the global `fetch`. */
   readonly fetch?: typeof globalThis.fetch;
 }
 
-/** {@linkcode ProviderOptions} with their defaults, and what an SDK's client is made with. */
 interface ProviderAccess extends
   Pick<ProviderOptions, "apiKeyName">,
   Required<
     Pick<ProviderOptions, "model" | "baseURL" | "extraBody" | "timeoutMs" | "maxRetries" | "busyWaitsMs">
   > {
-  /** Removed from whatever the provider says. */
+  /** Redacted in every message. */
   readonly apiKey: string | undefined;
   readonly host: string;
   readonly clientOptions: (request: Pick<ModelRequest, "progress" | "refused" | "confirm">) => {
@@ -67,7 +66,7 @@ interface ProviderAccess extends
   };
 }
 
-/** Options that every adapter takes, as `checkGiven` needs them. */
+/** Shared options, for `checkGiven`. */
 export const PROVIDER_OPTIONS: NeededOptions<ProviderOptions> = {
   model: "string",
   "apiKey?": "string",
@@ -82,25 +81,27 @@ export const PROVIDER_OPTIONS: NeededOptions<ProviderOptions> = {
 };
 
 /**
- * Returns how a provider is reached.
+ * Returns the access to a provider.
  *
  * @param usualURL The default of `baseURL`.
- * @throws {TypeError} if `baseURL` is no http(s) URL or `apiKey` can't stand in a header.
+ * @throws {TypeError} if `baseURL` is no http(s) URL or `apiKey` is no header value.
  */
 export function accessTo(options: ProviderOptions, usualURL: string): ProviderAccess {
   const { model, apiKey, apiKeyName, baseURL = usualURL, headers = {}, fetch = globalThis.fetch } = options;
   const { extraBody = {}, timeoutMs = 600_000, maxRetries = 2, busyWaitsMs = [] } = options;
   const url = URL.parse(baseURL);
   if (url?.protocol !== "http:" && url?.protocol !== "https:") {
-    throw new TypeError(`Cannot use base URL "${baseURL}": it must be like ${usualURL}.`);
+    throw new TypeError(
+      `Cannot use base URL "${baseURL}": it is not an HTTP address. Use one like ${usualURL}.`,
+    );
   }
   if (apiKey && /[^\x21-\x7e]/.test(apiKey)) {
-    throw new TypeError("Cannot use the API key: it holds spaces or other characters that no key has.");
+    throw new TypeError("Cannot use the API key: it contains spaces or other invalid characters.");
   }
   return {
     ...{ model, apiKey, apiKeyName, baseURL, host: url.host, extraBody, timeoutMs, maxRetries, busyWaitsMs },
     clientOptions: (request) => ({
-      // The SDKs insist on a key: without one, no header is sent.
+      // The SDKs require a key.
       apiKey: apiKey || "none",
       logLevel: "off",
       defaultHeaders: { ...headers, ...(!apiKey && { Authorization: null }) },
@@ -111,16 +112,16 @@ export function accessTo(options: ProviderOptions, usualURL: string): ProviderAc
   };
 }
 
-/** Returns a reply's author: sealed, signed and provider-specific parts are sent to no other. */
+/** Returns a reply's author, to which its sealed, signed and provider-specific parts are limited. */
 export function authorOf(
   protocol: string,
   { baseURL, model }: Pick<ProviderAccess, "baseURL" | "model">,
 ): string {
-  // Without the port: those of one's own machine change.
+  // Ports of local servers change.
   return `${protocol} ${new URL(baseURL).hostname} ${model}`;
 }
 
-/** Returns the messages for this author: its own whole, of others what every model can read. */
+/** Removes the specific parts of other authors' replies. */
 function readableBy(author: string, messages: readonly Message[]): readonly Message[] {
   return messages.map((message) => {
     if (message.role !== "assistant" || !message.carried) return message;
@@ -130,7 +131,7 @@ function readableBy(author: string, messages: readonly Message[]): readonly Mess
 
 const plainReplies = new WeakMap<AssistantMessage, AssistantMessage>();
 
-/** Returns what every model can read of a reply. The same object each time. */
+/** Returns the same object each time. */
 function withoutCarried(message: AssistantMessage): AssistantMessage {
   const known = plainReplies.get(message);
   if (known) return known;
@@ -155,52 +156,49 @@ function plainCall(call: ToolCall): ToolCall {
   return { id, type, function: { name, arguments: text } };
 }
 
-/** Returns the reply with its author, if only that can read all of it. */
+/** Adds the author to a reply with specific parts. */
 function signed(message: AssistantMessage, author: string): AssistantMessage {
   const isPlain = !message.carried && JSON.stringify(withoutCarried(message)) === JSON.stringify(message);
   return isPlain ? message : { ...message, carried: { ...message.carried, by: author } };
 }
 
-/** Puts a streamed reply together. */
+/** Assembles a streamed reply. */
 interface ReplyReader {
-  /** True once something was a reply in the provider's format. */
+  /** True after a piece in the provider's format. */
   readonly isReply: boolean;
-  /** Reads a piece of the stream and returns its events. */
   read(piece: unknown): ModelEvent[];
-  /** Returns the whole reply, or undefined if the stream ended before it was whole. */
+  /** Returns `undefined` if the stream ended early. */
   finish(takenIds: ReadonlySet<string>): Extract<ModelEvent, { type: "completed" }> | undefined;
 }
 
 interface StreamModelOptions<Reader extends ReplyReader>
   extends FailedRequest, Pick<ProviderAccess, "maxRetries" | "busyWaitsMs"> {
-  /** Whose the replies are: see {@linkcode authorOf}. */
   readonly author: string;
-  /** Says what came, if it was no reply. */
+  /** The error of a response without a reply. */
   readonly noReply: string;
-  /** Names and schemas that were sent in place of others: replies are told by the original ones. */
+  /** Replacements in requests, reverted in replies. */
   readonly forms: LegalForms;
   readonly reader: () => Reader;
-  /** How the prompt of a whole reply is kept in the provider's cache. Default: it can't be. */
+  /** Returns the keep-alive of a reply's prompt. Default: none. */
   readonly keepable?: (
     reader: Reader,
     completed: Extract<ModelEvent, { type: "completed" }>,
   ) => KeepablePrompt | undefined;
-  /** Sends a request and gives the pieces of the reply. */
+  /** Yields the pieces of a reply. */
   readonly open: (request: ModelRequest, reader: Reader) => AsyncIterable<unknown>;
 }
 
-/** Longest reply in characters, reasoning and arguments of calls included: models write 1.5 million at most. */
+/** Longest reply in characters; models write at most 1.5 million. */
 const MAX_CHARS = 2_000_000;
 
-/** Longest body of an error that is read, in bytes. */
 const MAX_ERROR_BYTES = 65_536;
 
-/** Longest time to wait that a provider may ask for, in milliseconds; with more the turn ends. */
+/** A provider that requests a longer wait ends the turn. */
 const MAX_WAIT_MS = 60_000;
 
-const CUT_OFF = "its stream ended before the reply was whole";
+const CUT_OFF = "the stream ended before the reply was complete";
 
-/** A model whose replies are streamed by a provider's SDK. What fails is a `ModelError` that doesn't hold the API key. */
+/** Returns a model over a provider's SDK. Failures are a `ModelError` without the API key. */
 export function streamModel<Reader extends ReplyReader>(options: StreamModelOptions<Reader>): Model {
   const { host, author, maxRetries, busyWaitsMs, noReply, forms, reader, keepable, open } = options;
   return async function* (asked) {
@@ -210,19 +208,19 @@ export function streamModel<Reader extends ReplyReader>(options: StreamModelOpti
     for (let attempt = 0;;) {
       const reply = reader();
       let failure: unknown;
-      /** Whether people have seen something of it. Calls aren't made before the reply is whole. */
+      /** Whether deltas were emitted. Calls run only after the whole reply. */
       let isShown = false;
       try {
         let chars = 0;
         for await (const piece of open(request, reply)) {
           for (const event of reply.read(piece)) {
             chars += charsOf(event);
-            if (chars > MAX_CHARS) throw new ReplyTooLong(`it says more than ${MAX_CHARS} characters`);
+            if (chars > MAX_CHARS) throw new ReplyTooLong(`the reply has more than ${MAX_CHARS} characters`);
             isShown ||= event.type !== "tool_call_delta";
             yield event;
           }
         }
-        // A stream that was aborted ends as if it were whole.
+        // The stream of an aborted request ends like a complete one.
         request.signal.throwIfAborted();
         const completed = reply.finish(takenIds);
         if (completed) {
@@ -235,7 +233,7 @@ export function streamModel<Reader extends ReplyReader>(options: StreamModelOpti
       } catch (error) {
         request.signal.throwIfAborted();
         failure = blame(toModelError(error, options), request.settings);
-        // It would be as long again.
+        // A retry would be as long.
         if (error instanceof ReplyTooLong) throw failure;
       }
       if (!(failure instanceof ModelError) || isShown && !request.restarted) throw failure;
@@ -255,12 +253,12 @@ function charsOf(event: ModelEvent): number {
   return event.type === "completed" ? 0 : event.text.length;
 }
 
-/** What other protocols call some settings. */
+/** Settings in other protocols. */
 const OTHER_NAMES: Readonly<Record<string, readonly string[]>> = {
   reasoning_effort: ["reasoning\\.effort", "output_config\\.effort", "thinking\\.budget_tokens"],
 };
 
-/** A provider that refuses a request over one of its settings names it: then whoever chose it is at fault. */
+/** Adds the setting that a refusal names. */
 function blame(failure: unknown, settings: ModelSettings = {}): unknown {
   if (!(failure instanceof ModelError) || failure.code !== "bad_request" || failure.param) return failure;
   const param = Object.keys(settings).find((name) =>
@@ -271,13 +269,13 @@ function blame(failure: unknown, settings: ModelSettings = {}): unknown {
     : new ModelError(failure.code, failure.message, { param, cause: failure });
 }
 
-/** Returns a `fetch` for an SDK, without redirects, retries after long waits and long error bodies. */
+/** Returns a `fetch` without redirects, retries after long waits, and long error bodies. */
 function watchedFetch(
   { fetch, host }: { readonly fetch: typeof globalThis.fetch; readonly host: string },
   { progress = () => {}, refused, confirm }: Pick<ModelRequest, "progress" | "refused" | "confirm">,
 ): typeof globalThis.fetch {
   return async (input, init) => {
-    // Here, because the SDK repeats requests by itself.
+    // Here, because the SDK retries itself.
     confirm?.();
     const response = await fetch(input, { ...init, redirect: "manual" });
     progress();
@@ -310,27 +308,23 @@ function firstBytes(progress: () => void): TransformStream<Bytes, Bytes> {
 }
 
 interface ReplyEvent {
-  /** Name of the event; nothing where it has none. */
   readonly name?: string | undefined;
-  /** Its data, as JSON. */
   readonly json: unknown;
 }
 
-/** What ends a stream of OpenAI's kind, behind which nothing counts. */
+/** The end of an OpenAI stream. */
 const DONE = "[DONE]";
 
-/** How long a body may take to end behind its reply, in milliseconds. */
+/** Limit for draining a body, in milliseconds. */
 const END_MS = 1000;
 
 /**
- * The events of a streamed reply as they come; the JSON body of a server that doesn't stream is one. Calls `progress`
- * whenever bytes arrive, comments and pings included, with which providers keep a connection alive while the model is
- * busy. An event without its end is none. Once `signal` is aborted nothing more comes. Behind the end mark the body is
- * read on for a second at most, and what comes there is nobody's.
+ * Yields the events of a streamed reply; a JSON body is one event. All bytes are progress, including comments and
+ * pings. Incomplete events, and bytes after the end mark, are ignored.
  *
- * @throws {SyntaxError} if an event is no JSON.
- * @throws {ReplyTooLong} if the body, or an event of it, is too long.
- * @throws {TypeError} if the connection breaks.
+ * @throws {SyntaxError} if an event is not JSON.
+ * @throws {ReplyTooLong} if the body or an event is too long.
+ * @throws {TypeError} if the connection fails.
  */
 export async function* readEvents(
   { headers, body }: Response,
@@ -357,13 +351,13 @@ export async function* readEvents(
   if (!signal.aborted) yield* frame.end().flatMap(jsonOf);
 }
 
-/** Lets a body end behind its reply: the connection of one that is cancelled can't serve the next request. */
+/** A cancelled connection can't be reused, so the body is drained. */
 async function readToEnd(pieces: AsyncIterable<unknown>, late: AbortController): Promise<void> {
   const timer = setTimeout(() => late.abort(), END_MS);
   try {
     for await (const _ of pieces);
   } catch {
-    // The reply is whole, whatever becomes of the connection.
+    // The reply is complete.
   } finally {
     clearTimeout(timer);
   }
@@ -373,11 +367,9 @@ function jsonOf({ name, data }: RawEvent): readonly ReplyEvent[] {
   return data === undefined ? [] : [{ name, json: JSON.parse(data) }];
 }
 
-/** How events are found in the bytes of a body. */
 interface Frame {
-  /** Those that are whole with these bytes. @throws {ReplyTooLong} */
+  /** @throws {ReplyTooLong} */
   readonly add: (bytes: Uint8Array<ArrayBuffer>) => RawEvent[];
-  /** Those that are whole with the body's end. */
   readonly end: () => RawEvent[];
 }
 
@@ -408,11 +400,9 @@ function oneEvent(): Frame {
   };
 }
 
-/** What an SDK throws when a provider answers with an error, or in the middle of a stream. */
 interface ApiError extends Error {
   readonly status?: number | undefined;
   readonly headers?: Headers | undefined;
-  /** The answer's body, or the error in it. */
   readonly error?: unknown;
   readonly code?: unknown;
   readonly type?: unknown;
@@ -424,34 +414,33 @@ interface SdkErrors {
   readonly APIConnectionTimeoutError: abstract new (...args: never[]) => Error;
 }
 
-/** What the sentence about a failed request names, and how its failures are told apart. */
 interface FailedRequest
   extends Pick<ProviderAccess, "host" | "model" | "apiKey" | "apiKeyName" | "timeoutMs"> {
   readonly errors: SdkErrors;
 }
 
-/** How long a provider's own words may be in a message, in UTF-16 code units. */
+/** In UTF-16 code units. */
 const MAX_QUOTE = 500;
 
-/** What providers say when a prompt doesn't fit: collected from OpenAI, Anthropic, Gemini, xAI, DeepSeek, vLLM, llama.cpp, … */
+/** From OpenAI, Anthropic, Gemini, xAI, DeepSeek, vLLM, llama.cpp and others. */
 const TOO_LONG =
   /context[ _-]?(length|size|window)|maximum (context|prompt) length|prompt[^.]{0,40} too (long|large)|too many (input )?tokens|input token count|token (limit|count)[^.]{0,60}exceed|exceed[^.]{0,60}(token limit|context|number of tokens)|max_prompt_tokens/i;
 
 const NO_SUCH_MODEL =
   /model_not_found|model.{0,100}(not found|not exist)|not a valid model|(no such|unknown|invalid) model/i;
 
-/** Returns the model error for a failed request, without the API key; other errors unchanged. */
+/** Returns the error of a failed request; other errors unchanged. */
 export function toModelError(error: unknown, request: FailedRequest): unknown {
   const { host, timeoutMs, errors: { APIConnectionError, APIConnectionTimeoutError, APIError } } = request;
   if (error instanceof APIConnectionTimeoutError) {
-    return replyError("unreachable", host, `no answer began within ${timeoutMs / 1000} s`);
+    return replyError("unreachable", host, `no response began within ${timeoutMs / 1000} s`);
   }
   if (error instanceof APIConnectionError) {
     return replyError("unreachable", host, connectionFault(error), { cause: error.cause });
   }
   if (error instanceof APIError) {
     const { code, state, isBusy = false } = judge(error, request);
-    // The provider's answer may quote the key, so the error that holds it is no cause here.
+    // No `cause`: it may contain the key.
     const wait = isBusy || code === "rate_limited" ? waitOf(error.headers) : {};
     const isSoon = (wait.retryAfterMs ?? 0) <= MAX_WAIT_MS;
     return replyError(code, host, state, { ...wait, isBusy: isBusy && isSoon });
@@ -459,24 +448,25 @@ export function toModelError(error: unknown, request: FailedRequest): unknown {
   if (error instanceof ReplyTooLong) return replyError("bad_response", host, error.message);
   if (error instanceof UnknownShape) {
     const { message, param } = error;
-    return new ModelError("bad_request", `Cannot ask ${request.model}: ${message}.`, {
+    return new ModelError("bad_request", `Cannot call ${request.model}: ${message}.`, {
       cause: error,
       ...(param !== undefined && { param }),
     });
   }
   if (error instanceof SyntaxError) {
-    return replyError("bad_response", host, "its stream holds an event that is no JSON", { cause: error });
+    return replyError("bad_response", host, "the stream contains an event that is not JSON", {
+      cause: error,
+    });
   }
-  // Reading a body fails with a TypeError when the connection breaks.
+  // A failed connection throws a TypeError.
   if (error instanceof TypeError) {
-    return replyError("bad_response", host, "its stream broke off before the reply was whole", {
+    return replyError("bad_response", host, "the connection failed before the reply was complete", {
       cause: error,
     });
   }
   return error;
 }
 
-/** The error of a request to this host that brought no whole reply. */
 function replyError(
   code: ModelError["code"],
   host: string,
@@ -490,14 +480,14 @@ function replyError(
   return new (isBusy ? BusyError : ModelError)(code, `Cannot get a reply from ${host}: ${state}.`, options);
 }
 
-/** The provider is there, and may take the request in a while. */
+/** An overloaded provider. */
 class BusyError extends ModelError {}
 
 function judge(
   error: ApiError,
   { model, apiKey, apiKeyName }: FailedRequest,
 ): { readonly code: ModelError["code"]; readonly state: string; readonly isBusy?: boolean } {
-  // An error in the middle of a stream has no status, but sometimes a number as its code, or a type that stands for one.
+  // Stream errors have no status, but sometimes a numeric `code` or a corresponding `type`.
   const status = error.status ?? (typeof error.code === "number" ? error.code : statusOf(error.type));
   const details = JSON.stringify(error.error ?? error.message);
   const quote = [status, quoteOf(error, apiKey)].filter(Boolean).join(": ");
@@ -508,12 +498,12 @@ function judge(
       code: "bad_key",
       state: apiKey
         ? `the API key ${apiKeyName ? `in ${apiKeyName} ` : ""}was refused (401)`
-        : `it asks for an API key (401)${apiKeyName ? `: set ${apiKeyName}` : ""}`,
+        : `it requires an API key (401)${apiKeyName ? `. Set ${apiKeyName}` : ""}`,
     };
   }
-  if (status === 403) return { code: "bad_key", state: `the API key doesn't allow this${told}` };
+  if (status === 403) return { code: "bad_key", state: `the API key doesn't permit this${told}` };
   if (status === 429) {
-    // Who has paid for nothing more waits in vain.
+    // An exhausted quota isn't retried.
     const isBusy = error.code !== "insufficient_quota";
     return { code: "rate_limited", state: `it ${rateLimit(error.headers)}${told}`, isBusy };
   }
@@ -522,7 +512,7 @@ function judge(
     const where = location ? ` to ${JSON.stringify(location.slice(0, MAX_QUOTE))}` : "";
     return {
       code: "unreachable",
-      state: `it redirects${where} (${status}); the base URL must be where it answers`,
+      state: `it redirects${where} (${status}). Set the base URL to the final address`,
     };
   }
   if (status === 413 || TOO_LONG.test(details)) {
@@ -536,11 +526,11 @@ function judge(
     : { code: "provider_error", state: `it failed${told}`, isBusy: (status ?? 0) >= 500 };
 }
 
-/** The provider's own words, on one line and without the key. */
+/** Returns the provider's message on one line, redacted. */
 function quoteOf({ error, message, status }: ApiError, apiKey: string | undefined): string {
   const whole = asRecord(error);
   const body = asRecord(whole?.error) ?? whole;
-  // OpenRouter hands on what the provider behind it said.
+  // OpenRouter forwards the upstream's message.
   const inner = asRecord(body?.metadata)?.raw;
   const said = typeof error === "string"
     ? error
@@ -548,20 +538,19 @@ function quoteOf({ error, message, status }: ApiError, apiKey: string | undefine
     ? [body.message ?? body.detail ?? JSON.stringify(body), inner].filter((part) => typeof part === "string")
       .join(" ")
     : message.replace(`${status} `, "");
-  // Before the line is cut, or a part of the key could be left.
+  // Redacted before truncation.
   const line = (apiKey ? said.replaceAll(apiKey, "***") : said).replaceAll(/\s+/g, " ").trim();
-  // An error page of a proxy says nothing that its status doesn't.
+  // A proxy's error page adds nothing.
   if (line.startsWith("<") || line === "status code (no body)") return "";
   return line.length > MAX_QUOTE ? `${line.slice(0, MAX_QUOTE)}…` : line.replace(/\.$/, "");
 }
 
 function rateLimit(headers: Headers | undefined): string {
   const { retryAfterMs } = waitOf(headers);
-  const wait = retryAfterMs === undefined ? "" : ` and asks to wait ${retryAfterMs / 1000} s`;
-  return `limits the rate of requests${wait}`;
+  const wait = retryAfterMs === undefined ? "" : ` and requests a wait of ${retryAfterMs / 1000} s`;
+  return `reports an exceeded rate limit${wait}`;
 }
 
-/** How long a provider asks to wait, in milliseconds. */
 function waitOf(headers: Headers | undefined): { readonly retryAfterMs?: number } {
   const ms = headers?.get("retry-after-ms");
   if (ms && Number(ms) >= 0) return { retryAfterMs: Number(ms) };

@@ -1,38 +1,33 @@
-// What the tests of the adapters share: a provider on the loopback interface that says what a test tells it to.
+// A provider on loopback with scripted responses.
 import type { ModelError } from "@tare/loop";
 import type { Model, ModelEvent, ModelRequest } from "@tare/messages";
 import { openaiModel, type OpenaiModelOptions } from "@tare/loop/openai";
 import { assert } from "@std/assert";
 import { refusedBy } from "../../tests/refused.ts";
 
-/** What came of one question. */
+/** The outcome of one model call. */
 export interface Asked {
   readonly events: ModelEvent[];
-  /** The bodies that the provider got. */
   readonly bodies: Record<string, unknown>[];
-  /** The headers of its last request. */
   readonly headers: Headers;
   readonly error?: ModelError;
 }
 
-/** A request with nothing special. */
 export const REQUEST: ModelRequest = {
   messages: [{ role: "user", content: "Hi" }],
   tools: [],
   signal: new AbortController().signal,
 };
 
-/** One server-sent event. */
 export function sse(data: unknown): string {
   return `data: ${typeof data === "string" ? data : JSON.stringify(data)}\n\n`;
 }
 
-/** A chunk of a stream that holds this delta. */
 export function delta(fields: Record<string, unknown>, finish_reason: string | null = null): unknown {
   return { object: "chat.completion.chunk", choices: [{ index: 0, delta: fields, finish_reason }] };
 }
 
-/** A stream of these texts, each in a packet of its own; a function stands for what happens in between. */
+/** Returns a stream with each part in its own packet; functions run in between. */
 export function stream(...parts: readonly (string | (() => void | Promise<void>))[]): Response {
   const encoder = new TextEncoder();
   let next = 0;
@@ -49,12 +44,12 @@ export function stream(...parts: readonly (string | (() => void | Promise<void>)
   return new Response(body, { headers: { "content-type": "text/event-stream" } });
 }
 
-/** A whole reply: these chunks, and the end mark. */
+/** Returns these chunks and the end mark. */
 export function reply(...chunks: readonly unknown[]): Response {
   return stream(...chunks.map(sse), sse("[DONE]"));
 }
 
-/** Asks a model once behind a provider that answers its requests one after the other. */
+/** Calls a model once, with a provider that sends these responses in order. */
 export async function ask(
   answers: Response | readonly Response[],
   options: Partial<OpenaiModelOptions> & { readonly request?: Partial<ModelRequest> } = {},
@@ -65,11 +60,10 @@ export async function ask(
   return await askProvider(answers, { make, request });
 }
 
-/** Starts a provider that answers its requests one after the other, asks a model behind it once, and stops it. */
+/** Starts a provider, calls a model once, and stops the provider. */
 export async function askProvider(
   answers: Response | readonly Response[],
   { make, request }: {
-    /** Makes the model for the provider's address. */
     readonly make: (url: string) => Model;
     readonly request?: Partial<ModelRequest> | undefined;
   },
@@ -99,7 +93,7 @@ export async function askProvider(
   }
 }
 
-/** The last event of a question that was answered. */
+/** Returns the last event of a successful call. */
 export function completed({ events, error }: Asked): Extract<ModelEvent, { type: "completed" }> {
   if (error) throw error;
   const last = events.at(-1);
@@ -107,7 +101,7 @@ export function completed({ events, error }: Asked): Extract<ModelEvent, { type:
   return last;
 }
 
-/** A model behind a provider that says this and then nothing. `gone` resolves when its client has left. */
+/** Returns a model whose provider hangs after this text. `gone` resolves when the client disconnects. */
 export function endless(
   says: string = sse(delta({ content: "Hi" })),
 ): { readonly model: Model; readonly gone: Promise<void> } {

@@ -6,11 +6,11 @@ import { call, callTools, collect, say, scripted, tool } from "./fixture_test.ts
 const ADVICE = "Use that result, call with other arguments, or answer.";
 const note = (n: number) => `\n\n[Same call and same result as before (repetition ${n}). ${ADVICE}]`;
 const alone = (n: number) =>
-  `[Same call and same result as before (repetition ${n}); it is not shown again. ${ADVICE}]`;
+  `[Same call and same result as before (repetition ${n}); not repeated. ${ADVICE}]`;
 
 const read = tool("read", ({ path }) => `text of ${path}`, { stance: "rederivable" });
 
-/** The results of a turn whose steps make these calls. */
+/** Returns the results of a turn with these calls in each step. */
 async function results(
   steps: readonly (readonly FunctionToolCall[])[],
   tools: readonly Tool[],
@@ -23,7 +23,7 @@ async function results(
   return result.messages.filter((message) => message.role === "tool").map((message) => message.content);
 }
 
-Deno.test("RepeatedCalls notes the first two repetitions and replaces those after them", async () => {
+Deno.test("RepeatedCalls adds a note to the first two repetitions and replaces later ones", async () => {
   const steps = Array.from({ length: 5 }, (_, i) => [call(`${i}`, "read", { path: "a" })]);
   assertEquals(await results(steps, [read]), [
     "text of a",
@@ -34,7 +34,7 @@ Deno.test("RepeatedCalls notes the first two repetitions and replaces those afte
   ]);
 });
 
-Deno.test("RepeatedCalls leaves other arguments and other results alone", async () => {
+Deno.test("RepeatedCalls ignores other arguments and other results", async () => {
   let n = 0;
   const poll = tool("poll", () => `state ${n++ < 1 ? "old" : "new"}`, { stance: "rederivable" });
   const steps = [
@@ -51,7 +51,7 @@ Deno.test("RepeatedCalls leaves other arguments and other results alone", async 
   ]);
 });
 
-Deno.test("RepeatedCalls starts anew after a call that may have changed something, but not after itself", async () => {
+Deno.test("RepeatedCalls restarts after a call that may have changed something, but not after itself", async () => {
   const write = tool("write", () => "written", { stance: "once" });
   const again = call("1", "read", { path: "a" });
   const steps = [[again], [again], [call("2", "write")], [again], [call("3", "write")], [call("4", "write")]];
@@ -71,7 +71,7 @@ Deno.test("RepeatedCalls counts failures too, which change nothing", async () =>
   assertEquals(await results([[failing], [failing]], [read]), [told, told + note(1)]);
 });
 
-Deno.test("RepeatedCalls compares with earlier steps alone, whichever call ends first", async () => {
+Deno.test("RepeatedCalls compares with earlier steps only, whichever call ends first", async () => {
   const twice = [call("1", "read", { path: "a" }), call("2", "read", { path: "a" })];
   assertEquals(await results([twice, twice], [read]), [
     "text of a",
@@ -81,7 +81,7 @@ Deno.test("RepeatedCalls compares with earlier steps alone, whichever call ends 
   ]);
 });
 
-Deno.test("RepeatedCalls gives the result whole when the first one has left the prompt", async () => {
+Deno.test("RepeatedCalls returns the result whole after the first one was evicted", async () => {
   const steps = Array.from({ length: 4 }, (_, i) => [call(`${i}`, "read", { path: "a" })]);
   const context: ContextHook = ({ messages, tools }) => ({
     messages: messages.map((message) =>

@@ -40,47 +40,45 @@ import {
   Watchdog,
 } from "./run_options.ts";
 
-/** How a turn ended and what it left. */
+/** The result of a turn. */
 export interface TurnResult extends TurnEnd {
   /**
-   * What the turn adds to the history: the user message, and each reply with the answers to all its calls, but for
-   * those of `clientTools` that ended it. A reply that was broken off, or was empty, is not in it.
+   * Messages that the turn adds to the history: the user message, and each complete reply with the answers to its
+   * calls, except open ones.
    */
   readonly messages: readonly Message[];
-  /** What was thrown, if the turn ended by an error; for a log, not for clients. */
+  /** The thrown error; for a log, not for clients. */
   readonly error?: unknown;
 }
 
-/** What each step of a turn is made with. */
 interface StepOptions extends ResolvedOptions {
   readonly step: number;
   readonly watchdog: Watchdog;
-  /** Adds what a request without a complete reply took to the ledger, and returns what it cost. */
+  /** Records an incomplete reply and returns its cost. */
   readonly unfinished: (usage: Usage) => Cost | undefined;
 }
 
-/** What changes in the course of a turn. */
 interface Turn {
   messages: readonly Message[];
   ledger: TurnLedger;
   text: string;
-  /** Whether it was told that nothing comes from the model: some think for long before each reply. */
+  /** Some models think for long before each reply: one warning per turn. */
   isSilenceTold: boolean;
 }
 
 /**
- * Runs one turn: calls the model, runs the tools that it calls, and continues until it answers without a call, or calls a
- * tool that the caller runs or that needs an approval.
+ * Runs one turn: calls the model, runs the tools that it calls, and continues until the model answers without a call,
+ * calls a tool that the caller runs, or makes a call that needs an approval.
  *
- * A turn starts with `turn_start` and ends with exactly one `turn_end`, whatever fails: the model, a tool, the context hook.
- * The events of a step are `step_start`, `context_rewritten` and `warning`, deltas, `assistant_message`, `tool_call` (in the
- * order of the calls), `tool_result` (as each ends), `step_end`, `approval_asked` (in the order of the calls). A step whose
- * reply broke off has no `step_end`; each request whose reply did not reach its end has a `reply_unfinished`. The results of
- * `answered` calls precede the first step.
+ * A turn starts with `turn_start` and ends with exactly one `turn_end`, even if the model, a tool or the context hook
+ * fails. The events of a step are `step_start`, `context_rewritten` and `warning`, deltas, `assistant_message`,
+ * `tool_call` (in the order of the calls), `tool_result` (as each ends), `step_end`, `approval_asked` (in the order of
+ * the calls). A step whose reply failed has no `step_end`; each incomplete reply has a `reply_unfinished`. The results
+ * of `answered` calls precede the first step.
  *
- * When the signal stops the turn, calls without an answer are answered with an error, so that the history stays whole:
- * only calls of `clientTools`, or that need an approval, that ended the turn are left open. Leaving the loop over the events
- * stops everything too, but then there is no result.
+ * If the signal stops the turn, calls without an answer are answered with an error, so that the history stays valid;
+ * only calls of `clientTools` and pending approvals that ended the turn stay open. Breaking out of the loop over the
+ * events stops everything too, without a result.
  *
  * @throws {TypeError} if an option is unknown, two tools have one name, or a tool's parameters are no JSON Schema.
  * @throws {RangeError} if a limit is out of its range.
@@ -106,7 +104,7 @@ export function run(options: RunOptions): AsyncGenerator<LoopEvent, TurnResult> 
   const watchdog = new Watchdog(resolved);
   const turn = playTurn(resolved, watchdog);
   const finish = turn.return.bind(turn);
-  // By itself, return() would first wait for what the turn is waiting for.
+  // return() alone would wait for the pending promise.
   turn.return = (value) => {
     watchdog.stop();
     return finish(value);
@@ -169,7 +167,7 @@ async function* playSteps(
     watchdog.signal.throwIfAborted();
     if (asked.length > 0) return { reason: "approval" };
   }
-  // Before its first call a turn can be at any of its limits only if it continues, and over its budget in any case.
+  // Only a resumed turn can be at its limits here; a budget can be exhausted in any.
   const reached = endingByLimit(options.totalOf(turn.ledger), { ...options, step: first - 1 });
   if (reached) return reached;
   for (let step = first;; step++) {
@@ -221,7 +219,7 @@ async function* playSteps(
       : endingByReply(reply);
     const steering = ending?.reason === "completed" ? options.steering() : [];
     if (ending && steering.length === 0) return ending;
-    // What was taken belongs to the turn, also to one that is aborted and no longer answers it.
+    // Queued messages belong to the turn, even if it is aborted.
     yield* steer(steering, turn, step);
     watchdog.signal.throwIfAborted();
     const limit = endingByLimit(options.totalOf(turn.ledger), { ...options, step });
@@ -229,30 +227,28 @@ async function* playSteps(
   }
 }
 
-/** What calls are run with that were never made before. */
 function newCalls({ journal: _, ...options }: StepOptions): Omit<StepOptions, "journal"> {
   return { ...options, answered: [] };
 }
 
-/** Runs those of the calls that an earlier turn asked for which may run, or for which others were asked that they make. */
+/** Runs calls of an earlier turn after decisions on them or on their nested calls. */
 async function* runAnswered(
   repeated: RepeatedCalls,
   options: StepOptions,
 ): AsyncGenerator<LoopEvent, ToolAnswers> {
   const { answered, history } = options;
-  // Several may have been asked of one call.
+  // Several nested calls may belong to one call.
   const calls = [...new Set(answered.map(({ call }) => call))];
   return yield* runTools(calls, { ...options, clientTools: [], repeated, visible: history });
 }
 
-/** Makes calls of a turn that is gone on with: takes their answers into it, and gives those that have to be asked for. */
+/** Runs calls of a resumed turn; returns those that need an approval. */
 async function* runAgain(
   calls: readonly ToolCall[],
   turn: Turn,
   { step, ...options }: StepOptions & { readonly repeated: RepeatedCalls; readonly usual: Judge },
 ): AsyncGenerator<LoopEvent, ToolAnswers["asked"]> {
   const all = [...options.history, ...turn.messages];
-  // They are of the step before the one that comes; what was asked for is told of with the first.
   const of = Math.max(1, step - 1);
   const done = yield* runTools(calls, { ...options, step: of, visible: all });
   const at = turn.messages.findLastIndex(({ role }) => role === "assistant") + 1;
@@ -263,7 +259,7 @@ async function* runAgain(
   return done.asked;
 }
 
-/** What a message answers the user; empty if it doesn't. */
+/** Returns a reply's text, or "". */
 function answerIn(message: Message): string {
   return message.role === "assistant" ? contentText(message.content) || message.refusal || "" : "";
 }
@@ -272,7 +268,6 @@ function spentOn({ promptTokens, cachedTokens, outputTokens, estimated = false }
   return { promptTokens, cachedTokens, outputTokens, estimated };
 }
 
-/** Adds what the user said in the middle of the turn. */
 function* steer(inputs: readonly Content[], turn: Turn, step: number): Generator<LoopEvent> {
   for (const input of inputs) {
     turn.messages = [...turn.messages, { role: "user", content: input }];
@@ -280,7 +275,6 @@ function* steer(inputs: readonly Content[], turn: Turn, step: number): Generator
   }
 }
 
-/** Asks the context hook what the next model call sends, and tells what the hook changed. */
 async function* makeView(
   messages: readonly Message[],
   { history, input, resumed, tools, clientTools, context, step, watchdog }: StepOptions,
@@ -306,19 +300,19 @@ async function* makeView(
   return view;
 }
 
-/** Returns where the active turn starts: at the first of the user messages in a row that opened it. */
+/** Returns the index of the first of the consecutive user messages that opened the active turn. */
 function activeTurnStart(history: readonly Message[], startsNow: boolean): number {
   let start = startsNow ? history.length : history.findLastIndex(({ role }) => role === "user") + 1;
   while (history[start - 1]?.role === "user") start--;
   return start;
 }
 
-/** The messages that a turn has added, up to what opened it: what was told of the tools may stand in front. */
+/** A system message about tools may precede the user message. */
 function upToOpening(messages: readonly Message[]): readonly Message[] {
   return messages.slice(0, messages.findIndex(({ role }) => role !== "system") + 1);
 }
 
-/** Calls the model once: yields its deltas, returns the reply. @throws {ModelError} if it fails or has no reply. */
+/** Calls the model once. @throws {ModelError} if it fails or has no reply. */
 async function* callModel(
   view: ContextView,
   turn: Turn,
@@ -379,7 +373,7 @@ async function* callModel(
   }
 }
 
-/** Returns a reply whose calls have distinct ids, without `carried` if they changed: it contains the provider's ids. */
+/** Makes call ids distinct. `carried` contains the provider's ids and is then omitted. */
 function withDistinctIds(message: AssistantMessage, before: readonly Message[]): AssistantMessage {
   const { tool_calls: calls = [], carried: _, ...said } = message;
   const used = new Set<string>();
@@ -392,18 +386,17 @@ function withDistinctIds(message: AssistantMessage, before: readonly Message[]):
   return distinct.every((call, at) => call === calls[at]) ? message : { ...said, tool_calls: distinct };
 }
 
-/** How long nothing may come of a reply before people are told, in milliseconds. */
+/** Silence before a warning, in milliseconds. */
 const SILENT_MS = 10_000;
 
-const SILENT = `Nothing has come from the model for ${
+const SILENT = `The model has not responded for ${
   SILENT_MS / 1000
-} seconds: it thinks, or its provider hangs. The turn waits.`;
+} seconds: it is thinking, or its provider hangs. The turn waits.`;
 
-const ASKED_AGAIN = "It is asked again. The turn waits.";
+const ASKED_AGAIN = "The request is retried. The turn waits.";
 
-const RESTARTED = "It is asked for again: what was shown of the reply doesn't count.";
+const RESTARTED = "The reply is retried: discard its output so far.";
 
-/** Whether what is waited for takes longer than people wait without a word. */
 async function isSilent(next: Promise<unknown>, clock: Clock): Promise<boolean> {
   const late = Promise.withResolvers<boolean>();
   const disarm = clock.after(SILENT_MS, () => late.resolve(true));
@@ -414,7 +407,7 @@ async function isSilent(next: Promise<unknown>, clock: Clock): Promise<boolean> 
   }
 }
 
-/** Like {@linkcode callModel}, for the last time. */
+/** A second prompt that is too long isn't retried. */
 async function* callAgain(
   view: ContextView,
   turn: Turn,
@@ -437,29 +430,25 @@ function countUsage(view: ContextView, message: AssistantMessage, countTokens: C
   };
 }
 
-/** A model's whole reply. */
 interface Reply {
   readonly message: AssistantMessage;
   readonly finishReason: FinishReason;
-  /** What it cost: as the provider says, or else counted. */
   readonly usage: Usage;
 }
 
-/** Why a turn ends, and the error if one was thrown. */
 interface Ending extends Pick<TurnEnd, "reason" | "message" | "code"> {
   readonly error?: unknown;
 }
 
-/** What people are told of a reply that says nothing. */
 const EMPTY_REPLY = "The model's reply was empty.";
 
-/** Whether a reply says nothing and calls nothing. Providers refuse a history that holds one. */
+/** Providers refuse a history with an empty reply. */
 function isEmptyReply({ content, refusal, tool_calls: calls }: AssistantMessage): boolean {
   const said = typeof content === "string" ? content.trim() : content ?? "";
   return said.length === 0 && !refusal && !calls?.length;
 }
 
-/** The ending that a reply brings about, or nothing if the turn goes on. */
+/** Returns `undefined` if the turn continues. */
 function endingByReply({ message, finishReason }: Reply): Ending | undefined {
   if (finishReason === "length") {
     return {
@@ -474,7 +463,7 @@ function endingByReply({ message, finishReason }: Reply): Ending | undefined {
   return message.tool_calls?.length ? undefined : { reason: "completed" };
 }
 
-/** The ending by the turn's budget or its own limits after a step, or nothing if none is reached. */
+/** Returns `undefined` if no limit is reached. */
 function endingByLimit(
   ledger: TurnLedger,
   { step, maxSteps, maxOutputTokens, overBudget }:
@@ -492,19 +481,18 @@ function endingByLimit(
   }
   if (step >= maxSteps) {
     const message =
-      `The turn reached its limit of ${maxSteps} model calls. The next message goes on from here.`;
+      `The turn reached its limit of ${maxSteps} model calls. The next message continues from here.`;
     return { reason: "step_limit", message };
   }
   return undefined;
 }
 
-/** The ending when something was thrown: the turn was stopped, the model failed, or there is a bug. */
 function endingByError(
   error: unknown,
   { watchdog, idleTimeoutMs }: { readonly watchdog: Watchdog; readonly idleTimeoutMs: number },
 ): Ending {
   if (watchdog.stalled) {
-    return { reason: "stalled", message: `Nothing moved for ${idleTimeoutMs / 1000} s.` };
+    return { reason: "stalled", message: `No progress for ${idleTimeoutMs / 1000} s.` };
   }
   if (watchdog.signal.aborted) return { reason: "cancelled", message: "The turn was cancelled." };
   if (error instanceof BudgetSpent) return { reason: "budget", message: error.message };
@@ -514,15 +502,14 @@ function endingByError(
   return { reason: "internal_error", message: error instanceof Error ? error.message : String(error), error };
 }
 
-/** A request that was sent and has no complete reply yet. */
+/** A request without a complete reply. */
 interface OpenRequest {
-  /** Whether an answer that isn't a refusal has begun. */
+  /** Whether a successful response has begun. */
   begun: boolean;
-  /** What was streamed of the reply. */
   readonly pieces: string[];
 }
 
-/** Requests of one model call. Each whose answer began is paid, so incomplete ones are counted here. */
+/** The requests of one model call. Those whose response began are billed, so incomplete ones are estimated. */
 export class SentRequests {
   readonly #view: Pick<ContextView, "messages" | "tools" | "cachedTokens">;
   readonly #countTokens: CountTokens;
@@ -534,7 +521,7 @@ export class SentRequests {
     this.#countTokens = countTokens;
   }
 
-  /** Returns the request with callbacks that report what the model sends. */
+  /** Returns the request with callbacks that observe the response. */
   watched(request: ModelRequest): ModelRequest {
     const { confirm, refused, restarted } = request;
     return {
@@ -557,7 +544,7 @@ export class SentRequests {
     };
   }
 
-  /** Takes note of an event of the reply. */
+  /** Records an event. */
   received(event: ModelEvent): void {
     if (event.type === "completed") {
       this.#open = undefined;
@@ -569,13 +556,13 @@ export class SentRequests {
     else open.pieces.push(event.text);
   }
 
-  /** Takes note that nothing more comes. One that was stopped before its answer began has been sent all the same. */
+  /** Ends the call. A stopped request counts as sent. */
   end({ isStopped }: { readonly isStopped: boolean }): void {
     if (this.#open && isStopped) this.#open.begun = true;
     this.#close();
   }
 
-  /** Returns what requests without a complete reply took that were not returned before, estimated. */
+  /** Removes and returns the estimates. */
   take(): readonly Usage[] {
     if (this.#unfinished.length === 0) return this.#unfinished;
     return this.#unfinished.splice(0);

@@ -4,14 +4,14 @@ import { EMPTY_LEDGER, pinOf } from "@tare/loop/internal";
 import type { FileChange, FunctionToolCall, Message, Tool } from "@tare/messages";
 import { assertWhole, call, callTools, collect, outline, say, scripted, tool } from "./fixture_test.ts";
 
-/** Asks for what is named `write`, denies what is named `drop`, and allows the rest. */
+/** Requests approval for `write`, denies `drop`, and allows the rest. */
 const judge: Judge = ({ tool }) => {
   const { name } = tool.definition.function;
   if (name === "drop") return { decision: "deny", reason: "nothing is dropped here." };
   return { decision: name === "write" ? "ask" : "allow" };
 };
 
-/** Tools that note what they were run with. */
+/** Returns tools that record their arguments. */
 function noted(...names: string[]) {
   const ran: unknown[] = [];
   const tools = names.map((name) =>
@@ -23,7 +23,7 @@ function noted(...names: string[]) {
   return { ran, tools };
 }
 
-/** A turn that answers these calls of an earlier one. */
+/** Runs a turn with decisions on the calls of an earlier one. */
 async function goOn(
   calls: readonly FunctionToolCall[],
   { answered, judge: own = judge, ...options }:
@@ -42,7 +42,7 @@ async function goOn(
   return { events, result, requests };
 }
 
-Deno.test("run() leaves a call open that has to be asked for, and runs the others of the reply", async () => {
+Deno.test("run() leaves a call open that needs an approval, and runs the others of the reply", async () => {
   const { ran, tools } = noted("read", "write", "drop");
   const calls = [call("a", "write", { n: 1 }), call("b", "read"), call("c", "drop"), call("d", "write")];
   const { model } = scripted(callTools(...calls));
@@ -70,7 +70,7 @@ Deno.test("run() leaves a call open that has to be asked for, and runs the other
   ]);
 });
 
-Deno.test("run() goes on in the middle of a turn: what has no answer is called again, in its place", async () => {
+Deno.test("run() resumes in the middle of a turn: unanswered calls run, with answers in their place", async () => {
   const { ran, tools } = noted("read", "write");
   const calls = [call("a", "read"), call("b", "read", { n: 2 }), call("c", "write")];
   const reply: Message = { role: "assistant", content: "I look.", tool_calls: calls };
@@ -103,7 +103,7 @@ Deno.test("run() goes on in the middle of a turn: what has no answer is called a
   assertEquals(result.ledger.calls, 2);
 });
 
-Deno.test("run() asks again before it makes a call whose outcome nobody knows, where its judge says so", async () => {
+Deno.test("run() requires an approval before it repeats a call with an unknown outcome, if its judge does", async () => {
   const { ran, tools } = noted("read");
   const reply: Message = { role: "assistant", content: "I look.", tool_calls: [call("a", "read")] };
   const messages: Message[] = [{ role: "user", content: "Go" }, reply];
@@ -117,7 +117,7 @@ Deno.test("run() asks again before it makes a call whose outcome nobody knows, w
   assertEquals([ran, result.messages, result.text], [[], messages, "I look."]);
 });
 
-Deno.test("run() goes on with answered calls before the model is called, and runs none that was denied", async () => {
+Deno.test("run() continues with answered calls before the model is called, and runs none that was denied", async () => {
   const { ran, tools } = noted("write");
   const calls = [call("a", "write", { n: 1 }), call("b", "write", { n: 2 })];
   const asked = (call: FunctionToolCall) => ({
@@ -149,7 +149,7 @@ Deno.test("run() goes on with answered calls before the model is called, and run
   assertEquals(requests[0]?.messages.length, 4);
 });
 
-Deno.test("run() takes a yes for nothing but what was asked, and for nothing that is forbidden since", async () => {
+Deno.test("run() limits an approval to the approved call, and to calls that aren't denied since", async () => {
   const { ran, tools } = noted("write", "drop");
   const answer = async (
     given: FunctionToolCall,
@@ -161,20 +161,29 @@ Deno.test("run() takes a yes for nothing but what was asked, and for nothing tha
     return String(result.messages[0]?.content);
   };
   const given = call("a", "write", { n: 1 });
-  assertMatch(await answer(given, { name: "write", arguments: '{"n":2}' }), /isn't what was asked for/);
-  assertMatch(await answer(given, { name: "other", arguments: '{"n":1}' }), /isn't what was asked for/);
+  assertMatch(
+    await answer(given, { name: "write", arguments: '{"n":2}' }),
+    /have changed since the approval/,
+  );
+  assertMatch(
+    await answer(given, { name: "other", arguments: '{"n":1}' }),
+    /have changed since the approval/,
+  );
   assertMatch(await answer(call("a", "drop"), { name: "drop", arguments: "{}" }), /nothing is dropped here/);
   assertMatch(await answer(given, { name: "write", arguments: '{"n":1}' }, []), /there is no such tool/);
   const { definition, ...write } = tools[0]!;
   const told = { ...definition.function, description: "Sends it to everybody." };
   const changed = { ...write, definition: { ...definition, function: told } };
   const once = { name: "write", arguments: '{"n":1}' };
-  assertMatch(await answer(given, once, [changed]), /isn't what was asked for/);
-  assertMatch(await answer(given, once, [{ ...tools[0]!, hints: { n: 1 } }]), /isn't what was asked for/);
+  assertMatch(await answer(given, once, [changed]), /have changed since the approval/);
+  assertMatch(
+    await answer(given, once, [{ ...tools[0]!, hints: { n: 1 } }]),
+    /have changed since the approval/,
+  );
   assertEquals(ran, []);
 });
 
-Deno.test("run() hands a tool what it may touch, and takes no yes for other files than were asked for", async () => {
+Deno.test("run() passes the permitted access to a tool, and limits an approval to its files", async () => {
   const asked: string[] = [];
   let leadsTo = "/w/a";
   const write = tool("write", (_args, { allows }) => {
@@ -196,11 +205,11 @@ Deno.test("run() hands a tool what it may touch, and takes no yes for other file
   await goOn([given], options);
   leadsTo = "/w/b";
   const { result } = await goOn([given], options);
-  assertMatch(String(result.messages[0]?.content), /isn't what was asked for/);
+  assertMatch(String(result.messages[0]?.content), /have changed since the approval/);
   assertEquals(asked, ["/w/a"]);
 });
 
-Deno.test("run() judges the tool that a call is really for, and asks for that", async () => {
+Deno.test("run() decides on the tool that a call resolves to", async () => {
   const { ran, tools: [write] } = noted("write");
   const general = tool("call_tool", () => "never run", {
     resolve: ({ args }) => ({ tool: write!, args: args as Record<string, unknown> }),
@@ -220,7 +229,7 @@ Deno.test("run() judges the tool that a call is really for, and asks for that", 
   assertEquals(ran, [["write", { n: 3 }]]);
 });
 
-Deno.test("run() tells the model where nobody can be asked, and goes on", async () => {
+Deno.test("run() reports to the model that no approval is possible, and continues", async () => {
   const { ran, tools } = noted("write");
   const { model } = scripted(callTools(call("a", "write")), say("Then not."));
   const cannotAsk = "nobody is there.";
@@ -249,7 +258,7 @@ Deno.test("run() gives distinct ids to calls whose id is empty, repeated or that
   assertEquals(reply?.role === "assistant" && reply.tool_calls?.map(({ id }) => id), ids);
 });
 
-Deno.test("run() leaves nothing to be asked for when it is stopped, answered calls included", async () => {
+Deno.test("run() leaves no approval pending when it is stopped, answered calls included", async () => {
   const stopped = new AbortController();
   const { ran, tools } = noted("write");
   const stopping = tool("stop", () => {
@@ -281,12 +290,12 @@ Deno.test("run() leaves nothing to be asked for when it is stopped, answered cal
   assertEquals(ran, []);
 });
 
-Deno.test("run() begins calls in their order, however long each takes to be judged", async () => {
+Deno.test("run() begins calls in their order, however long each decision takes", async () => {
   const { ran, tools } = noted("read", "note");
   const looks: (() => void)[] = [];
   const judging: Judge = async ({ tool }) => {
     if (tool.definition.function.name === "read") {
-      // Those that come later are quicker, if they may be.
+      // Later calls finish faster, if they run in parallel.
       await new Promise<void>((resolve) => {
         looks.push(resolve);
         setTimeout(() => looks.pop()?.());
@@ -300,7 +309,7 @@ Deno.test("run() begins calls in their order, however long each takes to be judg
   assertEquals(ran, [["read", { n: 1 }], ["note", { n: 2 }], ["read", { n: 3 }]]);
 });
 
-/** A tool that tells what it would change, as `changes` says then. */
+/** Returns a tool with these previews in order. */
 function telling(changes: (FileChange | { problem: string } | Error | undefined)[]) {
   const ran: string[] = [];
   const edit = tool("write", (_args, { callId = "" }) => {
@@ -317,7 +326,7 @@ function telling(changes: (FileChange | { problem: string } | Error | undefined)
 
 const CHANGE = { path: "a", added: 1, removed: 1, diff: "@@ -1,2 +1,2 @@\n one\n-two\n+three" };
 
-Deno.test("run() asks with what would change, and for nothing that would fail", async () => {
+Deno.test("run() requests approval with the change, and not for calls that would fail", async () => {
   const problem = "Cannot edit a: old_text is not in it.";
   const { edit, ran } = telling([CHANGE, { problem }, new Error("The disk is gone."), undefined]);
   const calls = ["a", "b", "c", "d"].map((id) => call(id, "write"));
@@ -341,7 +350,7 @@ Deno.test("run() asks with what would change, and for nothing that would fail", 
   assertEquals(ran, []);
 });
 
-Deno.test("run() asks before it makes a call again that may have taken effect, though it would fail now", async () => {
+Deno.test("run() requires an approval before it repeats a call that may have taken effect, even if it would fail now", async () => {
   const { edit } = telling([{ problem: "Cannot edit a: old_text is not in it." }]);
   const { model } = scripted(callTools(call("a", "write")));
   const begun: Judge = () => ({ decision: "ask", begun: true });
@@ -351,7 +360,7 @@ Deno.test("run() asks before it makes a call again that may have taken effect, t
   assertEquals(outline(events).at(-2), "approval_asked");
 });
 
-Deno.test("run() takes a yes for the change that was shown, wherever it stands by now, and for no other", async () => {
+Deno.test("run() limits an approval to the displayed change, at any position in the file", async () => {
   const given = call("a", "write");
   const answer = async (now: FileChange | { problem: string } | undefined) => {
     const { edit, ran } = telling([now]);
@@ -363,11 +372,11 @@ Deno.test("run() takes a yes for the change that was shown, wherever it stands b
   const moved = { ...CHANGE, diff: "@@ -7,2 +9,2 @@\n else\n-two\n+three" };
   assertEquals(await answer(moved), [1, "written", CHANGE]);
   assertEquals(await answer({ problem: "It would fail." }), [1, "written", CHANGE]);
-  // What can't be shown any more is another change too.
+  // A missing preview is a different change too.
   for (const other of [{ ...CHANGE, diff: "@@ -1,2 +1,2 @@\n one\n-2\n+three" }, undefined]) {
     const [ran, said] = await answer(other);
     assertEquals(ran, 0);
-    assertMatch(String(said), /isn't what was asked for/);
+    assertMatch(String(said), /have changed since the approval/);
   }
 });
 

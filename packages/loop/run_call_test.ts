@@ -3,7 +3,7 @@ import { run, type RunOptions } from "@tare/loop";
 import type { Tool, ToolCall } from "@tare/messages";
 import { breathe, call, callTools, collect, FakeClock, say, scripted, tool } from "./fixture_test.ts";
 
-/** What one call of a turn comes to. */
+/** Returns the result of one call of a turn. */
 async function resultOf(toolCall: ToolCall, tools: readonly Tool[], options: Partial<RunOptions> = {}) {
   const reply = callTools().map((event) =>
     event.type === "completed" ? { ...event, message: { ...event.message, tool_calls: [toolCall] } } : event
@@ -28,14 +28,14 @@ const readFile: Tool = {
   run: ({ path }) => `text of ${path}`,
 };
 
-Deno.test("runCall() hands valid arguments to the tool", async () => {
+Deno.test("runCall() passes valid arguments to the tool", async () => {
   assertEquals(await resultOf(call("1", "read_file", { path: "a" }), [readFile]), {
     content: "text of a",
     error: false,
   });
 });
 
-Deno.test("runCall() runs the tool that a call is really for, or tells why it can't", async () => {
+Deno.test("runCall() runs the tool that a call resolves to, or reports the problem", async () => {
   const general: Tool = {
     definition: {
       type: "function",
@@ -60,7 +60,7 @@ Deno.test("runCall() runs the tool that a call is really for, or tells why it ca
   });
 });
 
-Deno.test("runCall() teaches a model that calls with bad arguments", async () => {
+Deno.test("runCall() returns the definition to a model that calls with invalid arguments", async () => {
   for (
     const [args, fault] of [
       ['{"path":', "not valid JSON"],
@@ -75,7 +75,7 @@ Deno.test("runCall() teaches a model that calls with bad arguments", async () =>
   }
 });
 
-Deno.test("runCall() names the tools that exist and the one that was meant", async () => {
+Deno.test("runCall() lists the existing tools and suggests the nearest", async () => {
   const tools = [readFile, tool("list_files", () => "")];
   assertEquals(await resultOf(call("1", "ReadFile"), tools), {
     content: 'Cannot run "ReadFile": there is no such tool. Did you mean read_file? ' +
@@ -87,12 +87,12 @@ Deno.test("runCall() names the tools that exist and the one that was meant", asy
     error: true,
   });
   assertEquals(await resultOf(call("1", "browse"), []), {
-    content: 'Cannot run "browse": there is no such tool. There are no tools: answer without.',
+    content: 'Cannot run "browse": there is no such tool. There are no tools. Answer without them.',
     error: true,
   });
 });
 
-Deno.test("runCall() makes an error result of what a tool throws or marks as one", async () => {
+Deno.test("runCall() returns an error result if a tool throws or marks it", async () => {
   class NotFound extends Error {
     override name = "NotFound";
   }
@@ -101,7 +101,7 @@ Deno.test("runCall() makes an error result of what a tool throws or marks as one
       [new Error("No such file."), "No such file."],
       [new NotFound(), "NotFound"],
       ["text", "text"],
-      ["", "Cannot finish f: it failed without saying why."],
+      ["", "Cannot finish f: it failed without a message."],
     ] as const
   ) {
     const throwing = tool("f", () => {
@@ -115,7 +115,7 @@ Deno.test("runCall() makes an error result of what a tool throws or marks as one
   assertEquals(await resultOf(call("1", "f"), [marked]), { content: "exit code 1", error: true });
 });
 
-Deno.test("runCall() stops a tool at its own limit, or else at the loop's, and says which it was", async () => {
+Deno.test("runCall() stops a tool at its own limit, or else at the loop's, and reports it", async () => {
   const reasons: unknown[] = [];
   const slow = async (_: unknown, { signal }: { readonly signal: AbortSignal }) => {
     while (!signal.aborted) {
@@ -127,7 +127,7 @@ Deno.test("runCall() stops a tool at its own limit, or else at the loop's, and s
   };
   let clock = new FakeClock();
   const told = (seconds: number) =>
-    `Cannot finish f: it ran into its limit of ${seconds} s and was stopped. Ask for less in one call.`;
+    `Cannot finish f: it exceeded its limit of ${seconds} s and was stopped. Request less in one call.`;
   assertEquals(
     await resultOf(call("1", "f"), [tool("f", slow)], { time: { clock }, limits: { toolTimeoutMs: 1_500 } }),
     { content: told(1.5), error: true },
@@ -143,7 +143,7 @@ Deno.test("runCall() stops a tool at its own limit, or else at the loop's, and s
   assertEquals(reasons, ["TimeoutError", "TimeoutError"]);
 });
 
-Deno.test("runCall() doesn't wait for a tool that won't stop", async () => {
+Deno.test("runCall() doesn't wait for a tool that ignores its signal", async () => {
   const release = Promise.withResolvers<string>();
   const deaf = tool("f", () => release.promise, { timeoutMs: 1 });
   const { model } = scripted(callTools(call("1", "f")), say("Done."));
@@ -154,12 +154,12 @@ Deno.test("runCall() doesn't wait for a tool that won't stop", async () => {
   assertStringIncludes(`${result.messages[2]?.content}`, "its limit of 0.001 s");
 });
 
-Deno.test("runCall() takes a custom call for one with JSON input", async () => {
+Deno.test("runCall() accepts a custom call with JSON input", async () => {
   const custom = { id: "1", type: "custom", custom: { name: "read_file", input: '{"path":"b"}' } } as const;
   assertEquals(await resultOf(custom, [readFile]), { content: "text of b", error: false });
 });
 
-Deno.test("runCall() names the tool that was probably meant", async () => {
+Deno.test("runCall() suggests the nearest tool", async () => {
   const tools = ["list_files", "read_file", "search_files", "write_file"].map((name) => tool(name, () => ""));
   for (
     const [given, meant] of [
@@ -177,7 +177,7 @@ Deno.test("runCall() names the tool that was probably meant", async () => {
   }
 });
 
-Deno.test("runCall() neither repeats nor compares a name that is too long to be one", async () => {
+Deno.test("runCall() neither quotes nor compares a tool name that is too long", async () => {
   const { content } = await resultOf(call("1", "read_file".repeat(100_000)), [readFile]);
   assertEquals(
     content,
@@ -185,7 +185,7 @@ Deno.test("runCall() neither repeats nor compares a name that is too long to be 
   );
 });
 
-Deno.test("runCall() runs a tool that isn't listed, and teaches it by its full definition", async () => {
+Deno.test("runCall() runs an unlisted tool, and returns its full definition on errors", async () => {
   const broken: Tool = {
     ...readFile,
     definition: { type: "function", function: { name: "broken", parameters: { type: "nothing" } } },
@@ -198,7 +198,7 @@ Deno.test("runCall() runs a tool that isn't listed, and teaches it by its full d
   const { content } = await resultOf(call("1", "read_file", {}), [], options);
   assertStringIncludes(content, JSON.stringify(readFile.definition.function));
   const { content: why } = await resultOf(call("1", "broken", {}), [], options);
-  assertStringIncludes(why, "Cannot use tool broken: its parameters are no JSON Schema");
+  assertStringIncludes(why, "Cannot use tool broken: its parameters are not a valid JSON Schema");
   const listed: Tool = {
     definition: { type: "function", function: { name: "listed" } },
     run: () => "",

@@ -25,7 +25,7 @@ Deno.test("run() ends the turn when the model calls a tool of the caller, and le
   assertEquals(requests[0]?.tools, [look.definition, PICK]);
 });
 
-Deno.test("run() runs its own calls of such a step once, and goes on with the caller's results", async () => {
+Deno.test("run() runs the other calls of such a step once, and continues with the caller's results", async () => {
   let runs = 0;
   const count = tool("count", () => `run ${++runs}`);
   const { model, requests } = scripted(
@@ -47,7 +47,7 @@ Deno.test("run() runs its own calls of such a step once, and goes on with the ca
   ]);
 });
 
-Deno.test("run() answers the caller's calls itself if the turn is stopped before it hands them over", async () => {
+Deno.test("run() answers the caller's calls itself if the turn is stopped first", async () => {
   const controller = new AbortController();
   const stop = tool("stop", () => {
     controller.abort();
@@ -65,18 +65,18 @@ Deno.test("run() answers the caller's calls itself if the turn is stopped before
   }]);
 });
 
-Deno.test("run() refuses a tool of the caller that has the name of another", () => {
+Deno.test("run() rejects a tool of the caller with the name of another", () => {
   const { model } = scripted();
   for (const clientTools of [[PICK, PICK], [look.definition]]) {
     assertThrows(
       () => run({ model, tools: [look], clientTools, history: [], input: "Go" }),
       TypeError,
-      "and each name must be unique",
+      "Names must be unique",
     );
   }
 });
 
-Deno.test("run() hands the settings to every call of the model", async () => {
+Deno.test("run() passes the settings to every model call", async () => {
   const { model, requests } = scripted(callTools(call("1", "look")), say("Done."));
   const settings = { temperature: 0.5, seed: 7 };
   await collect(run({ model, tools: [look], settings, history: [], input: "Go" }));

@@ -19,130 +19,103 @@ import type { AnsweredCall, Journal, Judge, TurnLedger } from "./event.ts";
 
 /** Limits of one turn. */
 export interface RunLimits {
-  /** Most model calls in the turn. Default: 50. */
+  /** Most model calls. Default: 50. */
   readonly maxSteps?: number;
-  /**
-   * Output tokens in the turn, reasoning included, after which the model isn't called again: a guard against runaways
-   * rather than a budget. Default: 500,000.
-   */
+  /** Output tokens after which the model isn't called again: a guard against runaways. Default: 500,000. */
   readonly maxOutputTokens?: number;
-  /** Most calls of one reply that run at the same time. Default: 8. */
+  /** Most calls that run at the same time. Default: 8. */
   readonly maxParallelTools?: number;
-  /** Longest time of one tool call in milliseconds, unless the tool has a limit of its own. Default: 120,000. */
+  /** Time limit of tools without their own, in milliseconds. Default: 120,000. */
   readonly toolTimeoutMs?: number;
   /**
-   * Longest time without any sign from the model, the running tools or the context hook, in milliseconds; then the
-   * turn ends as `stalled`. There is no limit on the turn as a whole. Default: 300,000.
+   * Longest time without progress of model, tools and context hook, in milliseconds; then the turn ends as `stalled`.
+   * The turn has no total limit. Default: 300,000.
    */
   readonly idleTimeoutMs?: number;
 }
 
-/** How the cost of a turn is calculated and limited. */
+/** Cost of a turn, and its limit. */
 export interface TurnCosts {
-  /** Returns the cost of a model call. Default: unknown, and the ledger counts tokens only. */
+  /** Returns the cost of a model call. Default: unknown. */
   readonly costOf?: (usage: Usage) => Cost;
-  /**
-   * Called with the cost of the turn's own calls whenever it changes. Returns the turn's total cost, including what others
-   * spent for it, which budgets and the turn's end count. Default: the own cost.
-   */
+  /** Called whenever the turn's own cost changes. Returns the total, including subagents. Default: the own cost. */
   readonly totalOf?: (own: TurnLedger) => TurnLedger;
-  /**
-   * Called before each model call with the total cost. A returned sentence ends the turn by reason `budget`. Default: no
-   * budget.
-   */
+  /** Called before each model call. A returned sentence ends the turn by reason `budget`. Default: no budget. */
   readonly overBudget?: (ledger: TurnLedger) => string | undefined;
-  /** Counts usage that the provider doesn't report. Default: `estimateTokens`. */
+  /** Counts usage that isn't reported. Default: `estimateTokens`. */
   readonly countTokens?: CountTokens;
 }
 
-/** Which calls may run, and which need an approval first. */
+/** Approvals of calls. */
 export interface TurnApprovals {
   /**
-   * Decides before each call whether it may run. Calls that need an approval stay open, and once the others of the step
-   * have run the turn ends by reason `approval`: the next turn gets them as `answered`. Default: all may run.
+   * Decides on each call. Those that need an approval stay open, and after the others the turn ends by reason
+   * `approval`; the next turn receives them as `answered`. Default: all may run.
    */
   readonly judge?: Judge;
-  /**
-   * Why no approval is possible, in a sentence for the model, which gets it as the error of a call that needs one. Default:
-   * approvals are possible.
-   */
+  /** Why no approval is possible: the error of calls that need one. Default: approvals are possible. */
   readonly cannotAsk?: string;
-  /**
-   * The calls at the history's end that the last turn left open for an approval, with the answers: those that may run do
-   * so before the model is called. Default: none.
-   */
+  /** Decisions on open calls of the last turn; approved ones run before the model is called. Default: none. */
   readonly answered?: readonly AnsweredCall[];
-  /**
-   * Returns the nested calls that an answered call, or a call of a resumed turn, has made, if its tool
-   * {@linkcode Tool.replays}. Default: none.
-   */
+  /** Returns earlier nested calls of a call whose tool {@linkcode Tool.replays}. Default: none. */
   readonly journal?: (call: ToolCall) => Promise<Journal | undefined>;
 }
 
-/** What a turn did in a process that ended in the middle of it. */
+/** A turn that continues in another process. */
 export type ResumedTurn = NonNullable<RunOptions["resumed"]>;
 
-/** The sources of time. */
+/** Sources of time. */
 export type TurnTime = NonNullable<RunOptions["time"]>;
 
 /** Options of {@linkcode run}. */
 export interface RunOptions {
   readonly model: Model;
-  /** The conversation so far; instructions are system messages at its start. Not changed. */
+  /** The conversation, starting with system messages. Not changed. */
   readonly history: readonly Message[];
-  /**
-   * The user's message; it follows the results of `answered` calls. Default: the turn continues where the history ends.
-   */
+  /** The user's message, after the results of `answered` calls. Default: the history is continued. */
   readonly input?: Content;
   /**
-   * Returns what the user has said since it was last called. Called before each model call, and once the model has
-   * answered: then the turn continues if there is something. Default: nothing.
+   * Returns new user messages. Called before each model call and after the answer, when a message continues the turn.
+   * Default: none.
    */
   readonly steering?: () => readonly Content[];
-  /** The tools that the model may call. Default: none. */
+  /** Tools that the model may call. Default: none. */
   readonly tools?: readonly Tool[];
-  /**
-   * Tools that the model may call, too, though its requests don't contain their definitions. Whether their parameters are
-   * a JSON Schema is checked when they are called. Default: none.
-   */
+  /** Tools whose definitions requests don't contain, and whose schemas are checked when called. Default: none. */
   readonly unlisted?: readonly Tool[];
   /**
-   * Tools that the caller runs. A step that calls some of them runs its other calls and ends the turn by reason
-   * `tool_calls`: the caller adds their results to the history and continues. Default: none.
+   * Tools that the caller runs. After a step with a call of one the turn ends by reason `tool_calls`; the caller
+   * appends the results and continues. Default: none.
    */
   readonly clientTools?: readonly ToolDefinition[];
-  /** Approval of calls. Default: all calls may run. */
+  /** Default: all calls may run. */
   readonly approvals?: TurnApprovals;
-  /** What the turn did in an earlier process: it continues without another `turn_start`. Default: the turn begins. */
+  /** Continues a turn of an earlier process, without `turn_start`. Default: the turn begins. */
   readonly resumed?: {
-    /** What it has added to the history, with the answers to the calls of its newest reply as far as there are any. */
+    /** Messages of the turn, with available answers. */
     readonly messages: readonly Message[];
-    /** The next model call, from 1. */
+    /** Next model call, from 1. */
     readonly step: number;
-    /** Its cost so far. */
     readonly ledger: TurnLedger;
-    /** Calls of the newest reply that have no answer, and are made before the model is called. */
+    /** Unanswered calls, which run first. */
     readonly calls: readonly ToolCall[];
-    /** Decides whether these, and nested calls that have no result, may run. Default: that of all calls. */
+    /** Decides on these and on nested calls without a result. Default: that of all calls. */
     readonly judge?: Judge;
-    /** Answers to approvals of nested calls that have not begun since. Default: none. */
+    /** Decisions on nested calls that have not begun. Default: none. */
     readonly answered?: readonly AnsweredCall[];
   };
   /** Sampling and reasoning. Default: the provider's own. */
   readonly settings?: ModelSettings;
-  /** Decides before each model call what the model sees. Default: everything. */
+  /** Returns the messages of each model call. Default: all. */
   readonly context?: ContextHook;
-  /** Aborting it ends the turn: the model's request and running tools are stopped. */
+  /** Aborts the turn. Default: never. */
   readonly signal?: AbortSignal;
-  /** Limits of the turn. */
   readonly limits?: RunLimits;
-  /** Cost and budget of the turn. */
   readonly costs?: TurnCosts;
-  /** Sources of time. */
   readonly time?: {
-    /** Measures time and runs timers. Default: the real time. */
+    /** Default: the real time. */
     readonly clock?: Clock;
-    /** Returns the time in milliseconds since the epoch. Default: `Date.now`. */
+    /** Milliseconds since the epoch. Default: `Date.now`. */
     readonly now?: () => number;
   };
 }
@@ -188,7 +161,7 @@ const OPTIONS: NeededOptions<RunOptions> = {
   "time?": { "clock?": "object", "now?": "function" } satisfies NeededOptions<TurnTime>,
 };
 
-/** {@linkcode RunOptions} checked, without groups and with their defaults. */
+/** {@linkcode RunOptions} with defaults, flat. */
 export interface ResolvedOptions
   extends
     Pick<RunOptions, "model" | "history" | "input" | "resumed" | "settings" | "signal">,
@@ -198,20 +171,19 @@ export interface ResolvedOptions
     Required<Omit<TurnCosts, "costOf">>,
     Pick<TurnApprovals, "cannotAsk" | "journal">,
     Required<Pick<TurnApprovals, "judge" | "answered">> {
-  /** The tools by name. */
   readonly tools: ReadonlyMap<string, PreparedTool>;
 }
 
 const allowAll: Judge = () => ({ decision: "allow" });
 
-/** Longest delay of a timer, in milliseconds: more fires at once. */
+/** Longer timers fire at once. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /**
- * Checks the caller's options and fills in the defaults.
+ * Checks the options and adds defaults.
  *
- * @throws {TypeError} if two tools have one name, or a tool's parameters are no JSON Schema.
- * @throws {RangeError} if a limit is out of its range, or there is neither input nor history.
+ * @throws {TypeError} if two tools have one name, or a schema is invalid.
+ * @throws {RangeError} if a limit is out of range, or there is neither input nor history.
  */
 export function resolveOptions(options: RunOptions): ResolvedOptions {
   checkGiven("run()", { options }, { options: OPTIONS });
@@ -239,7 +211,7 @@ export function resolveOptions(options: RunOptions): ResolvedOptions {
     ...given
   } = options;
   if (given.input === undefined && given.history.length === 0 && !given.resumed) {
-    throw new RangeError("Cannot start a turn: there is neither an input nor a history to go on with.");
+    throw new RangeError("Cannot start a turn: there is neither an input nor a history to continue.");
   }
   checkLimit("maxSteps", maxSteps);
   checkLimit("maxOutputTokens", maxOutputTokens);
@@ -265,7 +237,7 @@ function prepareTools(
   for (const { function: { name } } of [...own.map(({ definition }) => definition), ...clientTools]) {
     if (names.has(name)) {
       throw new TypeError(
-        `Cannot start a turn: two tools are named "${name}", and each name must be unique.`,
+        `Cannot start a turn: two tools are named "${name}". Names must be unique.`,
       );
     }
     names.add(name);
@@ -275,14 +247,14 @@ function prepareTools(
     const { name } = definition.function;
     if (tool.timeoutMs !== undefined) checkLimit(`timeoutMs of tool ${name}`, tool.timeoutMs, MAX_TIMER_MS);
     const isListed = at < tools.length;
-    // Of many tools a turn calls few.
+    // Compiled on demand: few unlisted tools are called.
     const parse = isListed ? parserOf(definition) : (text: string) => parserOf(definition)(text);
     prepared.set(name, { tool, isListed, parse });
   }
   return prepared;
 }
 
-// Compiling a schema takes milliseconds, and a session has the same tools in every turn.
+// Compiling takes milliseconds, and a session has the same tools in every turn.
 const parsers = new WeakMap<ToolDefinition, PreparedTool["parse"]>();
 
 function parserOf(definition: ToolDefinition): PreparedTool["parse"] {
@@ -294,14 +266,14 @@ function parserOf(definition: ToolDefinition): PreparedTool["parse"] {
 function checkLimit(name: string, value: number, max: number = Infinity): void {
   if (value >= 1 && value <= max) return;
   const range = max === Infinity ? "at least 1" : `from 1 to ${max}`;
-  throw new RangeError(`Cannot start a turn: ${name} is ${value}, but must be ${range}.`);
+  throw new RangeError(`Cannot start a turn: ${name} is ${value}. It must be ${range}.`);
 }
 
-/** Time, as far as a turn needs it. Handed in so that a test can move it. */
+/** Time, injectable for tests. */
 export interface Clock {
-  /** Milliseconds since some fixed moment. Never goes back. */
+  /** Monotonic milliseconds. */
   now(): number;
-  /** Calls `callback` once after so many milliseconds, unless the function that it returns is called first. */
+  /** Calls `callback` once after `ms` milliseconds. Returns a function that cancels it. */
   after(ms: number, callback: () => void): () => void;
 }
 
@@ -314,20 +286,18 @@ export const systemClock: Clock = {
   },
 };
 
-/** How long work that was told to stop may take to do so before the turn ends without it, in milliseconds. */
+/** Time for stopped work to end, in milliseconds. */
 const STOP_GRACE_MS = 2_000;
 
 interface WatchdogOptions {
-  /** Aborting it stops the turn. */
   readonly signal?: AbortSignal;
-  /** Longest time without a sign of life, in milliseconds. */
   readonly idleTimeoutMs: number;
   readonly clock: Clock;
 }
 
-/** Ends a turn's waits when the caller aborts or nothing moves for `idleTimeoutMs`; a slow consumer doesn't count. */
+/** Stops a turn that is aborted or makes no progress. A slow consumer doesn't count. */
 export class Watchdog {
-  /** Aborted when the turn shall stop, whatever the cause. */
+  /** Aborted when the turn must stop. */
   readonly signal: AbortSignal;
   readonly #stop = new AbortController();
   readonly #idleTimeoutMs: number;
@@ -335,20 +305,18 @@ export class Watchdog {
   readonly #work = new Set<Promise<unknown>>();
   #lastSign = 0;
   #stalled = false;
-  /** What ends each wait early. */
   readonly #waits = new Set<(reason: unknown) => void>();
   #disarm: (() => void) | undefined;
 
-  /** Watches over one turn. */
   constructor({ signal, idleTimeoutMs, clock }: WatchdogOptions) {
     this.signal = AbortSignal.any(signal ? [signal, this.#stop.signal] : [this.#stop.signal]);
     this.#idleTimeoutMs = idleTimeoutMs;
     this.#clock = clock;
-    // One listener for all waits: to add and remove one for each piece of a reply costs more than to read it.
+    // One listener for all waits: one for each piece of a reply costs more than reading it.
     this.signal.addEventListener("abort", () => this.#waits.forEach((end) => end(this.signal.reason)));
   }
 
-  /** True if nothing moved for too long and the turn was stopped therefore. */
+  /** Whether missing progress stopped the turn. */
   get stalled(): boolean {
     return this.#stalled;
   }
@@ -358,15 +326,15 @@ export class Watchdog {
     this.#stop.abort();
   }
 
-  /** Notes a sign of life. */
+  /** Records progress. */
   readonly progress = (): void => {
     this.#lastSign = this.#clock.now();
   };
 
-  /** Starts work unless the turn is stopped, and waits for it. Rejects with the signal's reason once it is stopped. */
+  /** Starts work and waits for it. Rejects once the turn is stopped. */
   async wait<T>(start: () => Promise<T> | T): Promise<T> {
     this.signal.throwIfAborted();
-    // Not Promise.try(): Node has it from 24 on.
+    // `Promise.try()` needs Node 24.
     const work = new Promise<T>((resolve) => resolve(start()));
     this.track(work);
     const wait = Promise.withResolvers<T>();
@@ -374,7 +342,7 @@ export class Watchdog {
     if (this.signal.aborted) wait.reject(this.signal.reason);
     this.progress();
     this.#waits.add(wait.reject);
-    // A turn waits for each piece of a reply: one timer for all of that costs less than one for each.
+    // One timer for all waits: one for each piece of a reply costs more.
     if (!this.#disarm) this.#arm(this.#idleTimeoutMs);
     try {
       return await wait.promise;
@@ -394,14 +362,14 @@ export class Watchdog {
     });
   }
 
-  /** Remembers work that {@linkcode Watchdog.close} has to see the end of. Its failure is nobody's business then. */
+  /** Tracks work for {@linkcode Watchdog.close}, ignoring its failure. */
   track(work: Promise<unknown>): void {
     const forget = () => this.#work.delete(settled);
     const settled: Promise<unknown> = work.then(forget, forget);
     this.#work.add(settled);
   }
 
-  /** Stops what still runs and gives it {@linkcode STOP_GRACE_MS} to end. */
+  /** Stops running work and waits for it for {@linkcode STOP_GRACE_MS}. */
   async close(): Promise<void> {
     this.stop();
     const grace = Promise.withResolvers<void>();

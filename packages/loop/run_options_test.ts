@@ -8,7 +8,7 @@ Deno.test("run() needs no more than a model, a history and an input", async () =
   assertEquals((await collect(run({ model, history: [], input: "Go" }))).result.text, "Hi");
 });
 
-Deno.test("run() refuses what is the caller's mistake, before anything runs", () => {
+Deno.test("run() rejects invalid options before anything runs", () => {
   const f = tool("f", () => "");
   const broken = {
     definition: { type: "function", function: { name: "g", parameters: { type: "strin" } } },
@@ -18,18 +18,22 @@ Deno.test("run() refuses what is the caller's mistake, before anything runs", ()
       [
         { tools: [f, f] },
         TypeError,
-        'Cannot start a turn: two tools are named "f", and each name must be unique.',
+        'Cannot start a turn: two tools are named "f". Names must be unique.',
       ],
-      [{ tools: [{ ...f, ...broken }] }, TypeError, "Cannot use tool g: its parameters are no JSON Schema"],
+      [
+        { tools: [{ ...f, ...broken }] },
+        TypeError,
+        "Cannot use tool g: its parameters are not a valid JSON Schema",
+      ],
       [
         { tools: [{ ...f, timeoutMs: 0 }] },
         RangeError,
-        "timeoutMs of tool f is 0, but must be from 1 to 2147483647.",
+        "timeoutMs of tool f is 0. It must be from 1 to 2147483647.",
       ],
       [
         { limits: { maxSteps: 0 } },
         RangeError,
-        "Cannot start a turn: maxSteps is 0, but must be at least 1.",
+        "Cannot start a turn: maxSteps is 0. It must be at least 1.",
       ],
       [{ limits: { maxParallelTools: NaN } }, RangeError, "maxParallelTools is NaN"],
       [{ limits: { maxOutputTokens: -1 } }, RangeError, "maxOutputTokens is -1"],
@@ -41,7 +45,7 @@ Deno.test("run() refuses what is the caller's mistake, before anything runs", ()
   }
 });
 
-Deno.test("run() refuses an unknown option, in groups too, with the nearest known one", () => {
+Deno.test("run() rejects an unknown option, in groups too, with the nearest known one", () => {
   for (
     const [options, unknown, nearest] of [
       [{ maxSteps: 3 }, "maxSteps", "costs"],

@@ -16,7 +16,7 @@ async function play(options: RunOptions): Promise<{ events: LoopEvent[]; result:
   }
 }
 
-Deno.test("run() lets the user speak before the next model call", async () => {
+Deno.test("run() adds user messages before the next model call", async () => {
   const { model, requests } = scripted(callTools(call("1", "clock")), say("Noted."));
   const queue: Content[][] = [[], ["Be brief."], []];
   const { events, result } = await play({
@@ -46,7 +46,7 @@ Deno.test("run() lets the user speak before the next model call", async () => {
   assertEquals(result.messages.map(({ role }) => role), ["user", "assistant", "tool", "user", "assistant"]);
 });
 
-Deno.test("run() goes on when the user spoke while the model answered", async () => {
+Deno.test("run() continues after a user message during the answer", async () => {
   const { model } = scripted(say("One."), say("Two."));
   const queue: Content[][] = [[], ["And then?"]];
   const { events, result } = await play({
@@ -61,7 +61,7 @@ Deno.test("run() goes on when the user spoke while the model answered", async ()
   assertEquals([result.reason, result.text, result.ledger.calls], ["completed", "Two.", 2]);
 });
 
-Deno.test("run() ends a turn that is over budget with the sentence it was told", async () => {
+Deno.test("run() ends a turn that is over budget with the returned sentence", async () => {
   const { model } = scripted(callTools(call("1", "clock")), say("Never asked."));
   const seen: number[] = [];
   const { result } = await play({
@@ -84,7 +84,7 @@ Deno.test("run() ends a turn that is over budget with the sentence it was told",
   ]);
 });
 
-Deno.test("run() counts what others spent for the turn in its budget and its end, and not in its steps", async () => {
+Deno.test("run() counts the cost of subagents in its budget and its end, and not in its steps", async () => {
   const { model } = scripted(callTools(call("1", "clock")), say("It is 12:00."));
   const own: number[] = [];
   const checked: number[] = [];
@@ -106,7 +106,7 @@ Deno.test("run() counts what others spent for the turn in its budget and its end
   assertEquals([own, checked], [[0, 1, 2], [100, 110]]);
 });
 
-Deno.test("run() without an input goes on where the history stops", async () => {
+Deno.test("run() without an input continues the history", async () => {
   const { model, requests } = scripted(say("It is 12:00."));
   const history: Message[] = [
     { role: "user", content: "Hello." },
@@ -127,7 +127,7 @@ Deno.test("run() without an input goes on where the history stops", async () => 
   assertThrows(() => run({ model, history: [] }), RangeError, "neither an input nor a history");
 });
 
-Deno.test("run() adds the input that it has taken, also to a turn that was aborted", async () => {
+Deno.test("run() adds input that it has received, also to an aborted turn", async () => {
   const stop = new AbortController();
   const waiting: Content[] = ["Too late"];
   const turn = run({

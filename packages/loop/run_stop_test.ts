@@ -1,4 +1,4 @@
-// How run() stops: by its signal, by its consumer, by its watchdog.
+// How run() stops: by its signal, its consumer or its watchdog.
 import { assert, assertEquals } from "@std/assert";
 import { run, type TurnResult } from "@tare/loop";
 import type { ContextHook } from "@tare/messages";
@@ -18,7 +18,7 @@ import {
 
 const echo = tool("echo", (args) => `echo ${JSON.stringify(args)}`);
 
-Deno.test("run() cancels in the middle of a reply and leaves that out of the history", async () => {
+Deno.test("run() cancels in the middle of a reply, which is excluded from the history", async () => {
   const hung = hanging();
   const controller = new AbortController();
   const { events, result } = await collect(
@@ -50,7 +50,7 @@ Deno.test("run() cancels while it waits for the context hook", async () => {
   assertEquals(requests.length, 0);
 });
 
-Deno.test("run() cancels in the middle of tools and answers what is open", async () => {
+Deno.test("run() cancels in the middle of tools and answers open calls", async () => {
   const controller = new AbortController();
   const started: string[] = [];
   const wait = tool("wait", async ({ id }, { signal }) => {
@@ -100,7 +100,7 @@ Deno.test("run() cancels in the middle of tools and answers what is open", async
   assertWhole(result);
 });
 
-Deno.test("run() cancels at any event, and always ends once with a whole history", async () => {
+Deno.test("run() cancels at any event, and always ends once with a valid history", async () => {
   const script = [
     callTools(call("1", "echo"), call("2", "echo", { x: 1 })),
     callTools(call("3", "echo")),
@@ -126,7 +126,7 @@ Deno.test("run() cancels at any event, and always ends once with a whole history
     );
     assertEquals(events.filter((event) => event.type === "turn_end").length, 1);
     assertEquals(events.at(-1)?.type, "turn_end");
-    // Whoever aborts behind the model's last word comes too late.
+    // An abort after the model's last event has no effect.
     const isLate = whole.events.slice(0, at + 1).some((event) =>
       event.type === "assistant_message" && event.step === 3
     );
@@ -135,14 +135,14 @@ Deno.test("run() cancels at any event, and always ends once with a whole history
   }
 });
 
-Deno.test("run() starts nothing when it is cancelled before", async () => {
+Deno.test("run() starts nothing if it is cancelled before", async () => {
   const { model, requests } = scripted(say("Hi"));
   const { events } = await collect(run({ model, history: [], input: "Go", signal: AbortSignal.abort() }));
   assertEquals(outline(events), ["turn_start", "step_start", "turn_end cancelled"]);
   assertEquals(requests.length, 0);
 });
 
-Deno.test("run() stops the model when its consumer leaves, between events and while it waits", async () => {
+Deno.test("run() stops the model when its consumer returns, between events and while it waits", async () => {
   const hung = hanging();
   for await (const event of run({ model: hung.model, history: [], input: "Go" })) {
     if (event.type === "text_delta") break;
@@ -157,7 +157,7 @@ Deno.test("run() stops the model when its consumer leaves, between events and wh
   assert(!last.done && last.value.type === "reply_unfinished");
 });
 
-Deno.test("run() stops running tools when its consumer leaves", async () => {
+Deno.test("run() stops running tools when its consumer returns", async () => {
   let stopped = 0;
   const wait = tool("wait", async (_, { signal }) => {
     await untilAborted(signal);
@@ -171,11 +171,11 @@ Deno.test("run() stops running tools when its consumer leaves", async () => {
   assertEquals(stopped, 1);
 });
 
-Deno.test("run() ends a turn in which nothing moves, and says so", async () => {
+Deno.test("run() ends a turn without progress as stalled", async () => {
   const hung = hanging();
   const { events, result } = await collect(
     run({ model: hung.model, history: [], input: "Go", limits: { idleTimeoutMs: 1 } }),
   );
   assertEquals(outline(events).at(-1), "turn_end stalled");
-  assertEquals([hung.stopped, result.message], [1, "Nothing moved for 0.001 s."]);
+  assertEquals([hung.stopped, result.message], [1, "No progress for 0.001 s."]);
 });

@@ -18,7 +18,7 @@ import {
 
 const echo = tool("echo", (args) => `echo ${JSON.stringify(args)}`);
 
-Deno.test("run() plays a turn of two steps and tells all of it in order", async () => {
+Deno.test("run() runs a turn of two steps and emits its events in order", async () => {
   const reply = callTools(call("1", "echo", { a: 1 }), call("2", "echo", { b: 2 }));
   const { model, requests } = scripted([{ type: "reasoning_delta", text: "Hm" }, ...reply], say("Done."));
   const history: Message[] = [{ role: "system", content: "Be brief." }];
@@ -84,7 +84,7 @@ Deno.test("run() plays a turn of two steps and tells all of it in order", async 
   assertEquals(requests[0]?.tools, [echo.definition]);
 });
 
-Deno.test("run() tells what the context hook changed and sums up what it saved", async () => {
+Deno.test("run() emits the context hook's rewrites and sums up its savings", async () => {
   const { model, requests } = scripted(callTools(call("1", "echo")), say("Done."));
   const rewrite = {
     mechanism: "prune",
@@ -127,7 +127,7 @@ Deno.test("run() tells what the context hook changed and sums up what it saved",
   assertEquals(requests.map(({ messages, tools }) => [messages.length, tools.length]), [[1, 0], [1, 0]]);
 });
 
-Deno.test("run() counts the usage that a provider doesn't send", async () => {
+Deno.test("run() estimates usage that a provider doesn't report", async () => {
   const model: Model = async function* () {
     yield { type: "completed", message: { role: "assistant", content: "four" }, finishReason: "stop" };
   };
@@ -184,7 +184,7 @@ Deno.test("run() ends when a reply is cut off, and runs none of its calls", asyn
   assertWhole(result);
 });
 
-Deno.test("run() passes reasoning and unknown fields back as they came", async () => {
+Deno.test("run() returns reasoning and unknown fields unchanged", async () => {
   const [completed] = callTools(call("1", "echo"));
   assert(completed?.type === "completed");
   const message = { ...completed.message, reasoning_content: "Hm", signature: "s" };
@@ -193,7 +193,7 @@ Deno.test("run() passes reasoning and unknown fields back as they came", async (
   assert(requests[1]?.messages[1] === message);
 });
 
-Deno.test("run() passes text and reasoning on, and keeps the pieces of calls to itself", async () => {
+Deno.test("run() forwards text and reasoning deltas, but not those of calls", async () => {
   const model: Model = async function* () {
     yield { type: "reasoning_delta", text: "a" };
     yield { type: "tool_call_delta", index: 0, name: "f" };
@@ -213,7 +213,7 @@ Deno.test("run() passes text and reasoning on, and keeps the pieces of calls to 
   ]);
 });
 
-Deno.test("run() doesn't look behind the completed reply, and lets the model clean up", async () => {
+Deno.test("run() ignores events after the completed reply, and lets the model clean up", async () => {
   const seen: string[] = [];
   const model: Model = async function* () {
     try {
@@ -239,7 +239,7 @@ Deno.test("run() fails when the stream ends without a reply", async () => {
   ]);
 });
 
-Deno.test("run() takes the provider's usage as it is", async () => {
+Deno.test("run() reports the provider's usage unchanged", async () => {
   const usage = { ...USAGE, cacheWriteTokens: 6 };
   const model: Model = async function* () {
     yield { type: "completed", message: { role: "assistant", content: "Hi" }, finishReason: "stop", usage };
@@ -249,7 +249,7 @@ Deno.test("run() takes the provider's usage as it is", async () => {
   assertEquals(result.ledger.estimated, false);
 });
 
-Deno.test("run() counts unanswered user messages at the end of the history to the turn", async () => {
+Deno.test("run() includes unanswered user messages at the end of the history in the turn", async () => {
   const user: Message = { role: "user", content: "Hi" };
   const assistant: Message = { role: "assistant", content: "Hello" };
   for (
@@ -275,7 +275,7 @@ Deno.test("run() counts unanswered user messages at the end of the history to th
   }
 });
 
-Deno.test("run() tells the context hook of each request that succeeded, before its calls run, and shows its ledger", async () => {
+Deno.test("run() notifies the context hook of each successful request before its calls run, and emits its ledger", async () => {
   const { model } = scripted(callTools(call("1", "clock")), say("12:00."));
   const order: string[] = [];
   const clock = {
@@ -306,7 +306,7 @@ Deno.test("run() tells the context hook of each request that succeeded, before i
   assertEquals(ledgers, [{ cost: 3 }, undefined]);
 });
 
-Deno.test("run() counts what the context hook paid, also if the call behind it fails", async () => {
+Deno.test("run() counts the context hook's cost, also if the model call after it fails", async () => {
   const { model } = scripted(say("Done."));
   const paid = { promptTokens: 900, cachedTokens: 800, outputTokens: 40 };
   const options = (model: Model) => ({
@@ -330,7 +330,7 @@ Deno.test("run() counts what the context hook paid, also if the call behind it f
   assertEquals(failed.ledger, { ...EMPTY_LEDGER, ...paid });
 });
 
-Deno.test("ModelError carries its code, and wait and cause where there are any", () => {
+Deno.test("ModelError carries its code, and wait and cause if there are any", () => {
   const plain = new ModelError("bad_key", "No.");
   assertEquals([plain.name, plain.code, plain.message], ["ModelError", "bad_key", "No."]);
   assertEquals(["cause" in plain, plain.retryAfterMs], [false, undefined]);
@@ -338,7 +338,7 @@ Deno.test("ModelError carries its code, and wait and cause where there are any",
   assertEquals([full.retryAfterMs, full.cause], [0, "x"]);
 });
 
-Deno.test("run() begins a step again whose reply broke off and was asked for again, unless nobody takes it back", async () => {
+Deno.test("run() restarts a step whose reply failed and is retried, unless deltas can't be discarded", async () => {
   const model: Model = async function* ({ restarted }) {
     yield { type: "reasoning_delta", text: "Hm" };
     yield { type: "text_delta", text: "Hal" };
@@ -347,7 +347,7 @@ Deno.test("run() begins a step again whose reply broke off and was asked for aga
     yield* say("Hello.");
   };
   const { events, result } = await collect(run({ model, tools: [], history: [], input: "Go" }));
-  const warning = "Cut. It is asked for again: what was shown of the reply doesn't count.";
+  const warning = "Cut. The reply is retried: discard its output so far.";
   assertEquals(outline(events), [
     ...["turn_start", "step_start", "reasoning_delta Hm", "text_delta Hal", "reply_unfinished"],
     ...["step_start", `warning ${warning}`, "text_delta Hello."],

@@ -16,7 +16,7 @@ Deno.test("runTools() runs calls in parallel up to the limit and answers in thei
   const { model } = scripted(callTools(...calls), say("Done."));
   const turn = run({ model, tools: [gated], history: [], input: "Go", limits: { maxParallelTools: 2 } });
 
-  // The second of the two that run ends first, each time one may end.
+  // The second of two running calls always ends first.
   const ended = collect(turn);
   for (const id of ["2", "3", "4", "5", "1"]) {
     while (!gates.has(id)) await Promise.resolve();
@@ -42,7 +42,7 @@ Deno.test("runTools() runs calls in parallel up to the limit and answers in thei
   );
 });
 
-Deno.test("runTools() tells each result's size in bytes and its time", async () => {
+Deno.test("runTools() reports each result's size in bytes and its time", async () => {
   const clock = new FakeClock();
   const slow = tool("slow", () => {
     clock.advance(7);
@@ -62,7 +62,7 @@ Deno.test("runTools() tells each result's size in bytes and its time", async () 
   });
 });
 
-Deno.test("runTools() answers calls that share an id each for itself", async () => {
+Deno.test("runTools() answers each of several calls that share an id", async () => {
   const echo = tool("echo", ({ n }) => `${n}`);
   const { model } = scripted(
     callTools(call("x", "echo", { n: 1 }), call("x", "echo", { n: 2 })),
@@ -75,7 +75,7 @@ Deno.test("runTools() answers calls that share an id each for itself", async () 
   ]);
 });
 
-Deno.test("runTools() shows pictures behind a result's text, in the history and in the event", async () => {
+Deno.test("runTools() adds images after a result's text, in the history and in the event", async () => {
   const pictures = ["data:image/png;base64,AAAA"];
   const look = tool("look", () => ({ content: "a picture", error: false, pictures }));
   const { model } = scripted(callTools(call("1", "look")), say("Done."));

@@ -11,7 +11,7 @@ const SETTINGS: ModelSettings = {
   parallel_tool_calls: false,
 };
 
-Deno.test("openaiModel() sends settings as they are, and what it is configured with instead of them", async () => {
+Deno.test("openaiModel() sends settings unchanged, overridden by its configured fields", async () => {
   const settings = { ...SETTINGS, seed: 7, frequency_penalty: 1, presence_penalty: -1, verbosity: "low" };
   const asked = await ask(reply(delta({ content: "ok" }, "stop")), {
     request: { settings },
@@ -22,7 +22,7 @@ Deno.test("openaiModel() sends settings as they are, and what it is configured w
   assertEquals(rest, { ...settings, top_p: 1 });
 });
 
-Deno.test("anthropicModel() sends what of the settings the format has, in its words", async () => {
+Deno.test("anthropicModel() sends the settings that its format supports, converted", async () => {
   const settingsOf = async (settings: ModelSettings) => {
     const { bodies, error } = await askMessages(messagesReply("end_turn", ...text(0, "ok")), {
       request: { settings },
@@ -55,7 +55,7 @@ Deno.test("anthropicModel() sends what of the settings the format has, in its wo
   ) assertEquals(await settingsOf(refused), ["bad_request", Object.keys(refused)[0]]);
 });
 
-Deno.test("openaiModel() says which setting a provider refused, and of other refusals nothing", async () => {
+Deno.test("openaiModel() reports which setting a provider refused, and none for other refusals", async () => {
   const refusal = (message: string) => Response.json({ error: { message } }, { status: 400 });
   const request = { settings: { temperature: 0.5, seed: 7 } };
   const param = async (message: string) => (await ask(refusal(message), { request })).error?.param;

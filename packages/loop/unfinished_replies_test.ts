@@ -1,4 +1,4 @@
-// What is recorded of requests whose reply did not reach its end.
+// Usage of incomplete replies.
 import { assertEquals } from "@std/assert";
 import { ModelError, run, type TurnLedger } from "@tare/loop";
 import { addLedgers, EMPTY_LEDGER } from "@tare/loop/internal";
@@ -9,10 +9,9 @@ import { call, callTools, collect, say, tool, USAGE } from "./fixture_test.ts";
 
 const costOf = (usage: Usage) => ({ tokenUnits: usage.promptTokens, usd: usage.outputTokens });
 
-/** How one request ends. */
 type Ending = "complete" | "broken" | "refused" | "silent";
 
-/** Plays a turn in which the model's requests end so; the turn is cancelled when the last one has no end of its own. */
+/** Runs a turn whose requests end in these ways; a turn without an end of its own is cancelled. */
 async function play(requests: readonly { readonly deltas: number; readonly ending: Ending }[]) {
   const controller = new AbortController();
   const script = requests.values();
@@ -89,7 +88,7 @@ Deno.test("run() records each request that was sent and not refused, whatever it
   }));
 });
 
-Deno.test("run() records nothing of requests that a provider refused or that it never got", async () => {
+Deno.test("run() records no requests that a provider refused or never received", async () => {
   for (const code of ["bad_key", "rate_limited", "unreachable", "prompt_too_long"] as const) {
     const model: Model = async function* ({ confirm, refused }) {
       confirm?.();
@@ -101,7 +100,7 @@ Deno.test("run() records nothing of requests that a provider refused or that it 
   }
 });
 
-Deno.test("run() takes what the cache is expected to serve for served", async () => {
+Deno.test("run() counts tokens expected from the cache as cached", async () => {
   const model: Model = async function* () {
     yield { type: "text_delta", text: "Well" };
     throw new ModelError("provider_error", "Gone.");
@@ -122,14 +121,14 @@ Deno.test("run() takes what the cache is expected to serve for served", async ()
   }
 });
 
-Deno.test("run() records each attempt of a real model whose streams break off", async () => {
+Deno.test("run() records each attempt of a real model whose streams fail", async () => {
   const chunk = (delta: object) => `data: ${JSON.stringify({ choices: [{ index: 0, delta }] })}\n\n`;
   const whole = JSON.stringify({
     choices: [{ index: 0, message: { role: "assistant", content: "Done." }, finish_reason: "stop" }],
     usage: { prompt_tokens: USAGE.promptTokens, completion_tokens: USAGE.outputTokens },
   });
   const answers: (() => Response)[] = [
-    // It broke off where nobody had seen anything of it, in the middle of a call and in the middle of a text.
+    // Failures before any visible delta, in a call and in a text.
     () => new Response("data: {}\n\n", { headers: { "content-type": "text/event-stream" } }),
     () =>
       new Response(

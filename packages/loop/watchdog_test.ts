@@ -15,7 +15,7 @@ import {
 
 const idle = { history: [], input: "Go", limits: { idleTimeoutMs: 100 } };
 
-/** Moves the clock in steps, each a sign of life apart. */
+/** Advances the clock in steps with progress between them. */
 async function work(clock: FakeClock, progress: () => void): Promise<void> {
   for (let i = 0; i < 5; i++) {
     await breathe();
@@ -24,7 +24,7 @@ async function work(clock: FakeClock, progress: () => void): Promise<void> {
   }
 }
 
-Deno.test("Watchdog never stops what shows signs of life, however long it takes", async () => {
+Deno.test("Watchdog never stops work with progress, however long it takes", async () => {
   const clock = new FakeClock();
   const slowTool = tool("f", async (_, { progress }) => {
     await work(clock, progress);
@@ -48,7 +48,7 @@ Deno.test("Watchdog never stops what shows signs of life, however long it takes"
   assertEquals(clock.pending, 0);
 });
 
-Deno.test("Watchdog ends a turn whose model, tool or hook shows none", async () => {
+Deno.test("Watchdog ends a turn whose model, tool or hook makes no progress", async () => {
   const never = () => new Promise<never>(() => {});
   for (
     const [options, end] of [
@@ -71,16 +71,16 @@ Deno.test("Watchdog ends a turn whose model, tool or hook shows none", async () 
     await breathe();
     clock.advance(1);
     await breathe();
-    // The work that is stuck gets time to stop, and doesn't take it.
+    // Stuck work gets the grace period and doesn't use it.
     clock.advance(2_000);
     const { events, result } = await turn;
     assertEquals(outline(events).slice(-1 - end.length), [...end, "turn_end stalled"]);
-    assertEquals(result.message, "Nothing moved for 0.1 s.");
+    assertEquals(result.message, "No progress for 0.1 s.");
     assertEquals(clock.pending, 0);
   }
 });
 
-Deno.test("Watchdog gives consumers of the events all the time they take", async () => {
+Deno.test("Watchdog doesn't limit the time of consumers", async () => {
   const clock = new FakeClock();
   const { model } = scripted(callTools(call("1", "f")), say("Done."));
   const { result } = await collect(
@@ -90,23 +90,23 @@ Deno.test("Watchdog gives consumers of the events all the time they take", async
   assertEquals(result.reason, "completed");
 });
 
-Deno.test("Watchdog goes by the real time where no clock is handed in", async () => {
+Deno.test("Watchdog uses the real time by default", async () => {
   const { model } = scripted(callTools(call("1", "f"), call("2", "g")), say("Done."));
   const tools = [tool("f", () => new Promise(() => {}), { timeoutMs: 1 }), tool("g", () => "ready")];
   const { result } = await collect(run({ model, tools, history: [], input: "Go" }));
   assertEquals(result.messages.slice(2, 4).map(({ content }) => content), [
-    "Cannot finish f: it ran into its limit of 0.001 s and was stopped. Ask for less in one call.",
+    "Cannot finish f: it exceeded its limit of 0.001 s and was stopped. Request less in one call.",
     "ready",
   ]);
 });
 
-Deno.test("run() tells once in a turn that nothing has come from the model, and waits on", async () => {
+Deno.test("run() warns once in a turn about a silent model, and continues to wait", async () => {
   const clock = new FakeClock();
   const { model: answers } = scripted(callTools(call("a", "f")), callTools(call("b", "f")), say("Done."));
   const told: string[] = [];
   const late = Promise.withResolvers<void>();
   const model: Model = async function* (request) {
-    // The second and the third answer are late.
+    // The second and third responses are late.
     if (told.length > 1) {
       await breathe();
       clock.advance(9_999);
@@ -128,13 +128,13 @@ Deno.test("run() tells once in a turn that nothing has come from the model, and 
   }
   assertEquals(told, [
     ...["step_start", "assistant_message", "step_start", "ten seconds"],
-    "Nothing has come from the model for 10 seconds: it thinks, or its provider hangs. The turn waits.",
+    "The model has not responded for 10 seconds: it is thinking, or its provider hangs. The turn waits.",
     ...["assistant_message", "step_start", "ten seconds", "assistant_message"],
   ]);
   assertEquals(clock.pending, 0);
 });
 
-/** What is told of a model of which nothing comes, whose provider answered so. */
+/** Returns the warnings of a silent model whose provider sent these refusals. */
 async function toldOf(...answered: readonly (string | undefined)[]): Promise<readonly string[]> {
   const clock = new FakeClock();
   const { model: answers } = scripted(say("Done."));
@@ -155,8 +155,8 @@ async function toldOf(...answered: readonly (string | undefined)[]): Promise<rea
   return told;
 }
 
-Deno.test("run() says what the provider answered, if that is why nothing comes", async () => {
+Deno.test("run() reports the provider's refusals if they cause the silence", async () => {
   const refusal = "api.example failed (529)";
-  assertEquals(await toldOf(refusal), [`${refusal}. It is asked again. The turn waits.`]);
+  assertEquals(await toldOf(refusal), [`${refusal}. The request is retried. The turn waits.`]);
   assertEquals(await toldOf(refusal, undefined), await toldOf());
 });

@@ -171,7 +171,7 @@ export class GrowingBytes {
     return this.#length;
   }
 
-  /** Exceeded limit of an unstreamed reply as a clause: `has more than …`. */
+  /** Exceeded limit as a clause: `has more than …`. */
   get excess(): string | undefined {
     return this.#length > MAX_EVENT_BYTES ? `has more than ${inMebibytes(MAX_EVENT_BYTES)}` : undefined;
   }

@@ -6,30 +6,27 @@ import type { ObjectStore } from "@tare/session/s3";
 import { openStore } from "@tare/session/sqlite";
 import type { Settings } from "../settings/settings.ts";
 
-/** Room that is reserved so that sessions can be deleted on a full disk. */
+/** Reserve for deleting sessions on a full disk. */
 const RESERVE_BYTES = 8 * 2 ** 20;
 
-/** The stored data of a server. */
 export interface OpenData {
   readonly store: Store;
   /** Owner of the processes that commands start. */
   readonly owner: string;
-  /** The owner's key. */
   readonly ownKey: string;
   readonly keys: Keys;
-  /** Time by which expiry is delayed after a jump of the clock, in milliseconds. */
+  /** Delay of expiry after a jump of the clock, in milliseconds. */
   readonly lagMs: () => number;
   readonly close: () => Promise<void>;
 }
 
-/** Functions that a server calls about its data. */
 interface Reports {
   readonly log: (line: string) => void;
   readonly onError: (error: unknown) => void;
 }
 
 /**
- * Opens the store that the settings name, and its keys, and ends processes that commands of earlier servers left running.
+ * Opens the store and its keys, and ends processes that commands of earlier servers left running.
  *
  * @throws {StoreError} if the sessions can't be opened.
  */
@@ -51,7 +48,7 @@ export async function openData(settings: Settings, { log, onError }: Reports): P
     throw error;
   });
   const keys = new Keys({ store, owners: [ownKey], onError });
-  // Turns that continue after a restart are paid for by keys that no request has carried yet.
+  // Resumed turns are charged to keys that no request has used yet.
   await keys.list();
   return {
     ...{ store, owner, ownKey, keys, lagMs },
@@ -62,7 +59,7 @@ export async function openData(settings: Settings, { log, onError }: Reports): P
   };
 }
 
-/** Opens a database, or the file in the data folder. */
+/** Opens the database, or the file in the data folder. */
 async function openSettingsStore(settings: Settings, log: Reports["log"]): Promise<Store> {
   const { database, maxDataMiB } = settings;
   const path = join(resolve(settings.data), STORE_FILE);
@@ -73,13 +70,13 @@ async function openSettingsStore(settings: Settings, log: Reports["log"]): Promi
   // Loaded only with a database.
   const { openPostgresStore } = await import("@tare/session/postgres");
   if (isFile(path)) {
-    log(`The sessions in ${resolve(settings.data)} aren't in the database: tare move moves them there.`);
+    log(`The sessions in ${resolve(settings.data)} aren't in the database. Move them with tare move.`);
   }
   return await openPostgresStore(database.url, { objects: await openBucket(settings), onWarning: log });
 }
 
 /**
- * Opens the bucket for large texts, if the settings name one.
+ * Opens the bucket for large texts, if one is set.
  *
  * @throws {StoreError} if it can't be used.
  */

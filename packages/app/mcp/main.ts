@@ -1,6 +1,6 @@
 /**
- * The agent server's process where MCP servers are configured. What only that needs is installed by this folder's own
- * `deno.json` and lock file, so that nobody else does.
+ * The agent server's process with MCP servers. Their client is installed only here, by this folder's `deno.json` and
+ * lock file.
  *
  * @module
  */

@@ -1,5 +1,5 @@
 /**
- * Shows what the agent is told first in a folder: `deno task prompt`.
+ * Shows the start of the agent's prompt in a folder: `deno task prompt`.
  *
  * @module
  */
@@ -16,11 +16,11 @@ import { readSettings, VARIABLES } from "../settings/settings.ts";
 import { agentTools } from "../workspace.ts";
 import INSTRUCTIONS from "./instructions.md" with { type: "text" };
 
-const HELP = `Shows what the agent is told first in this folder, and how many tokens each part takes:
+const HELP = `Shows the start of the agent's prompt in this folder, and the tokens of each part:
 
   deno task prompt [--workspace FOLDER] [--instructions FILE]
 
-It takes the server's settings, from its variables and flags, and asks no server. Tools of MCP servers aren't counted.`;
+Uses the server's settings, from variables and flags, without a server. Tools of MCP servers aren't counted.`;
 
 try {
   if (Deno.args.includes("--help") || Deno.args.includes("-h")) {
@@ -31,13 +31,13 @@ try {
   const settings = readSettings(Deno.args, environment);
   const { workspace, data: hidden, model, instructions, allowDomains } = settings;
   const home = environment.HOME;
-  // Whatever hosts commands may reach, this reaches none.
+  // Nothing is requested here, whatever hosts are allowed.
   const found = await serverSandbox({ ...settings, allowDomains: [] }, { home, temporary: "/tmp" });
   const sandbox = "by" in found ? found : undefined;
   const places = findPlaces(workspace, home);
   const { tools, shell } = agentTools(settings, {
     ...{ sandbox, places, archive: memoryArchive(), background: new BackgroundCommands() },
-    // Nothing is fetched here: it counts as the server's does.
+    // Nothing is fetched; the definition is that of the server.
     ...(sandbox && allowDomains.length > 0 && { web: { domains: allowDomains, socket: "" } }),
   });
   const told = await lookAround({ places, hidden: realPath(hidden), shell });
@@ -52,7 +52,7 @@ try {
     ...told.files.map(({ path, text }) => [path, count(text)] as const),
     ...told.skills.map(({ path, text }) => [path, count(text)] as const),
     ["where you work", count(told.where)] as const,
-    ["the whole message", countMessageTokens(system, count)] as const,
+    ["whole message", countMessageTokens(system, count)] as const,
     [
       `${tools.length} tools`,
       tools.reduce((sum, { definition }) => sum + countToolTokens(definition, count), 0),

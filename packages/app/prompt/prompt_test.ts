@@ -5,13 +5,13 @@ import { startProcess } from "../server_process_fixture_test.ts";
 
 const PROGRAM = fromFileUrl(new URL("prompt.ts", import.meta.url));
 
-/** Where Deno keeps what it has loaded: without it, another home folder would be an empty one. */
+/** Returns Deno's cache folder, which is empty under another home folder. */
 async function denoDir(): Promise<string> {
   const { stdout } = await new Deno.Command(Deno.execPath(), { args: ["info", "--json"] }).output();
   return JSON.parse(new TextDecoder().decode(stdout)).denoDir;
 }
 
-/** Runs `tare prompt` with this environment alone. */
+/** Runs `tare prompt` with this environment only. */
 async function prompt(args: readonly string[], env: Readonly<Record<string, string>>) {
   const command = new Deno.Command(Deno.execPath(), {
     args: ["run", "--no-prompt", "--allow-read", "--allow-run", "--allow-env", PROGRAM, ...args],
@@ -22,7 +22,7 @@ async function prompt(args: readonly string[], env: Readonly<Record<string, stri
   return { code, out: new TextDecoder().decode(stdout), err: new TextDecoder().decode(stderr) };
 }
 
-Deno.test("tare prompt shows what a server tells the sessions of a folder, and changes of files reach them behind", async () => {
+Deno.test("tare prompt shows the start of a session's prompt in a folder, and later changes of files are appended", async () => {
   const top = await Deno.realPath(await Deno.makeTempDir());
   const home = join(top, "ann");
   const workspace = join(home, "repo", "w");
@@ -81,7 +81,7 @@ Deno.test("tare prompt shows what a server tells the sessions of a folder, and c
     join(workspace, "AGENTS.md"),
     ...skills,
     "where you work",
-    "the whole message",
+    "whole message",
     "11 tools",
   ]);
 
@@ -96,16 +96,16 @@ Deno.test("tare prompt shows what a server tells the sessions of a folder, and c
   await Deno.remove(top, { recursive: true });
 });
 
-Deno.test("tare prompt says in a sentence what is wrong with the settings", async () => {
+Deno.test("tare prompt reports invalid settings", async () => {
   const file = await Deno.makeTempFile();
   await Deno.writeTextFile(file, "x".repeat(2 ** 16 + 1));
   const env = { HOME: Deno.env.get("HOME") ?? "" };
   const missing = await prompt(["--instructions", `${file}.none`], env);
   assertEquals([missing.code, missing.out], [1, ""]);
-  assertStringIncludes(missing.err, "but it must be a file that exists.");
+  assertStringIncludes(missing.err, "It must be a file that exists.");
   const long = await prompt(["--instructions", file], env);
   assertEquals(long.code, 1);
-  assertStringIncludes(long.err, "they have 65537 characters, and at most 65536 may be. File: ");
+  assertStringIncludes(long.err, "they have 65537 characters, and the limit is 65536. File: ");
   assertEquals((await prompt(["--help"], env)).code, 0);
   await Deno.remove(file);
 });

@@ -7,7 +7,7 @@ const dataOf = (workspace: string, environment: Record<string, string>) =>
   readSettings(["--workspace", workspace], environment).data;
 
 Deno.test(
-  needs(LINUX, "readSettings() keeps each workspace's sessions in a folder of its own outside of it"),
+  needs(LINUX, "readSettings() places each workspace's sessions in a separate folder outside of it"),
   async () => {
     const top = await Deno.realPath(await Deno.makeTempDir());
     const [one, two] = [join(top, "one"), join(top, "two", "one")];

@@ -2,33 +2,30 @@ import { isAbsolute } from "@std/path";
 import type { openS3Objects } from "@tare/session/s3";
 import { fromFolder, isAddress } from "./option.ts";
 
-/** A PostgreSQL database, and how it is reached. */
 interface Database {
-  /** Its address, which may hold a password: only the database's client receives it, and it is never shown. */
+  /** Secret: the address may contain a password. */
   readonly url: string;
-  /** Host and name, which may be shown. */
+  /** Host and name, for messages. */
   readonly shown: string;
-  /** Host and port, or the path of a socket. */
+  /** Host and port, or a socket's path. */
   readonly at: { readonly host: string } | { readonly socket: string };
-  /** Files that are read for it: the one that holds the address, and those with certificates. */
+  /** Files of the address and of certificates. */
   readonly files: readonly string[];
 }
 
-/** Start of a database's address. */
 const SCHEME = /^postgres(ql)?:\/\//;
 
 const PORT = "5432";
 
-/** The client's modes of a connection's security. */
 const SSL_MODES = ["disable", "prefer", "require", "verify-ca", "verify-full", "no-verify"];
 
-/** Parameters that name files with certificates and keys. */
+/** Parameters with paths of certificates and keys. */
 const SSL_FILES = ["sslrootcert", "sslcert", "sslkey"];
 
 /**
- * Reads the address of a database, or of the file that holds it.
+ * Reads a database's address, or the file that contains it.
  *
- * @throws {RangeError} saying what is wrong in it. No part of it is shown: its password may be anywhere.
+ * @throws {RangeError} if it is invalid. The error quotes no part of it: any may be a password.
  */
 export function readDatabase(text: string, from?: string): Database | undefined {
   if (SCHEME.test(text)) return readAddress(text);
@@ -39,7 +36,7 @@ export function readDatabase(text: string, from?: string): Database | undefined 
   } catch (error) {
     const { NotFound, NotADirectory, IsADirectory } = Deno.errors;
     if ([NotFound, NotADirectory, IsADirectory].some((none) => error instanceof none)) return undefined;
-    // The system's own message would show the path, which may be a mistyped address.
+    // The system's message would contain the path, which may be a mistyped address.
     throw wrong("names a file that can't be read", { cause: error });
   }
   if (!SCHEME.test(held)) throw wrong("names a file that doesn't begin with postgres://");
@@ -51,24 +48,24 @@ function readAddress(text: string): Database {
   const url = URL.parse(text);
   if (!url || url.hash !== "") {
     throw wrong(
-      "can't be read as an address; in a password the signs # % / : ? @ are written as %23 %25 %2F %3A %3F %40",
+      "is not a valid address. In a password encode # % / : ? @ as %23 %25 %2F %3A %3F %40",
     );
   }
   const host = decoded(url.hostname);
   const name = decoded(url.pathname.slice(1));
   if (host === "" || host.includes(",")) {
-    throw wrong("must name one host, or as %2Fvar%2Frun%2Fpostgresql the folder of a socket");
+    throw wrong("must contain one host, or a socket's folder such as %2Fvar%2Frun%2Fpostgresql");
   }
-  if (url.username === "") throw wrong("must name a user before the host");
-  if (name === "") throw wrong("must name a database after the host");
+  if (url.username === "") throw wrong("must contain a user before the host");
+  if (name === "") throw wrong("must contain a database name after the host");
   for (const part of [url.username, url.password]) decoded(part);
   const mode = url.searchParams.get("sslmode");
   if (mode !== null && !SSL_MODES.includes(mode)) {
-    throw wrong(`has an sslmode other than ${SSL_MODES.join(", ")}`);
+    throw wrong(`has an invalid sslmode. Use one of ${SSL_MODES.join(", ")}`);
   }
   const files = SSL_FILES.flatMap((name) => url.searchParams.get(name) ?? []);
   if (!files.every(isAbsolute)) {
-    throw wrong(`names by ${SSL_FILES.join(", ")} a file whose path doesn't begin with /`);
+    throw wrong(`has a relative path in one of ${SSL_FILES.join(", ")}. Use absolute paths`);
   }
   const port = url.port || PORT;
   const isSocket = host.startsWith("/");
@@ -84,7 +81,7 @@ function decoded(part: string): string {
   try {
     return decodeURIComponent(part);
   } catch (cause) {
-    throw wrong("can't be read as an address: a % in it is written as %25", { cause });
+    throw wrong("is not a valid address. Encode % as %25", { cause });
   }
 }
 
@@ -92,12 +89,10 @@ function wrong(state: string, options?: ErrorOptions): RangeError {
   return new RangeError(`Cannot start: TARE_DATABASE ${state}.`, options);
 }
 
-/** A bucket for large texts. */
 type Bucket = Pick<Parameters<typeof openS3Objects>[0], "bucket" | "endpoint" | "region"> & {
   readonly prefix: string;
 };
 
-/** Reads the address of a bucket. */
 export function readBucket(text: string): Bucket | undefined {
   const url = URL.parse(text);
   if (url?.protocol !== "s3:" || !/^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/.test(url.host)) return undefined;

@@ -6,41 +6,38 @@ import { ALLOW_EVERYTHING, type ApprovalRule } from "@tare/server";
 import { AGENT_MODEL, faultOfRules } from "@tare/server/internal";
 import { type McpServerEntry, readMcpServers } from "@tare/tools/mcp";
 
-/** A setting: its names, its meaning and its reader. */
+/** A setting. */
 export interface Option<T> {
-  /** Its environment variable. TARE_X_Y has the flag --x-y unless it is a secret. */
+  /** Environment variable. TARE_X_Y has the flag --x-y unless it is a secret. */
   readonly variable: string;
-  /** Its flag, if the variable's name isn't ours. */
+  /** Flag of a variable without our prefix. Default: none. */
   readonly flag?: string;
   readonly fallback?: string;
   readonly help: string;
   /** Whether `--help` lists it. Default: only `--help all` does. */
   readonly isCommon?: boolean;
-  /** Whether messages must not show the value. */
+  /** Whether the value is omitted from messages. Default: false. */
   readonly isSecret?: boolean;
-  /** Returns the value, or nothing for a wrong one. Paths are relative to `folder`, or to the current one. */
+  /** Returns the value, or `undefined` if it is invalid. Paths are relative to `folder`. */
   readonly read: (text: string, folder?: string) => T | undefined;
-  /** What would be right. */
+  /** The valid values, for errors. */
   readonly right?: string;
 }
 
-/** What can be in a header. */
+/** Reads a key for a header. */
 export const KEY: OptionReader<string> = {
   read: (key) => /^[\x21-\x7e]+$/.test(key) ? key : undefined,
   right: "printable ASCII without spaces and line breaks",
 };
 
-/** Returns a text unchanged. */
 export function anyText(value: string): string {
   return value;
 }
 
-/** Reads one of these words. */
 export function oneOf<const Word extends string>(...words: readonly Word[]): OptionReader<Word> {
   return { read: (text) => words.find((word) => word === text), right: `one of ${words.join(", ")}` };
 }
 
-/** Reads a comma-separated list. */
 export function list(isRight: (member: string) => boolean): (text: string) => readonly string[] | undefined {
   return (text) => {
     const members = text.split(",").map((member) => member.trim()).filter(Boolean);
@@ -48,7 +45,6 @@ export function list(isRight: (member: string) => boolean): (text: string) => re
   };
 }
 
-/** Reads a switch. */
 export function onOrOff(): OptionReader<boolean> {
   return {
     read: (word) => word === "on" || (word === "off" ? false : undefined),
@@ -56,7 +52,6 @@ export function onOrOff(): OptionReader<boolean> {
   };
 }
 
-/** Reads a number from 0 to 1. */
 export function fraction(): OptionReader<number> {
   return {
     read: (text) => /^\d*\.?\d+$/.test(text) && Number(text) <= 1 ? Number(text) : undefined,
@@ -64,7 +59,7 @@ export function fraction(): OptionReader<number> {
   };
 }
 
-/** Reads the daily budget of keep-alive for idle conversations, in dollars; zero keeps only running turns alive. */
+/** Reads the daily budget in dollars of keep-alive for idle conversations. Zero means running turns only. */
 export function keepWarm(): OptionReader<number | "off"> {
   return {
     read: (text) => {
@@ -76,7 +71,6 @@ export function keepWarm(): OptionReader<number | "off"> {
   };
 }
 
-/** Reads what a model costs. */
 export function price(): OptionReader<Price> {
   return {
     read: (text) => {
@@ -84,44 +78,41 @@ export function price(): OptionReader<Price> {
       const isRead = pairs.every(([, digits = "", ...more]) =>
         /^\d*\.?\d+$/.test(digits) && more.length === 0
       );
-      // A name that appears twice has two prices.
+      // A name must not appear twice.
       if (!isRead || new Set(pairs.map(([name]) => name)).size < pairs.length) return undefined;
       const prices = Object.fromEntries(pairs.map(([name, digits]) => [name, Number(digits)]));
       return isPrice(prices) ? prices : undefined;
     },
     right:
-      "dollars for a million tokens such as input=3,output=15,cacheRead=0.3, and perhaps cacheWrite=3.75 and " +
+      "dollars per million tokens such as input=3,output=15,cacheRead=0.3, optionally with cacheWrite=3.75 and " +
       "cacheWriteHour=6",
   };
 }
 
-/** Resolves a path from a folder. Default: the current one, and the path stays as it is. */
+/** Resolves a path from a folder. Default: unchanged. */
 export function fromFolder(path: string, folder: string | undefined): string {
   return folder === undefined ? path : resolve(folder, path);
 }
 
-/** Whether a text is an HTTP address. */
 export function isAddress(url: string): boolean {
   return /^https?:$/.test(URL.parse(url)?.protocol ?? "");
 }
 
-/** Reads an HTTP address. */
 export function address(example: string): OptionReader<string> {
   return { read: (url) => isAddress(url) ? url : undefined, right: `an address such as ${example}` };
 }
 
-/** The name of a provider's model, which isn't the server's own agent. */
+/** Reads a model name; that of the server's own agent is invalid. */
 export const providersModel: OptionReader<string> = {
   read: (name) => name === AGENT_MODEL ? undefined : name,
-  right: `the provider's name for the model that the agent asks (${AGENT_MODEL} is the agent itself)`,
+  right: `the provider's name of the agent's model (${AGENT_MODEL} is the agent itself)`,
 };
 
-/** A value that a file holds, and that file. */
 interface FromFile {
   readonly path: string;
 }
 
-/** Reads a file of MCP servers. @throws {RangeError} naming what is wrong in it. */
+/** Reads a file of MCP servers. @throws {RangeError} if it is invalid. */
 export function readMcpFile(
   file: string,
   from: string | undefined,
@@ -142,12 +133,12 @@ export function readInstructions(
   return readFile(path, (text) => {
     if (text.length <= MOST_INSTRUCTIONS) return { path, text: text.trim() };
     throw new RangeError(
-      `Cannot read instructions: they have ${text.length} characters, and at most ${MOST_INSTRUCTIONS} may be`,
+      `Cannot read instructions: they have ${text.length} characters, and the limit is ${MOST_INSTRUCTIONS}`,
     );
   });
 }
 
-/** Reads a profile: the name of one, or a file that holds it. @throws {RangeError} naming what is wrong in it. */
+/** Reads a profile's name or file. @throws {RangeError} if the file is invalid. */
 export function readProfile(
   name: string,
   from: string | undefined,
@@ -157,7 +148,7 @@ export function readProfile(
   return readFile(path, (text) => ({ path, profile: readProfileFile(text) }));
 }
 
-/** Reads a file of approval rules; `allow` lets everything run. @throws {RangeError} naming what is wrong in it. */
+/** Reads a file of approval rules, or `allow`. @throws {RangeError} if it is invalid. */
 export function readApprovals(
   file: string,
   from: string | undefined,
@@ -178,7 +169,7 @@ export function readApprovals(
   });
 }
 
-/** Reads a file; nothing if there is none. @throws {RangeError} naming what is wrong in it, and the file. */
+/** Returns `undefined` if there is no file. @throws {RangeError} if it is invalid. */
 function readFile<T>(path: string, read: (text: string) => T): T | undefined {
   try {
     return read(Deno.readTextFileSync(path));

@@ -4,7 +4,7 @@ import { ask, call, reply, text } from "./fixture_test.ts";
 const calls = (count: number) =>
   Array.from({ length: count }, (_, index) => call(index, `c${index}`, "{}")).flat();
 
-Deno.test("anthropicModel() ends a reply with more calls than a model makes, or with a line that is too long", async () => {
+Deno.test("anthropicModel() fails for a reply with too many calls or too long a line", async () => {
   const told = async (answer: Response) => {
     const { error, bodies } = await ask([answer], { maxRetries: 1 });
     return [error?.code, error?.message.replace(/^.*?: /, ""), bodies.length];
@@ -27,16 +27,16 @@ Deno.test("anthropicModel() numbers the calls of a reply in order, however many 
   assertEquals(begun, Array.from({ length: 256 }, (_, at) => at));
 });
 
-Deno.test("anthropicModel() ends a reply that pauses again and again", async () => {
+Deno.test("anthropicModel() fails for a reply that pauses again and again", async () => {
   const pauses = Array.from({ length: 102 }, () => reply("pause_turn", ...text(0, "Wait.")));
   const { error, bodies } = await ask(pauses);
   assertEquals([error?.message.replace(/^.*?: /, ""), bodies.length], [
-    "it pauses more than 100 times.",
+    "the reply paused more than 100 times.",
     101,
   ]);
 });
 
-Deno.test("anthropicModel() doesn't ask again where it is told to wait for hours, and doesn't follow redirects", async () => {
+Deno.test("anthropicModel() doesn't retry after waits of hours, and doesn't follow redirects", async () => {
   const told = async (answer: Response) => {
     const { error, bodies } = await ask([answer, reply("end_turn", ...text(0, "ok"))], { maxRetries: 1 });
     return [error?.code, error?.message.replace(/^.*?: /, ""), bodies.length];
@@ -44,12 +44,12 @@ Deno.test("anthropicModel() doesn't ask again where it is told to wait for hours
   const body = { type: "error", error: { type: "rate_limit_error", message: "Slow." } };
   assertEquals(await told(Response.json(body, { status: 429, headers: { "retry-after": "7200" } })), [
     "rate_limited",
-    "it limits the rate of requests and asks to wait 7200 s (429: Slow).",
+    "it reports an exceeded rate limit and requests a wait of 7200 s (429: Slow).",
     1,
   ]);
   assertEquals(await told(new Response(null, { status: 308, headers: { location: "/v1/messages" } })), [
     "unreachable",
-    'it redirects to "/v1/messages" (308); the base URL must be where it answers.',
+    'it redirects to "/v1/messages" (308). Set the base URL to the final address.',
     1,
   ]);
 });

@@ -39,7 +39,7 @@ import {
 
 type Completed = Extract<ModelEvent, { readonly type: "completed" }>;
 
-/** How often a reply may pause and be asked to go on. */
+/** Most pauses of one reply. */
 const MAX_PAUSES = 100;
 
 const PINGS = MESSAGES_PROTOCOL.pings!;
@@ -51,25 +51,27 @@ function endsWithUser({ messages }: JsonRecord): boolean {
   return Array.isArray(messages) && asRecord(messages.at(-1))?.role === "user";
 }
 
-const NO_MESSAGE = "what it sent is no message (is the base URL right? It is without /v1)";
+const NO_MESSAGE = "the response is not a message. Check the base URL, which has no /v1";
 
 /** Options of {@linkcode anthropicModel}. */
 export interface AnthropicModelOptions extends ProviderOptions {
-  /** Address of the server, without `/v1`. Default: `https://api.anthropic.com`. */
+  /** URL of the server without `/v1`. Default: `https://api.anthropic.com`. */
   readonly baseURL?: string;
-  /** Fields of each request's body beside ours, or instead of them: `thinking`, `temperature`, `metadata`. */
+  /**
+   * Fields that extend or replace those of each request's body: `thinking`, `temperature`, `metadata`. Default: none.
+   */
   readonly extraBody?: Readonly<Record<string, unknown>>;
-  /** Longest reply in tokens, thinking included; the API wants to be told. Default: 32,000. */
+  /** Longest reply in tokens, including thinking; required by the API. Default: 32,000. */
   readonly maxTokens?: number;
   /**
-   * How the model is asked to think: as much as it finds right, which `reasoning_effort` guides (`adaptive`); or within a
-   * budget, if there is an effort (`budget`). Requests that say how the next token is to be chosen, or that a tool must be
-   * called, go without it, which the API demands. Default: it isn't asked, and an effort is sent as it is.
+   * Thinking: `adaptive`, guided by `reasoning_effort`; or `budget`, a token budget if an effort is set. As the API
+   * requires, requests that set sampling or force a tool call omit it. Default: not requested, and the effort is sent
+   * as it is.
    */
   readonly thinking?: "adaptive" | "budget";
   /**
-   * How long the prompt shall stay cached, in milliseconds since its last use: an hour or more asks for the hour, less
-   * for five minutes, 0 for nothing. Default: five minutes.
+   * Cache lifetime of the prompt after its last use, in milliseconds: an hour or more requests one hour, less five
+   * minutes, 0 no caching. Default: five minutes.
    */
   readonly cacheTtlMs?: number;
 }
@@ -77,14 +79,14 @@ export interface AnthropicModelOptions extends ProviderOptions {
 /**
  * Returns a model of the Messages API.
  *
- * Instructions are sent as `system`, the results of a reply's calls as one message, images and files as they are. A reply
- * with reasoning, or with blocks that chat messages can't express, has them in its field `carried` and sends them back
- * unchanged to the model that produced them. At most four cache breakpoints are set; `stable` of the request says where they
- * are useful. A paused reply is continued, and its usage is that of the last request. Settings that the format doesn't have,
- * such as a seed, are refused. Errors and retries are those of `openaiModel`.
+ * Instructions are sent as `system`, the results of a reply's calls as one message. Reasoning and blocks that chat
+ * messages can't express are stored in the reply's `carried` and returned unchanged to the model that produced them. At
+ * most four cache breakpoints are set, where `stable` of the request suggests them. A paused reply is continued; its
+ * usage is that of the last request. Settings that the format lacks, such as a seed, are refused. Errors and retries
+ * are those of `openaiModel`.
  *
- * The environment isn't read, but the SDK looks for `ANTHROPIC_CUSTOM_HEADERS` in it and fails without permission:
- * `--ignore-env=ANTHROPIC_CUSTOM_HEADERS` or `--allow-env=ANTHROPIC_CUSTOM_HEADERS` is needed, too.
+ * The SDK reads `ANTHROPIC_CUSTOM_HEADERS` from the environment and fails without permission: add
+ * `--ignore-env=ANTHROPIC_CUSTOM_HEADERS` or `--allow-env=ANTHROPIC_CUSTOM_HEADERS`.
  *
  * @throws {TypeError} if `baseURL` is no http(s) URL or `apiKey` can't stand in a header.
  *
@@ -131,7 +133,7 @@ export function anthropicModel(options: AnthropicModelOptions): Model {
       ...clientOptions(request),
       ...more,
       baseURL: baseURL.replace(/\/+$/, ""),
-      // Left out, these would be read from the environment.
+      // Unset options would be read from the environment.
       webhookKey: null,
       openTelemetry: false,
     });
@@ -147,7 +149,7 @@ export function anthropicModel(options: AnthropicModelOptions): Model {
     body: JsonRecord,
     request: ModelRequest,
   ): AsyncGenerator<unknown, void> {
-    // Not read by the SDK: what that does to each piece takes a fifth of what a reply costs.
+    // Not parsed by the SDK: its work on each piece takes a fifth of a reply's time.
     const response = await clientFor(request)
       .post("/v1/messages", { body, stream: true, signal: request.signal })
       .asResponse();
@@ -161,14 +163,14 @@ export function anthropicModel(options: AnthropicModelOptions): Model {
     }
   };
 
-  /** What each reply that is being read was asked for with. */
+  /** Request bodies of the replies that are being read. */
   const bodies = new WeakMap<MessageAssembler, JsonRecord>();
 
   const keepable = (body: JsonRecord, { message, finishReason }: Completed): KeepablePrompt => {
     const reply = finishedReply(message);
     const isFinished = finishReason === "stop" || finishReason === "tool_calls";
     return {
-      // Behind a reply that paused, or was cut off, nothing can stand.
+      // Nothing can follow a paused or cut-off reply.
       answerBlocks: isFinished && endsWithUser(body) ? reply.content.length : Infinity,
       async ping(type, signal) {
         const asked = encoder.encode(JSON.stringify(body));
@@ -197,7 +199,7 @@ export function anthropicModel(options: AnthropicModelOptions): Model {
     reader: () => new MessageAssembler(),
     keepable(reply, completed) {
       const body = bodies.get(reply);
-      // Who thinks with a fixed budget can't be asked for less than that.
+      // A keep-alive requests fewer tokens than a fixed thinking budget allows.
       return body && asRecord(body.thinking)?.type !== "enabled" ? keepable(body, completed) : undefined;
     },
     open: async function* (request, reply) {
@@ -205,7 +207,7 @@ export function anthropicModel(options: AnthropicModelOptions): Model {
       bodies.set(reply, body);
       yield* openStream(body, request);
       for (let pauses = 1; reply.isPaused; pauses++) {
-        if (pauses > MAX_PAUSES) throw new ReplyTooLong(`it pauses more than ${MAX_PAUSES} times`);
+        if (pauses > MAX_PAUSES) throw new ReplyTooLong(`the reply paused more than ${MAX_PAUSES} times`);
         body = bodyOf({ ...request, messages: [...request.messages, reply.message()] });
         bodies.set(reply, body);
         yield* openStream(body, request);

@@ -9,7 +9,7 @@ import { ask, block, call, end, reply, sse, START, text, thinking } from "./fixt
 
 const MARK = { cache_control: { type: "ephemeral" } };
 
-Deno.test("anthropicModel() streams text, thoughts and calls, and completes with usage", async () => {
+Deno.test("anthropicModel() streams text, thinking and calls, and completes with usage", async () => {
   const asked = await ask(reply(
     "tool_use",
     ...thinking(0, "Let me see.", "sig"),
@@ -53,7 +53,7 @@ Deno.test("anthropicModel() streams text, thoughts and calls, and completes with
   ]);
 });
 
-Deno.test("anthropicModel() sends instructions, tools, parts and grouped results as the API has them", async () => {
+Deno.test("anthropicModel() sends instructions, tools, parts and grouped results in the API's format", async () => {
   const messages = [
     { role: "system", content: "Be brief." },
     { role: "developer", content: "And kind." },
@@ -134,7 +134,7 @@ Deno.test("anthropicModel() sends instructions, tools, parts and grouped results
   assertEquals([headers.get("anthropic-beta"), headers.has("anthropic-version")], ["b", true]);
 });
 
-Deno.test("anthropicModel() sends no key without one, no marks or such for an hour where it is told so", async () => {
+Deno.test("anthropicModel() sends no key without one, and no cache breakpoints or one-hour ones as configured", async () => {
   const hour = { cache_control: { type: "ephemeral", ttl: "1h" } };
   for (const [cacheTtlMs, mark] of [[0, {}], [300_000, MARK], [3_600_000, hour]] as const) {
     const { bodies, headers } = await ask(reply("end_turn", ...text(0, "ok")), { cacheTtlMs });
@@ -143,7 +143,7 @@ Deno.test("anthropicModel() sends no key without one, no marks or such for an ho
   }
 });
 
-Deno.test("anthropicModel() names parts that the API has no place for", async () => {
+Deno.test("anthropicModel() reports parts that the API doesn't support", async () => {
   const named = async (part: object) => {
     const messages = [{ role: "user", content: [part] }] as Message[];
     const { bodies: [body] } = await ask(reply("end_turn", ...text(0, "ok")), {
@@ -166,14 +166,14 @@ Deno.test("anthropicModel() names parts that the API has no place for", async ()
 });
 
 Deno.test({
-  name: "anthropicModel() works with no permission but the network, and to look for one variable",
+  name: "anthropicModel() needs only network access and permission for one variable",
   permissions: { net: true, env: ["ANTHROPIC_CUSTOM_HEADERS"] },
   fn: async () => {
     assertEquals(completed(await ask(reply("end_turn", ...text(0, "ok")))).message.content, "ok");
   },
 });
 
-Deno.test("anthropicModel() plays a turn with thoughts passed back as they came, hidden ones too", async () => {
+Deno.test("anthropicModel() runs a turn with thinking returned unchanged, redacted thinking too", async () => {
   const hidden = { type: "redacted_thinking", data: "c2VjcmV0" };
   const cited = { type: "text", text: "", citations: [{ cited_text: "x" }] };
   const bodies: { readonly messages: readonly { readonly content: unknown }[] }[] = [];
@@ -230,7 +230,7 @@ Deno.test("anthropicModel() plays a turn with thoughts passed back as they came,
   );
 });
 
-Deno.test("anthropicModel() says why a reply ended", async () => {
+Deno.test("anthropicModel() reports the reason for a reply's end", async () => {
   const reasons = {
     end_turn: "stop",
     stop_sequence: "stop",
@@ -245,7 +245,7 @@ Deno.test("anthropicModel() says why a reply ended", async () => {
   assertEquals(completed(await ask(reply("end_turn", ...call(0, "c1")))).finishReason, "tool_calls");
 });
 
-Deno.test("anthropicModel() asks a reply that pauses to go on, and makes one of both", async () => {
+Deno.test("anthropicModel() continues a reply that pauses, and combines both parts", async () => {
   const search = { type: "server_tool_use", id: "s1", name: "web_search", input: {} };
   const asked = await ask([
     reply(
@@ -260,7 +260,7 @@ Deno.test("anthropicModel() asks a reply that pauses to go on, and makes one of 
   ]);
   const { message, finishReason, usage } = completed(asked);
   assertEquals([message.content, finishReason], ["I search.Found.", "stop"]);
-  // The prompt is that of the last request; what was written adds up.
+  // Prompt tokens are those of the last request; output tokens are summed.
   assertEquals(usage, { promptTokens: 8, cachedTokens: 5, cacheWriteTokens: 0, outputTokens: 14 });
   const paused = [{ type: "text", text: "I search." }, { ...search, input: { q: "x" } }];
   assertEquals((asked.bodies[1]?.messages as unknown[])[1], {
@@ -275,7 +275,7 @@ Deno.test("anthropicModel() asks a reply that pauses to go on, and makes one of 
   });
 });
 
-Deno.test("anthropicModel() tells writes for an hour from those for five minutes", async () => {
+Deno.test("anthropicModel() distinguishes cache writes for an hour from those for five minutes", async () => {
   const usage = {
     input_tokens: 10,
     cache_read_input_tokens: 100,
@@ -294,7 +294,7 @@ Deno.test("anthropicModel() tells writes for an hour from those for five minutes
   });
 });
 
-Deno.test("anthropicModel() asks again when a stream breaks before anything came, never after", async () => {
+Deno.test("anthropicModel() retries a stream that fails before its first event, never after", async () => {
   const cut = () => {
     throw new Error("cut");
   };
@@ -305,37 +305,37 @@ Deno.test("anthropicModel() asks again when a stream breaks before anything came
   assertEquals([late.bodies.length, late.events], [1, [{ type: "text_delta", text: "Hal" }]]);
   assertEquals(late.error?.code, "bad_response");
   const quiet = await ask(stream(...[START, ...text(0, "Hal")].map(sse)));
-  assertStringIncludes(quiet.error?.message ?? "", "its stream ended before the reply was whole");
+  assertStringIncludes(quiet.error?.message ?? "", "the stream ended before the reply was complete");
   const page = await ask(new Response("<html>", { headers: { "content-type": "text/html" } }));
-  assertStringIncludes(page.error?.message ?? "", "what it sent is no message (is the base URL right?");
+  assertStringIncludes(page.error?.message ?? "", "the response is not a message. Check the base URL");
 });
 
-Deno.test("anthropicModel() counts pings as signs of life, and stops when its signal is aborted", async () => {
+Deno.test("anthropicModel() counts pings as progress, and stops when its signal is aborted", async () => {
   const controller = new AbortController();
   const aborted = new Promise<void>((resolve) =>
     controller.signal.addEventListener("abort", () => resolve())
   );
   let signs = 0;
   const progress = () => {
-    // The answer itself is the first.
+    // The first sign of progress is the response itself.
     if (++signs === 4) controller.abort();
   };
   const ping = { type: "ping" };
   const held = stream(...[START, ping, ping].map(sse), () => aborted);
-  // Without a network, which might deliver several at once.
+  // A network might deliver several chunks at once.
   const fetch = () => Promise.resolve(held);
   const { error, events } = await ask([], { fetch, request: { signal: controller.signal, progress } });
   assertEquals([events, String(error)], [[], "AbortError: The signal has been aborted"]);
 });
 
-Deno.test("anthropicModel() checks base URL and key when it is made", () => {
+Deno.test("anthropicModel() validates base URL and key when it is called", () => {
   const make = (options: { baseURL?: string; apiKey?: string }): Model =>
     anthropicModel({ model: "m", ...options });
-  assertThrows(() => make({ baseURL: "host" }), TypeError, "it must be like https://api.anthropic.com.");
+  assertThrows(() => make({ baseURL: "host" }), TypeError, "Use one like https://api.anthropic.com.");
   assertThrows(() => make({ apiKey: "a b" }), TypeError, "Cannot use the API key");
 });
 
-/** What a refusal with this status and type is told as. */
+/** Returns the error of a response with this status and type. */
 async function refusal(status: number, type: string, message: string, headers: Record<string, string> = {}) {
   const answer = Response.json({ type: "error", error: { type, message }, request_id: "r" }, {
     status,
@@ -348,7 +348,7 @@ async function refusal(status: number, type: string, message: string, headers: R
   return [error.code, error.retryAfterMs, error.message.replace(host, "host")];
 }
 
-Deno.test("anthropicModel() tells errors apart", async () => {
+Deno.test("anthropicModel() classifies errors", async () => {
   assertEquals(await refusal(401, "authentication_error", "invalid x-api-key sk-planted"), [
     "bad_key",
     undefined,
@@ -357,7 +357,7 @@ Deno.test("anthropicModel() tells errors apart", async () => {
   assertEquals(await refusal(403, "permission_error", "no access for sk-planted"), [
     "bad_key",
     undefined,
-    "Cannot get a reply from host: the API key doesn't allow this (403: no access for ***).",
+    "Cannot get a reply from host: the API key doesn't permit this (403: no access for ***).",
   ]);
   assertEquals(await refusal(404, "not_found_error", "model: m"), [
     "no_such_model",
@@ -367,7 +367,7 @@ Deno.test("anthropicModel() tells errors apart", async () => {
   assertEquals(await refusal(429, "rate_limit_error", "slow down", { "retry-after": "7" }), [
     "rate_limited",
     7_000,
-    "Cannot get a reply from host: it limits the rate of requests and asks to wait 7 s (429: slow down).",
+    "Cannot get a reply from host: it reports an exceeded rate limit and requests a wait of 7 s (429: slow down).",
   ]);
   assertEquals(
     await refusal(400, "invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum"),
@@ -391,7 +391,7 @@ Deno.test("anthropicModel() tells errors apart", async () => {
   ]);
 });
 
-Deno.test("anthropicModel() tells errors in the middle of a stream apart", async () => {
+Deno.test("anthropicModel() classifies errors in the middle of a stream", async () => {
   const failed = async (type: string) => {
     const error = { type: "error", error: { type, message: "No." } };
     const asked = await ask(stream(...[START, ...text(0, "Hal"), error].map(sse)));
@@ -402,12 +402,12 @@ Deno.test("anthropicModel() tells errors in the middle of a stream apart", async
   assertEquals(await failed("rate_limit_error"), [
     1,
     "rate_limited",
-    said("it limits the rate of requests (429: No)"),
+    said("it reports an exceeded rate limit (429: No)"),
   ]);
   assertEquals(await failed("api_error"), [1, "provider_error", said("it failed (No)")]);
 });
 
-Deno.test("anthropicModel() asks the model to think as it is told, and not where the API forbids it", async () => {
+Deno.test("anthropicModel() requests thinking as configured, and not where the API forbids it", async () => {
   const asking = async (
     options: Parameters<typeof ask>[1],
     settings: ModelSettings = {},
@@ -435,7 +435,7 @@ Deno.test("anthropicModel() asks the model to think as it is told, and not where
     await asking(budget, { reasoning_effort: "max" }),
     'the Messages format allows a reasoning_effort of low, medium, high, not "max".',
   );
-  // A tool loop that began without a thought ends without one.
+  // A tool loop that began without thinking ends without it.
   const loop = (items: readonly Record<string, unknown>[]): Message[] => [
     { role: "user", content: "Go" },
     {
@@ -450,7 +450,7 @@ Deno.test("anthropicModel() asks the model to think as it is told, and not where
   assertEquals(await asking(budget, { reasoning_effort: "low" }, loop([])), [undefined, undefined]);
 });
 
-Deno.test("anthropicModel() sends thoughts to the model alone that had them", async () => {
+Deno.test("anthropicModel() returns thinking only to the model that produced it", async () => {
   const of = (by: string): Message => ({
     role: "assistant",
     content: "Yes.",

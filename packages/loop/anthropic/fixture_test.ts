@@ -1,17 +1,15 @@
-// What the tests of the adapter share: events of the Messages API, and a provider on loopback that says them.
+// Events of the Messages API, and a provider on loopback that sends them.
 import { anthropicModel, type AnthropicModelOptions } from "@tare/loop/anthropic";
 import type { ModelRequest } from "@tare/messages";
 import { type Asked, askProvider, stream } from "../provider_fixture_test.ts";
 
-/** An event of a stream. */
 export type StreamEvent = { readonly type: string } & Readonly<Record<string, unknown>>;
 
-/** One server-sent event. */
 export function sse(event: StreamEvent): string {
   return `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`;
 }
 
-/** The events of a block that comes in these pieces. */
+/** Returns the events of a block with these deltas. */
 export function block(index: number, begun: object, ...deltas: readonly object[]): StreamEvent[] {
   return [
     { type: "content_block_start", index, content_block: begun },
@@ -20,19 +18,16 @@ export function block(index: number, begun: object, ...deltas: readonly object[]
   ];
 }
 
-/** The events of a text that comes in these pieces. */
 export function text(index: number, ...pieces: readonly string[]): StreamEvent[] {
   const deltas = pieces.map((piece) => ({ type: "text_delta", text: piece }));
   return block(index, { type: "text", text: "" }, ...deltas);
 }
 
-/** The events of a call whose input comes in these pieces. */
 export function call(index: number, id: string, ...pieces: readonly string[]): StreamEvent[] {
   const deltas = pieces.map((piece) => ({ type: "input_json_delta", partial_json: piece }));
   return block(index, { type: "tool_use", id, name: "f", input: {} }, ...deltas);
 }
 
-/** The events of thoughts. */
 export function thinking(index: number, thought: string, signature: string): StreamEvent[] {
   return block(
     index,
@@ -42,25 +37,23 @@ export function thinking(index: number, thought: string, signature: string): Str
   );
 }
 
-/** The start of a reply. */
 export const START: StreamEvent = {
   type: "message_start",
   message: { usage: { input_tokens: 3, cache_read_input_tokens: 5, output_tokens: 1 } },
 };
 
-/** The end of a reply. */
 export function end(stop_reason: string, usage: object = { output_tokens: 7 }): StreamEvent[] {
   return [{ type: "message_delta", delta: { stop_reason, stop_sequence: null }, usage }, {
     type: "message_stop",
   }];
 }
 
-/** A whole reply of these blocks. */
+/** Returns a complete reply of these blocks. */
 export function reply(stop_reason: string, ...events: readonly StreamEvent[]): Response {
   return stream(...[START, ...events, ...end(stop_reason)].map(sse));
 }
 
-/** Asks a model once behind a provider that answers its requests one after the other. */
+/** Calls a model once, with a provider that sends these responses in order. */
 export async function ask(
   answers: Response | readonly Response[],
   options: Partial<AnthropicModelOptions> & { readonly request?: Partial<ModelRequest> } = {},

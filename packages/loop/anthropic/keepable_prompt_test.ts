@@ -19,7 +19,7 @@ const USAGE = {
   },
 };
 
-/** Asks a model once; gives how its prompts are kept, the bodies that the provider got, and how often it was asked. */
+/** Calls a model once, and returns its keep-alive handles and the bodies of all requests. */
 async function keepableOf(
   answers: readonly Response[],
   options: Partial<AnthropicModelOptions> = {},
@@ -40,7 +40,7 @@ async function keepableOf(
 
 const { signal } = new AbortController();
 
-Deno.test("a prompt is pinged as it was sent, without a reply, and tells what that took", async () => {
+Deno.test("cache keep-alive: a prompt is sent again without a reply, and the usage is returned", async () => {
   const { kept: [prompt], bodies } = await keepableOf([
     reply("end_turn", ...text(0, "ok")),
     Response.json(USAGE),
@@ -56,7 +56,7 @@ Deno.test("a prompt is pinged as it was sent, without a reply, and tells what th
   assertEquals(bodies[1], { ...bodies[0], max_tokens: 0, stream: false });
 });
 
-Deno.test("an upgrade has the reply behind the prompt with an hour's mark, and answers its calls with a dot", async () => {
+Deno.test("extended keep-alive: the request contains the reply with a one-hour breakpoint, and answers its calls with a dot", async () => {
   const blocks = [...thinking(0, "Hm.", "sig"), ...text(1, "I look."), ...call(2, "c1", '{"a":1}')];
   const { kept: [prompt], bodies } = await keepableOf([reply("tool_use", ...blocks), Response.json(USAGE)]);
   assertEquals(prompt?.answerBlocks, 3);
@@ -76,7 +76,7 @@ Deno.test("an upgrade has the reply behind the prompt with an hour's mark, and a
   ]]);
 });
 
-Deno.test("a reply that paused or was cut off is never upgraded, and a fixed budget for thoughts never pinged", async () => {
+Deno.test("cache keep-alive: paused and cut-off replies are never extended, and a fixed thinking budget never kept alive", async () => {
   const cut = await keepableOf([reply("max_tokens", ...text(0, "ok"))]);
   assertEquals(cut.kept.map(({ answerBlocks }) => answerBlocks), [Infinity]);
   const paused = await keepableOf([
@@ -93,7 +93,7 @@ Deno.test("a reply that paused or was cut off is never upgraded, and a fixed bud
   assertEquals((await keepableOf([chat], {}, openaiModel)).kept, []);
 });
 
-Deno.test("a ping that fails is never repeated, and its error holds no key", async () => {
+Deno.test("cache keep-alive: a failed request isn't retried, and its error contains no key", async () => {
   for (const [status, code] of [[400, "bad_request"], [529, "provider_error"]] as const) {
     const failed = Response.json({ error: { message: "sk-1 says no" } }, { status });
     const asked = await keepableOf([reply("end_turn", ...text(0, "ok")), failed], {

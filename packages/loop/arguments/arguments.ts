@@ -23,17 +23,18 @@
 import type { ToolDefinition } from "@tare/messages";
 import { type SchemaCheck, schemaChecker } from "./schema_checker.ts";
 
-/** The arguments of a call, or the problem with them, as a text for the model. */
+/** The parsed arguments of a call, or a problem for the model. */
 export type CheckedArguments =
   | { readonly ok: true; readonly value: Readonly<Record<string, unknown>> }
   | { readonly ok: false; readonly problem: string };
 
 /**
  * Returns a function that parses and validates the arguments of calls to one tool. A problem contains the tool's full
- * definition: at the end of the prompt it costs no cache, and the model may have seen only the compact form.
+ * definition: the model may have seen only the compact form, and the definition at the prompt's end doesn't affect the
+ * cache.
  *
- * @throws {TypeError} if the tool's `parameters` are no JSON Schema, are nested more than 200 levels deep, hold more than
- * 5,000 schemas once their references are resolved, or have a pattern that RE2 refuses.
+ * @throws {TypeError} if the tool's `parameters` are no JSON Schema, are nested more than 200 levels deep, hold more
+ * than 5,000 schemas once their references are resolved, or have a pattern that RE2 refuses.
  *
  * @example
  * ```ts
@@ -52,11 +53,13 @@ export function argumentsParser(tool: ToolDefinition): (argumentsText: string) =
     faultsOf = schemaChecker(parameters, "the arguments");
   } catch (cause) {
     const { message } = cause as Error;
-    throw new TypeError(`Cannot use tool ${name}: its parameters are no JSON Schema. ${message}`, { cause });
+    throw new TypeError(`Cannot use tool ${name}: its parameters are not a valid JSON Schema. ${message}`, {
+      cause,
+    });
   }
   const refuse = (what: string) => ({
     ok: false as const,
-    problem: `Cannot run ${name}: ${what}\nCall it again with arguments that fit its definition:\n` +
+    problem: `Cannot run ${name}: ${what}\nCall it again with arguments that match its definition:\n` +
       JSON.stringify(tool.function),
   });
   return (argumentsText) => {

@@ -4,27 +4,29 @@ import { RE2JS } from "re2js";
 import { Hashing, Locale, Settings } from "typebox/system";
 import type { TValidationError } from "typebox/error";
 
-/** Limit of one check, two seconds at worst: schemas times values, and instructions of patterns times 100 characters. */
+/**
+ * Work limit of one check, at most two seconds: schemas times values, plus pattern instructions times 100 characters.
+ */
 const MAX_WORK = 500_000;
 
-/** Returns the faults of a value in one line; `undefined` if valid. `place` is its place in a larger value. */
+/** Returns the faults of a value in one line; `undefined` if valid. `place` is its path in a larger value. */
 export type SchemaCheck = (value: unknown, place?: string) => string | undefined;
 
 /** Options of {@linkcode schemaChecker}. */
 export interface SchemaCheckerOptions {
-  /** Whether values may be of any size. Default: false: a check that would take long is refused. */
+  /** Whether checks have no work limit. Default: false. */
   readonly trusted?: boolean;
 }
 
 /**
- * Returns a function that names every fault of a value in one line, or `undefined` for a valid one. Schemas of any
- * draft may come from anywhere: no code is made of them, and patterns run in linear time, by
- * [RE2](https://github.com/google/re2/wiki/Syntax). `format`, properties that only
- * `patternProperties` may name, and recursion beyond two levels aren't checked.
+ * Returns a function that returns every fault of a value in one line, or `undefined` if it is valid. Schemas of any
+ * draft may be untrusted: no code is generated, and patterns run in linear time by
+ * [RE2](https://github.com/google/re2/wiki/Syntax). Not checked: `format`, properties that only `patternProperties`
+ * matches, and recursion beyond two levels.
  *
  * @param what Name of the whole value in faults. Default: `the value`.
  * @throws {Error} if the schema is invalid, is nested more than 200 levels deep, holds more than 5,000 schemas once its
- * references are resolved, refers to what is missing, or has a pattern that RE2 refuses.
+ * references are resolved, contains a dangling reference, or has a pattern that RE2 rejects.
  */
 export function schemaChecker(
   schema: JsonSchema,
@@ -36,14 +38,14 @@ export function schemaChecker(
     const { depth, values, length } = sizeOf(given);
     if (depth > MAX_DEPTH) return `${place || what} must not be nested more than ${MAX_DEPTH} levels deep`;
     if (!trusted && size * (values + length / 1_000) + patternSize * length / 100 > MAX_WORK) {
-      return `${place || what} must not be so large for its schema (${values} values, ${length} characters)`;
+      return `${place || what} is too large for its schema (${values} values, ${length} characters)`;
     }
     const value = withoutPrototypes(given);
     return Check(prepared, value) ? undefined : describeFaults(prepared, value, { what, place });
   };
 }
 
-/** The validator takes what an object inherits (`toString`) for one of its properties. */
+/** Removes prototypes: the validator would accept inherited properties such as `toString`. */
 function withoutPrototypes(value: unknown): unknown {
   if (typeof value !== "object" || value === null) return value;
   if (Array.isArray(value)) return value.map(withoutPrototypes);
@@ -55,13 +57,13 @@ function withoutPrototypes(value: unknown): unknown {
 
 const MAX_DEPTH = 200;
 
-/** Schemas once references are resolved, and instructions of all patterns. */
+/** Limits on schemas after references are resolved, and on instructions of all patterns. */
 const [MAX_SCHEMAS, MAX_PATTERNS] = [5_000, 20_000];
 
-/** How often a reference inside its own target is followed; deeper values are left to the tool. */
+/** How often a reference inside its own target is followed. Deeper values aren't checked. */
 const MAX_RECURSIONS = 1;
 
-/** Returns levels, values and characters of a value, up to one level more than the limit. */
+/** Returns the levels, values and characters of a value, up to one level more than the limit. */
 function sizeOf(
   value: unknown,
 ): { readonly depth: number; readonly values: number; readonly length: number } {
@@ -74,7 +76,7 @@ function sizeOf(
   return { depth, values, length };
 }
 
-/** Keywords whose value is a schema or several, those whose value has some by name, and those without effect here. */
+/** Keywords with schemas, keywords with schemas by name, and ignored keywords. */
 const SCHEMAS =
   /^(?:additional\w+|allOf|anyOf|contains|else|if|items|not|oneOf|prefixItems|propertyNames|then|unevaluated\w+)$/;
 const NAMED_SCHEMAS = /^(?:dependencies|dependentSchemas|properties)$/;
@@ -84,7 +86,7 @@ const TYPES: readonly unknown[] = ["array", "boolean", "integer", "null", "numbe
 
 const refuse = (why: string) => new Error(`Cannot use the schema: ${why}`);
 
-/** A schema for the validator, with its size: schemas and listed values, and instructions of its patterns. */
+/** A schema for the validator, with its size (schemas and listed values) and the instructions of its patterns. */
 interface Prepared {
   readonly prepared: JsonSchema;
   readonly size: number;
@@ -109,18 +111,18 @@ function prepareSchema(schema: JsonSchema): Prepared {
     }
     const { pattern, uniqueItems, ...fields } = value as Readonly<Record<string, unknown>>;
     if (![fields.type ?? []].flat().every((type) => TYPES.includes(type))) {
-      throw refuse(`${`${place}.type`.slice(1)} must be of ${TYPES.join(", ")}`);
+      throw refuse(`${`${place}.type`.slice(1)} must be one of ${TYPES.join(", ")}`);
     }
     const made: Record<string, unknown> = {};
     for (const [key, inner] of Object.entries(fields)) {
       if (SCHEMAS.test(key)) made[key] = copy(inner, `${place}.${key}`, open);
       else if (NAMED_SCHEMAS.test(key)) {
-        // What a property depends on may be names.
+        // `dependencies` may list names.
         const one = ([name, one]: [string, unknown]) =>
           [name, Array.isArray(one) ? one : copy(one, `${place}.${key}.${name}`, open)] as const;
         made[key] = Object.fromEntries(Object.entries(Object(inner)).map(one));
       } else if (key === "required" && Array.isArray(inner)) {
-        // With another value among the names the validator would ignore all of them.
+        // The validator ignores the whole list if it contains other values.
         made[key] = inner.filter((name) => typeof name === "string");
         listed += inner.length;
       } else if (!OMITTED.test(key)) {
@@ -129,16 +131,16 @@ function prepareSchema(schema: JsonSchema): Prepared {
         if (Array.isArray(inner)) listed += inner.length;
       }
     }
-    // The validator's own patterns may take any time: properties that they name are left to the tool.
+    // The validator's own patterns may take exponential time: properties that match them aren't checked.
     if ("patternProperties" in fields) delete made.additionalProperties;
     const refinements = uniqueItems === true ? [UNIQUE] : [];
     if (typeof pattern === "string") refinements.push(linear(pattern, `${place}.pattern`));
     if (refinements.length > 0) made["~refine"] = refinements;
-    // Schemas of schemas take any schema.
+    // A meta-schema accepts any schema.
     const { $ref: ref } = fields;
     if (typeof ref !== "string" || /^https?:\/\/json-schema\.org\//.test(ref)) return made;
     const target = /^#(?:\/|$)/.test(ref) ? at(schema, decodeURIComponent(ref)) : undefined;
-    if (target === undefined) throw refuse(`it refers to ${ref}, which isn't there`);
+    if (target === undefined) throw refuse(`its reference ${ref} has no target`);
     if (open.filter((one) => one === target).length > MAX_RECURSIONS) return made;
     made.allOf = [...[made.allOf ?? []].flat(), copy(target, `${place}.$ref`, [...open, target])];
     return made;
@@ -149,7 +151,7 @@ function prepareSchema(schema: JsonSchema): Prepared {
       const expression = RE2JS.compile(RE2JS.translateRegExp(source));
       patternSize += expression.programSize();
       if (patternSize > MAX_PATTERNS) {
-        throw new Error(`all together take more than ${MAX_PATTERNS} instructions`);
+        throw new Error(`together they have more than ${MAX_PATTERNS} instructions`);
       }
       return {
         check: (text) => typeof text !== "string" || expression.test(text),
@@ -166,7 +168,7 @@ function prepareSchema(schema: JsonSchema): Prepared {
   }
 }
 
-/** Returns the value at a JSON pointer, `undefined` where there is none. */
+/** Returns the value at a JSON pointer, or `undefined`. */
 function at(value: unknown, pointer: string): unknown {
   const keys = pointer.split("/").slice(1).map((key) => key.replaceAll("~1", "/").replaceAll("~0", "~"));
   return keys.reduce((inner: unknown, key) => Object(inner)[key], value);
@@ -177,13 +179,13 @@ interface Refinement {
   readonly error: (value: unknown) => string;
 }
 
-/** In place of `uniqueItems`, whose faults the validator collects in quadratic time. */
+/** Replaces `uniqueItems`, whose faults the validator collects in quadratic time. */
 const UNIQUE: Refinement = {
   check: (list) => !Array.isArray(list) || new Set(list.map(Hashing.Hash)).size === list.length,
   error: () => "must not have the same item twice",
 };
 
-/** Faults that the validator collects, faults that are reported, and names that one of these lists. */
+/** Faults that the validator collects, faults that are reported, and names listed in one fault. */
 const [MAX_COLLECTED, MAX_FAULTS, MAX_NAMES] = [1_000, 20, 20];
 
 interface Fault {
@@ -191,7 +193,7 @@ interface Fault {
   readonly message: string;
 }
 
-/** Returns in one line what is wrong with a value, and where. Of a choice it describes the branch that fits best. */
+/** Returns the faults of a value and their paths in one line. For a choice it describes the best-fitting branch. */
 function describeFaults(
   schema: JsonSchema,
   value: unknown,
@@ -226,7 +228,7 @@ function collect(
   for (const error of context.GetErrors()) {
     const holder = Object(at(root, error.schemaPath));
     if (error.keyword === "if") {
-      // The validator reports the faults of an `else`, and not those of a `then`.
+      // The validator reports the faults of an `else`, but not of a `then`.
       if (error.params.failingKeyword === "else") continue;
       const inner = at(value, error.instancePath.slice(instancePath.length));
       const place = { root, schemaPath: `${error.schemaPath}/then`, instancePath: error.instancePath };
@@ -243,7 +245,7 @@ function collect(
   return faults;
 }
 
-/** Takes the last faults that are inside a keyword's own schemas. */
+/** Removes and returns the last faults inside a keyword's own schemas. */
 function takeInside(
   faults: Fault[],
   { schemaPath, keyword, instancePath }: TValidationError,
@@ -254,7 +256,7 @@ function takeInside(
   return faults.splice(faults.findLastIndex((fault) => !isInside(fault)) + 1);
 }
 
-/** Returns the faults of the branch of a choice that fits best: its type and the constants that name its kind are right. */
+/** Returns the faults of the best-fitting branch of a choice: its type and discriminating constants match. */
 function choose(faults: readonly Fault[], choice: TValidationError, holder: JsonSchema): readonly Fault[] {
   const inside = `${choice.schemaPath}/${choice.keyword}/`.length;
   const branches = [
@@ -296,7 +298,7 @@ function messagesOf(error: TValidationError, holder: JsonSchema): readonly strin
       return params.requiredProperties.map((name) => `must have required property ${quote(name)}`);
     case "additionalProperties": {
       const known = Object.keys(Object(holder.properties));
-      const right = known.length === 0 ? "" : ` (it takes ${shorten(known).join(", ")})`;
+      const right = known.length === 0 ? "" : ` (allowed: ${shorten(known).join(", ")})`;
       return params.additionalProperties.map((name) => `must not have ${quote(name)}${right}`);
     }
     case "type":

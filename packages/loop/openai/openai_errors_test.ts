@@ -5,7 +5,7 @@ import { ask, delta, reply, REQUEST, sse, stream } from "../provider_fixture_tes
 
 const KEY = "sk-very-secret";
 
-/** The code and the state in the sentence of the error that this answer makes. */
+/** Returns code and reason of a response's error. */
 async function judged(status: number, body: unknown, headers: Record<string, string> = {}) {
   const answer = typeof body === "string"
     ? new Response(body, { status, headers })
@@ -16,7 +16,7 @@ async function judged(status: number, body: unknown, headers: Record<string, str
   return { code: error.code, state: match?.[1], retryAfterMs: error.retryAfterMs, error };
 }
 
-Deno.test("toModelError() tells the refusals of a provider apart", async () => {
+Deno.test("toModelError() classifies a provider's refusals", async () => {
   const said = (message: string, code: string | null = null) => ({ error: { message, type: "x", code } });
   for (
     const [status, body, code, state] of [
@@ -25,7 +25,7 @@ Deno.test("toModelError() tells the refusals of a provider apart", async () => {
         403,
         said("Country not supported."),
         "bad_key",
-        "the API key doesn't allow this (403: Country not supported)",
+        "the API key doesn't permit this (403: Country not supported)",
       ],
       [
         404,
@@ -73,7 +73,7 @@ Deno.test("toModelError() tells the refusals of a provider apart", async () => {
   }
 });
 
-Deno.test("toModelError() knows how providers say that a prompt is too long", async () => {
+Deno.test("toModelError() recognizes messages about a prompt that is too long", async () => {
   for (
     const message of [
       "This model's maximum context length is 128000 tokens. However, your messages resulted in 130000 tokens.",
@@ -91,7 +91,7 @@ Deno.test("toModelError() knows how providers say that a prompt is too long", as
   assertEquals((await judged(400, { error: { message } })).code, "bad_request");
 });
 
-Deno.test("toModelError() reads what a provider behind the provider said", async () => {
+Deno.test("toModelError() reads the message of an upstream provider", async () => {
   const raw = '{"error":{"code":"context_length_exceeded"}}';
   const { code, state } = await judged(400, {
     error: { message: "Provider returned error", code: 400, metadata: { raw } },
@@ -102,7 +102,7 @@ Deno.test("toModelError() reads what a provider behind the provider said", async
   ]);
 });
 
-Deno.test("toModelError() tells how long a rate limit lasts", async () => {
+Deno.test("toModelError() reports the wait of a rate limit", async () => {
   const body = { error: { message: "Slow down." } };
   for (
     const [headers, expected] of [
@@ -115,15 +115,15 @@ Deno.test("toModelError() tells how long a rate limit lasts", async () => {
   ) {
     const { code, retryAfterMs, state } = await judged(429, body, headers);
     assertEquals([code, retryAfterMs], ["rate_limited", expected]);
-    const wait = expected === undefined ? "" : ` and asks to wait ${expected / 1000} s`;
-    assertEquals(state, `it limits the rate of requests${wait} (429: Slow down)`);
+    const wait = expected === undefined ? "" : ` and requests a wait of ${expected / 1000} s`;
+    assertEquals(state, `it reports an exceeded rate limit${wait} (429: Slow down)`);
   }
   const inAnHour = new Date(Date.now() + 3_600_000).toUTCString();
   const { retryAfterMs = 0 } = await judged(429, body, { "retry-after": inAnHour });
   assert(retryAfterMs > 3_000_000 && retryAfterMs <= 3_600_000);
 });
 
-Deno.test("toModelError() never shows the key, wherever the provider quotes it", async () => {
+Deno.test("toModelError() never contains the key, wherever the provider quotes it", async () => {
   for (const status of [400, 401, 403, 404, 429, 500]) {
     for (
       const body of [{ error: { message: `Key ${KEY}` } }, `Key ${KEY}`, {
@@ -135,23 +135,23 @@ Deno.test("toModelError() never shows the key, wherever the provider quotes it",
     }
   }
   const { error } = await ask(new Response("{}", { status: 401 }));
-  assertStringIncludes(`${error?.message}`, "it asks for an API key (401).");
+  assertStringIncludes(`${error?.message}`, "it requires an API key (401).");
 });
 
-Deno.test("toModelError() names what a person sets the key by, where it is refused or missing", async () => {
+Deno.test("toModelError() reports the variable of the key if it is refused or missing", async () => {
   const apiKeyName = "OPENAI_API_KEY";
   const said = async (more: { readonly apiKey?: string }) =>
     (await ask(new Response("{}", { status: 401 }), { apiKeyName, ...more })).error?.message;
   assertStringIncludes(`${await said({ apiKey: KEY })}`, "the API key in OPENAI_API_KEY was refused (401).");
-  assertStringIncludes(`${await said({})}`, "it asks for an API key (401): set OPENAI_API_KEY.");
+  assertStringIncludes(`${await said({})}`, "it requires an API key (401). Set OPENAI_API_KEY.");
 });
 
-Deno.test("toModelError() shortens what a provider goes on about", async () => {
+Deno.test("toModelError() truncates a provider's message", async () => {
   const { state } = await judged(400, { error: { message: "x".repeat(10_000) } });
   assertEquals(state?.length, "it refused the request (400: ".length + 500 + "…)".length);
 });
 
-Deno.test("toModelError() tells errors in the middle of a stream by their code", async () => {
+Deno.test("toModelError() classifies errors in the middle of a stream by their code", async () => {
   for (
     const [body, code] of [
       [{ message: "Slow down", code: 429 }, "rate_limited"],
@@ -165,13 +165,13 @@ Deno.test("toModelError() tells errors in the middle of a stream by their code",
     assertEquals([error?.code, events.length], [code, 1]);
     assertStringIncludes(error?.message ?? "", typeof body === "string" ? body : body.message);
   }
-  // By the event's name alone.
+  // Identified by the event's name only.
   const named = `event: error\ndata: {"message":"Slow down","code":429}\n\n`;
   const { error, events } = await ask(stream(sse(delta({ content: "Hal" })), named, sse("[DONE]")));
   assertEquals([error?.code, events.length], ["rate_limited", 1]);
 });
 
-Deno.test("openaiModel() asks before each request whether it may send it, those that are repeated too", async () => {
+Deno.test("openaiModel() requests confirmation before each request, retries included", async () => {
   let asked = 0;
   const confirm = () => {
     if (++asked > 1) throw new Error("Another server has it.");
@@ -185,7 +185,7 @@ Deno.test("openaiModel() asks before each request whether it may send it, those 
   assertEquals([asked, bodies.length], [2, 1]);
 });
 
-Deno.test("toModelError() says which host can't be reached, and why", async () => {
+Deno.test("toModelError() reports which host is unreachable, and why", async () => {
   // A port that was free a moment ago.
   const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const { port } = listener.addr;
@@ -200,7 +200,7 @@ Deno.test("toModelError() says which host can't be reached, and why", async () =
     ] as const
   ) {
     const fetchFailing: typeof fetch = baseURL.includes("invalid")
-      // Looking the name up would leave the machine.
+      // A lookup would leave the machine.
       ? () =>
         Promise.reject(
           new TypeError("error sending request: dns error: failed to lookup address information"),
@@ -213,7 +213,7 @@ Deno.test("toModelError() says which host can't be reached, and why", async () =
   }
 });
 
-Deno.test("toModelError() says how long it waited for an answer", async () => {
+Deno.test("toModelError() reports the timeout", async () => {
   const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const model = openaiModel({
     model: "m",
@@ -224,13 +224,13 @@ Deno.test("toModelError() says how long it waited for an answer", async () => {
   const error = await Array.fromAsync(model(REQUEST)).catch((error) => error);
   assertEquals([error.code, error.message], [
     "unreachable",
-    `Cannot get a reply from 127.0.0.1:${listener.addr.port}: no answer began within 0.02 s.`,
+    `Cannot get a reply from 127.0.0.1:${listener.addr.port}: no response began within 0.02 s.`,
   ]);
   listener.close();
 });
 
-Deno.test("toModelError() says when a stream holds no JSON", async () => {
+Deno.test("toModelError() reports a stream without JSON", async () => {
   const { error } = await ask(reply(delta({ content: "Hal" }), "{oops"));
   assertEquals(error?.code, "bad_response");
-  assertStringIncludes(`${error?.message}`, "its stream holds an event that is no JSON.");
+  assertStringIncludes(`${error?.message}`, "the stream contains an event that is not JSON.");
 });

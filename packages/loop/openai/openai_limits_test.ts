@@ -4,13 +4,13 @@ import { ask, delta, reply, sse, stream } from "../provider_fixture_test.ts";
 const MIB = 2 ** 20;
 const END = delta({}, "stop");
 
-/** What is told of these answers, and how many requests it took. */
+/** Returns the outcome of these responses and the number of requests. */
 async function told(...answers: readonly Response[]): Promise<unknown[]> {
   const { error, bodies } = await ask(answers, { maxRetries: answers.length - 1 });
   return [error?.code, error?.message.replace(/^.*?: /, ""), bodies.length];
 }
 
-/** A body without an end, of which this is repeated; `left` settles when its reader leaves. */
+/** Returns an endless body that repeats `text`; `left` settles when its reader cancels. */
 function endless(text: string) {
   const bytes = new TextEncoder().encode(text);
   const left = Promise.withResolvers<void>();
@@ -23,7 +23,7 @@ function endless(text: string) {
 
 const streamed = { headers: { "content-type": "text/event-stream" } };
 
-Deno.test("openaiModel() ends a reply whose line has no end, and doesn't ask again", async () => {
+Deno.test("openaiModel() fails for a reply with an endless line, without a retry", async () => {
   const { body, left } = endless("x".repeat(MIB));
   assertEquals(await told(new Response(body, streamed), reply(END)), [
     "bad_response",
@@ -33,7 +33,7 @@ Deno.test("openaiModel() ends a reply whose line has no end, and doesn't ask aga
   await left;
 });
 
-Deno.test("openaiModel() ends a reply without an end", async () => {
+Deno.test("openaiModel() fails for an endless reply", async () => {
   const { body, left } = endless(`: ${"x".repeat(MIB)}\n\n`);
   assertEquals(await told(new Response(body, streamed), reply(END)), [
     "bad_response",
@@ -43,9 +43,9 @@ Deno.test("openaiModel() ends a reply without an end", async () => {
   await left;
 });
 
-Deno.test("openaiModel() ends a reply that says too much", async () => {
+Deno.test("openaiModel() fails for a reply that is too long", async () => {
   const { body, left } = endless(sse(delta({ content: "x".repeat(MIB) })));
-  const message = "it says more than 2000000 characters.";
+  const message = "the reply has more than 2000000 characters.";
   const { error, events } = await ask(new Response(body, streamed));
   assertEquals([error?.code, error?.message.replace(/^.*?: /, ""), events.length], [
     "bad_response",
@@ -55,7 +55,7 @@ Deno.test("openaiModel() ends a reply that says too much", async () => {
   await left;
 });
 
-Deno.test("openaiModel() reads no more of a whole reply than it may have", async () => {
+Deno.test("openaiModel() limits the bytes read of an unstreamed reply", async () => {
   const { body, left } = endless(" ".repeat(MIB));
   const headers = { "content-type": "application/json" };
   assertEquals(await told(new Response(body, { headers }), reply(END)), [
@@ -66,7 +66,7 @@ Deno.test("openaiModel() reads no more of a whole reply than it may have", async
   await left;
 });
 
-Deno.test("openaiModel() reads the beginning of an error without an end", async () => {
+Deno.test("openaiModel() reads the beginning of an endless error body", async () => {
   const { body, left } = endless("no ".repeat(1_000));
   const { error } = await ask(new Response(body, { status: 400 }));
   assertEquals(
@@ -76,7 +76,7 @@ Deno.test("openaiModel() reads the beginning of an error without an end", async 
   await left;
 });
 
-Deno.test("openaiModel() ends a reply with more calls than a model makes", async () => {
+Deno.test("openaiModel() fails for a reply with too many calls", async () => {
   const calls = (count: number) =>
     stream(
       ...Array.from({ length: count }, (_, index) =>
@@ -93,21 +93,21 @@ Deno.test("openaiModel() ends a reply with more calls than a model makes", async
   assertEquals(last?.type === "completed" && last.message.tool_calls?.length, 256);
 });
 
-Deno.test("openaiModel() doesn't ask again where it is told to wait for hours, and doesn't follow redirects", async () => {
+Deno.test("openaiModel() doesn't retry after waits of hours, and doesn't follow redirects", async () => {
   const limited = Response.json({ error: { message: "Slow down." } }, {
     status: 429,
     headers: { "retry-after": "7200" },
   });
   assertEquals(await told(limited, reply(END)), [
     "rate_limited",
-    "it limits the rate of requests and asks to wait 7200 s (429: Slow down).",
+    "it reports an exceeded rate limit and requests a wait of 7200 s (429: Slow down).",
     1,
   ]);
   for (const status of [301, 302, 303, 307, 308]) {
     const away = new Response(null, { status, headers: { location: "/v1/chat/completions" } });
     assertEquals(await told(away, reply(END)), [
       "unreachable",
-      `it redirects to "/v1/chat/completions" (${status}); the base URL must be where it answers.`,
+      `it redirects to "/v1/chat/completions" (${status}). Set the base URL to the final address.`,
       1,
     ]);
   }

@@ -41,28 +41,28 @@ import {
 } from "../provider.ts";
 
 const NO_REPLY = {
-  chat: "what it sent is no chat completion (is the base URL right?)",
-  responses: "what it sent is no response (is the base URL right, and does it speak Responses?)",
+  chat: "the response is not a chat completion. Check the base URL",
+  responses: "the response is not in the Responses format. Check the base URL and the server's protocols",
 };
 
 /** Options of {@linkcode openaiModel}. */
 export interface OpenaiModelOptions extends ProviderOptions {
-  /** Address of the API. Default: `https://api.openai.com/v1`. */
+  /** Base URL of the API. Default: `https://api.openai.com/v1`. */
   readonly baseURL?: string;
-  /** The protocol of requests. Default: `chat`, which most servers implement. */
+  /** Protocol of the requests. Default: `chat`, which most servers implement. */
   readonly protocol?: "chat" | "responses";
   /**
-   * How reasoning is requested and sent back: `sealed` (responses) requests encrypted reasoning and a summary, which models
-   * that don't reason refuse; `some` (chat completions) sends every reply back with reasoning, which DeepSeek and Moonshot
-   * require, a blank for a reply of another model. Default: neither.
+   * Reasoning that is requested and returned: `sealed` (responses) requests encrypted reasoning and a summary, which
+   * models without reasoning refuse; `some` (chat completions) returns every reply with reasoning, which DeepSeek and
+   * Moonshot require, a blank for a reply of another model. Default: neither.
    */
   readonly reasoning?: "sealed" | "some";
   /**
-   * Fields that are added to each request's body, or replace ours: `temperature`, `reasoning_effort`,
-   * `prompt_cache_key`. `undefined` omits one of ours: `{ stream_options: undefined }` is for servers that don't know it.
+   * Fields that extend or replace those of each request's body: `temperature`, `reasoning_effort`, `prompt_cache_key`.
+   * `undefined` removes one: `{ stream_options: undefined }` is for servers that don't support it. Default: none.
    */
   readonly extraBody?: Readonly<Record<string, unknown>>;
-  /** Returns fields and headers that lead a conversation's requests to the provider's cache of it. Default: none. */
+  /** Returns fields and headers that route a conversation's requests to its cache. Default: none. */
   readonly route?: (cacheKey: string) => {
     readonly fields: Readonly<Record<string, string>>;
     readonly headers: Readonly<Record<string, string>>;
@@ -72,15 +72,15 @@ export interface OpenaiModelOptions extends ProviderOptions {
 /**
  * Returns a model of an OpenAI-compatible API.
  *
- * In chat completions messages are sent as they are, except for images in results, which that format allows only in user
- * messages, and for what providers refuse (see `chatBody` of `@tare/wire`). Replies keep every field of the provider
- * (`reasoning_content`, `reasoning_details`, signatures), and send it back. In responses nothing is stored at the provider:
- * encrypted reasoning is in the reply's `carried`, and goes back with its items. Both go back only to the model that
- * produced them. Rate limits, timeouts, server and connection errors are retried with growing waits, or those that the
- * provider requests; then a `ModelError` is thrown, whose message never contains the API key.
+ * In chat completions, images in results are moved to user messages, as the format requires, and what providers refuse
+ * is adapted (see `chatBody` of `@tare/wire`). Replies retain every field of the provider (`reasoning_content`,
+ * `reasoning_details`, signatures). In responses the provider stores nothing: encrypted reasoning is in the reply's
+ * `carried`. Both are returned only to the model that produced them. Rate limits, timeouts, server and connection
+ * errors are retried with exponential backoff or after the wait that the provider requests; then a `ModelError` is
+ * thrown, whose message never contains the API key.
  *
- * The environment isn't read, but the SDK looks for `OPENAI_CUSTOM_HEADERS` in it: `--allow-net` is enough, but on a
- * terminal Deno asks once for that variable, unless it runs with `--no-prompt`.
+ * The SDK reads `OPENAI_CUSTOM_HEADERS` from the environment: `--allow-net` is enough, but on a terminal Deno prompts
+ * once for that variable, unless it runs with `--no-prompt`.
  *
  * @throws {TypeError} if `baseURL` is no http(s) URL or `apiKey` can't stand in a header.
  *
@@ -138,7 +138,7 @@ export function openaiModel(options: OpenaiModelOptions): Model {
     const client = new OpenAI({
       ...clientOptions(request),
       baseURL,
-      // Left out, these would be read from the environment.
+      // Unset options would be read from the environment.
       adminAPIKey: null,
       organization: null,
       project: null,
@@ -147,7 +147,7 @@ export function openaiModel(options: OpenaiModelOptions): Model {
     const body = { model, ...promptOf(request), stream: true, ...routed?.fields, ...extraBody };
     const headers = { ...routed?.headers, ...options.headers };
     const path = protocol === "chat" ? "/chat/completions" : "/responses";
-    // Not read by the SDK: what that does to each piece takes a fifth of what a reply costs.
+    // Not parsed by the SDK: its work on each piece takes a fifth of a reply's time.
     return client.post(path, { body, headers, stream: true, signal }).asResponse();
   };
 
@@ -169,18 +169,18 @@ export function openaiModel(options: OpenaiModelOptions): Model {
   });
 }
 
-/** Returns the error that an event contains, if it does. */
+/** Returns the error that an event contains. */
 function errorIn(json: unknown, name: string | undefined): JsonRecord | undefined {
   const { type = name, error, response } = Object(json) as JsonRecord;
   if (type === "response.failed") {
     return asRecord(asRecord(response)?.error) ?? { message: "the response failed" };
   }
-  // A whole response says that there is none.
+  // In a complete response `error` is null.
   if (error) return asRecord(error) ?? { message: String(error) };
   return type === "error" ? asRecord(json) : undefined;
 }
 
-/** Returns the HTTP status that stands for a response's error code. */
+/** Returns the HTTP status for a response's error code. */
 function statusOf({ code }: JsonRecord): number | undefined {
   const statuses: Readonly<Record<string, number>> = {
     rate_limit_exceeded: 429,

@@ -40,7 +40,7 @@ Deno.test("openaiModel() streams text and reasoning and completes with usage", a
   ]);
 });
 
-Deno.test("openaiModel() sends messages and tools as they are", async () => {
+Deno.test("openaiModel() sends messages and tools unchanged", async () => {
   const messages = [
     { role: "system", content: "Be brief." },
     { role: "user", content: [{ type: "text", text: "Hi" }], provider_field: { x: 1 } },
@@ -63,7 +63,7 @@ Deno.test("openaiModel() sends messages and tools as they are", async () => {
   assertEquals(asked.headers.get("authorization"), "Bearer sk-1");
 });
 
-Deno.test("openaiModel() says by which name its conversation is cached, unless it is told to say otherwise", async () => {
+Deno.test("openaiModel() sends the conversation's cache key, unless it is replaced", async () => {
   const route = (key: string) => ({
     fields: { prompt_cache_key: key, more: "ours" },
     headers: { session_id: key },
@@ -81,7 +81,7 @@ Deno.test("openaiModel() says by which name its conversation is cached, unless i
   assertEquals(await asking({ cacheKey: "c" }, own), ["mine", undefined, "mine"]);
 });
 
-Deno.test("openaiModel() sends no key without one, no empty tools, and what it is told to", async () => {
+Deno.test("openaiModel() sends no key without one, no empty tools, and the configured fields", async () => {
   const { bodies, headers } = await ask(reply(delta({ content: "ok" }, "stop")), {
     headers: { "x-title": "Tare" },
     extraBody: { temperature: 0, stream_options: undefined },
@@ -92,14 +92,14 @@ Deno.test("openaiModel() sends no key without one, no empty tools, and what it i
 });
 
 Deno.test({
-  name: "openaiModel() works with no permission but the network",
+  name: "openaiModel() needs only network access",
   permissions: { net: true },
   fn: async () => {
     assertEquals(completed(await ask(reply(delta({ content: "ok" }, "stop")))).message.content, "ok");
   },
 });
 
-Deno.test("openaiModel() plays a turn with reasoning passed back", async () => {
+Deno.test("openaiModel() runs a turn with reasoning returned", async () => {
   const thinking = { reasoning_content: "I call f.", reasoning: "I call f." };
   const call = { index: 0, id: "c1", function: { name: "f", arguments: "{}" } };
   const bodies: { messages: unknown[] }[] = [];
@@ -140,7 +140,7 @@ Deno.test("openaiModel() plays a turn with reasoning passed back", async () => {
   ]);
 });
 
-Deno.test("openaiModel() does without the end mark, but not without the end of the reply", async () => {
+Deno.test("openaiModel() accepts a missing end mark, but not an incomplete reply", async () => {
   const whole = await ask(stream(sse(delta({ content: "Hi" }, "stop"))));
   assertEquals(completed(whole).message.content, "Hi");
 
@@ -148,10 +148,10 @@ Deno.test("openaiModel() does without the end mark, but not without the end of t
   assertEquals(half.events, [{ type: "text_delta", text: "Hi" }]);
   assert(half.error instanceof ModelError);
   assertEquals(half.error.code, "bad_response");
-  assertStringIncludes(half.error.message, "its stream ended before the reply was whole.");
+  assertStringIncludes(half.error.message, "the stream ended before the reply was complete.");
 });
 
-Deno.test("openaiModel() lets a body end behind its reply, and uses the connection again", async () => {
+Deno.test("openaiModel() drains a body after its reply, and reuses the connection", async () => {
   const ports = new Set<number>();
   let said = Promise.withResolvers<void>();
   const server = Deno.serve({ port: 0, onListen() {} }, async (request, { remoteAddr }) => {
@@ -171,7 +171,7 @@ Deno.test("openaiModel() lets a body end behind its reply, and uses the connecti
       return new Response(body!.pipeThrough(seen), { headers });
     },
   });
-  // The system may still be busy with a connection whose end has come.
+  // The system may still be closing the connection.
   let asked = 0;
   for (; asked === ports.size && asked < 50; asked++) {
     said = Promise.withResolvers();
@@ -183,14 +183,14 @@ Deno.test("openaiModel() lets a body end behind its reply, and uses the connecti
   await server.shutdown();
 });
 
-Deno.test("openaiModel() gives a body up that doesn't end behind its reply", async () => {
+Deno.test("openaiModel() cancels a body that doesn't end after its reply", async () => {
   const { model, gone } = endless(sse(END) + sse("[DONE]"));
   const events = await Array.fromAsync(model(REQUEST));
   assertEquals(events.map(({ type }) => type), ["completed"]);
   await gone;
 });
 
-Deno.test("openaiModel() asks again when a stream breaks before anything was shown, and after for who takes it back", async () => {
+Deno.test("openaiModel() retries a stream that fails before its first delta, and after it if deltas can be discarded", async () => {
   const cut = () => {
     throw new Error("cut");
   };
@@ -198,7 +198,7 @@ Deno.test("openaiModel() asks again when a stream breaks before anything was sho
   const again = await ask([empty(), empty(), reply(delta({ content: "Hi" }, "stop"))], { maxRetries: 2 });
   assertEquals([completed(again).message.content, again.bodies.length], ["Hi", 3]);
 
-  // Nobody has seen a call that isn't whole.
+  // An incomplete call was not emitted.
   const call = (text: string) =>
     ({ id: "1", type: "function", function: { name: "f", arguments: text } }) as const;
   const calls = (text: string) => delta({ tool_calls: [{ index: 0, ...call(text) }] }, "tool_calls");
@@ -208,10 +208,10 @@ Deno.test("openaiModel() asks again when a stream breaks before anything was sho
 
   const begun = await ask([stream(sse(delta({ content: "Hal" })), cut), reply(END)], { maxRetries: 2 });
   assertEquals([begun.error?.code, begun.bodies.length], ["bad_response", 1]);
-  const brokeOff = "its stream broke off before the reply was whole.";
+  const brokeOff = "the connection failed before the reply was complete.";
   assertStringIncludes(`${begun.error?.message}`, brokeOff);
 
-  // Who takes back what was shown is told so.
+  // `restarted` is called if deltas were emitted.
   const told: string[] = [];
   const request = { restarted: (why: string) => told.push(why) };
   const half = () => stream(sse(delta({ content: "Hal" })), cut);
@@ -227,7 +227,7 @@ function texts(events: readonly ModelEvent[]): string[] {
   return events.flatMap((event) => event.type === "text_delta" ? event.text : []);
 }
 
-Deno.test("openaiModel() reports the usage of the try that succeeded, not summed over retries", async () => {
+Deno.test("openaiModel() reports the usage of the successful attempt, not summed over retries", async () => {
   const usage = (prompt_tokens: number) => ({ choices: [], usage: { prompt_tokens, completion_tokens: 1 } });
   const cut = () => {
     throw new Error("cut");
@@ -237,7 +237,7 @@ Deno.test("openaiModel() reports the usage of the try that succeeded, not summed
   assertEquals([asked.bodies.length, completed(asked).usage?.promptTokens], [2, 701]);
 });
 
-Deno.test("openaiModel() retries what the server says is temporary", async () => {
+Deno.test("openaiModel() retries temporary errors", async () => {
   const busy = () =>
     Response.json({ error: { message: "busy" } }, { status: 503, headers: { "retry-after-ms": "1" } });
   const limited = new Response(null, { status: 429, headers: { "retry-after-ms": "2" } });
@@ -249,24 +249,24 @@ Deno.test("openaiModel() retries what the server says is temporary", async () =>
   assertEquals([completed(asked).message.content, asked.bodies.length], ["Hi", 3]);
   assertEquals(told, [
     "host failed (503)",
-    "host limits the rate of requests and asks to wait 0.002 s (429)",
+    "host reports an exceeded rate limit and requests a wait of 0.002 s (429)",
     undefined,
   ]);
 });
 
-Deno.test("openaiModel() asks an overloaded provider again for as long as it is told to", async () => {
+Deno.test("openaiModel() retries an overloaded provider as often as configured", async () => {
   const busy = (status = 529) => new Response(null, { status });
   const done = () => reply(delta({ content: "Hi" }, "stop"));
   const asked = (...answers: Response[]) => ask(answers, { maxRetries: 0, busyWaitsMs: [1, 1] });
   assertEquals((await asked(busy(), busy(429), done())).error, undefined);
   assertEquals((await asked(busy(), busy(), busy(), done())).error?.code, "provider_error");
-  // What no time mends is told at once.
+  // Errors that a retry can't fix are thrown at once.
   const later = (status: number) => new Response(null, { status, headers: { "retry-after": "61" } });
   const unpaid = Response.json({ error: { code: "insufficient_quota", message: "Pay" } }, { status: 429 });
   for (const answer of [busy(402), busy(400), later(429), later(503), unpaid]) {
     assertEquals((await asked(answer, done())).bodies.length, 1);
   }
-  // Who said how long to wait is asked then.
+  // Retries wait as long as the provider requests.
   for (const status of [429, 503]) {
     const limited = new Response(null, { status, headers: { "retry-after-ms": "1" } });
     const { bodies } = await ask([limited, done()], { maxRetries: 0, busyWaitsMs: [100_000] });
@@ -278,7 +278,7 @@ Deno.test("openaiModel() asks an overloaded provider again for as long as it is 
   assertEquals(error?.message, "enough");
 });
 
-Deno.test("openaiModel() retries or not as the server says, whatever the status", async () => {
+Deno.test("openaiModel() retries as the server's header requests, whatever the status", async () => {
   const answer = (status: number, retry: string) => {
     const headers = { "x-should-retry": retry, "retry-after": "0" };
     return Response.json({ error: { message: "busy" } }, { status, headers });
@@ -288,7 +288,7 @@ Deno.test("openaiModel() retries or not as the server says, whatever the status"
   assertEquals((await ask([answer(503, "false"), done()], { maxRetries: 1 })).bodies.length, 1);
 });
 
-Deno.test("openaiModel() stops waiting to ask again when it is told to", async () => {
+Deno.test("openaiModel() stops waiting for a retry when its signal is aborted", async () => {
   const controller = new AbortController();
   const busy = new Response(null, { status: 429, headers: { "retry-after": "30" } });
   const request = { signal: controller.signal, progress: () => controller.abort(new Error("enough")) };
@@ -296,7 +296,7 @@ Deno.test("openaiModel() stops waiting to ask again when it is told to", async (
   assertEquals([error?.message, bodies.length], ["enough", 1]);
 });
 
-Deno.test("openaiModel() stops in the middle of a stream when it is told to", async () => {
+Deno.test("openaiModel() stops in the middle of a stream when its signal is aborted", async () => {
   const controller = new AbortController();
   const { model, gone } = endless();
   await assertRejects(
@@ -311,7 +311,7 @@ Deno.test("openaiModel() stops in the middle of a stream when it is told to", as
   await gone;
 });
 
-Deno.test("openaiModel() stops in the middle of a stream when the turn's consumer leaves", async () => {
+Deno.test("openaiModel() stops in the middle of a stream when the turn's consumer returns", async () => {
   const { model, gone } = endless();
   for await (const event of run({ model, history: [], input: "Go" })) {
     if (event.type === "text_delta") break;
@@ -319,7 +319,7 @@ Deno.test("openaiModel() stops in the middle of a stream when the turn's consume
   await gone;
 });
 
-Deno.test("openaiModel() stops waiting for an answer when it is told to", async () => {
+Deno.test("openaiModel() stops waiting for a response when its signal is aborted", async () => {
   const controller = new AbortController();
   const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const model = openaiModel({ model: "m", baseURL: `http://127.0.0.1:${listener.addr.port}` });
@@ -332,14 +332,14 @@ Deno.test("openaiModel() stops waiting for an answer when it is told to", async 
   const bytes = new Uint8Array(65_536);
   await connection.read(bytes);
   controller.abort(new Error("enough"));
-  // The connection is closed, so that the provider may stop too.
+  // The connection is closed, so that the provider can stop.
   while (await connection.read(bytes) !== null);
   await asking;
   connection.close();
   listener.close();
 });
 
-Deno.test("openaiModel() refuses an address or a key that can't be one, without showing the key", () => {
+Deno.test("openaiModel() rejects an invalid address or key, without quoting the key", () => {
   for (const baseURL of ["", "localhost:8080", "ftp://example.org"]) {
     assertThrows(() => openaiModel({ model: "m", baseURL }), TypeError, `Cannot use base URL "${baseURL}"`);
   }
@@ -351,11 +351,11 @@ Deno.test("openaiModel() refuses an address or a key that can't be one, without 
   assert(!error.message.includes("secret"));
 });
 
-Deno.test("openaiModel() counts each arrival of bytes as a sign of life, keep-alives too", async () => {
+Deno.test("openaiModel() counts all received bytes as progress, SSE comments too", async () => {
   let signs = 0;
   let seen = -1;
   const look = async () => {
-    // The packet before is on its way until its sign has come.
+    // The next packet is sent after the previous one arrived.
     while (signs === seen) await new Promise((resolve) => setTimeout(resolve));
     seen = signs;
   };
@@ -366,7 +366,7 @@ Deno.test("openaiModel() counts each arrival of bytes as a sign of life, keep-al
   assertEquals(completed(asked).message.content, "Hi");
 });
 
-Deno.test("openaiModel() makes a stream of a reply that isn't streamed", async () => {
+Deno.test("openaiModel() accepts a reply that isn't streamed", async () => {
   const message = {
     role: "assistant",
     content: null,
@@ -391,7 +391,7 @@ Deno.test("openaiModel() makes a stream of a reply that isn't streamed", async (
   }
 });
 
-Deno.test("openaiModel() leaves what is neither to be told as such", async () => {
+Deno.test("openaiModel() reports a response that is neither JSON nor a stream", async () => {
   for (const type of ["text/html", "application/json"]) {
     const { error } = await ask(new Response("<html>Welcome</html>", { headers: { "content-type": type } }));
     assertEquals(error?.code, "bad_response");
@@ -399,7 +399,7 @@ Deno.test("openaiModel() leaves what is neither to be told as such", async () =>
   assertEquals((await ask(reply({ hello: "world" }))).error?.code, "bad_response");
 });
 
-Deno.test("openaiModel() sends pictures of results behind the results of their step", async () => {
+Deno.test("openaiModel() sends images of results after the results of their step", async () => {
   const picture = (name: string) =>
     ({ type: "image_url", image_url: { url: `data:image/png;base64,${name}` } }) as const;
   const called = (id: string) =>

@@ -39,13 +39,13 @@ const USAGE = {
   total_tokens: 120,
 };
 
-/** The last event of a stream, in which the response ends so. */
+/** Returns the last event of a stream, with the response's end. */
 function end(output: readonly Item[], more: object = {}): unknown {
   const response = { object: "response", status: "completed", usage: USAGE, output, ...more };
   return { type: `response.${response.status}`, response };
 }
 
-/** A stream of these items, with nothing told before they are whole. */
+/** Returns a stream of these items without deltas. */
 function whole(items: readonly Item[], more: object = {}): Response {
   const done = items.map((item, output_index) => ({ type: "response.output_item.done", output_index, item }));
   return reply(
@@ -57,7 +57,7 @@ function whole(items: readonly Item[], more: object = {}): Response {
 
 const RESPONSES = { protocol: "responses", reasoning: "sealed" } as const;
 
-Deno.test("openaiModel() streams a response: summaries, text and calls, and carries what is sealed", async () => {
+Deno.test("openaiModel() streams a response: summaries, text and calls, and carries sealed reasoning", async () => {
   const [first, second] = CALLS;
   const added = (output_index: number, item: Item) => ({
     type: "response.output_item.added",
@@ -143,7 +143,7 @@ Deno.test("openaiModel() streams a response: summaries, text and calls, and carr
   ]);
 });
 
-Deno.test("openaiModel() plays a turn by responses, and sends back each item as it came", async () => {
+Deno.test("openaiModel() runs a turn by responses, and returns each item unchanged", async () => {
   const bodies: { input: unknown[] }[] = [];
   const server = Deno.serve({ port: 0, onListen() {} }, async (request) => {
     const body = await request.json();
@@ -183,7 +183,7 @@ Deno.test("openaiModel() plays a turn by responses, and sends back each item as 
   ]);
 });
 
-Deno.test("openaiModel() writes what others said as items of its own, and pictures and files", async () => {
+Deno.test("openaiModel() converts other models' replies to items, and images and files", async () => {
   const messages = [
     { role: "system", content: "Be brief." },
     {
@@ -238,11 +238,11 @@ Deno.test("openaiModel() writes what others said as items of its own, and pictur
     parallel_tool_calls: false,
     stream: true,
   }]);
-  // Nothing that only it could read.
+  // Without the parts that only the other model can read.
   assertEquals(completed(asked).message, { role: "assistant", content: "ok" });
 });
 
-Deno.test("openaiModel() takes a refusal, a reply that was cut off, and one that isn't streamed", async () => {
+Deno.test("openaiModel() reads a refusal, a truncated reply, and one that isn't streamed", async () => {
   const refusal = { content: [{ type: "refusal", refusal: "I won't." }] };
   const refused = completed(await ask(whole([said("", refusal)]), RESPONSES));
   assertEquals([refused.message, refused.finishReason], [
@@ -254,7 +254,7 @@ Deno.test("openaiModel() takes a refusal, a reply that was cut off, and one that
     const { message, finishReason } = completed(await ask(whole(items, cut(reason)), RESPONSES));
     return [message.content, message.carried?.items?.length, finishReason];
   };
-  // What was thought for something that never came can't go back.
+  // Reasoning without a following item can't be returned.
   assertEquals(await ending([THOUGHT], "max_output_tokens"), [null, undefined, "length"]);
   assertEquals(await ending([THOUGHT, said("Hal")], "max_output_tokens"), ["Hal", 2, "length"]);
   assertEquals(await ending([said("Hal")], "content_filter"), ["Hal", undefined, "content_filter"]);
@@ -270,7 +270,7 @@ Deno.test("openaiModel() takes a refusal, a reply that was cut off, and one that
   assertEquals([message.content, message.carried?.items?.length], ["Whole.", 2]);
 });
 
-Deno.test("openaiModel() lets go what was thought and can't go back: neither sealed nor told", async () => {
+Deno.test("openaiModel() omits reasoning that can't be returned: neither sealed nor followed by an item", async () => {
   const { encrypted_content: _, ...unsealed } = THOUGHT as OpenAI.Responses.ResponseReasoningItem;
   const items = [unsealed as Item, said("Look."), ...CALLS];
   const { message } = completed(await ask(whole(items), { protocol: "responses" }));
@@ -281,7 +281,7 @@ Deno.test("openaiModel() lets go what was thought and can't go back: neither sea
   assertEquals(told.message.carried?.items?.[0], { ...open });
 });
 
-Deno.test("openaiModel() tells what fails a response, in front of it and in its middle", async () => {
+Deno.test("openaiModel() reports errors of a response, before it and in its middle", async () => {
   const failing = async (answer: Response, settings: object = {}) => {
     const { error, events } = await ask(answer, { ...RESPONSES, request: { settings } });
     assert(error instanceof ModelError);
@@ -300,7 +300,7 @@ Deno.test("openaiModel() tells what fails a response, in front of it and in its 
   ]);
   assertEquals(await failing(failed("rate_limit_exceeded", "Slow down.")), [
     "rate_limited",
-    "it limits the rate of requests (429: Slow down).",
+    "it reports an exceeded rate limit (429: Slow down).",
     undefined,
     0,
   ]);
@@ -317,7 +317,7 @@ Deno.test("openaiModel() tells what fails a response, in front of it and in its 
   assertEquals((await failing(half))[0], "bad_response");
   assertEquals(await failing(Response.json({ hello: "you" })), [
     "bad_response",
-    "what it sent is no response (is the base URL right, and does it speak Responses?).",
+    "the response is not in the Responses format. Check the base URL and the server's protocols.",
     undefined,
     0,
   ]);
@@ -336,7 +336,7 @@ Deno.test("openaiModel() tells what fails a response, in front of it and in its 
   ]);
 });
 
-Deno.test("openaiModel() sends to others by chat completions what every model can read", async () => {
+Deno.test("openaiModel() sends portable parts to other models by chat completions", async () => {
   const messages: Message[] = [
     { role: "user", content: "Hi" },
     {

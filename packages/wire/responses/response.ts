@@ -158,7 +158,7 @@ export class ResponseEventWriter {
     return /^(?:resp|msg|rs|fc)_([0-9a-f]{32})(?:_\d+)?$/.exec(id)?.[1];
   }
 
-  /** The response with its complete items. */
+  /** The response so far. */
   get response(): ResponseBody {
     return this.#response;
   }
