@@ -168,7 +168,7 @@ Deno.test("options: common mistakes are refused by name, with a valid value", as
     ],
     [
       session({ countTokens: () => Promise.resolve(4) }),
-      "options.countTokens gives a promise; it must be a function that gives the tokens of a text as a number, at once",
+      "options.countTokens returns a promise; it must be a function that synchronously returns the tokens of a text as a number",
     ],
     [session({ windowTokens: "200k" }), 'options.windowTokens is "200k"; it must be a number above 0'],
     [session({ windowTokens: 0 }), "options.windowTokens is 0; it must be a number above 0"],
@@ -278,9 +278,10 @@ Deno.test("options: unknown ones are refused with the nearest known name", async
 });
 
 Deno.test("messages: other formats are named in the error, with their converter", async () => {
-  const anthropic = "a message of Anthropic's Messages API: fromAnthropic() of @tare/wire reads its requests";
-  const responses = "an item of OpenAI's Responses API: fromResponses() of @tare/wire reads its requests";
-  const sdk = "a message of the AI SDK: fromAiSdk() of @tare/adapters/ai-sdk makes chat messages of them";
+  const anthropic =
+    "a message of Anthropic's Messages API; convert requests with fromAnthropic() of @tare/wire";
+  const responses = "an item of OpenAI's Responses API; convert requests with fromResponses() of @tare/wire";
+  const sdk = "a message of the AI SDK; convert messages with fromAiSdk() of @tare/adapters/ai-sdk";
   const foreign: readonly (readonly [object, string])[] = [
     [{ role: "tool", content: [{ type: "tool-result", toolCallId: "1" }] }, sdk],
     [{ role: "tool", content: [{ type: "tool-approval-response", approvalId: "1" }] }, sdk],

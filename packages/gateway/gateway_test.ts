@@ -104,7 +104,7 @@ Deno.test("gateway() forwards an unknown shape unchanged, with a warning", async
   assertEquals(seen[0]?.body, odd);
   assertStringIncludes(
     response.headers.get("x-tare-warning") ?? "",
-    "not as the chat-completions format says",
+    "is invalid in the chat-completions format",
   );
   assertStringIncludes(String(errors[0]), "the request was forwarded unchanged");
 });

@@ -58,7 +58,7 @@ Deno.test("gateway() forwards a stream with too many calls unchanged", async () 
   assertEquals(isSame(text, pieces), true);
   assertStringIncludes(
     String(told),
-    "it makes more than 256 calls of tools; the rest of the stream is forwarded",
+    "it makes more than 256 tool calls; the rest of the stream is forwarded",
   );
 });
 

@@ -11,7 +11,7 @@ function calls(...ids: readonly string[]): Message {
 }
 const answer = (id: string): Message => ({ role: "tool", tool_call_id: id, content: "x" });
 
-/** Each call by its message, its place in it, and its answer. */
+/** Returns each call with its message, position and answer. */
 function pairsOf(messages: readonly Message[]): (readonly [call: string, answer: number | undefined])[] {
   return pairCalls(messages).map(({ call, at, answer }) => {
     const message = messages[at];
@@ -20,7 +20,7 @@ function pairsOf(messages: readonly Message[]): (readonly [call: string, answer:
   });
 }
 
-Deno.test("pairCalls() gives parallel calls that share an id, or have none, their answers in order", () => {
+Deno.test("pairCalls() pairs parallel calls with shared or empty ids with their answers in order", () => {
   assertEquals(pairsOf([calls("", "x", "", "x"), ...["x", "", "", "x"].map(answer)]), [
     ["0.0", 2],
     ["0.1", 1],
@@ -29,7 +29,7 @@ Deno.test("pairCalls() gives parallel calls that share an id, or have none, thei
   ]);
 });
 
-Deno.test("pairCalls() gives an answer to the newest message with an open call of its id, then to older ones", () => {
+Deno.test("pairCalls() pairs an answer with the newest open call of its id, then with older ones", () => {
   assertEquals(pairsOf([calls("x"), calls("x", "x"), ...["x", "x", "x", "x"].map(answer)]), [
     ["0.0", 4],
     ["1.0", 2],
@@ -38,7 +38,7 @@ Deno.test("pairCalls() gives an answer to the newest message with an open call o
   assertEquals(pairsOf([calls("x"), answer("x"), calls("x"), answer("x")]), [["0.0", 1], ["2.0", 3]]);
 });
 
-Deno.test("pairCalls() leaves calls open that nothing answers, and answers alone that nothing asked for", () => {
+Deno.test("pairCalls() returns unanswered calls without an answer and ignores unrequested answers", () => {
   assertEquals(
     pairsOf([answer("a"), calls("a", "b"), answer("b"), answer("c"), { role: "user", content: "q" }]),
     [
@@ -48,7 +48,7 @@ Deno.test("pairCalls() leaves calls open that nothing answers, and answers alone
   );
 });
 
-Deno.test("pairCalls() never pairs an answer twice, nor with a call behind it or of another id", () => {
+Deno.test("pairCalls() never pairs an answer twice, with a later call or with another id", () => {
   const message = fc.oneof(
     fc.array(fc.constantFrom("", "a", "b"), { maxLength: 3 }).map((ids) => calls(...ids)),
     fc.constantFrom("", "a", "b").map(answer),
@@ -62,7 +62,7 @@ Deno.test("pairCalls() never pairs an answer twice, nor with a call behind it or
     for (const { id, call, at, message } of answered) {
       assertEquals([message.tool_call_id, call < at, messages[at]], [id, true, message]);
     }
-    // As many as can be: an answer without a call came when no call of its id was open.
+    // An answer without a call arrived while no call of its id was open.
     for (const [at, message] of messages.entries()) {
       if (message.role !== "tool" || answered.some((pair) => pair.at === at)) continue;
       const before = pairCalls(messages.slice(0, at));
@@ -71,14 +71,14 @@ Deno.test("pairCalls() never pairs an answer twice, nor with a call behind it or
   }));
 });
 
-Deno.test("describeCall() tells name and arguments of either kind of call", () => {
+Deno.test("describeCall() returns name and arguments of both kinds of calls", () => {
   const patch = { id: "x", type: "custom", custom: { name: "patch", input: "***" } } as const;
   assertEquals(describeCall(patch), { name: "patch", arguments: "***" });
   const read = { id: "y", type: "function", function: { name: "read", arguments: "{}" } } as const;
   assertEquals(describeCall(read), { name: "read", arguments: "{}" });
 });
 
-Deno.test("meantCall() tells the call that stands in one of call_tool, and any other as it is", () => {
+Deno.test("meantCall() returns the call inside call_tool, and other calls unchanged", () => {
   const made = (name: string, text: string) =>
     meantCall({ id: "x", type: "function", function: { name, arguments: text } });
   assertEquals(made("call_tool", '{"name":"read","arguments":{"path":"a"}}'), {

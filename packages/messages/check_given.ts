@@ -1,6 +1,6 @@
 import { nearestName } from "./nearest_name.ts";
 
-/** A kind that a value may be required to have. */
+/** Kind of a required value. */
 export type NeededKind =
   | "function"
   | "counter"
@@ -17,9 +17,9 @@ export type NeededKind =
   | "value";
 
 /**
- * The requirement of a value: a kind, one of several kinds, one of a set of values, or an object with fields,
- * where a name that ends in `?` is optional. `value` is anything but undefined and null, `positive` a number
- * above 0, `count` one of 0 or more, `share` one from 0 to 1.
+ * The requirement of a value: a kind, one of several kinds, one of a set of values, or an object with fields
+ * (optional if the name ends in `?`). `value` is anything but undefined and null, `positive` above 0, `count`
+ * at least 0, `share` from 0 to 1.
  */
 export type Needed = NeededKind | readonly NeededKind[] | ReadonlySet<unknown> | {
   readonly [name: string]: Needed;
@@ -38,10 +38,9 @@ const isFunction = (value: unknown) => typeof value === "function";
 const isObject = (value: unknown) => typeof value === "object" && value !== null && !Array.isArray(value);
 const isNumber = (value: unknown): value is number => typeof value === "number" && !Number.isNaN(value);
 
-/** Description and check of each kind. */
 const KINDS: Readonly<Record<NeededKind, readonly [words: string, is: (value: unknown) => boolean]>> = {
   function: ["a function", isFunction],
-  counter: ["a function that gives the tokens of a text as a number, at once", isFunction],
+  counter: ["a function that synchronously returns the tokens of a text as a number", isFunction],
   string: ["a string", (value) => typeof value === "string"],
   boolean: ["true or false", (value) => typeof value === "boolean"],
   number: ["a number", isNumber],
@@ -60,10 +59,9 @@ const ROLES: readonly unknown[] = ["system", "developer", "user", "assistant", "
 /**
  * Checks the arguments of a function, for callers without TypeScript.
  * @param caller The function's name in errors.
- * @param given The arguments by parameter name.
- * @param needed The requirements by the same names.
- * @throws {TypeError} at the first wrong value, unknown option, or message that is no chat message.
- * @throws {RangeError} at a number that is out of its range.
+ * @param given Arguments by parameter name.
+ * @throws {TypeError} at the first wrong value, unknown option or invalid message.
+ * @throws {RangeError} at a number out of its range.
  */
 export function checkGiven(
   caller: string,
@@ -113,7 +111,7 @@ function checkFields(
     });
   }
   const fields = value as Readonly<Record<string, unknown>>;
-  // A requirement with optional names is complete, so other names are errors.
+  // A requirement with optional names is complete.
   const known = new Set(names.map((field) => field.replace("?", "")));
   const unknown = known.size > 0 && names.some((field) => field.endsWith("?"))
     ? Object.keys(fields).find((field) => fields[field] !== undefined && !known.has(field))
@@ -140,7 +138,7 @@ function checkCounter(caller: string, name: string, count: (text: string) => unk
   const tokens = count("tokens");
   if (!isOf("count", tokens)) {
     throw new TypeError(
-      `Cannot run ${caller}: ${name} gives ${describe(tokens)}; it must be ${wordsOf("counter")}`,
+      `Cannot run ${caller}: ${name} returns ${describe(tokens)}; it must be ${wordsOf("counter")}`,
     );
   }
   rightCounters.add(count);
@@ -151,7 +149,7 @@ type JsonFields = Readonly<Record<string, unknown>>;
 function checkMessages(caller: string, name: string, messages: readonly unknown[]): void {
   for (let at = 0; at < messages.length; at++) {
     const message = messages[at] as JsonFields | null | undefined;
-    // Fast path for valid messages: conversations have thousands.
+    // Fast path: conversations have thousands of messages.
     switch (message?.role) {
       case "assistant":
       case "function":
@@ -169,9 +167,9 @@ function checkMessages(caller: string, name: string, messages: readonly unknown[
 }
 
 const OF_ANTHROPIC =
-  "a message of Anthropic's Messages API: fromAnthropic() of @tare/wire reads its requests";
-const OF_RESPONSES = "an item of OpenAI's Responses API: fromResponses() of @tare/wire reads its requests";
-const OF_AI_SDK = "a message of the AI SDK: fromAiSdk() of @tare/adapters/ai-sdk makes chat messages of them";
+  "a message of Anthropic's Messages API; convert requests with fromAnthropic() of @tare/wire";
+const OF_RESPONSES = "an item of OpenAI's Responses API; convert requests with fromResponses() of @tare/wire";
+const OF_AI_SDK = "a message of the AI SDK; convert messages with fromAiSdk() of @tare/adapters/ai-sdk";
 
 /** Part types of other APIs, with the converter that the error names. */
 const FOREIGN_TYPES: readonly (readonly [RegExp, string])[] = [
@@ -183,7 +181,7 @@ const FOREIGN_TYPES: readonly (readonly [RegExp, string])[] = [
   ],
 ];
 
-/** Returns the API that a foreign part or item belongs to. Some types belong to several. */
+/** Returns the API of a foreign part or item. Some types belong to several. */
 function foreignOf(fields: JsonFields): string | undefined {
   const { type } = fields;
   switch (type) {
@@ -197,7 +195,7 @@ function foreignOf(fields: JsonFields): string | undefined {
     case "reasoning":
       return "text" in fields ? OF_AI_SDK : OF_RESPONSES;
     case "thinking":
-      // Mistral's chat messages have such parts with a list in this field.
+      // Mistral has such parts, with a list in this field.
       return typeof fields.thinking === "string" ? OF_ANTHROPIC : undefined;
     default:
       return FOREIGN_TYPES.find(([types]) => typeof type === "string" && types.test(type))?.[1];
@@ -238,7 +236,6 @@ function checkMessage(caller: string, name: string, message: JsonFields): void {
   }
 }
 
-/** Returns the role and call id of a message, for errors. */
 function describeMessage({ role, tool_call_id: id }: JsonFields): string {
   return role === "tool" ? ` (role tool, tool_call_id ${JSON.stringify(id)})` : ` (role ${role})`;
 }

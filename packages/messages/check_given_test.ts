@@ -11,7 +11,7 @@ const HISTORY = [
 const check = (message: unknown) =>
   checkGiven("view()", { messages: [...HISTORY, message] }, { messages: "messages" });
 
-Deno.test("checkGiven() names a message whose content is none, and says what would be right", () => {
+Deno.test("checkGiven() throws for invalid message content with the expected form", () => {
   const right = "it must be a string, or an array of content parts";
   const cases: readonly (readonly [unknown, string])[] = [
     [{}, `is missing; ${right}`],
@@ -31,7 +31,7 @@ Deno.test("checkGiven() names a message whose content is none, and says what wou
   }
 });
 
-Deno.test("checkGiven() names a part that is none", () => {
+Deno.test("checkGiven() throws for an invalid content part", () => {
   for (const part of [null, "text", {}, { type: 1 }, { type: "text" }, { type: "text", text: null }]) {
     const content = [{ type: "text", text: "a" }, part];
     const { message } = assertThrows(
@@ -46,7 +46,7 @@ Deno.test("checkGiven() names a part that is none", () => {
   }
 });
 
-Deno.test("checkGiven() takes contents of every kind that chat messages have", () => {
+Deno.test("checkGiven() accepts every content type of chat messages", () => {
   check({ role: "assistant", content: undefined });
   check({ role: "tool", tool_call_id: "1", content: "" });
   check({ role: "tool", tool_call_id: "1", content: [] });

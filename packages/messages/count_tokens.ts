@@ -2,18 +2,18 @@ import { checkGiven } from "./check_given.ts";
 import { type Content, type ContentPart, describeCall, type Message, type ToolCall } from "./message.ts";
 import type { ToolDefinition } from "./tool.ts";
 
-/** A token counter. It must be pure. */
+/** A pure token counter. */
 export interface CountTokens {
   (text: string): number;
-  /** Tokens of an image, or `undefined` if its size is unknown. Default: the size of a photograph. */
+  /** Tokens of an image, or `undefined` if unknown. Default: those of a photograph. */
   readonly ofPicture?: (
     picture: { readonly url: string; readonly detail?: string },
   ) => number | undefined;
 }
 
 /**
- * Estimates tokens without a rank table: one per four UTF-16 code units, rounded up. Within a third of the
- * exact count for English and code; use `@tare/tiktoken` for exact counts.
+ * Estimates tokens: one per four UTF-16 code units, rounded up. Within a third of the exact count for English
+ * and code; use `@tare/tiktoken` for exact counts.
  *
  * @example
  * ```ts
@@ -31,18 +31,18 @@ export function estimateTokens(text: string): number {
 export const MESSAGE_OVERHEAD_TOKENS = 4;
 
 /**
- * Tokens of an image of unknown size: 85 at `low` detail, otherwise as for 1024 × 1024 px, four tiles of
- * OpenAI's formula.
+ * Tokens of an image of unknown size: 85 at `low` detail, otherwise four tiles of OpenAI's formula (1024 ×
+ * 1024 px).
  */
 const IMAGE_TOKENS = 765;
 const LOW_IMAGE_TOKENS = 85;
 
-/** Base64 characters per token of a file: a cautious estimate for PDF. */
+/** Base64 characters per token of a file; cautious for PDF. */
 const FILE_CHARS_PER_TOKEN = 32;
 
 /**
- * Base64 characters per token of audio or video. Providers count by the second: 10 to 32 tokens of audio, up
- * to 300 of video. Cautious for speech at 24 kbit/s and video at 250 kbit/s.
+ * Base64 characters per token of audio or video. Providers count 10 to 32 tokens per second of audio, up to
+ * 300 of video; cautious for 24 kbit/s speech and 250 kbit/s video.
  */
 const STREAM_CHARS_PER_TOKEN = 128;
 
@@ -51,9 +51,8 @@ const TEXT_CHARS_PER_TOKEN = 16 / 3;
 const TEXT_FILE = /^data:(?:text\/|application\/(?:json|xml|yaml))/;
 
 /**
- * Returns the tokens of one message: text, parts, name, reasoning (sealed reasoning as its provider counts),
- * tool calls without ids (not visible to the model), found tools and {@linkcode MESSAGE_OVERHEAD_TOKENS}.
- * Cached per message object and counter.
+ * Returns the tokens of one message, with {@linkcode MESSAGE_OVERHEAD_TOKENS}. Sealed reasoning counts as
+ * reported; call ids, which the model doesn't see, don't count. Cached per message and counter.
  */
 export function countMessageTokens(message: Message, countTokens: CountTokens): number {
   return remembered(messageCounts, message, countTokens, countMessage);
@@ -75,7 +74,7 @@ function countMessage(message: Message, countTokens: CountTokens): number {
   return tokens;
 }
 
-/** Returns the tokens of a tool definition's JSON text. Cached per definition and counter. */
+/** Returns the tokens of a tool definition's JSON. Cached per definition and counter. */
 export function countToolTokens(tool: ToolDefinition, countTokens: CountTokens): number {
   return remembered(toolCounts, tool, countTokens, countTool);
 }
@@ -92,7 +91,7 @@ export interface CountedRequest {
 }
 
 /**
- * Returns the tokens of a request: all its messages and tool definitions.
+ * Returns the tokens of all messages and tool definitions.
  *
  * @example
  * ```ts
@@ -141,10 +140,7 @@ function countPart(part: ContentPart, countTokens: CountTokens): number {
   return countUnknown(part, countTokens);
 }
 
-/**
- * Returns an upper bound for a part of unknown type: the tokens of its JSON text, with data counted as a
- * file.
- */
+/** Returns an upper bound: the tokens of the JSON text, with data counted as a file. */
 function countUnknown(part: object, countTokens: CountTokens): number {
   let dataLength = 0;
   const text = JSON.stringify(part, (_, value) => {
@@ -155,14 +151,14 @@ function countUnknown(part: object, countTokens: CountTokens): number {
   return countTokens(text) + Math.ceil(dataLength / FILE_CHARS_PER_TOKEN);
 }
 
-/** A data URL, or base64 that is too long for a name or an id. */
+/** A data URL, or base64 too long for an id. */
 const DATA = /^(?:data:[^,\s]{0,200},|[\w+/=-]{256,}$)/;
 
 function countFile(data: string): number {
   return Math.ceil(data.length / (TEXT_FILE.test(data) ? TEXT_CHARS_PER_TOKEN : FILE_CHARS_PER_TOKEN));
 }
 
-/** Returns the tokens of a video; one at an address counts as one second. */
+/** Counts a video at an address as one second. */
 function countVideo(url: string): number {
   return url.startsWith("data:") ? Math.ceil(url.length / STREAM_CHARS_PER_TOKEN) : IMAGE_TOKENS;
 }
@@ -176,7 +172,7 @@ type Counts = WeakMap<CountTokens, WeakMap<object, number>>;
 const messageCounts: Counts = new WeakMap();
 const toolCounts: Counts = new WeakMap();
 
-/** `count` is a top-level function: a closure per lookup would cost more than the lookup. */
+/** Returns a cached count. `count` is top-level: a closure per lookup would be slow. */
 function remembered<T extends object>(
   counts: Counts,
   subject: T,
@@ -193,29 +189,28 @@ function remembered<T extends object>(
   return tokens;
 }
 
-/** Throws on an invalid count, which would corrupt every total. */
+/** Throws on an invalid count, which would corrupt totals. */
 function checkedCount(tokens: number): number {
   if (typeof tokens === "number" && tokens >= 0) return tokens;
   throw new TypeError(
-    `Cannot count tokens: countTokens gave what adds up to ${tokens}; it must give a number of 0 or more, at once`,
+    `Cannot count tokens: countTokens returned a total of ${tokens}; it must synchronously return a number of 0 or more`,
   );
 }
 
-/** Longest text that is counted whole, in UTF-16 code units. */
+/** Longest text counted whole, in UTF-16 code units. */
 const WHOLE_LENGTH = 1_024;
 
-/** Sample length, text length per sample, and bounds for the number of samples. */
+/** Sample length, text per sample, and bounds for the number of samples. */
 const SAMPLES = { length: 256, stretch: 2_048, least: 2, most: 64 };
 
-/** Distance within which a sample's ends move to white space, so that no word is split and counted twice. */
+/** Distance within which a sample's ends move to white space, to avoid split words. */
 const REACH = 32;
 
 const counters = new WeakMap<CountTokens, CountTokens>();
 
 /**
- * Returns a counter that counts texts of up to 1,024 UTF-16 code units with `count` and estimates longer ones
- * from evenly spread samples: an eighth of the text, at most 16,384 code units. As pure as `count`; the same
- * function for the same `count`.
+ * Returns a counter that estimates texts over 1,024 UTF-16 code units from evenly spread samples: an eighth
+ * of the text, at most 16,384 code units. The same function for the same `count`.
  * On recorded agent sessions, nine in ten long texts are within 10 % of the exact count, whole prompts within
  * 1 %.
  *
@@ -256,7 +251,6 @@ function reckon(text: string, count: CountTokens): number {
   return Math.round(tokens * text.length / length);
 }
 
-/** Returns the first white space within reach of a place, or the place itself. */
 function whiteFrom(text: string, place: number): number {
   for (let at = place; at < place + REACH; at++) {
     const unit = text.charCodeAt(at);

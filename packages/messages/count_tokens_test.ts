@@ -12,7 +12,7 @@ import { FILES, needs } from "../../tests/needs.ts";
 
 const characters = (text: string) => text.length;
 
-Deno.test("countMessageTokens() counts text, parts, names, reasoning and calls, each once", () => {
+Deno.test("countMessageTokens() counts text, parts, names, reasoning and calls once each", () => {
   const cases: [Message, number][] = [
     [{ role: "user", content: "abc" }, 4 + 3],
     [{ role: "user", content: "abc", name: "me" }, 4 + 3 + 2],
@@ -46,7 +46,7 @@ Deno.test("countMessageTokens() counts text, parts, names, reasoning and calls, 
   assertEquals(cases.map(([message]) => countMessageTokens(message, characters)), cases.map(([, n]) => n));
 });
 
-Deno.test("countMessageTokens() counts a message once for each counter, however often it is asked", () => {
+Deno.test("countMessageTokens() counts a message once per counter", () => {
   const message: Message = { role: "user", content: "abc" };
   const counted: string[] = [];
   const counter = (text: string) => (counted.push(text), text.length);
@@ -55,13 +55,13 @@ Deno.test("countMessageTokens() counts a message once for each counter, however 
   assertEquals(countMessageTokens(message, () => 1), 5);
 });
 
-Deno.test("countMessageTokens() bounds a part of an unknown kind by its JSON text", () => {
+Deno.test("countMessageTokens() bounds a part of unknown type by its JSON text", () => {
   const part = { type: "hologram", data: "x" };
   const message = { role: "user", content: [part] } as unknown as Message;
   assertEquals(countMessageTokens(message, characters), 4 + JSON.stringify(part).length);
 });
 
-Deno.test("countRequestTokens() is the sum of its messages and tools", () => {
+Deno.test("countRequestTokens() returns the total of messages and tools", () => {
   const tool: ToolDefinition = { type: "function", function: { name: "f" } };
   const messages: Message[] = [{ role: "user", content: "a" }, { role: "assistant", content: "b" }];
   assertEquals(countToolTokens(tool, characters), JSON.stringify(tool).length);
@@ -69,7 +69,7 @@ Deno.test("countRequestTokens() is the sum of its messages and tools", () => {
   assertEquals(countRequestTokens({ messages: [] }, characters), 0);
 });
 
-Deno.test("estimateTokens() takes four code units for a token, rounding up", () => {
+Deno.test("estimateTokens() counts four code units as a token, rounded up", () => {
   assertEquals(["", "a", "abcd", "abcde", "😀😀"].map(estimateTokens), [0, 1, 1, 2, 1]);
 });
 
@@ -83,7 +83,7 @@ Deno.test("estimateTokens() is within a third of the exact count for English and
   }
 });
 
-Deno.test("sampledCount() counts up to 1,024 code units whole, and of longer texts an eighth", () => {
+Deno.test("sampledCount() counts up to 1,024 code units exactly, and an eighth of longer texts", () => {
   const counted: string[] = [];
   const count = sampledCount((text) => (counted.push(text), text.length));
   const texts = ["", "a".repeat(1_024), "b".repeat(1_025), "c".repeat(40_960), "d".repeat(50_000_000)];
@@ -92,7 +92,7 @@ Deno.test("sampledCount() counts up to 1,024 code units whole, and of longer tex
   assertEquals(["a", "b", "c", "d"].map(lengthOf), [1_024, 2 * 256, 20 * 256, 64 * 256]);
 });
 
-Deno.test("sampledCount() cuts no word that white space lets it keep whole", () => {
+Deno.test("sampledCount() splits no word near white space", () => {
   const counted: string[] = [];
   const count = sampledCount((text) => (counted.push(text), text.length));
   count("some words of seven\nand one line ".repeat(300));
@@ -102,13 +102,13 @@ Deno.test("sampledCount() cuts no word that white space lets it keep whole", () 
   }
 });
 
-Deno.test("sampledCount() is the same function for the same counter", () => {
+Deno.test("sampledCount() returns the same function for the same counter", () => {
   const count = (text: string) => text.length;
   assertStrictEquals(sampledCount(count), sampledCount(count));
 });
 
 Deno.test({
-  ...needs(FILES, "sampledCount() is within a fiftieth of the exact count of a long conversation"),
+  ...needs(FILES, "sampledCount() is within 2 % of the exact count of a long conversation"),
   async fn() {
     const { count } = await loadTokenizer();
     const messages: Message[] = [];
@@ -124,7 +124,7 @@ Deno.test({
   },
 });
 
-Deno.test("sampledCount() meets the parts of a text that differ", async () => {
+Deno.test("sampledCount() samples different parts of a text", async () => {
   const { count } = await loadTokenizer();
   const words = "The same few words, again and again, take a token each. ".repeat(400);
   const digits = Array.from({ length: 4_000 }, (_, at) => (at * 7919) % 104_729).join(";");

@@ -1,11 +1,8 @@
 import type { Content, ContentPart } from "./message.ts";
 
-/** Kinds of media whose tokens are counted differently. */
 type MediaKind = "image" | "audio" | "video" | "document";
 
-/**
- * Types of media blocks in every supported protocol and framework, with the kind of one without a media type.
- */
+/** Media block types of supported protocols and frameworks, with the kind of blocks without a media type. */
 const MEDIA_TYPES: readonly (readonly [MediaKind, string])[] = [
   // Chat completions and servers that extend them; Responses; Messages; models of the AI SDK 5 to 7 and
   // Mastra.
@@ -30,23 +27,22 @@ function kindOf(type: unknown): MediaKind | undefined {
 /** Types of blocks that contain only `text`. */
 const TEXT_TYPE = /(?:^|_)text$|^text-plain$/;
 
-/** Fields that describe a block, without its data or address. */
+/** Fields without data or address. */
 const DESCRIPTION =
   /^(?:type|source_type|media_?type|mime_?type|format|detail|filename|name|title|description|context|transcript|providerOptions)$/i;
 
-/** Fields that contain data of any length. */
+/** Fields with data of any length. */
 const DATA_FIELD = /^(?:data|base64|blob|file_?data)$/i;
 
-/** Shortest data in other fields, in UTF-16 code units; shorter strings are names and ids. */
+/** Shortest data in other fields, in UTF-16 code units. */
 const SHORTEST_DATA = 256;
 
-/** Deepest level at which blocks are searched for data. */
+/** Deepest search for data. */
 const MAX_DEPTH = 8;
 
 /**
- * Returns the chat content parts of a block of any supported protocol or framework: text as text, media as
- * media, structured data as its JSON text. Binary data inside structured data becomes a part of its own, so
- * that it is counted as media. Returns at least one part.
+ * Returns the chat content parts of a block of any supported protocol or framework: text, media, or
+ * structured data as its JSON text, with binary data inside as media parts. At least one part.
  *
  * @example
  * ```ts
@@ -72,7 +68,7 @@ export function partsOfBlock(block: unknown): readonly ContentPart[] {
   return kind ? readMedia(fields, kind) : readData(fields);
 }
 
-/** Returns whether a part is an image, audio, video or a file. */
+/** Returns whether a part is media. */
 export function isMedia({ type }: ContentPart): boolean {
   return type !== "text" && type !== "refusal";
 }
@@ -94,7 +90,6 @@ function isChatPart(block: Fields): boolean {
 
 const CHAT_MEDIA = /^(?:image_url|input_audio|video_url|file)$/;
 
-/** The data of a block, or its location. */
 interface Payload {
   /** A data URL, an address or an id. */
   readonly url: string;
@@ -110,7 +105,7 @@ function readMedia(block: Fields, kind: MediaKind): readonly ContentPart[] {
   return [mediaPart(payload ?? { url: "", isData: false }, block, kind)];
 }
 
-/** Returns the text of a document that contains one. */
+/** Returns the text of a document, if any. */
 function readText(block: Fields): readonly ContentPart[] | undefined {
   for (const holder of [block.source, block.data, block.file, block.resource, block]) {
     const { type, text, data, content } = Object(holder) as Fields;
@@ -127,7 +122,7 @@ function readText(block: Fields): readonly ContentPart[] | undefined {
   return undefined;
 }
 
-/** Returns the JSON text of structured data, and its binary data as parts. */
+/** Returns structured data as JSON text, and its binary data as parts. */
 function readData(block: Fields): readonly ContentPart[] {
   const found: ContentPart[] = [];
   const take = (holder: unknown, value: unknown): boolean => {
@@ -169,7 +164,6 @@ function mediaPart({ url, isData }: Payload, block: Fields, kind: MediaKind): Co
   }
 }
 
-/** Returns the declared media type of a block, or the usual one of its kind. */
 function mediaTypeOf(block: Fields, kind: MediaKind): string {
   const inside = [block, ...Object.values(block)].map((one) => Object(one) as Fields);
   for (const { mediaType, media_type, mimeType, mime_type, format } of inside) {
@@ -197,7 +191,6 @@ function findPayload(value: unknown, mediaType: () => string, depth = 0): Payloa
   return address;
 }
 
-/** Returns a value as data of at least a length, or as an address. */
 function payloadIn(value: unknown, mediaType: () => string, shortest = SHORTEST_DATA): Payload | undefined {
   if (value instanceof ArrayBuffer) return payloadIn(new Uint8Array(value), mediaType);
   if (ArrayBuffer.isView(value)) {
@@ -223,7 +216,7 @@ function dataUrl(base64: string, mediaType: string): string {
   return `data:${mediaType};base64,${base64}`;
 }
 
-/** Bytes converted to text at once: each is an argument of a call. */
+/** Bytes converted at once, each as an argument of a call. */
 const CHUNK = 0x8000;
 
 function base64Of(bytes: Uint8Array): string {

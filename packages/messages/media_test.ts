@@ -8,7 +8,7 @@ const base64 = (bytes: Uint8Array) => btoa(Array.from(bytes, (one) => String.fro
 /** Length and seed of a payload. */
 const payloads = fc.record({ length: fc.integer({ min: 1_000, max: 400_000 }), seed: fc.nat(250) });
 
-/** Every block type that carries data, in every form in which it does, by protocol and framework. */
+/** Every block type with data, by protocol and framework. */
 const BLOCKS: Readonly<Record<string, (data: string, bytes: Uint8Array) => object>> = {
   "chat image": (data) => ({ type: "image_url", image_url: { url: `data:image/png;base64,${data}` } }),
   "chat image as a string": (data) => ({ type: "image_url", image_url: `data:image/png;base64,${data}` }),
@@ -87,12 +87,12 @@ const BLOCKS: Readonly<Record<string, (data: string, bytes: Uint8Array) => objec
     type: "resource",
     resource: { uri: "file:///a", mimeType: "video/mp4", blob: data },
   }),
-  "a type that nobody knows": (data) => ({ type: "hologram", inner: { list: [data] } }),
-  "bytes that nobody knows": (_, data) => ({ type: "hologram", inner: { list: [data] } }),
-  "a buffer that nobody knows": (_, data) => ({ type: "hologram", inner: new Uint8Array(data).buffer }),
+  "an unknown type": (data) => ({ type: "hologram", inner: { list: [data] } }),
+  "unknown bytes": (_, data) => ({ type: "hologram", inner: { list: [data] } }),
+  "an unknown buffer": (_, data) => ({ type: "hologram", inner: new Uint8Array(data).buffer }),
 };
 
-Deno.test("partsOfBlock() reads the data of every block type as media, whole, and counts it as media", () => {
+Deno.test("partsOfBlock() returns the data of every block type as complete media, counted as media", () => {
   fc.assert(
     fc.property(payloads, ({ length, seed }) => {
       const bytes = Uint8Array.from({ length }, (_, at) => at * 31 + seed * (at >> 3));
@@ -116,7 +116,7 @@ Deno.test("partsOfBlock() reads the data of every block type as media, whole, an
   );
 });
 
-Deno.test("countMessageTokens() counts data in parts of other forms as data", () => {
+Deno.test("countMessageTokens() counts data in parts of other formats as data", () => {
   const data = "A".repeat(400_000);
   const parts = [
     { type: "video_url", video_url: { url: `data:video/mp4;base64,${data}` } },
@@ -132,7 +132,7 @@ Deno.test("countMessageTokens() counts data in parts of other forms as data", ()
   assertEquals(counts, [3_130, 12_514, 12_516, 12_511, 12_518, 12_512]);
 });
 
-Deno.test("partsOfBlock() takes the kind of media from its media type, then from its block", () => {
+Deno.test("partsOfBlock() chooses the kind of media by media type, then by block type", () => {
   const kinds = (blocks: readonly object[]) =>
     blocks.map((block) => partsOfBlock(block).map(({ type }) => type).join());
   const data = "QUJD".repeat(100);
@@ -166,7 +166,7 @@ Deno.test("partsOfBlock() takes the kind of media from its media type, then from
   );
 });
 
-Deno.test("partsOfBlock() reads text as text, wherever a block holds it", () => {
+Deno.test("partsOfBlock() returns text anywhere in a block as text", () => {
   const text = "A line.";
   const blocks = [
     text,
@@ -185,7 +185,7 @@ Deno.test("partsOfBlock() reads text as text, wherever a block holds it", () => 
   assertEquals(partsOfBlock(shown), [shown]);
 });
 
-Deno.test("partsOfBlock() reads structured data as its JSON text", () => {
+Deno.test("partsOfBlock() returns structured data as its JSON text", () => {
   const blocks = [
     { type: "custom", kind: "a.b" },
     { type: "search_result", source: "a", title: "b", content: [{ type: "text", text: "c" }] },

@@ -1,115 +1,94 @@
 import type { ToolDefinition } from "./tool.ts";
 
-/** One part of a message's content. */
+/** Part of a message. */
 export type ContentPart =
-  /** Text of a message. */
   | {
     readonly type: "text";
     readonly text: string;
   }
-  /** An image, by URL or as a `data:` URL. */
+  /** An image. */
   | {
     readonly type: "image_url";
-    /** URL of the image, and the level of detail that the model reads. */
+    /** Address or `data:` URL, and the level of detail. */
     readonly image_url: { readonly url: string; readonly detail?: string };
   }
-  /** Audio, as base64. */
   | {
     readonly type: "input_audio";
     /** Base64 data and its format (`wav`, `mp3`). */
     readonly input_audio: { readonly data: string; readonly format: string };
   }
-  /** A file, by upload id or as base64. */
   | {
     readonly type: "file";
-    /** The id of an upload, or name and base64 data. */
+    /** An upload's id, or name and base64 data. */
     readonly file: { readonly file_data?: string; readonly file_id?: string; readonly filename?: string };
   }
-  /** A video, by URL or as a `data:` URL. */
   | {
     readonly type: "video_url";
-    /** URL of the video. */
+    /** Address or `data:` URL. */
     readonly video_url: { readonly url: string };
   }
-  /** A refusal of the model to answer. */
   | {
     readonly type: "refusal";
-    /** The model's explanation. */
     readonly refusal: string;
   };
 
 /** Content of a message: text, or parts in order. */
 export type Content = string | readonly ContentPart[];
 
-/** A function call of the model. `arguments` is the JSON text as the model wrote it, valid or not. */
+/** A function call of the model. `arguments` is its JSON text, valid or not. */
 export interface FunctionToolCall {
-  /** Id of the call; its result has the same one. */
+  /** Id that the result repeats. */
   readonly id: string;
   readonly type: "function";
-  /** Function name and arguments. */
   readonly function: { readonly name: string; readonly arguments: string };
 }
 
-/** A call in an assistant message. */
+/** A function call, or a free-text call (OpenAI's custom tools). */
 export type ToolCall =
   | FunctionToolCall
-  /** A free-text call (OpenAI's custom tools). */
   | {
-    /** Id of the call; its result has the same one. */
     readonly id: string;
     readonly type: "custom";
-    /** Tool name and input. */
     readonly custom: { readonly name: string; readonly input: string };
   };
 
 /**
- * A reply of the model with its tool calls. `reasoning_content` is the field in which DeepSeek, vLLM and
- * others pass the model's reasoning; it is sent back unchanged.
+ * A reply of the model. `reasoning_content` is the field of DeepSeek, vLLM and others for reasoning; it is
+ * sent back unchanged.
  */
 export interface AssistantMessage {
   readonly role: "assistant";
-  /** The reply's text; often empty or null next to calls. */
   readonly content?: Content | null;
-  /** The model's refusal to answer. */
   readonly refusal?: string | null;
-  /** Distinguishes several authors of one role. */
   readonly name?: string;
-  /** The calls, in the order of the reply. */
   readonly tool_calls?: readonly ToolCall[];
-  /** The reasoning, where the provider makes it visible. */
+  /** Visible reasoning. */
   readonly reasoning_content?: string | null;
-  /**
-   * Provider-specific data of the reply, which only its provider reads. Never displayed; evicted with the
-   * reply. Default: none.
-   */
+  /** Provider-specific data, sent back only to its provider and never displayed. Default: none. */
   readonly carried?: {
-    /** The provider; other providers receive the reply without this data. Default: unknown. */
+    /** The provider. Default: unknown. */
     readonly by?: string;
-    /** Tokens of sealed reasoning, as the provider counts. Default: the count of its visible text. */
+    /** Tokens of sealed reasoning, as reported. Default: those of its visible text. */
     readonly tokens?: number;
-    /** The original items of the reply, sent back unchanged. Default: the reply's fields. */
+    /** Original items, sent back unchanged. Default: the reply's fields. */
     readonly items?: readonly Readonly<Record<string, unknown>>[];
   };
-  /**
-   * Tools that the provider's own search found: the model sees their definitions at this place. Default:
-   * none.
-   */
+  /** Tools found by the provider's own search, defined from here on. Default: none. */
   readonly findsTools?: readonly ToolDefinition[];
-  /** Whether the message must stay in the prompt, for example because it introduces tools. Default: false. */
+  /** Whether the message is never evicted, for example because it defines tools. Default: false. */
   readonly keep?: boolean;
 }
 
-/** The result of one tool call. */
+/** A tool result. */
 export interface ToolMessage {
   readonly role: "tool";
-  /** Id of the call that this answers. */
   readonly tool_call_id: string;
   readonly content: Content;
-  /** Whether the message must stay in the prompt, for example because it introduces tools. Default: false. */
+  /** Whether the message is never evicted. Default: false. */
   readonly keep?: boolean;
-  /** Whether the call failed, as reported by its client; overrides detection by text. Default: unknown. */
+  /** Whether the call failed, as reported by the client. Default: detected from the text. */
   readonly failed?: boolean;
-  /** Tools that the result names, whose full definitions the provider adds at this place. Default: none. */
+  /** Tools that the result references, defined from here on. Default: none. */
   readonly findsTools?: readonly ToolDefinition[];
 }
 
@@ -117,31 +96,27 @@ export interface ToolMessage {
 export interface PlainMessage<Role extends "system" | "developer" | "user"> {
   readonly role: Role;
   readonly content: Content;
-  /** Distinguishes several authors of one role. */
   readonly name?: string;
 }
 
 /**
- * A message of the OpenAI chat-completions wire format, as far as Tare reads it. The type is structural:
- * other fields (signatures, provider extensions) are legal on any message and pass through every function of
- * Tare unchanged. Messages are treated as immutable.
+ * A message of the OpenAI chat-completions wire format. Structural: other fields (signatures, provider
+ * extensions) pass through unchanged. Treated as immutable.
  */
 export type Message =
-  /** Instructions of the operator, for models that call them `system` or `developer`. */
   | PlainMessage<"system">
   | PlainMessage<"developer">
-  /** Text of the user. */
   | PlainMessage<"user">
   | AssistantMessage
   | ToolMessage
-  /** The result of a call in the wire format that preceded tools. Forwarded, never edited. */
+  /** A result in the wire format that preceded tools; forwarded, never edited. */
   | {
     readonly role: "function";
     readonly name: string;
     readonly content: string | null;
   };
 
-/** Returns the result of a call: its text, followed by images as `data:` URLs, and whether it failed. */
+/** Returns a tool message with text, followed by images as `data:` URLs. */
 export function toolResultMessage(
   id: string,
   text: string,
@@ -155,7 +130,7 @@ export function toolResultMessage(
   return { role: "tool", tool_call_id: id, content, ...(failed && { failed }) };
 }
 
-/** Returns the name and arguments of a call: JSON of a function, plain input of a custom tool. */
+/** Returns the name of a call, and its JSON arguments or plain input. */
 export function describeCall(call: ToolCall): { readonly name: string; readonly arguments: string } {
   return call.type === "custom"
     ? { name: call.custom.name, arguments: call.custom.input }
@@ -163,8 +138,7 @@ export function describeCall(call: ToolCall): { readonly name: string; readonly 
 }
 
 /**
- * Returns the text of a message's content: the string itself, or its text and refusal parts joined by
- * newlines. Media have no text.
+ * Returns the text of a message's content, with parts joined by newlines. Media have no text.
  *
  * @example
  * ```ts
@@ -185,7 +159,7 @@ export function contentText(content: Content | null | undefined): string {
   return texts.join("\n");
 }
 
-/** Returns a message as plain searchable text: role, text and calls with arguments; media only by kind. */
+/** Returns a message as searchable text: role, text and calls. */
 export function transcribe(message: Message): string {
   const { role, content } = message;
   const others = Array.isArray(content)
@@ -219,7 +193,7 @@ function argumentLines(input: string): string[] {
   }
 }
 
-/** Returns the beginning of a message in one line: at most 120 UTF-16 code units, no character split. */
+/** Returns the first line of a message: at most 120 UTF-16 code units, no character split. */
 export function firstWords(content: Content | null | undefined): string {
   const line = contentText(content).slice(0, 10 * MAX_CHARS).replaceAll(/\s+/g, " ").trim();
   return line.slice(0, MAX_CHARS).toWellFormed().replace(/\ufffd$/, "");
@@ -227,7 +201,7 @@ export function firstWords(content: Content | null | undefined): string {
 
 const MAX_CHARS = 120;
 
-/** Returns a 53-bit hash of a text for caches and comparisons: two joined FNV-1a hashes. Not secure. */
+/** Returns a 53-bit hash of a text: two joined FNV-1a hashes. Not secure. */
 export function hashText(text: string): number {
   let low = 0x811c9dc5;
   let high = 0x9e3779b9;
@@ -240,12 +214,12 @@ export function hashText(text: string): number {
   return (high & 0x1fffff) * 0x1_0000_0000 + (low >>> 0);
 }
 
-/** Returns the cached hash of a message or definition; by meaning where {@linkcode tellBy} set it. */
+/** Returns the cached hash, by meaning where {@linkcode tellBy} set it. */
 export function hashPiece(piece: Message | ToolDefinition): number {
   return (told.get(piece) ?? toldByBytes(piece)).hash;
 }
 
-/** Returns the cached hash of a message's or definition's bytes, which a provider's cache compares. */
+/** Returns the cached hash of the bytes, which a provider's cache compares. */
 export function hashBytes(piece: Message | ToolDefinition): number {
   const known = told.get(piece) ?? toldByBytes(piece);
   return known.bytesHash ??= hashText(JSON.stringify(piece));
@@ -259,7 +233,6 @@ export function tellBy(message: Message, hash: number, bytesHash?: number): void
   told.set(message, { hash, bytesHash });
 }
 
-/** Cached hashes of a message or tool. */
 interface Told {
   readonly hash: number;
   bytesHash: number | undefined;
@@ -274,13 +247,10 @@ function toldByBytes(piece: Message | ToolDefinition): Told {
   return known;
 }
 
-/**
- * Name of the tool that calls other tools: its arguments contain the name and arguments of the effective
- * call.
- */
+/** Name of the tool that calls another one, given in its arguments. */
 export const CALL_TOOL_NAME = "call_tool";
 
-/** Returns the name and arguments of the effective call: those inside `call_tool`, else its own. */
+/** Returns the effective call: the one inside `call_tool`, or else the call itself. */
 export function meantCall(call: ToolCall): { readonly name: string; readonly arguments: string } {
   const made = describeCall(call);
   if (made.name !== CALL_TOOL_NAME) return made;
@@ -293,7 +263,7 @@ export function meantCall(call: ToolCall): { readonly name: string; readonly arg
   return made;
 }
 
-/** Returns the ids of all calls in these messages. */
+/** Returns the ids of all calls. */
 export function callIds(messages: readonly Message[]): ReadonlySet<string> {
   const ids = new Set<string>();
   for (const message of messages) {
@@ -303,7 +273,7 @@ export function callIds(messages: readonly Message[]): ReadonlySet<string> {
   return ids;
 }
 
-/** Returns an unused id for a call: the given one, unless it is empty, used, or contains a slash. */
+/** Returns an unused id: the given one, unless it is empty, used, or contains a slash. */
 export function freeCallId(id: string, used: ReadonlySet<string>): string {
   if (id !== "" && !used.has(id) && !id.includes("/")) return id;
   let number = used.size + 1;
@@ -324,21 +294,18 @@ export function pairCalls(messages: readonly Message[]): readonly CallPair[] {
 /** A call with its answer. */
 export interface CallPair {
   readonly call: ToolCall;
-  /** Position of the assistant message that made it. */
   readonly at: number;
-  /** Absent: not answered yet. */
   readonly answer?: { readonly at: number; readonly message: ToolMessage };
 }
 
-/** Pairs the calls of a growing conversation, message by message, like {@linkcode pairCalls}. */
+/** Pairs calls like {@linkcode pairCalls}, message by message. */
 export class CallPairing {
-  /** All calls so far. */
   readonly pairs: CallPair[] = [];
-  /** Indexes in `pairs` of the open calls of each id: one list per message with such calls. */
+  /** Indexes in `pairs` of the open calls of each id, per message. */
   readonly #open = new Map<string, number[][]>();
   #length = 0;
 
-  /** Adds the next message. Returns the call that it answers. */
+  /** Adds a message. Returns the call that it answers. */
   add(message: Message): CallPair | undefined {
     const at = this.#length++;
     if (message.role === "assistant") {
@@ -361,10 +328,7 @@ export class CallPairing {
   }
 }
 
-/**
- * Returns whether two values are deeply equal, regardless of the order of fields; supports JSON, bytes and
- * URLs.
- */
+/** Returns whether two values (JSON, bytes or URLs) are deeply equal. */
 export function sameData(one: unknown, other: unknown): boolean {
   if (one === other) return true;
   if (typeof one !== "object" || typeof other !== "object" || one === null || other === null) return false;
@@ -394,7 +358,6 @@ function sameBytes(one: ArrayBufferView, other: ArrayBufferView): boolean {
   return bytes!.every((byte, at) => byte === others![at]);
 }
 
-/** Blocks added by agents whose names have neither `_` nor `-`. */
 const AGENTS_BLOCKS: readonly string[] = [
   "INSTRUCTIONS",
   "attachments",
@@ -405,25 +368,22 @@ const AGENTS_BLOCKS: readonly string[] = [
   "summary",
 ];
 
-/** Blocks in which agents wrap the user's text. */
 const PERSONS_BLOCKS: readonly string[] = ["prompt", "task", "user_message", "user_query", "userRequest"];
 const PERSONS_ENDS = new RegExp(`</(?:${PERSONS_BLOCKS.join("|")})>`, "g");
 
-/** Texts that agents write before a summary that continues a conversation, and before rules. */
+/** Texts before a summary that continues a conversation, and before rules. */
 const SUMMARY =
   /^(?:This session is being continued from a previous conversation|Another language model started to solve this problem|The conversation history before this point was compacted)/;
 const RULES_LINE = /^#+ [\w.-]+\.md instructions\b.*$/m;
 
-/** Most blocks of a text that are inspected; the text after them is taken unchanged. */
 const MOST_BLOCKS = 64;
 
-/** A line with the start of a block. HTML's own element names have neither `_` nor `-`. */
+/** A line that begins a block. HTML's own names have neither `_` nor `-`. */
 const BLOCK = /^[ \t]*<([A-Za-z][\w-]*)(?: [^<>\n]*)?>/gm;
 
 /**
- * Returns the text of a message that the user wrote, without rules, environment and reminders, which agents
- * add as blocks such as `<environment_context>` or `<system-reminder>`, and without summaries that continue a
- * conversation. Empty for messages without text of the user.
+ * Returns the text that the user wrote, without blocks that agents add, such as `<environment_context>` or
+ * `<system-reminder>`, and without summaries. Empty if there is none.
  */
 export function personsWords(
   { role, content }: Pick<Message, "role"> & { readonly content?: Content | null },

@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { contentText, type Message } from "@tare/messages";
 import { firstWords, hashPiece, hashText, sameData, transcribe } from "@tare/messages/internal";
 
-Deno.test("contentText() joins the texts of parts and skips what has none", () => {
+Deno.test("contentText() joins the texts of parts and skips media", () => {
   assertEquals(contentText("plain"), "plain");
   assertEquals(contentText(null), "");
   assertEquals(
@@ -23,12 +23,12 @@ function calling(input: string): Message {
   };
 }
 
-Deno.test("transcribe() shows who says what, line breaks as they are", () => {
+Deno.test("transcribe() writes roles and texts with their line breaks", () => {
   assertEquals(transcribe({ role: "tool", tool_call_id: "1", content: "one\ntwo" }), "tool:\none\ntwo");
   assertEquals(transcribe({ role: "assistant", content: null, refusal: "No." }), "assistant:");
 });
 
-Deno.test("transcribe() names what isn't text", () => {
+Deno.test("transcribe() names media", () => {
   const picture = { type: "image_url", image_url: { url: "data:image/png;base64,AA" } } as const;
   assertEquals(
     transcribe({ role: "user", content: [{ type: "text", text: "Look:" }, picture] }),
@@ -36,7 +36,7 @@ Deno.test("transcribe() names what isn't text", () => {
   );
 });
 
-Deno.test("transcribe() shows a call's arguments one by one, and what is no JSON object as it is", () => {
+Deno.test("transcribe() lists a call's arguments, and writes other input unchanged", () => {
   const inputs = ['{"path":"a.ts","limit":[1,2],"text":"x\\ny"}', "[1]", "free\ntext", "", "null"];
   assertEquals(inputs.map((input) => transcribe(calling(input)).replace("assistant:\nI look.\n", "")), [
     "calls run\npath: a.ts\nlimit: [1,2]\ntext: x\ny",
@@ -47,7 +47,7 @@ Deno.test("transcribe() shows a call's arguments one by one, and what is no JSON
   ]);
 });
 
-Deno.test("firstWords() gives one line of at most 120 code units, no character cut in two", () => {
+Deno.test("firstWords() returns one line of at most 120 code units with intact characters", () => {
   assertEquals([firstWords(undefined), firstWords(null), firstWords("  \n")], ["", "", ""]);
   assertEquals(firstWords([{ type: "text", text: "a\tb" }, { type: "text", text: "c" }]), "a b c");
   assertEquals(firstWords("x".repeat(500)), "x".repeat(120));
@@ -55,7 +55,7 @@ Deno.test("firstWords() gives one line of at most 120 code units, no character c
   assertEquals(firstWords(`${"x".repeat(118)}\u{1f600}`), `${"x".repeat(118)}\u{1f600}`);
 });
 
-Deno.test("hashText() gives whole numbers below 2^53 that tell texts apart, always the same", () => {
+Deno.test("hashText() returns reproducible integers below 2^53 without collisions", () => {
   const texts = [
     "",
     "a",
@@ -71,18 +71,18 @@ Deno.test("hashText() gives whole numbers below 2^53 that tell texts apart, alwa
   const hashes = texts.map(hashText);
   assertEquals(hashes.filter((hash) => !Number.isSafeInteger(hash) || hash < 0), []);
   assertEquals(new Set(hashes).size, texts.length);
-  // Its low half alone tells names apart.
+  // The low half alone is unique.
   assertEquals(new Set(hashes.map((hash) => hash >>> 0)).size, texts.length);
   assertEquals(hashText("tare"), hashText(["ta", "re"].join("")));
 });
 
-Deno.test("hashPiece() knows an equal definition again, and another under the same name", () => {
+Deno.test("hashPiece() returns equal hashes for equal definitions, others for others", () => {
   const read = { type: "function", function: { name: "read", description: "Reads a file." } } as const;
   assertEquals(hashPiece({ ...read }), hashPiece(read));
   assertEquals(hashPiece({ ...read, function: { name: "read" } }) === hashPiece(read), false);
 });
 
-Deno.test("sameData() compares JSON, bytes and URLs by what they hold", () => {
+Deno.test("sameData() compares JSON, bytes and URLs by value", () => {
   const same: readonly (readonly [unknown, unknown])[] = [
     [{ a: 1, b: [2, { c: null }] }, { b: [2, { c: null }], a: 1 }],
     [new Uint8Array([1, 2]), new Uint8Array([0, 1, 2]).subarray(1)],

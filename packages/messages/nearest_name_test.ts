@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { nearestName } from "@tare/messages/internal";
 
-Deno.test("nearestName() finds the name that was probably meant, if any", () => {
+Deno.test("nearestName() returns the name that was probably meant, if any", () => {
   const names = ["read_file", "list_files", "shell"];
   assertEquals(
     ["readFile", "list", "shel", "ReadFiles", "bash", "x", "constructor"].map((given) =>

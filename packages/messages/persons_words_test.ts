@@ -6,7 +6,7 @@ const said = (content: string) => personsWords({ role: "user", content });
 const ENVIRONMENT = "<environment_context>\n  <cwd>/work</cwd>\n</environment_context>";
 const RULES = "# AGENTS.md instructions for /work\n\n<INSTRUCTIONS>\n# Guide\n\n<b_c>\n</INSTRUCTIONS>";
 
-Deno.test("personsWords() leaves out what agents add to what a person wrote, in whatever order", () => {
+Deno.test("personsWords() omits blocks that agents add, in any order", () => {
   assertEquals(
     [
       ENVIRONMENT,
@@ -22,7 +22,7 @@ Deno.test("personsWords() leaves out what agents add to what a person wrote, in 
   );
 });
 
-Deno.test("personsWords() knows summaries from which a conversation goes on", () => {
+Deno.test("personsWords() omits summaries that continue a conversation", () => {
   assertEquals(
     [
       "This session is being continued from a previous conversation that ran out of context.\n\nFiles were read.",
@@ -34,7 +34,7 @@ Deno.test("personsWords() knows summaries from which a conversation goes on", ()
   );
 });
 
-Deno.test("personsWords() leaves what a person wrote as it is, however it looks", () => {
+Deno.test("personsWords() keeps any text of the user unchanged", () => {
   const texts = [
     "Why does <my-element>this</my-element> show twice?",
     "Mend this:\n<div>\n  <b>x</b>\n</div>",
@@ -45,7 +45,7 @@ Deno.test("personsWords() leaves what a person wrote as it is, however it looks"
   assertEquals(texts.map(said), texts);
 });
 
-Deno.test("personsWords() reads each part of a message alone, and only users' messages", () => {
+Deno.test("personsWords() reads parts separately, and only user messages", () => {
   const content = [
     { type: "text", text: "<system-reminder>Be brief.</system-reminder>" },
     { type: "image_url", image_url: { url: "data:," } },
@@ -57,7 +57,7 @@ Deno.test("personsWords() reads each part of a message alone, and only users' me
   assertEquals([personsWords({ role: "user", content: null }), personsWords({ role: "user" })], ["", ""]);
 });
 
-Deno.test("personsWords() looks at so many blocks and no more, however many a text has", () => {
+Deno.test("personsWords() limits the number of inspected blocks", () => {
   const open = "<a_b>\n".repeat(200_000);
   assertEquals(said(open), open.trim());
   assertEquals(said(`${"<task>\n".repeat(200_000)}</task>`).length > 1_000_000, true);

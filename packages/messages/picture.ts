@@ -1,11 +1,9 @@
 import type { CountTokens } from "./count_tokens.ts";
 
-/** Bytes at the start of an image that contain its size, unless long camera metadata precedes it. */
+/** Leading bytes with an image's size, unless long metadata precedes it. */
 const PICTURE_HEAD_BYTES = 256 * 1024;
 
-/**
- * Returns the type and size of an image from its first bytes; `undefined` if models can't read the format.
- */
+/** Returns type and size from an image's first bytes; `undefined` for unsupported formats. */
 export function pictureHead(bytes: Uint8Array): {
   readonly type: "image/png" | "image/jpeg" | "image/gif" | "image/webp";
   /** In pixels. */
@@ -46,7 +44,6 @@ function webpHead(
   return { type, width: view.getUint16(26, true) & 0x3fff, height: view.getUint16(28, true) & 0x3fff };
 }
 
-/** Reads the size in the JPEG segment that begins a frame. */
 function jpegHead(view: DataView): PictureHead | undefined {
   for (let at = 2; at + 9 <= view.byteLength;) {
     if (view.getUint8(at) !== 0xff) return undefined;
@@ -63,10 +60,7 @@ function jpegHead(view: DataView): PictureHead | undefined {
 const PICTURE_TOKENS = 85;
 const TILE_TOKENS = 170;
 
-/**
- * Side of a tile, and the limits that an image is scaled to before tiling: longer and shorter side. In
- * pixels.
- */
+/** Side of a tile, longer and shorter side after scaling, in pixels. */
 const TILE = 512;
 const LONGEST = 2_048;
 const SHORTER = 768;
@@ -87,10 +81,9 @@ export function countingPictures(count: CountTokens): CountTokens {
   return Object.assign(count.bind(undefined), { ofPicture });
 }
 
-/** Leading bytes that contain the size of most images; {@linkcode PICTURE_HEAD_BYTES} covers the others. */
+/** Leading bytes with the size of most images. */
 const SHORT_HEAD = 64;
 
-/** Returns the type and size of an image in a `data:` URL; `undefined` if unknown. */
 function headAt(url: string): PictureHead | undefined {
   const start = /^data:[^,]{0,100};base64,/.exec(url)?.[0].length;
   if (start === undefined) return undefined;
@@ -102,7 +95,6 @@ function headAt(url: string): PictureHead | undefined {
   return undefined;
 }
 
-/** Returns the bytes of a base64 text as characters; none if it is invalid. */
 function bytesOf(base64: string): string {
   try {
     return atob(base64);

@@ -7,7 +7,7 @@ const bytes = (...parts: readonly (string | readonly number[])[]) =>
     parts.flatMap((part) => typeof part === "string" ? [...part].map((one) => one.charCodeAt(0)) : part),
   );
 
-/** The first bytes of a picture of 640 × 480 pixels, of each kind. */
+/** Headers of 640 × 480 images, by format. */
 const HEADS: Readonly<Record<string, Uint8Array>> = {
   "image/png": bytes("\x89PNG\r\n\x1a\n", [0, 0, 0, 13], "IHDR", [0, 0, 2, 128, 0, 0, 1, 224]),
   "image/gif": bytes("GIF89a", [128, 2, 224, 1]),
@@ -25,7 +25,7 @@ const HEADS: Readonly<Record<string, Uint8Array>> = {
   "image/webp": bytes("RIFF", [0, 0, 0, 0], "WEBPVP8X", [10, 0, 0, 0, 0, 0, 0, 0], [127, 2, 0, 223, 1, 0]),
 };
 
-Deno.test("pictureHead() tells kind and size by the first bytes", () => {
+Deno.test("pictureHead() returns type and size from the first bytes", () => {
   for (const [type, head] of Object.entries(HEADS)) {
     assertEquals(pictureHead(head), { type, width: 640, height: 480 }, type);
     for (let length = 0; length < 20; length++) {
@@ -55,7 +55,7 @@ Deno.test("pictureHead() tells kind and size by the first bytes", () => {
   assertEquals(pictureHead(bytes("%PDF-1.7 and more than enough of it")), undefined);
 });
 
-Deno.test("countingPictures() counts a picture by its size, where its first bytes tell it", () => {
+Deno.test("countingPictures() counts an image by the size in its first bytes", () => {
   const count = countingPictures(estimateTokens);
   const tokens = (url: string, detail?: string) => {
     const part = { type: "image_url", image_url: { url, ...(detail && { detail }) } } as const;
@@ -83,7 +83,7 @@ Deno.test("countingPictures() counts a picture by its size, where its first byte
     4,
   ]);
   for (const head of Object.values(HEADS)) assertEquals(tokens(urlOf(head)), 85 + 2 * 170);
-  // What a camera has written in front of the size.
+  // Camera metadata before the size.
   const comment = bytes(
     "\xff\xd8",
     [0xff, 0xe1, 0x40, 0x00],

@@ -1,4 +1,4 @@
-/** Name of the tool with which the model updates its plan. */
+/** The model's planning tool. */
 export const PLAN_TOOL_NAME = "update_plan";
 
 /** The model's plan, as displayed to users. */
@@ -9,10 +9,7 @@ export interface WorkPlan {
   readonly done: number;
 }
 
-/**
- * Returns the plan after a call: `steps` begin a new plan, `done` updates the current one; other calls change
- * nothing.
- */
+/** Returns the plan after a call: `steps` begin a new plan, `done` updates the current one. */
 export function planAfter(
   plan: WorkPlan | undefined,
   { name, arguments: text }: { readonly name: string; readonly arguments: string },
@@ -30,7 +27,7 @@ function argumentsIn(text: string): { readonly steps?: unknown; readonly done?: 
   try {
     return JSON.parse(text) ?? {};
   } catch {
-    // The tool reports malformed arguments to the model.
+    // The tool reports it.
     return {};
   }
 }

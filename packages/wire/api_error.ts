@@ -20,16 +20,15 @@
 export class ApiError extends Error {
   override readonly name = "ApiError";
   readonly status: number;
-  /** Code, parameter and headers. */
   readonly details: {
-    /** Machine-readable code. Default: none. */
+    /** Default: none. */
     readonly code?: string;
-    /** The request parameter at fault. Default: none. */
+    /** Default: none. */
     readonly param?: string;
     readonly headers?: Readonly<Record<string, string>>;
   };
 
-  /** Creates an error with an HTTP status and a message. */
+  /** Creates an error with an HTTP status. */
   constructor(status: number, message: string, details: ApiError["details"] = {}) {
     super(message);
     this.status = status;
@@ -41,9 +40,7 @@ export class ApiError extends Error {
     readonly error: {
       readonly message: string;
       readonly type: "invalid_request_error" | "requests" | "server_error";
-      /** The parameter at fault, if any. */
       readonly param: string | null;
-      /** Machine-readable code. */
       readonly code: string | null;
     };
   } {

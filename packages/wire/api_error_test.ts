@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { ApiError } from "@tare/wire/internal";
 
-Deno.test("ApiError.toResponse() has OpenAI's shape, status and headers", async () => {
+Deno.test("ApiError.toResponse() returns OpenAI's format, status and headers", async () => {
   const response = new ApiError(405, "No.", { code: "c", param: "p", headers: { allow: "GET" } })
     .toResponse();
   assertEquals([response.status, await response.json(), response.headers.get("allow")], [
@@ -11,7 +11,7 @@ Deno.test("ApiError.toResponse() has OpenAI's shape, status and headers", async 
   ]);
 });
 
-Deno.test("ApiError.body() names the kind of error by its status, and no code or parameter by default", () => {
+Deno.test("ApiError.body() returns the error type of its status, without code or parameter by default", () => {
   assertEquals(
     [400, 401, 429, 500].map((status) => new ApiError(status, "No.").body().error),
     ["invalid_request_error", "invalid_request_error", "requests", "server_error"].map((type) => ({

@@ -3,7 +3,7 @@ import { sameData } from "@tare/messages/internal";
 import { editJson, isRecord, type JsonRecord, objectFields, readJsonAt } from "./json.ts";
 import type { Protocol, ReadTool, WireRequest, WireTool } from "./protocol.ts";
 
-/** Returns whether a tool is a function at the front of the prompt; the provider's own tools aren't. */
+/** Returns whether a tool is a function at the front of the prompt. */
 export function isFunction(
   { definition: { function: { parameters } }, inFront }: ReturnType<Protocol["readTool"]>,
 ): boolean {
@@ -11,18 +11,16 @@ export function isFunction(
 }
 
 /**
- * Returns a request with only these functions, and a tool that must be called, at the front; the provider's
- * own search, added after them, finds the others. A deferred tool's cache breakpoint moves to the search.
- * Returns `undefined` without such a search or anything to defer.
+ * Returns a request with these functions, and one that must be called, at the front; the provider's search,
+ * added last, finds the others and takes over their cache breakpoint. Returns `undefined` if unsupported, or
+ * nothing is deferred.
  */
 export function deferTools(
   request: WireRequest,
   isInFront: (name: string) => boolean,
 ): {
   readonly request: WireRequest;
-  /** Deferred definitions. */
   readonly definitions: readonly ToolDefinition[];
-  /** The search tool. */
   readonly search: ToolDefinition;
 } | undefined {
   const { protocol: { toolSearch, markField = "" }, tools = [] } = request;
@@ -56,23 +54,21 @@ export function deferTools(
   };
 }
 
-/** A tool as first seen in a conversation. */
 type FirstTool = ReturnType<typeof steadyTools>["first"][number];
 
 /**
- * Returns a request with its tools in the order and spelling of their first occurrence, since clients that
- * refetch them from servers may reorder tools or fields, which would invalidate the cached prefix. Cache
- * breakpoints keep their position. Meaning never changes: a changed tool replaces the previous one, new ones
- * follow; deferred ones stay in place. Returns the same request if nothing changes, or if two tools share a
- * name.
+ * Returns a request with tools in their first order and spelling: clients refetch them in varying form, which
+ * would invalidate the cached prefix. Cache breakpoints keep their position; changed tools replace previous
+ * ones, new ones follow, deferred ones stay in place. Returns the same request if unchanged, or if names
+ * repeat.
  */
 export function steadyTools(
   request: WireRequest,
   first: readonly (NonNullable<WireRequest["tools"]>[number] & {
     readonly name: string;
-    /** Its fields without the cache breakpoint. */
+    /** Fields without the breakpoint. */
     readonly said: JsonRecord;
-    /** The breakpoint, as JSON. Default: none. */
+    /** Breakpoint, as JSON. Default: none. */
     readonly mark?: string;
   })[],
 ): {
@@ -93,7 +89,7 @@ export function steadyTools(
     const place = placeOf(tool);
     const before = first[place];
     const isSame = before && sameData(before.said, tool.said);
-    // A copy, as the bytes are a view of the whole request.
+    // The original is a view of the whole request.
     if (!isSame) known[before ? place : known.length] = { ...tool, bytes: tool.bytes.slice() };
     const { mark } = now[at]!;
     const fits = (one: FirstTool) => (one.mark === undefined) === (mark === undefined);

@@ -27,14 +27,14 @@ import {
   writeTools,
 } from "./request.ts";
 
-/** A request of Anthropic's Messages API, as for `messages.create()` of its SDK. */
+/** A request of Anthropic's Messages API. */
 export interface AnthropicRequest {
   readonly system?: unknown;
   readonly messages: readonly unknown[];
   readonly tools?: readonly unknown[] | undefined;
 }
 
-/** A request of OpenAI's Responses API, as for `responses.create()` of its SDK. */
+/** A request of OpenAI's Responses API. */
 export interface OpenaiResponsesRequest {
   readonly instructions?: unknown;
   readonly input: string | readonly unknown[];
@@ -43,15 +43,14 @@ export interface OpenaiResponsesRequest {
 
 /** A session's view of a request. */
 export interface RequestView extends Pick<ModelRequest, "messages" | "tools" | "stable"> {
-  /** Index in the history of each of `messages`; −1 for none. */
+  /** Index in the history of each message; −1 for none. */
   readonly places: readonly number[];
 }
 
 /**
- * Returns the chat messages and tools of a request of Anthropic's Messages API, for `view()` of a session.
- * Each block of a user message becomes a message, a reply becomes one. Equal messages are the same objects at
- * each call, by which a session identifies them. Images and files are omitted: {@linkcode toAnthropic} takes
- * them from the request.
+ * Returns the chat messages and tools of a Messages request, for `view()` of a session. Each block of a user
+ * message becomes a message, a reply one. Equal messages are the same objects at each call. Images and files
+ * are omitted; {@linkcode toAnthropic} restores them.
  * @throws {TypeError} if a message isn't one of that API.
  *
  * @example
@@ -78,8 +77,8 @@ export function fromAnthropic(request: AnthropicRequest): Pick<ModelRequest, "me
 }
 
 /**
- * Returns the request with a session's view of {@linkcode fromAnthropic}; other fields and unchanged messages
- * are those of the request. Cache breakpoints of evicted blocks move to the nearest block before.
+ * Returns the request with a session's view of {@linkcode fromAnthropic}. Unchanged parts are the request's
+ * own; cache breakpoints of evicted blocks move to the nearest block before.
  * @throws {TypeError} if a message isn't one of that API.
  *
  * @example
@@ -99,8 +98,8 @@ export function toAnthropic<Request extends AnthropicRequest>(request: Request, 
 }
 
 /**
- * Returns the chat messages and tools of a request of OpenAI's Responses API, like {@linkcode fromAnthropic}.
- * Reasoning belongs to the item after it, and is evicted only with that.
+ * Returns the chat messages and tools of a Responses request, like {@linkcode fromAnthropic}. Reasoning is
+ * evicted only with the item after it.
  * @throws {TypeError} if an item isn't one of that API.
  *
  * @example
@@ -151,17 +150,15 @@ type Given = AnthropicRequest | OpenaiResponsesRequest;
 
 const VIEW = { messages: "messages", tools: "array", places: "array" } as const;
 
-/** An API whose requests are converted. */
 interface Api {
   readonly protocol: Protocol;
-  /** Description of a list item, for errors. */
+  /** Description for errors. */
   readonly item: string;
-  /** Cached results by the caller's values. */
+  /** Caches by the caller's values. */
   readonly items: WeakMap<object, Known<WireItem>>;
   readonly tools: WeakMap<object, Known<WireTool>>;
 }
 
-/** A cached result, with a copy of its source. */
 interface Known<Made> {
   readonly said: unknown;
   readonly made: Made;
@@ -191,10 +188,7 @@ const READER: JsonReader<never> = {
 
 const readers = { items: READER, tools: READER };
 
-/**
- * Returns the cached result of an unchanged value. Callers move cache breakpoints inside messages, so
- * contents are compared.
- */
+/** Compares contents, since callers move cache breakpoints inside messages. */
 function knownOf<Made>(
   value: unknown,
   known: WeakMap<object, Known<Made>>,
@@ -214,7 +208,7 @@ function copyOf(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([name, field]) => [name, copyOf(field)]));
 }
 
-/** Returns the request as the protocol reads it, and the list value of each item. */
+/** Returns the request as read, and the list value of each item. */
 function readGiven(
   request: Given,
   { protocol, item: right, items: knownItems, tools: knownTools }: Api,
@@ -271,7 +265,6 @@ function promptOf({ items, tools = [] }: WireRequest): Pick<ModelRequest, "messa
   };
 }
 
-/** Returns the fields of the request that the view changes. */
 function writeGiven(
   request: Given,
   view: RequestView,
@@ -279,7 +272,7 @@ function writeGiven(
 ): Readonly<Record<string, unknown>> {
   const { wire, values } = readGiven(request, api, caller);
   const own = promptOf(wire).messages;
-  // Messages that were read again, but not changed, are equal.
+  // Messages that were read again are equal, not identical.
   const messages = view.messages.map((message, row) => {
     const known = own[view.places[row]!];
     return known && hashPiece(known) === hashPiece(message) ? known : message;

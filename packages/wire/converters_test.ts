@@ -15,7 +15,7 @@ const picture = fc.base64String({ minLength: 4 }).map((data): Json => ({
 }));
 const words = text.map((text): Json => ({ type: "text", text }));
 
-/** Steps of a conversation in the Messages format: what was said, thought, called, and what came of it. */
+/** Steps of a Messages conversation. */
 const steps = fc.array(
   fc.record({
     thinking: fc.option(fc.record({ type: fc.constant("thinking"), thinking: text, signature: text })),
@@ -64,7 +64,7 @@ function everything({ messages, tools }: ReturnType<typeof fromAnthropic>) {
   return { messages, tools, places: messages.map((_, at) => at) };
 }
 
-Deno.test("toAnthropic() gives the very messages of which nothing has left", () => {
+Deno.test("toAnthropic() returns identical messages if nothing was evicted", () => {
   fc.assert(fc.property(steps, (messages) => {
     const request = { model: "claude-sonnet-5", system: "You read.", messages, tools: anthropicTools };
     const before = structuredClone(request);
@@ -75,7 +75,7 @@ Deno.test("toAnthropic() gives the very messages of which nothing has left", () 
   }));
 });
 
-Deno.test("toAnthropic() changes the texts of results that left, and nothing else that the model sees", () => {
+Deno.test("toAnthropic() changes only the texts of evicted results", () => {
   fc.assert(fc.property(steps, fc.infiniteStream(fc.boolean()), (messages, choose) => {
     const request = { model: "claude-sonnet-5", messages };
     const view = everything(fromAnthropic(request));
@@ -100,12 +100,12 @@ Deno.test("toAnthropic() changes the texts of results that left, and nothing els
   }));
 });
 
-/** Marks of the cache may be more, and stand elsewhere, where something has left. */
+/** Eviction may add and move cache breakpoints. */
 function withoutMarks(value: unknown): unknown {
   return JSON.parse(JSON.stringify(value, (name, field) => name === "cache_control" ? undefined : field));
 }
 
-Deno.test("fromAnthropic() gives the same messages for what it has read before, and reads anew what has changed", () => {
+Deno.test("fromAnthropic() returns identical messages for unchanged input and reads changed input again", () => {
   const [question, picture, result] = [
     { role: "user", content: "Why?" },
     { role: "user", content: [{ type: "image", source: { type: "url", url: "https://a.test/1.png" } }] },
@@ -129,7 +129,7 @@ Deno.test("fromAnthropic() gives the same messages for what it has read before, 
   assertStrictEquals(third.messages[3], second.messages[3]);
 });
 
-Deno.test("toAnthropic() leaves out what left, says what stands for it, and adds tools", () => {
+Deno.test("toAnthropic() omits evicted messages, writes placeholders and adds tools", () => {
   const messages: readonly { readonly role: string; readonly content: string | readonly Json[] }[] = [
     { role: "user", content: [{ type: "text", text: "Why?" }] },
     { role: "assistant", content: [{ type: "text", text: "So." }] },
@@ -147,7 +147,7 @@ Deno.test("toAnthropic() leaves out what left, says what stands for it, and adds
   });
 });
 
-/** Items of a conversation in the Responses format, reasoning included. */
+/** Items of a Responses conversation. */
 const items = fc.array(
   fc.record({
     thought: fc.option(fc.record({ summary: text, sealed: text })),
@@ -198,7 +198,7 @@ const items = fc.array(
   ])
 );
 
-Deno.test("toResponses() gives the very items of which nothing has left", () => {
+Deno.test("toResponses() returns identical items if nothing was evicted", () => {
   fc.assert(fc.property(items, (input) => {
     const tools = [{ type: "function", name: "read", parameters: { type: "object" }, strict: false }];
     const request = { model: "gpt-5.5", instructions: "You read.", input, tools };
@@ -209,7 +209,7 @@ Deno.test("toResponses() gives the very items of which nothing has left", () => 
   }));
 });
 
-Deno.test("toResponses() changes the texts of results that left; reasoning stays with what it led to", () => {
+Deno.test("toResponses() changes the texts of evicted results and keeps reasoning with its item", () => {
   fc.assert(fc.property(items, fc.infiniteStream(fc.boolean()), (input, choose) => {
     const request = { model: "gpt-5.5", input };
     const view = everything(fromResponses(request));
@@ -227,7 +227,7 @@ Deno.test("toResponses() changes the texts of results that left; reasoning stays
   }));
 });
 
-Deno.test("toResponses() leaves reasoning out with the call that it led to, and with nothing else", () => {
+Deno.test("toResponses() omits reasoning only with the call after it", () => {
   const thought = { type: "reasoning", id: "rs_1", summary: [], encrypted_content: "sealed" };
   const input = [
     { role: "user", content: "Why?" },
@@ -244,14 +244,14 @@ Deno.test("toResponses() leaves reasoning out with the call that it led to, and 
   assertEquals(toResponses(request, view).input, [input[0], input[4], input[5]]);
 });
 
-Deno.test("fromResponses() takes an input that is one text", () => {
+Deno.test("fromResponses() accepts an input of one text", () => {
   const request = { model: "gpt-5.5", input: "Why?" };
   const prompt = fromResponses(request);
   assertEquals(prompt.messages.at(-1), { role: "user", content: "Why?" });
   assertEquals(toResponses(request, everything(prompt)), request);
 });
 
-Deno.test("messages of another API are refused by name", () => {
+Deno.test("fromAnthropic() and fromResponses() throw for another API's messages with its name", () => {
   const chat = [{ role: "user", content: "Hi." }, { role: "tool", tool_call_id: "1", content: "A line." }];
   assertThrows(
     () => fromAnthropic({ messages: chat }),

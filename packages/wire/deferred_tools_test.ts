@@ -23,7 +23,7 @@ function read(body: object, protocol: Protocol = MESSAGES_PROTOCOL) {
   return readRequest(readWireBody(bytes), protocol, { items: reader, tools: reader });
 }
 
-/** The tools of a request in which only these are in front. */
+/** Returns the tools of a request with only these in front. */
 function deferred(body: object, inFront: readonly string[]): unknown {
   const { request } = deferTools(read(body), (name) => inFront.includes(name))!;
   const written = writeRequest(request, {
@@ -37,7 +37,7 @@ function deferred(body: object, inFront: readonly string[]): unknown {
 
 const SEARCH = { type: "tool_search_tool_bm25_20251119", name: "tool_search_tool_bm25" };
 
-Deno.test("deferTools() defers functions in their places, with the search behind all and a mark that would be lost on it", () => {
+Deno.test("deferTools() defers functions in place, adds the search last and moves a lost breakpoint to it", () => {
   const later = { defer_loading: true };
   const bash = { type: "bash_20250124", name: "bash" };
   assertEquals(deferred({ tools: [tool("a"), bash, tool("b"), tool("c")] }, ["b"]), [
@@ -52,7 +52,7 @@ Deno.test("deferTools() defers functions in their places, with the search behind
     tool("b", later),
     { ...SEARCH, ...MARK },
   ]);
-  // One that is in front has it still, and is behind.
+  // A tool in front keeps it.
   assertEquals(deferred({ tools: [tool("b", MARK), tool("a", MARK)] }, ["a"]), [
     tool("b", later),
     tool("a", MARK),
@@ -69,7 +69,7 @@ Deno.test("deferTools() defers functions in their places, with the search behind
   ]);
 });
 
-Deno.test("deferTools() leaves the only tool that may be called in front, and what there is no search for", () => {
+Deno.test("deferTools() keeps the only callable tool in front, and does nothing without a search", () => {
   const tools = [tool("a"), tool("b")];
   const choice = (name: string) => ({ tool_choice: { type: "tool", name } });
   assertEquals(deferred({ tools, ...choice("b") }, []), [

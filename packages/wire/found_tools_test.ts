@@ -14,7 +14,7 @@ const LATER = { defer_loading: true };
 const SEARCH = { type: "tool_search_tool_regex_20251119", name: "tool_search_tool_regex" };
 const reference = (tool_name: string) => ({ type: "tool_reference", tool_name });
 
-/** What the client's own tool and the provider's have found. */
+/** Results of the client's and the provider's tool searches. */
 const MESSAGES = [
   { role: "user", content: "Go." },
   { role: "assistant", content: [{ type: "tool_use", id: "c1", name: "ToolSearch", input: {} }] },
@@ -41,7 +41,7 @@ const MESSAGES = [
 const found = (message: Message | undefined) =>
   (message && "findsTools" in message ? message.findsTools ?? [] : []).map((tool) => tool.function.name);
 
-Deno.test("readRequest() puts deferred tools where they are found, and nowhere before", () => {
+Deno.test("readRequest() places deferred tools only where they are found", () => {
   const readers = newReaders();
   const read = (tools: readonly object[]) =>
     requestOf({ model: "m", messages: MESSAGES, tools }, MESSAGES_PROTOCOL, readers);
@@ -56,7 +56,7 @@ Deno.test("readRequest() puts deferred tools where they are found, and nowhere b
   ]);
   assertEquals(messages.map(found), [[], [], ["b"], ["c", "b"]]);
   assertEquals(messages.map((message) => "keep" in message && message.keep), [false, false, true, true]);
-  // What is known of a message stays known, until what it finds is another tool.
+  // Cached data stays valid until the found tools change.
   const more = read([...tools, tool("d", LATER)]);
   messagesOf(more).forEach((message, at) => assertStrictEquals(message, messages[at]));
   const changed = messagesOf(read(tools.with(2, tool("b", { ...LATER, description: "Other." }))));
@@ -68,7 +68,7 @@ Deno.test("readRequest() puts deferred tools where they are found, and nowhere b
   );
 });
 
-Deno.test("writeRequest() leaves deferred and server tools as they are, whatever becomes of the others", () => {
+Deno.test("writeRequest() keeps deferred and server tools unchanged whatever happens to others", () => {
   const tools = [tool("b", LATER), tool("a"), SEARCH];
   const body = JSON.stringify({ model: "m", messages: MESSAGES, tools });
   const request = requestOf(body, MESSAGES_PROTOCOL);
@@ -89,7 +89,7 @@ Deno.test("writeRequest() leaves deferred and server tools as they are, whatever
   assertEquals(written.messages, MESSAGES);
 });
 
-Deno.test("RESPONSES_PROTOCOL counts the tools that a search has found, to the last word", () => {
+Deno.test("RESPONSES_PROTOCOL counts all tokens of tools found by a search", () => {
   const described = { type: "function", name: "f", description: "Long. ".repeat(1_000), parameters: {} };
   const item = { type: "tool_search_output", call_id: null, execution: "server", tools: [described] };
   const [part] = RESPONSES_PROTOCOL.readItem(item);

@@ -1,7 +1,6 @@
 /** A JSON object of unknown fields. */
 export type JsonRecord = Readonly<Record<string, unknown>>;
 
-/** Returns whether a value is a JSON object. */
 export function isRecord(value: unknown): value is JsonRecord {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
@@ -20,12 +19,10 @@ export function parseRecord(text: string | undefined): JsonRecord | undefined {
   }
 }
 
-/** Returns the fields whose value isn't null. */
 export function withoutNulls(fields: JsonRecord): JsonRecord {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null));
 }
 
-/** Returns the value if it is a list, or else an empty one. */
 export function listOf(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : [];
 }
@@ -33,11 +30,9 @@ export function listOf(value: unknown): readonly unknown[] {
 /** Byte span of a JSON value. */
 export interface Span {
   readonly start: number;
-  /** Exclusive. */
   readonly end: number;
 }
 
-/** Most fields of an object. */
 const MAX_FIELDS = 5_000;
 
 const QUOTE = 0x22;
@@ -50,12 +45,11 @@ const OPEN_OBJECT = 0x7b;
 const CLOSE_OBJECT = 0x7d;
 
 /**
- * Returns the spans of a JSON object's field values, by name; the last of duplicates counts. Values aren't
- * parsed.
- * @param known Called with each field's name and start of value. May return the end of an array's known item,
- * from which scanning continues. Default: everything is scanned.
+ * Returns the spans of an object's values, unparsed, by name; the last of duplicates counts.
+ * @param known Called with each field's name and start. May return the end of a known array item to continue
+ * from.
  * @throws {SyntaxError} if there is no complete object at `at`.
- * @throws {RangeError} if it has more than {@linkcode MAX_FIELDS} fields.
+ * @throws {RangeError} with more than {@linkcode MAX_FIELDS} fields.
  */
 export function objectFields(
   bytes: Uint8Array<ArrayBuffer>,
@@ -72,8 +66,8 @@ export function objectFields(
 }
 
 /**
- * Returns the first field of this name, among the first {@linkcode MAX_FIELDS}, in an object that may be
- * truncated or invalid after it.
+ * Returns the first field of this name, among {@linkcode MAX_FIELDS}, in a possibly truncated or invalid
+ * object.
  */
 export function findField(bytes: Uint8Array<ArrayBuffer>, wanted: string): Span | undefined {
   let found: Span | undefined;
@@ -108,8 +102,8 @@ function fieldAt(
 }
 
 /**
- * Returns the spans of a JSON array's items.
- * @param behind End of an item: only later ones are returned. Default: all are.
+ * Returns the spans of an array's items.
+ * @param behind End of the item before the first one returned. Default: all items.
  * @throws {SyntaxError} if there is no complete array at `at`.
  */
 export function arrayItems(bytes: Uint8Array<ArrayBuffer>, at = 0, behind?: number): Span[] {
@@ -139,12 +133,10 @@ export function readJsonAt(bytes: Uint8Array<ArrayBuffer>, span?: Span): unknown
   return JSON.parse(decoder.decode(span ? bytes.subarray(span.start, span.end) : bytes));
 }
 
-/** Returns the JSON of a value as bytes. */
 export function jsonBytes(value: unknown): Uint8Array<ArrayBuffer> {
   return encoder.encode(JSON.stringify(value));
 }
 
-/** Returns whether a list starts at a span. */
 export function isListAt(bytes: Uint8Array<ArrayBuffer>, { start }: Span): boolean {
   return bytes[start] === OPEN_ARRAY;
 }
@@ -164,12 +156,10 @@ export function joinBytes(pieces: readonly Uint8Array<ArrayBuffer>[]): Uint8Arra
 
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
-/** End of a member that ends the walk. */
 const FOUND = Infinity;
 
 /**
- * Calls `member` for each member of an object or array, or those after the end of one; it returns the
- * member's end, or {@linkcode FOUND}.
+ * Calls `member` for each member, or those after an end; it returns the member's end, or {@linkcode FOUND}.
  */
 function walk(
   bytes: Uint8Array<ArrayBuffer>,
@@ -210,7 +200,6 @@ function spanAt(bytes: Uint8Array<ArrayBuffer>, start: number): Span {
   return { start, end };
 }
 
-/** Returns the end of the `open` nested values at `start`. */
 function skipNested(bytes: Uint8Array<ArrayBuffer>, start: number, open = 0): number {
   let depth = open;
   for (let at = start; at < bytes.length; at++) {
@@ -228,7 +217,7 @@ function skipString(bytes: Uint8Array<ArrayBuffer>, start: number): number {
   return end;
 }
 
-/** Bytes scanned individually before a search for the next quote, which is slower for short distances. */
+/** Bytes scanned before searching for a quote. */
 const NEAR_BYTES = 32;
 
 /** Returns the byte after the closing quote; 0 without one. */
@@ -266,16 +255,15 @@ function isEnd(byte: number | undefined): boolean {
 }
 
 function misread(wanted: string, at: number): SyntaxError {
-  return new SyntaxError(`Cannot read the JSON: ${wanted} is wanted at byte ${at}`);
+  return new SyntaxError(`Cannot read the JSON: expected ${wanted} at byte ${at}`);
 }
 
-/** Path to a nested JSON value: field names and item indexes. */
 type JsonPath = readonly (string | number)[];
 
 /** A change of a JSON object. */
 export interface JsonEdit {
   readonly path: JsonPath;
-  /** The new JSON. Absent: the item or field is removed. */
+  /** New JSON. Absent: removal. */
   readonly value?: Uint8Array<ArrayBuffer>;
 }
 
@@ -284,8 +272,8 @@ interface Change extends Span {
 }
 
 /**
- * Returns a JSON object with these changes; all other bytes stay unchanged. A missing top-level field is
- * added at the start.
+ * Returns an object with changes; all other bytes stay unchanged. Missing top-level fields are added at the
+ * start.
  * @param fields Spans of the top-level fields. Default: scanned.
  * @throws {SyntaxError} if it can't be read as far as needed.
  * @throws {RangeError} if a path doesn't exist.
@@ -311,7 +299,7 @@ export function editJson(
   };
   const removed = new Set(edits.filter(({ value }) => !value).map(({ path }) => JSON.stringify(path)));
   const fronts = new Map<number, number>();
-  /** Returns the number of leading items of a list that are all removed. */
+  /** Returns the number of removed items at the start of a list. */
   const frontOf = (list: JsonPath, start: number) =>
     lookUp(fronts, start, () => {
       let at = 0;
@@ -327,7 +315,7 @@ export function editJson(
     const start = find(list)?.start;
     if (span && typeof last === "number" && start !== undefined) {
       const items = itemsAt(start);
-      // Removes one comma too: the one after the item if all before it are removed, else the one before it.
+      // Removes one comma too: the next one at the start, else the previous one.
       if (last < frontOf(list, start)) return { start: span.start, end: items[last + 1]?.start ?? span.end };
       return { start: items[last - 1]!.end, end: span.end };
     }
@@ -339,7 +327,6 @@ export function editJson(
       throw new RangeError(`Cannot change ${JSON.stringify(path)}: there is no such value`);
     }
     const first = bytes.indexOf(OPEN_OBJECT) + 1;
-    // No comma before the end of an empty object.
     const comma = spans.size > 0 || edit !== edits.at(-1) ? "," : "";
     const name = encoder.encode(`${JSON.stringify(last)}:`);
     return { start: first, end: first, value: joinBytes([name, value, encoder.encode(comma)]) };
@@ -355,7 +342,7 @@ export function editJson(
   return joinBytes([...pieces, bytes.subarray(from)]);
 }
 
-/** Returns the span of a field with its name and one comma: the one before it, or else the one after it. */
+/** Returns the span of a field with its name and one comma. */
 function withComma(bytes: Uint8Array<ArrayBuffer>, { start, end }: Span, fields: readonly Span[]): Span {
   const before = fields.findLast((field) => field.end < start);
   if (before) return { start: before.end, end };
@@ -364,7 +351,6 @@ function withComma(bytes: Uint8Array<ArrayBuffer>, { start, end }: Span, fields:
   return { start: name, end: bytes[comma] === COMMA ? comma + 1 : end };
 }
 
-/** Returns the value of a key, created at its first use. */
 function lookUp<Key, Value>(values: Map<Key, Value>, key: Key, make: () => Value): Value {
   const value = values.get(key) ?? make();
   values.set(key, value);
@@ -378,8 +364,8 @@ const MAX_DEPTH = 200;
 const MAX_MEMBERS = 100_000;
 
 /**
- * Returns the limit that a JSON text exceeds for value-by-value processing, as a clause:
- * `it is nested more than …`; `undefined` within the limits or for invalid JSON. Fast even for megabytes.
+ * Returns the exceeded limit for processing by value, as a clause: `it is nested more than …`; `undefined`
+ * within limits or for invalid JSON.
  *
  * @example
  * ```ts
@@ -393,7 +379,7 @@ const MAX_MEMBERS = 100_000;
 export function jsonExcess(bytes: Uint8Array<ArrayBuffer>): string | undefined {
   let depth = 0;
   let members = 0;
-  /** Fields so far of the object at each level; −1 for a list. */
+  /** Number of fields at each level; −1 for a list. */
   const fields: number[] = [];
   for (let at = 0; at < bytes.length; at++) {
     switch (bytes[at]) {

@@ -16,7 +16,7 @@ import { decode } from "./request_fixture_test.ts";
 
 const encode = (text: string) => new TextEncoder().encode(text);
 
-Deno.test("objectFields() and arrayItems() find the same values as JSON.parse(), in any spelling", () => {
+Deno.test("objectFields() and arrayItems() return the same values as JSON.parse() in any spelling", () => {
   fc.assert(fc.property(
     fc.dictionary(fc.string({ unit: "grapheme" }), fc.jsonValue()),
     fc.constantFrom(undefined, 1, "\t"),
@@ -33,7 +33,7 @@ Deno.test("objectFields() and arrayItems() find the same values as JSON.parse(),
   ));
 });
 
-Deno.test("objectFields() reads escaped names, and of a name that stands twice the last", () => {
+Deno.test("objectFields() reads escaped names, and the last of duplicate names", () => {
   const bytes = encode(String.raw`{"mod\u0065l":"a\\","model":"b\"}"}`);
   assertEquals([...objectFields(bytes)].map(([name, span]) => [name, readJsonAt(bytes, span)]), [[
     "model",
@@ -41,7 +41,7 @@ Deno.test("objectFields() reads escaped names, and of a name that stands twice t
   ]]);
 });
 
-Deno.test("objectFields() and arrayItems() refuse what doesn't end or isn't one", () => {
+Deno.test("objectFields() and arrayItems() throw for incomplete or wrong values", () => {
   for (const text of ["", "[", "{", '{"a"', '{"a":', '{"a":1', '{"a":1 "b"', "{a:1}", '{"a":"x\\"}']) {
     assertThrows(() => objectFields(encode(text)), SyntaxError, "Cannot read the JSON");
   }
@@ -50,7 +50,7 @@ Deno.test("objectFields() and arrayItems() refuse what doesn't end or isn't one"
   }
 });
 
-Deno.test("objectFields() and findField() look at 5,000 fields, and no further", () => {
+Deno.test("objectFields() and findField() read at most 5,000 fields", () => {
   const fields = (count: number) => Array.from({ length: count }, () => '"a":1');
   const most = encode(`{${fields(4_999)},"b":1}`);
   assertEquals([objectFields(most).size, findField(most, "b") !== undefined], [2, true]);
@@ -61,11 +61,11 @@ Deno.test("objectFields() and findField() look at 5,000 fields, and no further",
   assertEquals(arrayItems(encode(`[${"1,".repeat(5_000)}1]`)).length, 5_001);
 });
 
-Deno.test("joinBytes() puts pieces one behind the other", () => {
+Deno.test("joinBytes() concatenates pieces", () => {
   assertEquals(joinBytes([encode("a"), encode(""), encode("bc")]), encode("abc"));
 });
 
-Deno.test("findField() finds what stands before the place where the text ends or is wrong", () => {
+Deno.test("findField() returns a field before a truncation or an error", () => {
   const find = (text: string) => {
     const bytes = encode(text);
     const span = findField(bytes, "a");
@@ -75,7 +75,7 @@ Deno.test("findField() finds what stands before the place where the text ends or
   assertEquals(['{"a":"x', '{"b" 1,"a":"x"}', "[1]", '{"b":1}'].map(find), Array(4).fill(undefined));
 });
 
-Deno.test("objectFields() and arrayItems() go on behind an item that is known", () => {
+Deno.test("objectFields() and arrayItems() continue after a known item", () => {
   fc.assert(fc.property(
     fc.array(fc.jsonValue(), { minLength: 1 }),
     fc.constantFrom(undefined, 1, "\t"),
@@ -93,7 +93,7 @@ Deno.test("objectFields() and arrayItems() go on behind an item that is known", 
   ));
 });
 
-Deno.test("editJson() changes fields, adds others in front, and nothing else", () => {
+Deno.test("editJson() changes fields, adds others at the start, and nothing else", () => {
   const edited = editJson(encode('{ "a":1.0, "b" : [2],"c":3}'), [
     { path: ["b"], value: encode("[1,2]") },
     { path: ["new"], value: encode("0") },
@@ -102,7 +102,7 @@ Deno.test("editJson() changes fields, adds others in front, and nothing else", (
   assertEquals(decode(editJson(encode("{}"), [{ path: ["a"], value: encode("1") }])), '{"a":1}');
 });
 
-Deno.test("editJson() replaces, removes and adds values wherever they are, empty objects and lists included", () => {
+Deno.test("editJson() replaces, removes and adds nested values, also in empty objects and lists", () => {
   const item = fc.tuple(fc.jsonValue(), fc.constantFrom("stays", "is removed", "changes", "changes inside"));
   const name = fc.stringMatching(/^[a-z"\\é]{1,3}$/);
   fc.assert(fc.property(
@@ -157,7 +157,7 @@ Deno.test("editJson() takes time linear in the number of edits", () => {
   assertEquals(performance.now() - startMs < 5_000, true);
 });
 
-Deno.test("editJson() refuses paths that lead nowhere", () => {
+Deno.test("editJson() throws for paths that don't exist", () => {
   const body = encode('{"a":{"b":[1]}}');
   for (const path of [["x"], ["a", "b", 1], ["a", "c", 0]]) {
     assertThrows(() => editJson(body, [{ path }]), RangeError, "there is no such value");
@@ -175,7 +175,7 @@ Deno.test("editJson() removes a field with one of its commas", () => {
 
 const excess = (text: string) => jsonExcess(new TextEncoder().encode(text));
 
-Deno.test("jsonExcess() counts levels, members and fields, and nothing in texts", () => {
+Deno.test("jsonExcess() limits levels, members and fields outside strings", () => {
   const deep = "it is nested more than 200 levels deep";
   const fields = "one of its objects has more than 5000 fields";
   const wide = "it holds more than 100000 values";
@@ -204,11 +204,11 @@ Deno.test("jsonExcess() counts levels, members and fields, and nothing in texts"
   assertEquals(cases.map(([text]) => excess(text)), cases.map(([, told]) => told));
 });
 
-Deno.test("jsonExcess() lets pass what is small", () => {
+Deno.test("jsonExcess() accepts small values", () => {
   fc.assert(fc.property(fc.json({ maxDepth: 6 }), (text) => excess(text) === undefined));
 });
 
-Deno.test("isRecord() and asRecord() know a JSON object from everything else", () => {
+Deno.test("isRecord() and asRecord() accept only JSON objects", () => {
   const object = { a: 1 };
   const values = [object, [], null, undefined, "a", 1];
   assertEquals(values.map(isRecord), [true, false, false, false, false, false]);

@@ -1,44 +1,40 @@
 import { asRecord, isRecord, type JsonRecord, listOf } from "./json.ts";
 
-/** Schema restrictions of a protocol's providers, beyond those of all providers. */
+/** Restrictions of a protocol's providers beyond the common ones. */
 export interface SchemaRules {
-  /** Names that top-level arguments may have. Default: any. */
+  /** Top-level argument names. Default: any. */
   readonly key?: { readonly pattern: RegExp; readonly legal: (name: string) => string };
-  /**
-   * Whether servers may compile the schema to a grammar, which supports few patterns and small bounds.
-   * Default: false.
-   */
+  /** Whether servers may compile a grammar, with few patterns and small bounds. Default: false. */
   readonly makesGrammar?: boolean;
 }
 
-/** A sanitized schema. */
 export interface LegalSchema {
   readonly schema: JsonRecord;
-  /** Removed restrictions, as a sentence for the model. Absent: none. */
+  /** Removed restrictions, in a sentence for the model. */
   readonly note?: string;
   /** Original argument names by sent name. */
   readonly renamed: ReadonlyMap<string, string>;
 }
 
-/** Deepest nesting; deeper schemas accept anything. */
+/** Deepest nesting, beyond which anything is accepted. */
 const MAX_DEPTH = 64;
 
 /** Longest chain of references. */
 const MAX_REFS = 32;
 
-/** Most alternatives that are described to the model in text. */
+/** Most alternatives described in text. */
 const MAX_DESCRIBED = 12;
 
-/** Most alternatives of one property; with more, it accepts anything. */
+/** Most alternatives of a property, beyond which anything is accepted. */
 const MAX_ALTERNATIVES = 256;
 
-/** Most schemas merged at the top level; further ones are ignored. */
+/** Most schemas merged at the top level. */
 const MAX_MERGED = 1_000;
 
 /**
- * Returns a schema that the protocol's providers accept and that accepts every object that the original
- * accepts. Top-level alternatives are merged into one object with the properties of all; broken references
- * accept anything. A legal schema is returned unchanged. Calls are validated against the original.
+ * Returns a schema that providers accept and that accepts every object of the original, against which calls
+ * are validated. Top-level alternatives become one object; broken references accept anything. A legal schema
+ * is returned unchanged.
  */
 export function legalSchema(original: unknown, rules: SchemaRules = {}): LegalSchema {
   const root = asRecord(original) ?? {};
@@ -48,7 +44,7 @@ export function legalSchema(original: unknown, rules: SchemaRules = {}): LegalSc
   const walked = new Walker(root, merged.schema, rules).walk(merged.schema) as JsonRecord;
   const renamed = new Map<string, string>();
   let schema = rules.key ? renameKeys(walked, rules.key, renamed) : walked;
-  // A fix may have removed the target of a reference.
+  // A fix may have removed a reference's target.
   for (;;) {
     const again = new Walker({}, schema, rules).walk(schema) as JsonRecord;
     if (again === schema) break;
@@ -57,10 +53,9 @@ export function legalSchema(original: unknown, rules: SchemaRules = {}): LegalSc
   return { schema, renamed, ...(merged.notes.length > 0 && { note: merged.notes.join(" ") }) };
 }
 
-/** Keywords that providers refuse at the top level. */
+/** Keywords refused at the top level. */
 const COMBINING: readonly string[] = ["$ref", "anyOf", "oneOf", "allOf", "enum", "const", "not"];
 
-/** Allowed and required properties of an object. */
 interface Shape {
   readonly properties: Map<string, unknown>;
   readonly required: Set<string>;
@@ -83,8 +78,8 @@ function mergeTop(root: JsonRecord): { readonly schema: JsonRecord; readonly not
 }
 
 /**
- * Returns the shape of a schema's objects, with its alternatives merged.
- * @param known Shapes of visited schemas; recursive ones add nothing.
+ * Returns the merged shape of a schema's alternatives.
+ * @param known Visited schemas; recursive ones add nothing.
  */
 function shapeOf(value: unknown, root: JsonRecord, known = new Map<unknown, Shape>()): Shape {
   const seen = known.get(value);
@@ -130,7 +125,6 @@ function mayBeObject(value: unknown): boolean {
   return value !== false && (type === undefined || [type].flat().includes("object"));
 }
 
-/** Returns a property schema that accepts the values of both. */
 function either(one: unknown, other: unknown): unknown {
   if (one === undefined || one === false) return other;
   if (other === undefined || other === false) return one;
@@ -152,7 +146,6 @@ function valuesOf(schema: JsonRecord): readonly unknown[] | undefined {
   return Array.isArray(schema.enum) ? schema.enum : undefined;
 }
 
-/** Returns a schema with its references resolved. */
 function resolved(schema: JsonRecord | undefined, root: JsonRecord): JsonRecord | undefined {
   let node = schema;
   for (let refs = 0; node && node.$ref !== undefined && refs < MAX_REFS; refs++) {
@@ -165,7 +158,6 @@ function resolved(schema: JsonRecord | undefined, root: JsonRecord): JsonRecord 
   return rest;
 }
 
-/** Returns the target of a reference. */
 function lookUp(root: JsonRecord, ref: unknown): unknown {
   if (typeof ref !== "string" || !/^#(?:\/|$)/.test(ref)) return undefined;
   let at: unknown = root;
@@ -186,7 +178,6 @@ function lookUp(root: JsonRecord, ref: unknown): unknown {
 
 const TYPES: readonly unknown[] = ["object", "array", "string", "number", "integer", "boolean", "null"];
 
-/** Keywords whose values are schemas: by name, in a list, or single. */
 const NAMED: readonly string[] = [
   "properties",
   "patternProperties",
@@ -208,10 +199,10 @@ const SINGLE: readonly string[] = [
   "unevaluatedProperties",
 ];
 
-/** Single keywords that grammars ignore. */
+/** Keywords that grammars ignore. */
 const UNSTATED: readonly string[] = ["not", "if", "then", "else", "contains", "propertyNames"];
 
-/** Keywords by which grammar compilers recognize a schema without a type. */
+/** Keywords by which grammars recognize untyped schemas. */
 const RECOGNIZED: readonly string[] = [
   "type",
   "$ref",
@@ -229,22 +220,19 @@ const RECOGNIZED: readonly string[] = [
 const MAX_BOUND = 2_000;
 const BOUNDS: readonly string[] = ["minLength", "maxLength", "minItems", "maxItems"];
 
-/** Most nested schemas; further ones accept anything. */
+/** Most nested schemas, beyond which anything is accepted. */
 const MAX_NODES = 20_000;
 
 /** References that need no decoding. */
 const PLAIN_REF = /^#\/[^~%]+$/;
 
-/** Position of the walk through a schema. */
 interface SchemaPlace {
   readonly depth: number;
-  /** References on the path to it. */
   readonly refs: readonly unknown[];
-  /** Whether values must match it as a whole, so that it becomes part of the grammar. */
+  /** Whether it becomes part of a grammar. */
   readonly isStated: boolean;
 }
 
-/** Fixes schemas that providers refuse anywhere. */
 class Walker {
   readonly #original: JsonRecord;
   readonly #root: JsonRecord;
@@ -257,7 +245,7 @@ class Walker {
     this.#rules = rules;
   }
 
-  /** Returns the fixed schema; the same object if nothing changed. */
+  /** Returns the fixed schema; the same object if unchanged. */
   walk(value: unknown, at: SchemaPlace = { depth: 0, refs: [], isStated: true }): unknown {
     const node = asRecord(value);
     if (!node || at.depth > MAX_DEPTH || ++this.#nodes > MAX_NODES) return {};
@@ -268,7 +256,6 @@ class Walker {
     for (const name of NAMED) this.#walkMembers(now, name, asRecord(now[name]), inside);
     for (const name of LISTS) this.#walkMembers(now, name, listOf(now[name]), inside);
     for (const name of SINGLE) {
-      // Booleans only allow or forbid additional members.
       if (now[name] === undefined || typeof now[name] === "boolean" && name !== "items") continue;
       const fixed = this.walk(now[name], { ...inside, isStated: at.isStated && !UNSTATED.includes(name) });
       if (fixed === now[name]) continue;
@@ -283,7 +270,7 @@ class Walker {
     return isSame ? node : now;
   }
 
-  /** Removes a broken reference, and inlines the target of one into a merged schema. */
+  /** Removes a broken reference, or inlines its original target. */
   #fixRef(node: Record<string, unknown>, refs: readonly unknown[]): readonly unknown[] {
     const { $ref: ref } = node;
     if (ref === undefined) return refs;
@@ -297,7 +284,6 @@ class Walker {
     return [...refs, ref];
   }
 
-  /** Fixes the schemas of a keyword, by name or in a list; an empty list is removed. */
   #walkMembers(
     now: Record<string, unknown>,
     name: string,
@@ -354,7 +340,6 @@ const fixLists: Fix = (node) => {
   if (node.enum !== undefined && listOf(node.enum).length === 0) delete node.enum;
 };
 
-/** Removes required names without a property. */
 function fixRequired(node: Record<string, unknown>): void {
   const { required, properties } = node;
   if (required === undefined) return;
@@ -364,7 +349,7 @@ function fixRequired(node: Record<string, unknown>): void {
   else if (known.length !== listOf(required).length) node.required = known;
 }
 
-/** Moves restrictions that grammars don't support to the description. */
+/** Moves what grammars don't support to the description. */
 function fixForGrammar(node: Record<string, unknown>): void {
   const told: string[] = [];
   if (node.pattern !== undefined && !isPlainPattern(node.pattern)) {
@@ -389,13 +374,12 @@ function fixForGrammar(node: Record<string, unknown>): void {
   }
 }
 
-/** Returns whether a pattern is anchored and only has literals, sets, groups and small counts. */
+/** Returns whether a pattern is anchored, with literals, sets, groups and small counts only. */
 function isPlainPattern(pattern: unknown): boolean {
   return typeof pattern === "string" && /^\^[^]*[^\\]\$$|^\^\$$/.test(pattern) &&
     !/\\[A-Za-z0-9]|\(\?(?!:)|\{[^}]*\d{4}/.test(pattern) && !/[\^$]/.test(inner(pattern));
 }
 
-/** Returns a pattern without its anchors, sets and escapes. */
 function inner(pattern: string): string {
   return pattern.slice(1, -1).replaceAll(/\\.|\[(?:\\.|[^\]])*\]/g, "");
 }

@@ -1,6 +1,6 @@
 /**
- * Sanitizes requests so that providers accept them whatever a model, tool or client produced: names, ids,
- * arguments, order and characters. Deterministic: the same history gives the same bytes.
+ * Sanitizes requests for providers: names, ids, arguments, order and characters. The same history gives the
+ * same bytes.
  * @module
  */
 import type {
@@ -17,27 +17,27 @@ import { describeCall, hashText, pairCalls } from "@tare/messages/internal";
 import { isRecord, jsonExcess, type JsonRecord, parseRecord } from "./json.ts";
 import { legalSchema, type SchemaRules } from "./legal_schema.ts";
 
-/** The names, ids and schemas that the providers of a protocol accept. */
+/** Names, ids and schemas that a protocol's providers accept. */
 export interface LegalForms {
   readonly name: RegExp;
   readonly id: RegExp;
-  /** Schemas of arguments. Default: accepted by all providers. */
+  /** Default: common restrictions. */
   readonly schema?: SchemaRules;
-  /** Whether a tool without arguments may lack a schema. Default: false. */
+  /** Whether schemas are optional. Default: false. */
   readonly allowsNoSchema?: boolean;
 }
 
-/** Longest generated name or id, in characters; every provider accepts it. */
+/** Longest generated name or id, in characters. */
 const MAX_MADE = 40;
 
-/** Returns a name or id that every provider accepts: the original's legal characters and a hash. */
+/** Returns an accepted name or id: the original's legal characters and a hash. */
 export function madeName(original: string, attempt = 0): string {
   const hash = hashText(attempt === 0 ? original : `${attempt} ${original}`).toString(36);
   const plain = original.replaceAll(/[^A-Za-z0-9_-]+/g, "_").replace(/^[^A-Za-z_]/, "_$&");
   return `${plain.slice(0, MAX_MADE - hash.length - 1) || "x"}_${hash}`;
 }
 
-/** A reversible mapping of names: legal ones are unchanged, different ones never collide. */
+/** A reversible mapping of names without collisions. */
 class LegalNames {
   readonly #pattern: RegExp;
   readonly #sent = new Map<string, string>();
@@ -45,7 +45,7 @@ class LegalNames {
 
   constructor(pattern: RegExp, tools: readonly ToolDefinition[]) {
     this.#pattern = pattern;
-    // Offered tools have priority over names that a model invented.
+    // Offered tools have priority over invented names.
     const offered = tools.map(({ function: { name } }) => name);
     for (const name of offered.filter((name) => pattern.test(name))) this.of(name);
     for (const name of offered) this.of(name);
@@ -70,11 +70,8 @@ class LegalNames {
 
 /** A sanitized message. */
 export interface LegalMessage {
-  /** The message; its calls have the sent names, ids and arguments. */
   readonly message: Message;
-  /** The original calls. */
   readonly made: readonly ToolCall[];
-  /** Position of the original in the request. */
   readonly at: number;
 }
 
@@ -86,9 +83,8 @@ export interface LegalTool {
 }
 
 /**
- * Returns messages and tools as the protocol's providers accept them: legal names and ids, arguments that are
- * JSON objects, exactly one result directly after each call, no empty replies. Legal messages are the same
- * objects.
+ * Returns sanitized messages and tools: legal names and ids, JSON-object arguments, exactly one result
+ * directly after each call, no empty replies. Legal messages are the same objects.
  */
 export function legalPrompt(
   { messages, tools }: Pick<ModelRequest, "messages" | "tools">,
@@ -106,10 +102,7 @@ export function legalPrompt(
   };
 }
 
-/**
- * Returns a reply to this request with the original names of tools and arguments in its calls; the same
- * object if none differs.
- */
+/** Returns a reply with the original names of tools and arguments; the same object if unchanged. */
 export function originalCalls(
   reply: AssistantMessage,
   { messages, tools }: Pick<ModelRequest, "messages" | "tools">,
@@ -167,7 +160,6 @@ function legalTools(
 
 const legalOnes = new WeakMap<LegalForms, WeakMap<ToolDefinition, LegalTool>>();
 
-/** Returns a tool with a legal schema, under its original name. */
 function legalTool(tool: ToolDefinition, forms: LegalForms): LegalTool {
   let known = legalOnes.get(forms);
   if (!known) legalOnes.set(forms, known = new WeakMap());
@@ -197,10 +189,8 @@ function makeLegalTool(tool: ToolDefinition, forms: LegalForms): LegalTool {
   };
 }
 
-/** Placeholder for a missing result. */
 const NO_RESULT = "[No result: the call was not run, or its result is not part of this conversation.]";
 
-/** Prefix of a result without a call. */
 const NO_CALL = "[Result of a call that is not part of this conversation:]";
 
 function legalMessages(
@@ -254,7 +244,6 @@ function legalMessages(
   return sent.filter(({ message }) => !isEmptyReply(message));
 }
 
-/** Unique call ids; legal ones are unchanged. */
 class LegalIds {
   readonly #pattern: RegExp;
   readonly #taken = new Set<string>();
@@ -286,15 +275,15 @@ function legalCall(call: ToolCall, id: string, names: LegalNames): ToolCall {
   return { ...call, id, function: { ...made, name, arguments: text } };
 }
 
-/** Argument with the original text of arguments that are no JSON object. */
+/** Argument for text that is no JSON object. */
 const INVALID = "invalid_arguments";
 
-/** Texts up to this length can't be nested too deeply. */
+/** Shorter texts can't be nested too deeply. */
 const MAX_SHORT = 200;
 
 /**
- * Returns the arguments of a call as the text of a JSON object, which servers parse with every request. Other
- * texts become its field `invalid_arguments`.
+ * Returns a call's arguments as a JSON object, which servers parse with every request; other texts become its
+ * field `invalid_arguments`.
  *
  * @example
  * ```ts
@@ -317,7 +306,7 @@ export function legalArguments(text: string): string {
 
 const encoder = new TextEncoder();
 
-/** Returns whether a reply is empty, which providers refuse. */
+/** Returns whether a reply is empty, and therefore refused. */
 function isEmptyReply(message: Message): boolean {
   if (message.role !== "assistant") return false;
   const { content, refusal, tool_calls: calls = [], carried } = message;
@@ -327,15 +316,13 @@ function isEmptyReply(message: Message): boolean {
   return calls.length === 0 && !isSaid && !refusal && (carried?.items ?? []).length === 0;
 }
 
-/** Returns whether a part is only blank text. */
 function isBlank(part: ContentPart): boolean {
   if (part.type === "text") return part.text.trim() === "";
   return part.type === "refusal" && part.refusal.trim() === "";
 }
 
 /**
- * Returns the value with U+FFFD for unpaired surrogates, which no provider's parser accepts. The same object
- * if it has none.
+ * Replaces unpaired surrogates, which no provider accepts, by U+FFFD. Returns the same object if unchanged.
  */
 export function wellFormed<Value>(value: Value): Value;
 export function wellFormed(value: unknown): unknown {
@@ -357,15 +344,15 @@ export function wellFormed(value: unknown): unknown {
 }
 
 /**
- * Returns the original items of a reply with each call in place, followed by calls without an item.
- * @param calls The calls as sent; `made` has the ids of the items, in the same order.
+ * Returns a reply's items with calls in place, then calls without an item.
+ * @param calls The calls as sent; `made` has the items' ids.
  */
 export function placeCalls(
   items: readonly JsonRecord[],
   { calls, made, idOf, write }: {
     readonly calls: readonly ToolCall[];
     readonly made: readonly ToolCall[];
-    /** Returns the id of the call that an item represents, if any. */
+    /** Returns the call id of an item, if it is a call. */
     readonly idOf: (item: JsonRecord) => unknown;
     readonly write: (call: ToolCall) => JsonRecord;
   },
@@ -381,10 +368,8 @@ export function placeCalls(
   return [...placed, ...[...left].map((place) => ({ ...write(calls[place]!) }))];
 }
 
-/** Placeholder for a user message without content. */
 export const EMPTY_MESSAGE = "[empty message]";
 
-/** Returns the placeholder for a part that a protocol doesn't support. */
 export function absentPart(what: string): string {
-  return `[${what}: omitted, because this provider's format has no place for it here]`;
+  return `[${what}: omitted, unsupported by this provider's format]`;
 }

@@ -1,30 +1,28 @@
 /**
- * Normal form of items, by which spellings are compared, and detection of failed results.
+ * Normal form of items, and detection of failed results.
  * @module
  */
 import { type Content, contentText, type ToolMessage } from "@tare/messages";
 import { exitCodeIn } from "@tare/messages/internal";
 import { isRecord, type JsonRecord } from "./json.ts";
 
-/** Fields without meaning, which clients send back inconsistently. */
+/** Meaningless fields, sent back inconsistently. */
 const UNTOLD: readonly string[] = ["annotations", "logprobs"];
 
-/** Prefix of a program's own fields, which some programs add in one process and omit in the next. */
+/** Prefix of a client's private fields, sent inconsistently. */
 const NOTE = "_";
 
-/** Deepest nesting of compared values. */
 const MAX_DEPTH = 200;
 
 /** Numbers that lose precision when parsed. */
 const INEXACT = /\d{16}|\d[eE][+-]?\d{3}/;
 
-/** Returns whether an optional field with this value equals an absent one. */
 export function isNothing(value: unknown): boolean {
   return value === null || value === undefined || value === "" ||
     (Array.isArray(value) && value.length === 0);
 }
 
-/** Returns the meaningful fields, except the given ones. */
+/** Returns meaningful fields. */
 export function toldFields(record: JsonRecord, without: readonly string[] = []): JsonRecord {
   const isTold = (name: string) =>
     !name.startsWith(NOTE) && !UNTOLD.includes(name) && !without.includes(name);
@@ -44,10 +42,7 @@ export function inOrder(value: unknown, depth = 0): unknown {
   return Object.fromEntries(sorted.map(([name, field]) => [name, inOrder(field, depth + 1)]));
 }
 
-/**
- * Returns the meaning of content: adjacent texts joined by newlines and trimmed, and the fields of other
- * parts.
- */
+/** Returns the meaning of content: joined, trimmed texts and the fields of other parts. */
 export function saidParts(content: unknown, said: (part: JsonRecord) => unknown = toldFields): unknown[] {
   const parts: readonly unknown[] = Array.isArray(content) ? content : [content];
   const all: unknown[] = [];
@@ -69,33 +64,31 @@ export function saidParts(content: unknown, said: (part: JsonRecord) => unknown 
   return all;
 }
 
-/** Returns the text of a part that only consists of it. */
 function plainText(part: unknown): string | undefined {
   if (typeof part === "string") return part;
   if (!isRecord(part) || part.type !== "text" || typeof part.text !== "string") return undefined;
   return Object.keys(toldFields(part, ["type", "text"])).length === 0 ? part.text : undefined;
 }
 
-/** Returns content of a single text as that text; other content unchanged. */
+/** Returns a single text as a string; other content unchanged. */
 export function plainContent<T>(content: T): T | string {
   if (!Array.isArray(content) || content.length !== 1) return content;
   return plainText(content[0]) ?? content;
 }
 
-/** Returns the meaning of a call's JSON arguments; invalid JSON as text. */
+/** Returns the meaning of JSON arguments; invalid JSON as text. */
 export function saidArguments(text: string): unknown {
   if (INEXACT.test(text)) return { text };
   try {
     return { json: inOrder(JSON.parse(text.trim() || "{}")) };
   } catch {
-    // Invalid JSON of a model, which clients send back unchanged.
     return { text };
   }
 }
 
 /**
- * Returns whether a result reports that its call failed: by a flag of the protocol, or else by an exit code
- * that clients add to the output, in a line of its own or a JSON field. Empty if unknown.
+ * Returns whether a result reports failure: by a protocol's flag, or by an exit code in a line of its own or
+ * a JSON field. Empty if unknown.
  * @param flag The protocol's flag. Default: unknown.
  *
  * @example

@@ -8,7 +8,7 @@ import {
 } from "@tare/wire/internal";
 import { requestOf } from "./request_fixture_test.ts";
 
-Deno.test("statedFailure() reads the exit code where clients state it, and nowhere else", () => {
+Deno.test("statedFailure() reads the exit code only in its usual places", () => {
   const cases: readonly (readonly [string, boolean | undefined])[] = [
     ["Exit code 1\nlint failed", true],
     ["Exit code: 0\nWall time: 0 seconds\nOutput:\nError: none", false],
@@ -36,7 +36,7 @@ Deno.test("statedFailure() reads the exit code where clients state it, and nowhe
   assertEquals([true, false].map((flag) => statedFailure("Exit code 1", flag).failed), [true, false]);
 });
 
-Deno.test("each protocol reads what it and its clients state of a call that failed", () => {
+Deno.test("each protocol reads failures reported by itself and its clients", () => {
   const failed = (protocol: Protocol, value: unknown) => {
     const { message } = protocol.readItem(value)[0]!;
     return message.role === "tool" ? message.failed : "no result";
@@ -69,7 +69,7 @@ Deno.test("each protocol reads what it and its clients state of a call that fail
   ], [true, false, undefined]);
 });
 
-Deno.test("RESPONSES_PROTOCOL tells a result that failed from one that didn't, in whatever spelling", () => {
+Deno.test("RESPONSES_PROTOCOL detects failed results in any spelling", () => {
   const keys = ([undefined, "completed", "incomplete"] as const).map((status) => {
     const item = { type: "function_call_output", call_id: "c", output: "x", ...(status && { status }) };
     return requestOf({ model: "m", input: [item] }, RESPONSES_PROTOCOL).items.at(-1)?.key;
@@ -78,7 +78,7 @@ Deno.test("RESPONSES_PROTOCOL tells a result that failed from one that didn't, i
   assertNotEquals(keys[1], keys[2]);
 });
 
-/** The names of a request's items. */
+/** Returns the keys of a request's items. */
 function keysOf(protocol: Protocol, items: readonly unknown[]): string[] {
   const request = requestOf({ model: "m", [protocol.listField]: items }, protocol);
   return request.items.filter(({ bytes }) => bytes).map(({ key }) => key);
@@ -112,7 +112,7 @@ const image = (data: string) => ({
   source: { type: "base64", media_type: "image/png", data },
 });
 
-/** Histories that say the same, and then some of which each says something else. */
+/** Equal histories, then different ones. */
 const HISTORIES:
   readonly (readonly [Protocol, { readonly alike: unknown[][]; readonly others: unknown[][] }])[] = [
     [CHAT_PROTOCOL, {
@@ -179,7 +179,7 @@ const HISTORIES:
   ];
 
 for (const [protocol, { alike, others }] of HISTORIES) {
-  Deno.test(`items of ${protocol.name} are told by what they say, and by nothing else`, () => {
+  Deno.test(`${protocol.name} items: equal keys for equal meaning only`, () => {
     const [first, ...same] = alike.map((items) => keysOf(protocol, items));
     for (const keys of same) assertEquals(keys, first);
     const names = [first, ...others.map((items) => keysOf(protocol, items))].map((keys) =>
@@ -189,7 +189,7 @@ for (const [protocol, { alike, others }] of HISTORIES) {
   });
 }
 
-Deno.test("calls are paired with what answers them, whatever their ids: of one reply, and of several with the same ids", () => {
+Deno.test("call pairing: any ids, within one reply and across several with the same ids", () => {
   const calls = (...ids: string[]) => ({
     role: "assistant",
     content: null,
@@ -204,7 +204,7 @@ Deno.test("calls are paired with what answers them, whatever their ids: of one r
   assertEquals([three![0], three![1] === one![1]], [one![0], false]);
 });
 
-Deno.test("arguments whose numbers are exact only as text are told by their text", () => {
+Deno.test("call arguments: numbers beyond double precision are compared as text", () => {
   const keys = ["12345678901234567890", "12345678901234567891", "1e999", "2e999"].map((number) =>
     keysOf(CHAT_PROTOCOL, [chatCall("c", `{"a":${number}}`)])[0]
   );

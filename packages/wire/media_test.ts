@@ -6,7 +6,7 @@ import { CHAT_PROTOCOL, MESSAGES_PROTOCOL, type Protocol, RESPONSES_PROTOCOL } f
 
 const PNG = "data:image/png;base64,";
 
-/** Parts that hold data, by protocol, and the items that are users' messages and results with such a part. */
+/** Parts with data, and items with such a part, by protocol. */
 const PROTOCOLS: Readonly<
   Record<string, {
     readonly protocol: Protocol;
@@ -67,7 +67,7 @@ const PROTOCOLS: Readonly<
   },
 };
 
-Deno.test("all protocols read data in parts as media, count it as media, and keep results that hold some", () => {
+Deno.test("all protocols read data in parts as media, count it as media, and retain results with media", () => {
   fc.assert(
     fc.property(fc.integer({ min: 1_000, max: 400_000 }), (bytes) => {
       const data = "QUJD1GVm9+/x".repeat(bytes / 9).slice(0, 4 * Math.floor(bytes / 3));

@@ -1,147 +1,118 @@
 import type { Message, StableMessages, ToolDefinition, Usage } from "@tare/messages";
 import type { Span } from "./json.ts";
 
-/** A planner message of an item, with its location in the item. */
+/** A planner message of an item, with its location. */
 export interface ItemPart {
   readonly message: Message;
-  /**
-   * The message's meaning: two spellings with the same meaning have the same JSON. Excludes call ids, and
-   * reasoning next to text. Default: the item's bytes decide.
-   */
+  /** The meaning as JSON, equal for all spellings, without call ids. Default: the item's bytes. */
   readonly said?: unknown;
-  /** Whether the item contains only reasoning, which clients may omit. Default: false. */
+  /** Whether the item is only reasoning. Default: false. */
   readonly isThought?: boolean;
-  /** Path of the replaceable text in the item. Default: none. */
+  /** Path of the replaceable text. Default: none. */
   readonly text?: readonly (string | number)[];
-  /** Path of the part in an item that has others. Default: the whole item. */
+  /** Path of the part. Default: the whole item. */
   readonly at?: readonly (string | number)[];
-  /** Cache breakpoint of the part, as JSON. Default: none. */
+  /** Cache breakpoint, as JSON. Default: none. */
   readonly mark?: string;
   /** Whether replacing the text removes the breakpoint. Default: false. */
   readonly holdsMark?: boolean;
-  /** Id of an item of an earlier reply that was sent by id only. */
+  /** Id of an earlier reply's item, if only that was sent. */
   readonly refersTo?: string;
-  /** Names of the request's tools that the provider adds here instead of at the front. Default: none. */
+  /** Tools defined here instead of at the front. Default: none. */
   readonly finds?: readonly string[];
-  /**
-   * Purpose of a request that ends in this item: the next step, a summary that replaces the conversation, or
-   * another one. Default: unknown.
-   */
+  /** Purpose of a request that ends here. Default: unknown. */
   readonly purpose?: "turn" | "compaction" | "other";
 }
 
-/** The parts of an upstream reply that the gateway reads. */
+/** An upstream reply, as far as the gateway reads it. */
 export interface WireReply {
-  /** Usage, if reported. */
   readonly usage?: Usage;
-  /** Its id, if later requests can refer to it. */
+  /** Id for references by later requests, if any. */
   readonly id?: string;
-  /** Finish reason in the upstream's own terms, if reported. */
+  /** Finish reason in the upstream's terms. */
   readonly finish?: string;
-  /** Calls of the recall tool. */
   readonly recalls: readonly {
-    /** Id that the answer must have. */
     readonly id: string;
-    /** JSON text of the arguments, as the model wrote it. */
+    /** JSON text, as the model wrote it. */
     readonly arguments: string;
   }[];
-  /** Whether it calls tools of the client. */
   readonly callsClient: boolean;
-  /**
-   * The reply's items as the upstream knows them, each as JSON, including recalls; may be empty for a turn
-   * without recalls if the text isn't retained.
-   */
+  /** All items as JSON, including recalls; may be empty without recalls if the text isn't retained. */
   readonly items: readonly string[];
-  /** Text of the reply, if the writer retains it. */
+  /** Present if retained. */
   readonly text?: string;
-  /**
-   * Whether the provider paused in the middle of content that its client doesn't see, to continue when it is
-   * sent back. Default: false.
-   */
+  /** Whether the provider paused in hidden content. Default: false. */
   readonly isPaused?: boolean;
 }
 
-/** A model-call protocol: the formats of requests, replies and errors. The planner only sees messages. */
+/** A model-call protocol: the formats of requests, replies and errors. */
 export interface Protocol {
-  /** Unique name; sessions of different protocols are separate. */
+  /** Unique name; separates sessions. */
   readonly name: string;
-  /** Path after the upstream's base URL. */
   readonly path: string;
-  /** Path for counting a request's tokens. Default: none. */
   readonly countPath?: string;
-  /** Name of the field with the list of items. */
   readonly listField: string;
-  /** Reader of content before the list, such as instructions. Default: none. */
+  /** Reader of fields before the list, such as instructions. Default: none. */
   readonly head?: {
-    /** Field names, in order. */
     readonly fields: readonly string[];
-    /** Converts their values to messages. */
     readonly read: (values: readonly unknown[]) => readonly ItemPart[];
   };
-  /** Authentication with the provider's key. */
+  /** Authentication headers. */
   readonly auth: {
-    /** Headers with client credentials, in lower case. */
+    /** Client credentials, in lower case. */
     readonly headers: readonly string[];
-    /** Name of the header with the key. */
+    /** Header with the provider's key. */
     readonly name: string;
-    /** Prefix of its value. */
     readonly prefix: string;
   };
-  /** Names of the fields that limit the tokens of a reply. */
+  /** Fields that limit the tokens of a reply. */
   readonly replyFields: readonly string[];
-  /** Smallest accepted reply limit: a client that sets it wants the prompt read without an answer. */
+  /** Smallest accepted reply limit, set by clients that want the prompt read without an answer. */
   readonly minReplyTokens: number;
-  /** Default assumptions about how agents compact a conversation that exceeds their window. */
+  /** How agents of unknown type compact a conversation. */
   readonly compaction: {
     /**
-     * Characters of each result in the summary request, which contains only evicted messages. Default: it
-     * contains the whole prompt and shares its prefix.
+     * Characters of each result in a summary request with only the evicted messages. Default: the request
+     * repeats the whole prompt.
      */
     readonly resultChars?: number;
-    /** Characters of the newest messages that are retained, as JSON. Default: none. */
+    /** Characters of retained newest messages, as JSON. Default: none. */
     readonly keptChars?: () => number;
-    /** Tokens of other content that the client retains after the session's first prompt. Default: none. */
+    /** Tokens of other retained content after the first prompt. Default: none. */
     readonly keptTokens?: number;
-    /** Whether that first prompt stays unchanged, so that the cache serves it. */
+    /** Whether the first prompt stays unchanged, and cached. */
     readonly keepsFront: boolean;
   };
-  /** Returns whether a request to a shared path belongs to this protocol. Default: false. */
+  /** Returns whether a request to a shared path is of this protocol. Default: false. */
   readonly speaks?: (headers: Headers) => boolean;
-  /** Name of the field with the id of the response to continue from. Default: none. */
+  /** Field for the response to continue. Default: none. */
   readonly followsField?: string;
-  /** Returns the client's statements about its session and request. */
   readHints(body: WireBody, headers: Headers): RequestHints;
-  /**
-   * Returns the requested cache lifetime after the last use, in milliseconds; 0 without caching. Default: not
-   * requested.
-   */
+  /** Returns the requested cache lifetime after the last use, in milliseconds; 0 without caching. */
   readonly cacheTtlMs?: (request: WireRequest) => number;
-  /** Returns the messages of an item. @throws {UnknownShape} if the protocol doesn't allow it. */
+  /** @throws {UnknownShape} if the item is invalid. */
   readItem(value: unknown): readonly ItemPart[];
-  /**
-   * Returns the paths of an item's call ids, in order: of its calls, or of those it answers. Default: none.
-   */
+  /** Returns the paths of the ids of an item's calls, or of those it answers. Default: none. */
   readonly idPaths?: (value: unknown) => readonly (readonly (string | number)[])[];
-  /** Name of a tool's cache-breakpoint field. Default: none. */
+  /** A tool's cache-breakpoint field. Default: none. */
   readonly markField?: string;
   /**
-   * Returns the body without a random number before the instructions, which some clients send with each
-   * request and which only the provider itself removes; `undefined` if it has none. Default: no such number.
+   * Returns the body without a random number that some clients add before the instructions, and the provider
+   * removes; `undefined` without one. Default: none.
    */
   readonly withoutNonce?: (body: WireBody) => Uint8Array<ArrayBuffer> | undefined;
-  /** Reads a tool definition. @throws {UnknownShape} if the protocol doesn't allow it. */
+  /** @throws {UnknownShape} if the tool is invalid. */
   readTool(value: unknown): ReadTool;
-  /** Returns the item, as JSON, of a message that Tare adds: a placeholder for evicted content. */
+  /** Returns the JSON item of an added message. */
   writeMessage(message: Message): string;
-  /** Returns the items, each as JSON, that answer these calls. */
   writeAnswers(answers: readonly { readonly id: string; readonly text: string }[]): readonly string[];
-  /** Returns the JSON of a tool with this definition, replacing `original`. */
+  /** Returns the JSON of a tool, based on `original`. */
   writeTool(tool: ToolDefinition, original?: unknown): string;
-  /** Returns fields to add to the client's own, as JSON by name. */
+  /** Returns JSON fields to add, by name. */
   addedFields(request: WireRequest): ReadonlyMap<string, Uint8Array<ArrayBuffer>>;
   /**
-   * Returns the items of a changed list, corrected for the protocol, and the message counts (`ends`) after
-   * which added cache breakpoints follow. Default: no correction.
+   * Returns the corrected items of a changed list, and the message counts (`ends`) before added cache
+   * breakpoints. Default: no correction.
    */
   readonly arrange?: (
     request: WireRequest,
@@ -149,94 +120,79 @@ export interface Protocol {
     prompt: ArrangedPrompt,
   ) => { readonly items: readonly Uint8Array<ArrayBuffer>[]; readonly ends: readonly number[] };
   /**
-   * Returns the message counts after which the client's cache breakpoints follow; 0 is after the tools.
-   * Default: the provider caches the whole prompt.
+   * Returns the message counts before the client's cache breakpoints; 0 is after the tools. Default: the
+   * whole prompt is cached.
    */
   readonly markedEnds?: (
     request: WireRequest,
     written: readonly WrittenItem[],
   ) => readonly number[];
-  /** Deferral of tool definitions until the provider's own search finds them. Default: unsupported. */
+  /** Deferral of tools. Default: unsupported. */
   readonly toolSearch?: ToolSearch;
-  /** Returns a writer that forwards one turn's replies to the client: several if the model recalls. */
+  /** Returns a writer of one turn's replies. */
   writer(request: WireRequest, options: TurnWriterOptions): TurnWriter;
-  /** Cache keep-alive. Default: unsupported for less than the cost of a reply. */
+  /** Cache keep-alive. Default: unsupported without a reply's cost. */
   readonly pings?: KeepAlive;
-  /** Returns the error response to a refused request. `code` is the machine-readable error. */
+  /** Returns an error response. `code` is machine-readable. */
   refuse(status: number, message: string, code: string): Response;
 }
 
-/** State of a changed list. */
+/** A changed list. */
 export interface ArrangedPrompt {
-  /**
-   * Number of messages, from the first, that the previous request also contained, if it continued
-   * differently.
-   */
+  /** Number of leading messages shared with the previous request, if it continued differently. */
   readonly kept?: number | undefined;
-  /** Unchanged part of the messages. Default: unknown. */
+  /** Default: unknown. */
   readonly stable?: StableMessages;
-  /** Whether no request continues from this one. Default: false. */
+  /** Whether the request is never continued. Default: false. */
   readonly isLast?: boolean;
-  /**
-   * Whether cache breakpoints are added to an unchanged list: where the client sets too few (`some`), or to
-   * any request. Default: no.
-   */
+  /** Breakpoints to add to unchanged lists: `some` if the client sets too few, or `any`. Default: none. */
   readonly completesMarks?: "some" | "any" | undefined;
 }
 
 /** An item as written, or an added message. */
 export interface WrittenItem {
-  /** The item. Default: an added message. */
+  /** Default: an added message. */
   readonly item?: WireItem;
-  /** Visible form of each part; `undefined` for hidden ones. */
+  /** Visible form of each part, if any. */
   readonly seen: readonly (Message | undefined)[];
-  /** Bytes for the upstream; `undefined` for an evicted item, or one before the list. */
+  /** Upstream JSON; `undefined` if evicted or before the list. */
   readonly bytes?: Uint8Array<ArrayBuffer> | undefined;
-  /** Number of visible messages up to its end. */
+  /** Visible messages up to its end. */
   readonly end: number;
 }
 
 /** A tool as read. */
 export interface ReadTool {
-  /** Definition for the planner. */
   readonly definition: ToolDefinition;
-  /** Whether it is at the front of the prompt; a deferred tool is absent until found. */
+  /** Whether it is at the front of the prompt; deferred tools aren't. */
   readonly inFront: boolean;
 }
 
-/** A client's statements about its session and a request. */
+/** A client's statements about its session and request. */
 export interface RequestHints {
-  /** Key that separates histories with equal beginnings. Default: only content does. */
+  /** Key that separates histories with equal beginnings. Default: none. */
   readonly key?: string;
-  /** The client's name for the session, for any history. Default: none. */
+  /** Session name, independent of the history. Default: none. */
   readonly name?: string;
-  /** Id of the response that the request continues. */
+  /** Id of the response to continue. */
   readonly follows?: string;
-  /** Purpose of the request. Default: unknown. */
+  /** Default: unknown. */
   readonly purpose?: NonNullable<ItemPart["purpose"]>;
-  /** Whether the model may call no tools. Default: false. */
   readonly forbidsTools?: boolean;
-  /** Whether the model must call one named tool, as for structured output. Default: false. */
   readonly forcesTool?: boolean;
-  /** Whether the context window of a million tokens is requested, if the model has one. Default: false. */
+  /** Whether a million-token window is requested. Default: false. */
   readonly asksForMillion?: boolean;
-  /** Whether the upstream stores the history. */
   readonly isStateful: boolean;
-  /**
-   * Whether the upstream appends each request and reply to a stored conversation, which additional requests
-   * would pollute. Default: false.
-   */
+  /** Whether the upstream appends requests to a stored conversation. Default: false. */
   readonly isAppended?: boolean;
-  /** Whether the reply can't be continued or read, so that planning is pointless. */
   readonly isDetached: boolean;
 }
 
-/** Requests that retain a prompt in the provider's cache during pauses. */
+/** Cache keep-alive requests. */
 export interface KeepAlive {
   /**
-   * Returns the blocks of a reply, each as JSON, that can follow its request in a keep-alive request;
-   * `undefined` if it isn't finished, can't be restored exactly, or the provider wouldn't find its cache
-   * entry from that end.
+   * Returns the JSON blocks of a reply for a keep-alive request; `undefined` if unfinished, not exactly
+   * restorable, or if the cache entry wouldn't be found from its end.
    */
   readAnswerBlocks(
     body: Uint8Array<ArrayBuffer>,
@@ -244,173 +200,154 @@ export interface KeepAlive {
     isStream: boolean,
   ): readonly string[] | undefined;
   /**
-   * Returns the request that extends the cache lifetime of this body's prompt by its current one, or with the
-   * answer appended to an hour.
+   * Returns a request that extends this prompt's cache lifetime by its current one; with an answer, by an
+   * hour.
    */
   write(body: Uint8Array<ArrayBuffer>, answer?: readonly string[]): Uint8Array<ArrayBuffer>;
-  /** Returns the usage in its reply; `undefined` if not reported. @throws {SyntaxError} if it is no JSON. */
+  /** @throws {SyntaxError} if the reply is no JSON. */
   readUsage(reply: Uint8Array<ArrayBuffer>): Usage | undefined;
-  /** Returns whether the headers of an answer report an exhausted limit. */
   leavesNothing(headers: Headers): boolean;
-  /**
-   * Returns whether the request's headers belong to a subscription, whose limits keep-alive requests would
-   * count toward.
-   */
+  /** Returns whether limits of a subscription apply to keep-alive requests. */
   isSubscription(headers: Headers): boolean;
-  /** Returns whether a request's reasoning settings prevent a request without a reply. */
   mustReply(request: WireBody): boolean;
 }
 
-/** Deferral of tool definitions until the provider's own search finds them. */
+/** Deferral of tools until the provider's search finds them. */
 export interface ToolSearch {
-  /** The model's search tool. */
   readonly tool: WireTool;
-  /** Returns whether a client's tool shows that the client defers tools itself, or doesn't allow deferral. */
+  /** Returns whether a tool excludes deferral, or the client defers itself. */
   forbids(tool: unknown): boolean;
-  /** Returns the deferred form of a tool; the prompt has no cache breakpoint there. */
+  /** Returns the deferred form of a tool, without a cache breakpoint. */
   defer(tool: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>;
-  /** Returns the only tool that the model may call; `undefined` if it chooses. */
   forced(request: WireBody): string | undefined;
-  /** Returns an item without searches and their results; the same object if it has none. */
+  /** Returns an item without searches; the same object if unchanged. */
   without(item: unknown): unknown;
 }
 
-/** Forwards one turn's replies to the client: several if the model recalls. */
+/** Forwards one turn's replies. */
 export interface TurnWriter {
-  /** Id by which the client may refer to the turn, if any. */
+  /** Id of the turn for the client, if any. */
   readonly id?: string | undefined;
-  /** Takes bytes of a streamed reply. Returns those that the client may see now. */
+  /** Takes streamed bytes. Returns visible ones. */
   push(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>[];
-  /** Ends a streamed reply. Returns it. */
+  /** Ends a streamed reply. */
   end(): WireReply;
-  /** Reads a complete reply. @throws {SyntaxError} if it is no JSON. */
+  /** @throws {SyntaxError} if the reply is no JSON. */
   read(bytes: Uint8Array<ArrayBuffer>): WireReply;
-  /** Ends the turn with this reply. Returns the rest of a stream, or the whole answer. */
+  /** Ends the turn. Returns the rest of a stream, or the whole answer. */
   finish(): Uint8Array<ArrayBuffer>;
-  /** Returns the stream's error event after the turn's next reply failed mid-stream. */
+  /** Returns an error event for the stream. */
   fail(message: string): Uint8Array<ArrayBuffer>;
-  /**
-   * Returns items of a reply that later prompts need in addition to, or in place of, the client's; `answers`
-   * are those to recalls, by reply.
-   */
+  /** Returns items that later prompts need besides the client's; `answers` are those to recalls, by reply. */
   hidden(answers: readonly (readonly string[])[]): HiddenItems[];
 }
 
-/** Forwarding options of a turn's replies. */
+/** Forwarding options of a turn. */
 export interface TurnWriterOptions {
-  /** Name of the tool whose calls are hidden from the client. Default: none. */
+  /** Tool whose calls are hidden from the client. Default: none. */
   readonly recall?: string | undefined;
-  /** Whether the provider's tool searches are hidden from the client. Default: false. */
+  /** Whether the provider's tool searches are hidden. Default: false. */
   readonly hidesSearches?: boolean;
-  /** Whether replies contain the model's text. Default: false. */
+  /** Whether replies include their text. Default: false. */
   readonly keepsText?: boolean;
-  /** Called with each item of a reply that has a referable id. */
+  /** Called with each item that has an id. */
   readonly seen?: ((id: string, parts: readonly ItemPart[]) => void) | undefined;
 }
 
-/** Items of the upstream's prompt in place of, or in addition to, the client's version of a reply. */
+/** Items that the client doesn't have. */
 export interface HiddenItems {
-  /** Anchors ({@linkcode anchorOf}) of items in the client's history that these items replace. */
+  /** Replaced items of the client, by anchor ({@linkcode anchorOf}). */
   readonly replaces: readonly string[];
-  /** Anchors of items in the client's history: these items are inserted before the first one present. */
+  /** Items of the client, by anchor, before the first of which these are inserted. */
   readonly before: readonly string[];
-  /** Anchors of the client's reasoning that these items already contain. */
+  /** The client's reasoning that these items contain, by anchor. */
   readonly thoughts: readonly string[];
-  /** The items, each as JSON. */
   readonly items: readonly string[];
 }
 
-/** An unknown request shape. The request is forwarded unchanged. */
+/** An unknown request shape; the request is forwarded unchanged. */
 export class UnknownShape extends Error {
   override readonly name = "UnknownShape";
-  /** The field at fault, if any. */
   readonly param?: string;
 
-  /** Creates an error with a description of the shape. */
   constructor(message: string, { param }: { readonly param?: string } = {}) {
     super(message);
     if (param !== undefined) this.param = param;
   }
 }
 
-/** The key header of OpenAI's clients. */
+/** Authentication of OpenAI's clients. */
 export const BEARER: Protocol["auth"] = {
   headers: ["authorization"],
   name: "authorization",
   prefix: "Bearer ",
 };
 
-/** A JSON body with the spans of its fields. */
+/** A JSON body with its fields' spans. */
 export interface WireBody {
   readonly bytes: Uint8Array<ArrayBuffer>;
-  /** Spans of field values, by name. */
   readonly fields: ReadonlyMap<string, Span>;
-  /** Previously read items of its list. */
   readonly known?: KnownList | undefined;
 }
 
-/** An item of a request's list, or of its replacement. */
+/** An item of a request's list. */
 export interface WireItem {
-  /** Key by meaning: items that differ only in spelling share it. */
+  /** Key by meaning, equal for all spellings. */
   readonly key: string;
-  /** Planner messages; calls and answers have ids derived from the call. */
+  /** Planner messages; call ids derive from the calls. */
   readonly parts: readonly ItemPart[];
-  /** JSON of the item, preceded by its reasoning items; `undefined` before the list. */
+  /** JSON, including preceding reasoning; `undefined` before the list. */
   readonly bytes?: Uint8Array<ArrayBuffer>;
-  /** Reasoning items before the item, and the item without them. Default: none. */
+  /** Reasoning items, and the item without them. Default: none. */
   readonly thought?: { readonly before: readonly WireItem[]; readonly item: WireItem };
 }
 
-/** A request, as far as the gateway reads it. */
+/** A request as read by the gateway. */
 export interface WireRequest extends WireBody {
   readonly protocol: Protocol;
   readonly model: string;
   readonly stream: boolean;
-  /** Most tokens of the reply. Absent: not set. */
+  /** Reply limit, if set. */
   readonly replyTokens?: number;
-  /** Content before the list, then the list's items. */
+  /** Content before the list, then its items. */
   readonly items: readonly WireItem[];
-  /** The tools; `undefined` if the request has none. */
   readonly tools: readonly WireTool[] | undefined;
-  /** Whether the tools or their order differ from the body. Default: false. */
   readonly hasOtherTools?: boolean;
 }
 
-/** A tool of a request. */
+/** A tool with its JSON. */
 export interface WireTool extends ReadTool {
-  /** Its JSON, as sent. */
   readonly bytes: Uint8Array<ArrayBuffer>;
 }
 
 /** A piece of JSON as read. */
 export interface JsonPiece<T> {
-  /** Key of its meaning. */
+  /** Key by meaning. */
   readonly key: string;
-  /** The result; the same object for the same bytes while cached. */
+  /** The same object for the same bytes while cached. */
   readonly value: T;
 }
 
-/** Equivalence of the spellings of a piece. */
+/** Equivalence of spellings. */
 export interface Spelling<T> {
-  /** Returns each part's meaning as JSON; `undefined` where the bytes decide. */
+  /** Returns each part's meaning as JSON, if not its bytes. */
   said(made: T): readonly string[] | undefined;
-  /** Returns the piece with its parts named by meaning. */
+  /** Returns the piece with its parts keyed by meaning. */
   named(made: T, names: readonly string[]): T;
-  /** Returns one spelling's result, sharing all equal parts with another's. */
+  /** Returns one spelling's result with the equal parts of another's. */
   adopt(made: T, known: T): T;
 }
 
-/** Reads pieces of JSON, with an optional cache. */
+/** Reads JSON pieces. */
 export interface JsonReader<T> {
-  /** Returns the piece at a span. @throws {SyntaxError} if it is no JSON. @throws errors of `read`. */
+  /** @throws {SyntaxError} if the piece is no JSON. @throws errors of `read`. */
   read(
     bytes: Uint8Array<ArrayBuffer>,
     place: Span & {
       /** Namespace of the cache. */
       readonly kind: string;
-      /** Converts the JSON to the cached result. */
       readonly read: (value: unknown) => T;
-      /** Equivalence of spellings. Default: different bytes are different pieces. */
+      /** Default: different bytes are different pieces. */
       readonly spelling?: Spelling<T>;
     },
   ): JsonPiece<T>;
@@ -419,33 +356,31 @@ export interface JsonReader<T> {
 /** An item as read. */
 export type ReadPiece = JsonPiece<readonly ItemPart[]>;
 
-/** An item of a list, without its span. */
+/** A list item without its span. */
 export interface PairedPiece {
-  /** The item; calls and answers have ids derived from the call. */
+  /** The item; call ids derive from the calls. */
   readonly piece: ReadPiece;
-  /** Whether all of it is from a model. */
   readonly isReply: boolean;
-  /** Its calls: client id, called content, assigned id. */
+  /** Client id, meaning and assigned id of each call. */
   readonly calls: readonly { readonly clientId: string; readonly what: string; readonly id: string }[];
-  /** Client ids of the calls that it answers. */
+  /** Client ids of answered calls. */
   readonly answers: readonly string[];
 }
 
-/** An item with its span, relative to the list's first byte. */
+/** A list item; its span is relative to the list. */
 export interface ListedPiece extends PairedPiece, Span {}
 
 /** Known items at the start of a list. */
 export interface KnownList {
   readonly items: readonly ListedPiece[];
-  /** End of the last one, exclusive, relative to the list's first byte. */
+  /** Exclusive end, relative to the list. */
   readonly end: number;
 }
 
-/** A cache of lists: a client that resends its history starts with the previous list. */
+/** A cache of lists: clients resend their history. */
 export interface ListReader {
-  /** Returns the items of a known list with which the bytes at `start` begin. */
+  /** Returns known items with which the list at `start` begins. */
   find(bytes: Uint8Array<ArrayBuffer>, start: number, kind: string): KnownList | undefined;
-  /** Stores all items of a list, with those that were known before. */
   keep(bytes: Uint8Array<ArrayBuffer>, list: {
     readonly start: number;
     readonly kind: string;
@@ -460,33 +395,31 @@ export interface RequestReaders {
   readonly lists?: ListReader | undefined;
   readonly items: JsonReader<readonly ItemPart[]>;
   readonly tools: JsonReader<ReadTool>;
-  /** Returns the item of an earlier reply with this id. Default: unknown. */
+  /** Returns the item of an earlier reply. Default: unknown. */
   readonly referred?: (id: string) => readonly ItemPart[] | undefined;
 }
 
-/** The protocol and readers for items. */
+/** A protocol with its readers. */
 export interface Reading {
   readonly protocol: Protocol;
   readonly readers: RequestReaders;
 }
 
-/** The prompt of a request: visible messages and tools. */
+/** The visible messages and tools of a request. */
 export interface RequestPrompt extends ArrangedPrompt {
-  /** All items that may be in the list. */
   readonly items: readonly WireItem[];
-  /** Visible messages of these items. */
   readonly messages: readonly Message[];
-  /** Each message's index among the items' messages; −1 for an added one. */
+  /** Index of each message among all items; −1 for added ones. */
   readonly places: readonly number[];
-  /** Visible forms of the request's functions, in order, then added ones. */
+  /** Visible and added functions. */
   readonly tools: readonly ToolDefinition[];
-  /** Upstream id of the response to continue from, if it differs from the client's. */
+  /** Upstream id of the response to continue, if the client's differs. */
   readonly follows?: string | undefined;
-  /** Values of fields that are added where the client set none. Default: none. */
+  /** Default values of fields. Default: none. */
   readonly fields?: Readonly<Record<string, string>> | undefined;
   /**
-   * Called with the message counts after which cache breakpoints follow, 0 being after the tools; not called
-   * where the provider caches the whole prompt.
+   * Called with the message counts before cache breakpoints, 0 being after the tools, unless the whole prompt
+   * is cached.
    */
   readonly marked?: (ends: readonly number[]) => void;
 }

@@ -13,7 +13,7 @@ import {
 import { decode, encode, newReaders, requestOf, shown } from "./request_fixture_test.ts";
 import { anchorOf } from "./request.ts";
 
-Deno.test("readRequest() reads items and tools, known ones as the same objects", () => {
+Deno.test("readRequest() returns items and tools, known ones as the same objects", () => {
   const readers = newReaders();
   const read = (text: string) => requestOf(text, CHAT_PROTOCOL, readers);
   const one = read(
@@ -30,7 +30,7 @@ Deno.test("readRequest() reads items and tools, known ones as the same objects",
   assertStrictEquals(one.items[0]?.parts, two.items[0]?.parts);
 });
 
-Deno.test("readRequest() puts an item that is known by its id in place of a reference to it", () => {
+Deno.test("readRequest() replaces a reference by the item with its id", () => {
   const known: readonly ItemPart[] = [{ message: { role: "assistant", content: "Said." } }];
   const body = { model: "m", input: ["a", "b"].map((id) => ({ type: "item_reference", id })) };
   const readers = { ...newReaders(), referred: (id: string) => id === "a" ? known : undefined };
@@ -39,7 +39,7 @@ Deno.test("readRequest() puts an item that is known by its id in place of a refe
   assertEquals(items[2]?.parts[0]?.message.content, null);
 });
 
-Deno.test("peekField() reads what is there of a body", () => {
+Deno.test("peekField() reads a truncated or invalid body", () => {
   assertEquals(peekField(encode('{"model":"m","messages":[{"ro'), "model"), "m");
   assertEquals(peekField(encode('{"model":"m'), "model"), undefined);
   assertEquals(peekField(encode("no"), "model"), undefined);
@@ -50,14 +50,14 @@ const TEXT =
   '{"x":1.0,"messages":[{"role":"user","content":"a"},{"role":"tool","n":2.0,"content":"long","tool_call_id":"c"}],' +
   '"model":"m","tools":[{"type":"function","function":{"name":"f"}},{"type":"custom"}]}';
 
-Deno.test("writeRequest() gives the client's own bytes if nothing is changed", () => {
+Deno.test("writeRequest() returns the client's own bytes if nothing is changed", () => {
   const request = requestOf(TEXT, CHAT_PROTOCOL);
   assertStrictEquals(writeRequest(request, shown(request)), request.bytes);
   const text = requestOf({ model: "m", input: "Go.", instructions: "Be brief." }, RESPONSES_PROTOCOL);
   assertStrictEquals(writeRequest(text, shown(text)), text.bytes);
 });
 
-Deno.test("writeRequest() changes a result's text and adds a tool, and nothing else", () => {
+Deno.test("writeRequest() changes only a result's text and adds a tool", () => {
   const request = requestOf(TEXT, CHAT_PROTOCOL);
   const more = { type: "function", function: { name: "more" } } as const;
   const prompt = shown(request, { 1: { content: "[elided]" } });
@@ -73,7 +73,7 @@ Deno.test("writeRequest() changes a result's text and adds a tool, and nothing e
   );
 });
 
-Deno.test("writeRequest() writes a line for what left, and the text in place of a list as a message", () => {
+Deno.test("writeRequest() writes placeholders, and a text instead of a list as a message", () => {
   const request = requestOf({ model: "m", input: "Go.", previous_response_id: "r1" }, RESPONSES_PROTOCOL);
   const { messages, places, ...prompt } = shown(request);
   const line: Message = { role: "user", content: "[elided]" };
@@ -96,7 +96,7 @@ Deno.test("writeRequest() writes a line for what left, and the text in place of 
   });
 });
 
-Deno.test("writeRequest() asks streams for usage where nobody has", () => {
+Deno.test("writeRequest() requests usage of streams where the client doesn't", () => {
   const sent = (options: string, stream = true) => {
     const text = `{"model":"m","stream":${stream}${options},"messages":[]}`;
     const request = requestOf(text, CHAT_PROTOCOL);
@@ -115,7 +115,7 @@ Deno.test("writeRequest() asks streams for usage where nobody has", () => {
   ]);
 });
 
-/** A protocol of which an item holds several results and what the user says to them. */
+/** A protocol whose items contain several results and user texts. */
 const BLOCKS: Protocol = {
   ...CHAT_PROTOCOL,
   name: "blocks",
@@ -133,7 +133,7 @@ const BLOCKS: Protocol = {
   writeMessage: ({ content }) => JSON.stringify({ line: content }),
 };
 
-Deno.test("writeRequest() edits the parts of an item one by one", () => {
+Deno.test("writeRequest() edits the parts of an item individually", () => {
   const one = '{ "blocks": [{"of":"1","text":"A"}, {"of":"2","text":"B"}, {"text":"Thanks."}], "n":1.0 }';
   const two = '{"blocks":[{"of":"3","text":"C"}]}';
   const request = requestOf(`{"model":"m","messages":[${one},${two}]}`, BLOCKS);
@@ -161,13 +161,13 @@ Deno.test("writeRequest() edits the parts of an item one by one", () => {
   );
 });
 
-Deno.test("writeRequest() refuses a change that an item has no place for", () => {
+Deno.test("writeRequest() throws for a change that an item doesn't support", () => {
   const request = requestOf({ model: "m", messages: [{ blocks: [{ text: "a" }] }] }, BLOCKS);
   const prompt = shown(request, { 0: { content: "b" } });
-  assertThrows(() => writeRequest(request, prompt), UnknownShape, "no place in its item");
+  assertThrows(() => writeRequest(request, prompt), UnknownShape, "a changed message");
 });
 
-Deno.test("anchorOf() names what was said, whatever the spelling", () => {
+Deno.test("anchorOf() returns equal anchors for all spellings", () => {
   const call = { id: "c1", type: "function", function: { name: "f", arguments: "{}" } } as const;
   const said = anchorOf({ role: "assistant", content: "Hi ", tool_calls: [call] });
   const again = {

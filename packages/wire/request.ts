@@ -40,22 +40,20 @@ import {
   type WrittenItem,
 } from "./protocol.ts";
 
-/** Returns the tools at the front of a request's prompt, in order. */
+/** Returns the tools at the front of the prompt. */
 export function toolsInFront({ tools = [] }: Pick<WireRequest, "tools">): readonly ToolDefinition[] {
   return tools.flatMap(({ definition, inFront }) => inFront ? [definition] : []);
 }
 
-/**
- * Returns the definition of a tool that is no function: its JSON is the name, so that it is never shortened.
- */
+/** Returns a tool that is no function, named by its JSON so that it is never shortened. */
 export function wholeTool(tool: JsonRecord): ReadTool {
   const name = `${tool.name ?? tool.type} ${JSON.stringify(tool)}`;
   return { definition: { type: "function", function: { name } }, inFront: true };
 }
 
 /**
- * Returns a body's field spans and the known items of its list.
- * @throws {SyntaxError} if it is no object.
+ * Returns field spans and known list items.
+ * @throws {SyntaxError} if the body is no object.
  */
 export function readWireBody(
   bytes: Uint8Array<ArrayBuffer>,
@@ -70,19 +68,16 @@ export function readWireBody(
   return { bytes, fields, known };
 }
 
-/** Returns a field's value, or `undefined` without one. @throws {SyntaxError} if it is no JSON. */
+/** Returns a field's value, if any. @throws {SyntaxError} if it is no JSON. */
 export function readField({ bytes, fields }: WireBody, name: string): unknown {
   const span = fields.get(name);
   return span && readJsonAt(bytes, span);
 }
 
-/** Bytes of a body that {@linkcode peekField} reads, as it blocks other requests. */
+/** Bytes read by {@linkcode peekField}, which blocks other requests. */
 const PEEKED_BYTES = 2 ** 24;
 
-/**
- * Returns the first field of this name in a body that may be truncated or invalid; `undefined` if not found
- * within the limit.
- */
+/** Returns the first field of this name in a possibly truncated or invalid body. */
 export function peekField(bytes: Uint8Array<ArrayBuffer>, name: string): unknown {
   try {
     const span = findField(bytes.subarray(0, PEEKED_BYTES), name);
@@ -92,7 +87,7 @@ export function peekField(bytes: Uint8Array<ArrayBuffer>, name: string): unknown
   }
 }
 
-/** Returns hints that are common to all protocols, from body and headers. */
+/** Returns hints common to all protocols. */
 export function readCommonHints(
   body: WireBody,
   headers: Headers,
@@ -111,7 +106,6 @@ export function readCommonHints(
   };
 }
 
-/** Returns the request kind in a client's turn metadata. */
 function readRequestKind(body: WireBody, headers: Headers): string | undefined {
   const metadata = readField(body, "client_metadata");
   for (const [name, value] of [...headers, ...Object.entries(isRecord(metadata) ? metadata : {})]) {
@@ -120,7 +114,7 @@ function readRequestKind(body: WireBody, headers: Headers): string | undefined {
       const said: unknown = JSON.parse(value);
       if (isRecord(said) && typeof said.request_kind === "string") return said.request_kind;
     } catch {
-      // No readable kind.
+      // No metadata.
     }
   }
   return undefined;
@@ -172,12 +166,10 @@ export function readRequest(
   }
 }
 
-/**
- * Longest text of one message, or of the tools, in UTF-16 code units: it is processed without interruption.
- */
+/** Longest text of a message or of the tools, in UTF-16 code units, as processing isn't interruptible. */
 const MAX_TEXT_CHARS = 2 ** 21;
 
-/** @throws {RangeError} if a text of these parts exceeds the limit. */
+/** @throws {RangeError} if a text is too long. */
 function assertShort(parts: readonly ItemPart[]): readonly ItemPart[] {
   for (const { message } of parts) {
     const { content } = message;
@@ -193,9 +185,7 @@ function assertShort(parts: readonly ItemPart[]): readonly ItemPart[] {
   return parts;
 }
 
-/**
- * Reads a request like {@linkcode readRequest}, one item per step, so that other requests can run in between.
- */
+/** Reads a request in steps, between which other requests can run. */
 export function* readingRequest(
   body: WireBody,
   protocol: Protocol,
@@ -258,7 +248,6 @@ export function* readingRequest(
   };
 }
 
-/** Returns the limit on the reply's tokens, if set. */
 function readReplyTokens(
   body: WireBody,
   { replyFields }: Pick<Protocol, "replyFields">,
@@ -269,7 +258,7 @@ function readReplyTokens(
   return replyTokens === undefined ? {} : { replyTokens };
 }
 
-/** Returns the items with the definitions of the tools that they find. Others remain the same objects. */
+/** Returns the items with found tools' definitions; others are the same objects. */
 export function withFoundTools(
   items: readonly WireItem[],
   tools: WireRequest["tools"] = [],
@@ -286,10 +275,7 @@ export function withFoundTools(
 
 const found = new WeakMap<Message, Message & Pick<ToolMessage, "findsTools">>();
 
-/**
- * Returns a message with found tools: the same object for the same message and tools, so that its cached data
- * stays valid.
- */
+/** Returns the same object for the same message and tools, so that its cached data stays valid. */
 function withTools(message: Message, tools: readonly ToolDefinition[]): Message {
   const known = found.get(message);
   const { findsTools = [] } = known ?? {};
@@ -301,7 +287,7 @@ function withTools(message: Message, tools: readonly ToolDefinition[]): Message 
   return now;
 }
 
-/** Returns the items of these pieces of JSON, in order. @throws errors of {@linkcode readRequest}. */
+/** Reads JSON items. @throws errors of {@linkcode readRequest}. */
 export function readItems(pieces: readonly string[], reading: Reading): readonly WireItem[] {
   const read: (PairedPiece & { readonly bytes: Uint8Array<ArrayBuffer> })[] = [];
   for (const json of pieces) {
@@ -316,12 +302,12 @@ function readItem(bytes: Uint8Array<ArrayBuffer>, span: Span, reading: Reading):
   return itemOf(readPiece(bytes, span, reading), bytes.subarray(span.start, span.end), reading.readers);
 }
 
-/** Number of previous items that are searched for an answered call, and for the rest of a reply. */
+/** Previous items searched for a call. */
 const PAIR_REACH = 256;
 
 /**
- * Returns a piece whose call ids derive from name, arguments and occurrence in the reply, and whose answers
- * use the same ids. Clients shorten or rewrite ids.
+ * Returns a piece with call ids derived from name, arguments and occurrence in the reply, since clients
+ * rewrite ids.
  */
 function paired(piece: ReadPiece, before: readonly PairedPiece[]): PairedPiece {
   const { key, value } = piece;
@@ -355,17 +341,13 @@ function nameOfCall(call: ToolCall): string {
   return `${name} ${hashText(JSON.stringify(saidCall(call))).toString(36)}`;
 }
 
-/** Returns the model's contiguous pieces before an index. */
 function replyUpTo(pieces: readonly PairedPiece[], end: number): readonly PairedPiece[] {
   let from = end;
   while (end - from < PAIR_REACH && pieces[from - 1]?.isReply) from--;
   return pieces.slice(from, end);
 }
 
-/**
- * Returns the assigned id of the call that a client's id means, given the earlier pieces and answers of the
- * same item.
- */
+/** Returns the assigned id for a client's call id, given earlier pieces and the item's earlier answers. */
 function answeredBy(
   clientId: string,
   answered: readonly string[],
@@ -389,10 +371,7 @@ const withOtherIds = new WeakMap<
   { readonly ids: string; readonly parts: readonly ItemPart[] }
 >();
 
-/**
- * Returns the parts with these call ids, in order: the same objects for the same ids, so that their cached
- * data stays valid.
- */
+/** Returns the same objects for the same ids, so that their cached data stays valid. */
 function withIds(parts: readonly ItemPart[], ids: readonly string[]): readonly ItemPart[] {
   const known = withOtherIds.get(parts);
   if (known?.ids === ids.join("\n")) return known.parts;
@@ -414,8 +393,8 @@ function withIds(parts: readonly ItemPart[], ids: readonly string[]): readonly I
 }
 
 /**
- * Returns the items with reasoning attached to the reply item after it, or before it at the end of a reply.
- * It is evicted with that item, and omitting it yields the same items.
+ * Returns the items with reasoning attached to the reply's next item, or its last one, with which it is
+ * evicted. Omitted reasoning yields the same items.
  */
 export function withThoughts(items: readonly WireItem[]): readonly WireItem[] {
   if (!items.some(isThought)) return items;
@@ -442,7 +421,7 @@ export function withThoughts(items: readonly WireItem[]): readonly WireItem[] {
   return all;
 }
 
-/** Returns an item without the attached reasoning that has one of these anchors. */
+/** Returns an item without attached reasoning that has one of these anchors. */
 export function withoutThoughts(item: WireItem, names: readonly string[]): WireItem {
   const { thought } = item;
   if (!thought) return item;
@@ -454,8 +433,8 @@ export function withoutThoughts(item: WireItem, names: readonly string[]): WireI
 }
 
 /**
- * Returns items that replace a client's item, with their calls under the client's ids, which its answers use.
- * The same objects each time, so that cached data stays valid.
+ * Returns items with the call ids of the client's item that they replace, which its answers use. The same
+ * objects each time, so that cached data stays valid.
  */
 export function underClientIds(
   items: readonly WireItem[],
@@ -483,7 +462,6 @@ const respelled = new WeakMap<
   { readonly ids: string; readonly items: readonly WireItem[] }
 >();
 
-/** Returns the ids in an item's JSON, in order: of its calls, or of those it answers. */
 function callIds(
   { bytes, thought }: WireItem,
   idPaths: NonNullable<Protocol["idPaths"]>,
@@ -500,7 +478,6 @@ function callIds(
 
 const idsIn = new WeakMap<Uint8Array, readonly string[]>();
 
-/** Returns an item with other call ids in its JSON. */
 function withCallIds(
   item: WireItem,
   others: ReadonlyMap<string, string>,
@@ -530,7 +507,7 @@ function isReply({ bytes, parts }: WireItem): boolean {
     parts.every(({ message }) => message.role === "assistant");
 }
 
-/** Returns the bytes of adjacent items: a view of their list, if they share one. */
+/** Returns the bytes of adjacent items: a view of their list, if possible. */
 function spanned(items: readonly WireItem[]): Uint8Array<ArrayBuffer> {
   const [from, to] = [items[0]!.bytes!, items.at(-1)!.bytes!];
   const { buffer, byteOffset } = from;
@@ -539,7 +516,6 @@ function spanned(items: readonly WireItem[]): Uint8Array<ArrayBuffer> {
     : listed(items);
 }
 
-/** Returns the bytes of these items, comma-separated. */
 function listed(items: readonly WireItem[]): Uint8Array<ArrayBuffer> {
   return joinBytes(items.flatMap(({ bytes }, at) => [...at === 0 ? [] : [COMMA], bytes!]));
 }
@@ -556,7 +532,7 @@ function thinking(
   const thought = { before, item };
   const [part, ...others] = item.parts;
   if (!part || part.message.role !== "assistant") return { ...item, bytes, thought };
-  // Sealed reasoning has no text, but is part of the provider's cached prefix.
+  // Sealed reasoning is part of the cached prefix.
   const bytesHash = hashText(
     [...before.flatMap(({ parts }) => parts), part].map(({ message }) => hashBytes(message)).join(),
   );
@@ -575,14 +551,12 @@ function thoughtOf(message: Message): string {
   return message.role === "assistant" ? message.reasoning_content ?? "" : "";
 }
 
-/** Reads a piece with {@linkcode RequestReaders.items}. */
 export function readPiece(
   bytes: Uint8Array<ArrayBuffer>,
   { start, end }: Span,
   { protocol, readers }: Reading,
 ): ReadPiece {
   const { name: kind, readItem } = protocol;
-  // Shorter JSON can't contain too long a text.
   const read: typeof readItem = end - start > MAX_TEXT_CHARS
     ? (json) => assertShort(readItem(json))
     : readItem;
@@ -609,9 +583,7 @@ const SPELLING: Spelling<readonly ItemPart[]> = {
   adopt: withMessages,
 };
 
-/**
- * Returns an item's parts with the equal messages of another spelling, so that their cached data stays valid.
- */
+/** Returns parts with the equal messages of another spelling, so that cached data stays valid. */
 function withMessages(made: readonly ItemPart[], known: readonly ItemPart[]): readonly ItemPart[] {
   return made.map((part, at) => {
     const { message = part.message } = known[at] ?? {};
@@ -626,7 +598,7 @@ const QUOTE = 0x22;
 const OPEN_ARRAY = 0x5b;
 
 /**
- * Returns the body for the upstream: the client's own bytes wherever nothing is changed.
+ * Returns the body for the upstream; unchanged parts keep the client's bytes.
  * @throws {UnknownShape} if a changed message can't be written.
  */
 export function writeRequest(
@@ -650,7 +622,7 @@ export function writeRequest(
   return editJson(bytes, [...values].map(([name, value]) => ({ path: [name], value })), fields);
 }
 
-/** Returns the items of the list; `undefined` if unchanged. @throws errors of {@linkcode writeRequest}. */
+/** Returns the list's items, if changed. @throws errors of {@linkcode writeRequest}. */
 export function writeList(
   request: WireRequest,
   prompt: Omit<RequestPrompt, "tools">,
@@ -670,7 +642,7 @@ export function writeList(
   return isChanged(list) ? list : undefined;
 }
 
-/** Returns the list's items. Added messages are placed between items, never inside one. */
+/** Places added messages between items, never inside. */
 function writeItems(
   { items, messages, places }: Omit<RequestPrompt, "tools">,
   protocol: Protocol,
@@ -701,7 +673,7 @@ function writeItems(
   return [...written, ...messages.slice(at).map((message, more) => write(message, at + more + 1))];
 }
 
-/** Returns an item with only its visible parts and their texts; `undefined` for content before the list. */
+/** Returns an item with its visible parts; `undefined` before the list. */
 function writeItem(
   { bytes, parts }: WireItem,
   seen: WrittenItem["seen"],
@@ -713,13 +685,13 @@ function writeItem(
     if (message && part.text) {
       return [{ path: part.text, value: jsonBytes(message.content) }];
     }
-    if (message || !part.at) throw new UnknownShape("a message that was changed has no place in its item");
+    if (message || !part.at) throw new UnknownShape("a changed message can't be written to its item");
     return [{ path: part.at }];
   });
   return bytes && editJson(bytes, edits);
 }
 
-/** Returns the list of tools; `undefined` if it is the client's own. */
+/** Returns the list of tools, if changed. */
 export function writeTools(
   { tools = [], protocol, hasOtherTools = false }: Pick<WireRequest, "tools" | "protocol" | "hasOtherTools">,
   shown: readonly ToolDefinition[],
@@ -749,8 +721,8 @@ const CLOSE = encoder.encode("]");
 const COMMA = encoder.encode(",");
 
 /**
- * Returns the anchor of a message: its text, calls without ids, and the id of an item without text. Clients
- * send replies back in other spellings.
+ * Returns a message's anchor, equal for all spellings: text, calls without ids, and the id of an item without
+ * text.
  */
 export function anchorOf(message: Message): string {
   const known = anchors.get(message);

@@ -1,6 +1,5 @@
 /**
- * Requests for the tests of this package. Holds no tests.
- *
+ * Fixtures of requests.
  * @module
  */
 import type { Message } from "@tare/messages";
@@ -15,17 +14,16 @@ import {
   type writeRequest,
 } from "@tare/wire/internal";
 
-/** The bytes of a text, or of a value's JSON. */
+/** Returns the bytes of a text, or of a value's JSON. */
 export function encode(value: unknown): Uint8Array<ArrayBuffer> {
   return new TextEncoder().encode(typeof value === "string" ? value : JSON.stringify(value));
 }
 
-/** The text of these pieces. */
 export function decode(...pieces: readonly Uint8Array[]): string {
   return pieces.map((piece) => new TextDecoder().decode(piece)).join("");
 }
 
-/** Remembers each piece for ever. */
+/** Caches each piece without limit. */
 export function remembering<T>(): JsonReader<T> {
   const pieces = new Map<string, ReturnType<JsonReader<T>["read"]>>();
   return {
@@ -46,12 +44,11 @@ export function remembering<T>(): JsonReader<T> {
   };
 }
 
-/** Readers that know nothing yet. */
+/** Returns readers with empty caches. */
 export function newReaders(): RequestReaders {
   return { items: remembering(), tools: remembering() };
 }
 
-/** A request with this body. */
 export function requestOf(
   body: unknown,
   protocol: Protocol,
@@ -60,7 +57,7 @@ export function requestOf(
   return readRequest(readWireBody(encode(body)), protocol, readers);
 }
 
-/** A prompt that shows everything, but for these messages in place of those at these positions; `null` leaves. */
+/** Returns a prompt with these messages replaced by position; `null` evicts. */
 export function shown(
   { items, tools = [] }: WireRequest,
   changed: Readonly<Record<number, Partial<Message> | null>> = {},

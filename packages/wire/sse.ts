@@ -1,5 +1,5 @@
 /**
- * Server-sent events as bytes: split at event boundaries, however the stream is chunked, and written.
+ * Splitting and writing of server-sent events as bytes.
  *
  * @example
  * ```ts
@@ -17,21 +17,20 @@
 
 /** A server-sent event as received. */
 export interface RawEvent {
-  /** Its bytes, including the final blank line. */
   readonly bytes: Uint8Array<ArrayBuffer>;
   readonly name?: string;
   readonly id?: string;
-  /** Its data; absent for comments. */
+  /** Absent for comments. */
   readonly data?: string;
 }
 
-/** The fields of a server-sent event. */
+/** Fields of a server-sent event. */
 export interface SseMessage {
-  /** Id from which a client resumes after this event. */
+  /** Id to resume after. */
   readonly id?: number | string;
-  /** Event type, without line breaks. Default: none, which clients read as `message`. */
+  /** Default: none, read as `message`. */
   readonly event?: string;
-  /** Data without line breaks, such as JSON. */
+  /** Without line breaks. */
   readonly data: string;
 }
 
@@ -41,7 +40,7 @@ export function eventText({ id, event, data }: SseMessage): string {
     `data: ${data}\n\n`;
 }
 
-/** Returns the bytes of an event named by the `type` of its data. */
+/** Returns an event named by the `type` of its data. */
 export function typedEvent(data: Readonly<Record<string, unknown>>): Uint8Array<ArrayBuffer> {
   return encoder.encode(eventText({ event: String(data.type), data: JSON.stringify(data) }));
 }
@@ -52,13 +51,13 @@ const CARRIAGE_RETURN = 0x0d;
 
 /** Splits a stream into events, in linear time for any chunking. */
 export class SseSplitter {
-  /** Bytes of an incomplete event. */
+  /** Incomplete event. */
   readonly #rest = new GrowingBytes();
   readonly #limits: { readonly maxEventBytes: number; readonly maxStreamBytes: number };
   #bytes = 0;
   #excess: string | undefined;
 
-  /** Creates a splitter with limits in bytes. Default: those of a model's reply, 16 MiB and 128 MiB. */
+  /** Limits are in bytes. Default: those of a model's reply, 16 MiB and 128 MiB. */
   constructor(
     { maxEventBytes = MAX_EVENT_BYTES, maxStreamBytes = MAX_STREAM_BYTES }: {
       readonly maxEventBytes?: number;
@@ -68,12 +67,12 @@ export class SseSplitter {
     this.#limits = { maxEventBytes, maxStreamBytes };
   }
 
-  /** The exceeded limit, if any, as a clause: `its stream has more than …`. */
+  /** Exceeded limit as a clause: `its stream has more than …`. */
   get excess(): string | undefined {
     return this.#excess;
   }
 
-  /** Returns the bytes of the events that these bytes complete. */
+  /** Returns the bytes of completed events. */
   cut(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
     const end = this.#lastEnd(bytes);
     let whole = bytes.subarray(0, end);
@@ -86,18 +85,18 @@ export class SseSplitter {
     return whole;
   }
 
-  /** Returns the events that these bytes complete; none after a limit was exceeded. */
+  /** Returns completed events; none after a limit was exceeded. */
   events(bytes: Uint8Array<ArrayBuffer>): RawEvent[] {
     const whole = this.cut(bytes);
     return this.#excess === undefined ? splitEvents(whole) : [];
   }
 
-  /** Returns the incomplete event at the end of the stream, if any. */
+  /** Returns an incomplete last event. */
   end(): RawEvent | undefined {
     return this.#rest.length === 0 ? undefined : readEvent(this.#rest.take());
   }
 
-  /** Returns the end of the last complete event in these bytes; 0 without one. */
+  /** Returns the end of the last complete event; 0 without one. */
   #lastEnd(bytes: Uint8Array<ArrayBuffer>): number {
     const byte = (at: number) => at < 0 ? this.#rest.at(at) : bytes[at];
     for (
@@ -127,7 +126,7 @@ export class SseSplitter {
   }
 }
 
-/** Returns the events in these bytes; the last one may be incomplete. */
+/** Returns the events; the last may be incomplete. */
 export function splitEvents(bytes: Uint8Array<ArrayBuffer>): RawEvent[] {
   const events: RawEvent[] = [];
   let from = 0;
@@ -168,23 +167,21 @@ export class GrowingBytes {
   #bytes: Uint8Array<ArrayBuffer> = new Uint8Array();
   #length = 0;
 
-  /** Number of bytes. */
   get length(): number {
     return this.#length;
   }
 
-  /** The exceeded limit of an unstreamed reply, if any, as a clause: `has more than …`. */
+  /** Exceeded limit as a clause: `has more than …`. */
   get excess(): string | undefined {
     return this.#length > MAX_EVENT_BYTES ? `has more than ${inMebibytes(MAX_EVENT_BYTES)}` : undefined;
   }
 
-  /** Returns the byte at a place, counted from the end if negative. */
+  /** Returns the byte at a place; negative ones count from the end. */
   at(place: number): number | undefined {
     const at = place < 0 ? this.#length + place : place;
     return at < this.#length ? this.#bytes[at] : undefined;
   }
 
-  /** Appends bytes. */
   add(bytes: Uint8Array<ArrayBuffer>): void {
     const length = this.#length + bytes.length;
     if (length > this.#bytes.length) {
@@ -205,13 +202,11 @@ export class GrowingBytes {
   }
 }
 
-/** Bytes per read; an event has a few hundred. */
 const READ_BYTES = 16_384;
 
 /**
- * Yields the bytes of a body as they arrive. A piece is valid until the next one is requested: where the
- * runtime allows it, all are read into the same memory. Ends when `signal` is aborted; ending early cancels
- * the body.
+ * Yields the bytes of a body, where possible in the same memory, so that a piece is valid until the next
+ * request. Ends when `signal` is aborted; ending early cancels the body.
  * @throws errors of the body.
  */
 export async function* bodyPieces(
@@ -235,7 +230,6 @@ export async function* bodyPieces(
 }
 
 interface PieceReader {
-  /** Resolves to `undefined` at the end. */
   readonly read: () => Promise<Uint8Array<ArrayBuffer> | undefined>;
   readonly cancel: () => Promise<void>;
 }
@@ -264,31 +258,29 @@ function readerOf(body: ReadableStream<Uint8Array<ArrayBuffer>>): PieceReader {
 /** Longest server-sent event, and longest unstreamed reply, in bytes. */
 export const MAX_EVENT_BYTES: number = 16 * 2 ** 20;
 
-/** Longest stream, in bytes: one event per token, each a few hundred bytes. */
+/** Longest stream in bytes; an event per token has a few hundred. */
 const MAX_STREAM_BYTES: number = 128 * 2 ** 20;
 
 function inMebibytes(bytes: number): string {
   return `${Math.round(bytes / 2 ** 20 * 100) / 100} MiB`;
 }
 
-/** Bytes of a stream that are stored for counting; the rest is extrapolated. */
+/** Bytes stored for counting; the rest is extrapolated. */
 const COUNTED_BYTES = 2 ** 22;
 
-/** Fields of a delta without generated text. */
 const UNWRITTEN: readonly string[] = ["type", "role", "id", "signature"];
 
-/** Text of a streamed reply in any protocol, parsed only if usage is never reported. */
+/** Text of a streamed reply, parsed only if usage is never reported. */
 export class StreamedText {
   readonly #events = new GrowingBytes();
   #bytes = 0;
 
-  /** Adds whole events. */
   add(bytes: Uint8Array<ArrayBuffer>): void {
     this.#bytes += bytes.length;
     if (this.#events.length < COUNTED_BYTES) this.#events.add(bytes);
   }
 
-  /** Returns the estimated number of tokens, and clears the text. */
+  /** Estimates the tokens and clears the text. */
   count(countTokens: (text: string) => number): number {
     const events = this.#events.take();
     const text = splitEvents(events).flatMap(({ data }) => data === undefined ? [] : writtenIn(data)).join(
@@ -306,7 +298,7 @@ function writtenIn(data: string): string[] {
   try {
     collectDeltas(JSON.parse(data), written);
   } catch {
-    // An end marker, or a truncated event.
+    // End marker, or truncated.
   }
   return written;
 }
@@ -327,10 +319,10 @@ function collectWritten(value: unknown, written: string[]): void {
   }
 }
 
-/** Most tool calls in one reply; models make some tens. */
+/** Most tool calls of a reply; models make tens. */
 export const MAX_CALLS = 256;
 
-/** An error for a reply that exceeds a limit. Its message is a clause: `its stream has more than …`. */
+/** A reply exceeds a limit. The message is a clause: `its stream has more than …`. */
 export class ReplyTooLong extends Error {
   override readonly name = "ReplyTooLong";
 }

@@ -7,7 +7,7 @@ const encode = (text: string) => new TextEncoder().encode(text);
 const decode = (bytes: Uint8Array) => new TextDecoder().decode(bytes);
 const STREAM = ': hello\n\ndata: {"a":1}\n\nevent: b\r\ndata:x\r\ndata: y\r\n\r\ndata: ü\n\ndata: cut';
 
-Deno.test("SseSplitter cuts at the ends of events, wherever the pieces of the stream end", () => {
+Deno.test("SseSplitter splits at the ends of events in any chunking", () => {
   const bytes = encode(STREAM);
   for (let size = 1; size <= bytes.length; size++) {
     const splitter = new SseSplitter();
@@ -21,11 +21,11 @@ Deno.test("SseSplitter cuts at the ends of events, wherever the pieces of the st
   }
 });
 
-Deno.test("splitEvents() keeps each byte", () => {
+Deno.test("splitEvents() preserves each byte", () => {
   assertEquals(splitEvents(encode(STREAM)).map(({ bytes }) => decode(bytes)).join(""), STREAM);
 });
 
-Deno.test("SseSplitter passes line feeds that end nothing", () => {
+Deno.test("SseSplitter skips line feeds that end no event", () => {
   for (const stream of ["\n", "\nabc", "\r\n\n\n", "\n\n\n\nx", "a\n\n\n"]) {
     const bytes = encode(stream);
     for (let size = 1; size <= bytes.length; size++) {
@@ -37,7 +37,7 @@ Deno.test("SseSplitter passes line feeds that end nothing", () => {
   }
 });
 
-Deno.test("SseSplitter says which event is too long, whether it comes in pieces or at once, and loses nothing", () => {
+Deno.test("SseSplitter reports a too long event in one or several pieces, and loses no bytes", () => {
   const event = (bytes: number) => `data: ${"x".repeat(bytes - "data: \n\n".length)}\n\n`;
   const excess = (longest: number, size = Infinity) => {
     const splitter = new SseSplitter();
@@ -53,7 +53,7 @@ Deno.test("SseSplitter says which event is too long, whether it comes in pieces 
   }
 });
 
-Deno.test("SseSplitter says which stream is too long", () => {
+Deno.test("SseSplitter reports a too long stream", () => {
   const splitter = new SseSplitter();
   const event = encode(`data: ${"x".repeat(2 ** 20 - "data: \n\n".length)}\n\n`);
   for (let mebibytes = 0; mebibytes < 128; mebibytes++) assertEquals(splitter.cut(event), event);
@@ -62,7 +62,7 @@ Deno.test("SseSplitter says which stream is too long", () => {
   assertEquals(splitter.excess, "its stream has more than 128 MiB");
 });
 
-Deno.test("SseSplitter takes other limits", () => {
+Deno.test("SseSplitter accepts other limits", () => {
   const splitter = new SseSplitter({ maxEventBytes: 10, maxStreamBytes: Infinity });
   assertEquals(splitter.events(encode("data: 1\n\ndata: 2\n\n")).map(({ data }) => data), ["1", "2"]);
   assertEquals([splitter.events(encode("data: 3456\n\n")), splitter.excess !== undefined], [[], true]);
@@ -81,7 +81,7 @@ Deno.test("eventText() writes what SseSplitter reads", () => {
   );
 });
 
-Deno.test("GrowingBytes gives what was added, in order, once", () => {
+Deno.test("GrowingBytes returns added bytes in order, once", () => {
   const bytes = new GrowingBytes();
   for (let at = 0; at < 1_000; at++) bytes.add(new Uint8Array([at % 256]));
   bytes.add(new Uint8Array());
@@ -104,7 +104,7 @@ Deno.test("GrowingBytes gives what was added, in order, once", () => {
 
 const TEXT = "A word, and the next one. ".repeat(20_000);
 
-/** The text of a body, and how long the memory of its pieces was. */
+/** Returns the text of a body, and the sizes of its pieces' memory. */
 async function read(body: ReadableStream<Uint8Array<ArrayBuffer>> | null) {
   const decoder = new TextDecoder();
   const lengths = new Set<number>();
@@ -116,7 +116,7 @@ async function read(body: ReadableStream<Uint8Array<ArrayBuffer>> | null) {
   return { text: text + decoder.decode(), lengths };
 }
 
-Deno.test("bodyPieces() gives all of a body of bytes, by way of memory of one size", async () => {
+Deno.test("bodyPieces() yields a byte stream in memory of constant size", async () => {
   const bytes = new TextEncoder().encode(TEXT);
   let at = 0;
   const body = new ReadableStream({
@@ -134,7 +134,7 @@ Deno.test("bodyPieces() gives all of a body of bytes, by way of memory of one si
   assertEquals([...lengths], [16_384]);
 });
 
-Deno.test("bodyPieces() gives the pieces of a stream that a program made, and nothing of no body", async () => {
+Deno.test("bodyPieces() yields the pieces of another stream, and nothing without a body", async () => {
   const pieces = ["one", "", "two"].map((text) => new TextEncoder().encode(text));
   const made = new ReadableStream({
     start(controller) {
@@ -146,7 +146,7 @@ Deno.test("bodyPieces() gives the pieces of a stream that a program made, and no
   assertEquals((await read(null)).text, "");
 });
 
-/** A body that gives one piece and then waits, and whether it was cancelled. */
+/** Returns a body that stalls after one piece, and whether it was cancelled. */
 function waiting() {
   const seen = { isCancelled: false };
   const body = new ReadableStream<Uint8Array<ArrayBuffer>>({
@@ -156,7 +156,7 @@ function waiting() {
   return { body, seen };
 }
 
-Deno.test("bodyPieces() ends when it is aborted, while it waits too, and cancels what nobody reads on", async () => {
+Deno.test("bodyPieces() ends when aborted, also while waiting, and cancels an unfinished body", async () => {
   const stopped = new AbortController();
   const { body, seen } = waiting();
   const pieces = bodyPieces(body, stopped.signal);
@@ -170,7 +170,7 @@ Deno.test("bodyPieces() ends when it is aborted, while it waits too, and cancels
   assert(other.seen.isCancelled);
 });
 
-Deno.test("bodyPieces() fails as the body does", async () => {
+Deno.test("bodyPieces() rejects with the body's error", async () => {
   const body = new ReadableStream({ pull: (controller) => controller.error(new TypeError("broken off")) });
   await assertRejects(() => read(body), TypeError, "broken off");
 });

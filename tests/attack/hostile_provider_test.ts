@@ -63,7 +63,7 @@ const ATTACKS: Readonly<Record<string, { readonly reply: () => Response; readonl
           chunk({}, "tool_calls"),
         ]),
       ),
-    told: "it makes more than 256 calls of tools",
+    told: "it makes more than 256 tool calls",
   },
   "an error without an end": {
     reply: () => new Response(streamed(times(Infinity, "no ".repeat(1_000))).body, { status: 400 }),

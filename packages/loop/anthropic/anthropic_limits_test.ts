@@ -11,7 +11,7 @@ Deno.test("anthropicModel() fails for a reply with too many calls or too long a 
   };
   assertEquals(await told(reply("tool_use", ...calls(257))), [
     "bad_response",
-    "it makes more than 256 calls of tools.",
+    "it makes more than 256 tool calls.",
     1,
   ]);
   assertEquals(await told(reply("end_turn", ...text(0, "x".repeat(17 * 2 ** 20)))), [

@@ -154,7 +154,7 @@ Deno.test("anthropicModel() reports parts that the API doesn't support", async (
     assertEquals(block.type, "text");
     return block.text;
   };
-  const why = "omitted, because this provider's format has no place for it here]";
+  const why = "omitted, unsupported by this provider's format]";
   const recording = { type: "input_audio", input_audio: { data: "AAAA", format: "wav" } };
   assertEquals(await named(recording), `[input_audio: ${why}`);
   assertEquals(await named({ type: "image_url", image_url: { url: "file:///a.png" } }), `[a picture: ${why}`);
@@ -433,7 +433,7 @@ Deno.test("anthropicModel() requests thinking as configured, and not where the A
   assertEquals(await asking({ ...budget, maxTokens: 4_000 }, { reasoning_effort: "low" }), within(1_024));
   assertEquals(
     await asking(budget, { reasoning_effort: "max" }),
-    'reasoning_effort can\'t be sent: the Messages format takes low, medium, high, and it is "max".',
+    'the Messages format allows a reasoning_effort of low, medium, high, not "max".',
   );
   // A tool loop that began without thinking ends without it.
   const loop = (items: readonly Record<string, unknown>[]): Message[] => [

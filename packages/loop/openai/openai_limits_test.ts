@@ -85,7 +85,7 @@ Deno.test("openaiModel() fails for a reply with too many calls", async () => {
     );
   assertEquals(await told(calls(257), reply(END)), [
     "bad_response",
-    "it makes more than 256 calls of tools.",
+    "it makes more than 256 tool calls.",
     1,
   ]);
   const { events } = await ask(calls(256));

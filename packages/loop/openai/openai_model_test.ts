@@ -422,7 +422,7 @@ Deno.test("openaiModel() sends images of results after the results of their step
   const text = (id: string) => ({ role: "tool", tool_call_id: id, content: id });
   const shown = (...names: string[]) => ({
     role: "user",
-    content: [{ type: "text", text: "What the calls above show:" }, ...names.map(picture)],
+    content: [{ type: "text", text: "Images from the calls above:" }, ...names.map(picture)],
   });
   assertEquals(bodies.map(({ messages }) => messages), [[
     ...messages.slice(0, 2),

@@ -330,7 +330,7 @@ Deno.test("openaiModel() reports errors of a response, before it and in its midd
   ]);
   assertEquals(await failing(whole([]), { seed: 1 }), [
     "bad_request",
-    "seed can't be sent: the Responses format has no place for it.",
+    "the Responses format doesn't support seed.",
     "seed",
     0,
   ]);

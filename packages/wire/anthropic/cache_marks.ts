@@ -14,10 +14,10 @@ import { readField } from "../request.ts";
 /** Most cache breakpoints of a request. */
 export const MAX_CACHE_MARKS = 4;
 
-/** Lookback of the provider from a breakpoint, in blocks. */
+/** The provider's lookback from a breakpoint, in blocks. */
 export const LOOK_BACK_BLOCKS = 20;
 
-/** Default cache lifetime after the last use, in milliseconds. */
+/** Default cache lifetime, in milliseconds. */
 export const SHORT_TTL_MS = 300_000;
 
 const HOUR_MS = 3_600_000;
@@ -25,9 +25,8 @@ const HOUR_MS = 3_600_000;
 /** Returns the cache breakpoints of a request, in prompt order. */
 export function readCacheMarks(request: WireRequest): {
   readonly of: "tool" | "message";
-  /** Index among the tools at the front, or the messages of all items. */
+  /** Index among the tools at the front, or all messages. */
   readonly at: number;
-  /** Cache lifetime after the last use, in milliseconds. */
   readonly ttlMs: number;
 }[] {
   const { tools = [], items } = request;
@@ -60,15 +59,13 @@ function ttlOf(mark: unknown): number {
 }
 
 /**
- * Returns the items of a changed list with cache breakpoints in place; one on an evicted block moves to the
- * nearest block before. If the client sets breakpoints, or `completesMarks` permits it, unused ones are set
- * where they save most: at the end of a continued conversation without one after the last reply; after items
- * added to the client's list; before the first change, so that the cache serves the prefix, or at the
- * previous request's end, if beyond the lookback; after the last change, where the next request's stable
- * prefix ends. A final request yields its last breakpoint for these if all are taken. `ends` are the message
- * counts before added breakpoints.
- * Lifetimes must not increase along the prompt: an added breakpoint gets the lifetime of the client's next
- * one, or else that of the last one among the messages, or the shortest.
+ * Returns the items of a changed list with cache breakpoints; those of evicted blocks move to the nearest
+ * block before. If the client sets breakpoints, or `completesMarks` permits it, unused ones are placed by
+ * benefit: at the end of a continued conversation or after added items; before the first change, or at the
+ * previous request's end if beyond the lookback; after the last change. A final request yields its last
+ * breakpoint for these. `ends` are the message counts before added breakpoints.
+ * Lifetimes must not increase along the prompt: an added breakpoint gets that of the client's next one, or
+ * else of its last one among the messages, or the shortest.
  * Answers to recalls are merged with the results after them: if separate, models learn not to make parallel
  * calls.
  */
@@ -79,7 +76,7 @@ export function arrangeItems(
 ): { readonly items: Uint8Array<ArrayBuffer>[]; readonly ends: readonly number[] } {
   const list = written.map(({ bytes }) => bytes);
   const ends: number[] = [];
-  /** Puts a breakpoint on the nearest block that can have one. Returns whether it had none. */
+  /** Sets a breakpoint on the nearest possible block. Returns whether it had none. */
   const put = ({ mark, at, blocks }: Placed): boolean => {
     for (let place = at; place >= 0; place--) {
       const bytes = list[place];
@@ -103,12 +100,12 @@ export function arrangeItems(
   const bytes = list[last];
   let free = marksOwn ? MAX_CACHE_MARKS - marks.length : 0;
   const lacksMark = marksOwn && free < (prompt.kept === undefined ? 1 : 2);
-  // During recalls the end is an added item. If breakpoints are scarce, the client's moves there.
+  // If breakpoints are scarce, the client's last one moves to the end of a recall.
   if (lacksMark && mark !== undefined && bytes && last < written.length - 1) {
     list[last] = unmarked(bytes);
     put({ mark, at: written.length - 1 });
   }
-  // A final request's breakpoint is useless if the cache contains the prefix.
+  // A final request's breakpoint is useless if its prefix is cached.
   if (prompt.isLast && prompt.kept !== undefined && free < 1 && mark !== undefined && bytes && marksOwn) {
     list[last] = unmarked(bytes);
     free++;
@@ -153,7 +150,6 @@ function beginsWithResult(written: WrittenItem | undefined): boolean {
   return written?.seen.find((message) => message !== undefined)?.role === "tool";
 }
 
-/** Returns a message with the blocks of both. */
 function joined(answers: Uint8Array<ArrayBuffer>, results: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
   const [ours, theirs] = [answers, results].map((bytes) => {
     const at = objectFields(bytes).get("content")?.start ?? 0;
@@ -163,7 +159,7 @@ function joined(answers: Uint8Array<ArrayBuffer>, results: Uint8Array<ArrayBuffe
   return editJson(results, [{ path: ["content"], value }]);
 }
 
-/** A breakpoint position: an item, and the number of its blocks before it. Default: all. */
+/** An item, and the number of its blocks before a breakpoint. Default: all. */
 interface Place {
   readonly at: number;
   readonly blocks?: number | undefined;
@@ -173,7 +169,6 @@ interface Placed extends Place {
   readonly mark: string;
 }
 
-/** Returns removed breakpoints with their positions. */
 function findLost(request: WireRequest, written: readonly WrittenItem[]): Placed[] {
   const places = new Map(written.map(({ item }, at) => [item, at]));
   const lost: Placed[] = [];
@@ -198,7 +193,7 @@ function findLost(request: WireRequest, written: readonly WrittenItem[]): Placed
   return [...lost, ...waiting.map((mark) => ({ mark, at: written.length - 1 }))];
 }
 
-/** Returns useful positions for additional breakpoints, by priority. */
+/** Returns useful breakpoint positions by priority. */
 function findUseful(
   request: WireRequest,
   written: readonly WrittenItem[],
@@ -224,8 +219,8 @@ function findUseful(
 }
 
 /**
- * Returns whether a continued conversation has no breakpoint after the last reply. A first request may not be
- * continued, and cache writes cost extra.
+ * Returns whether a continued conversation lacks a breakpoint after the last reply. A first request may stay
+ * the only one, and cache writes cost extra.
  */
 function lacksEnd(request: WireRequest): boolean {
   const isReply = ({ parts }: WireRequest["items"][number]) =>
@@ -235,7 +230,6 @@ function lacksEnd(request: WireRequest): boolean {
   return !request.items.slice(last + 1).some(({ parts }) => marksOf(parts).length > 0);
 }
 
-/** Returns whether a position is beyond the lookback from the end. */
 function isFar(written: readonly WrittenItem[], { at, blocks = Infinity }: Place): boolean {
   const [first = 0, ...others] = written.slice(at).map(({ bytes }) => bytes ? countBlocks(bytes) : 0);
   return others.reduce((sum, one) => sum + one, Math.max(0, first - blocks)) > LOOK_BACK_BLOCKS;
@@ -247,7 +241,7 @@ function countBlocks(bytes: Uint8Array<ArrayBuffer>): number {
   return isListAt(bytes, content) ? arrayItems(bytes, content.start).length : 1;
 }
 
-/** Returns a breakpoint with the lifetime of the last of these. */
+/** Returns a breakpoint with the lifetime of the last one. */
 function writeMark(marks: ReturnType<typeof readCacheMarks>): string {
   const hour = (marks.at(-1)?.ttlMs ?? 0) > SHORT_TTL_MS;
   return JSON.stringify({ type: "ephemeral", ...(hour && { ttl: "1h" }) });
@@ -257,14 +251,13 @@ function marksOf(parts: readonly ItemPart[]): string[] {
   return parts.flatMap(({ mark }) => mark ?? []);
 }
 
-/** Returns a message without breakpoints. */
 function unmarked(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
   const message = readJsonAt(bytes);
   const content = withoutMarks(isRecord(message) ? message.content : undefined);
   return Array.isArray(content) ? editJson(bytes, [{ path: ["content"], value: jsonBytes(content) }]) : bytes;
 }
 
-/** Returns blocks without their cache breakpoints, including those in results. */
+/** Returns blocks without cache breakpoints, including those in results. */
 export function withoutMarks(blocks: unknown): unknown {
   if (!Array.isArray(blocks)) return blocks;
   return blocks.map((block) => {
@@ -274,10 +267,7 @@ export function withoutMarks(blocks: unknown): unknown {
   });
 }
 
-/**
- * Returns a message with a breakpoint on the last suitable block of the first `blocks`; `undefined` without
- * one.
- */
+/** Sets a breakpoint on the last suitable one of the first `blocks`; `undefined` without one. */
 function withMark(
   bytes: Uint8Array<ArrayBuffer>,
   mark: string,
@@ -310,7 +300,6 @@ export function hasContent({ type, text }: JsonRecord): boolean {
   return type !== "text" || (typeof text === "string" && text.trim() !== "");
 }
 
-/** Returns whether a block is reasoning. */
 export function isThinking({ type }: JsonRecord): boolean {
   return type === "thinking" || type === "redacted_thinking";
 }

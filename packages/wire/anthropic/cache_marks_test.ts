@@ -26,7 +26,10 @@ const use = (id: string, mark?: object) => ({
 const user = (...content: object[]) => ({ role: "user", content });
 const reply = (...content: object[]) => ({ role: "assistant", content });
 
-/** Where marks stand in what is written, as `message.block`, with `h` for an hour; `changed` as in {@linkcode shown}. */
+/**
+ * Returns the written breakpoints as `message.block`, with `h` for an hour; `changed` as in
+ * {@linkcode shown}.
+ */
 function marksOf(
   body: { readonly messages: readonly object[]; readonly system?: unknown; readonly tools?: unknown },
   changed: Parameters<typeof shown>[1],
@@ -38,7 +41,7 @@ function marksOf(
   } = {},
 ): string {
   const request = requestOf({ model: "m", system: "S", ...body }, MESSAGES_PROTOCOL);
-  // Places count from the last message of the system prompt.
+  // Indexes start at the last message of the system prompt.
   const front = request.items[0]!.parts.length - 1;
   const prompt = shown(
     request,
@@ -68,7 +71,7 @@ function standing(messages: readonly { readonly content: unknown }[]): string {
   ).join(" ");
 }
 
-/** The last message of the system prompt is 0, the first one behind it 1. */
+/** The last message of the system prompt is 0. */
 const TWO_STEPS = (mark: object) => [
   { role: "user", content: "Go." },
   reply(use("a"), use("b")),
@@ -77,28 +80,28 @@ const TWO_STEPS = (mark: object) => [
   user(result("c", "C.", mark)),
 ];
 
-Deno.test("a mark whose block leaves moves to the nearest block in front that stays", () => {
+Deno.test("arrangeItems() moves the breakpoint of an evicted block to the nearest block before", () => {
   const messages = TWO_STEPS(SHORT);
   const four = [text("S", SHORT), text("T", SHORT)];
   const marks = (changed: Parameters<typeof shown>[1], line?: number) =>
     marksOf({ system: four, messages }, changed, line === undefined ? {} : { line });
-  // All marks are taken, so that none is added.
+  // All breakpoints are taken.
   assertEquals(marks({ 3: { content: "[1]" } }), "2.1 4.0");
   assertEquals(marks({ 4: { content: "[2]" } }), "2.1 4.0");
   assertEquals(marks({ 4: null }), "2.0 4.0");
-  // The whole step leaves: only the text beside its results stays, which stood behind the mark.
+  // Only the text next to the evicted results stays.
   assertEquals(marks({ 2: null, 3: null, 4: null }), "0.0 3.0");
   assertEquals(marks({ 2: null, 3: null, 4: null }, 2), "1.0 4.0");
   assertEquals(marks({ 6: null, 7: null }), "2.1 2.2");
 });
 
-Deno.test("a mark inside of a result goes over to the result", () => {
+Deno.test("arrangeItems() moves a breakpoint inside a result to the result", () => {
   const messages = [{ role: "user", content: "Go." }, reply(use("a")), user(result("a", [text("A.", HOUR)]))];
   const system = [text("S", HOUR), text("T", HOUR), text("U", HOUR)];
   assertEquals(marksOf({ system, messages }, { 3: { content: "[1]" } }), "2.0h");
 });
 
-Deno.test("a mark passes thoughts and empty texts, and makes a block of a text", () => {
+Deno.test("arrangeItems() skips thinking and empty texts, and converts a text to a block", () => {
   const system = [text("S", SHORT), text("T", SHORT), text("U", SHORT)];
   const thoughts = { type: "thinking", thinking: "Hm.", signature: "s" };
   const messages = [
@@ -112,7 +115,7 @@ Deno.test("a mark passes thoughts and empty texts, and makes a block of a text",
   assertEquals(marksOf({ system, messages }, { 4: null, 5: null, 6: null }), "0.0");
 });
 
-Deno.test("one more mark stands in front of what a request changes, then behind the last change", () => {
+Deno.test("arrangeItems() adds a breakpoint before a change, then after the last change", () => {
   const unmarked = TWO_STEPS(SHORT).map((message, at) =>
     at === 2 ? user(result("a", "A."), result("b", "B."), text("Hm?")) : message
   );
@@ -120,15 +123,15 @@ Deno.test("one more mark stands in front of what a request changes, then behind 
   const marks = (kept?: number) =>
     marksOf({ system, messages: unmarked }, { 4: { content: "[2]" } }, kept === undefined ? {} : { kept });
   assertEquals(marks(), "2.2 4.0");
-  // System, user, reply and the first result are as they were.
+  // System, user, reply and first result are unchanged.
   assertEquals(marks(4), "2.0 4.0");
   assertEquals(marks(3), "1.1 4.0");
-  // With fewer of its own there is room for both.
+  // With fewer of its own, both fit.
   const few = marksOf({ messages: unmarked }, { 4: { content: "[2]" } }, { kept: 3 });
   assertEquals(few, "1.1 2.2 4.0");
 });
 
-Deno.test("no mark is added to a request that has none or all, and none to one that only grows", () => {
+Deno.test("arrangeItems() adds no breakpoint to a request with none or four, or one that only grows", () => {
   const plain = TWO_STEPS(SHORT).map((message) =>
     JSON.parse(JSON.stringify(message, (name, value) => name === "cache_control" ? undefined : value))
   );
@@ -142,7 +145,7 @@ Deno.test("no mark is added to a request that has none or all, and none to one t
   );
 });
 
-Deno.test("a conversation that goes on gets the mark at its end that its client doesn't set, within the four", () => {
+Deno.test("arrangeItems() completes a continued conversation's missing end breakpoint within the four", () => {
   const plain = JSON.parse(
     JSON.stringify(TWO_STEPS(SHORT)).replaceAll(`,"cache_control":${JSON.stringify(SHORT)}`, ""),
   );
@@ -153,14 +156,14 @@ Deno.test("a conversation that goes on gets the mark at its end that its client 
     completesMarks: "some" | "any" = "some",
   ) => marksOf(body, changed, { completesMarks });
   assertEquals(completed({ ...front(SHORT), messages: plain }), "4.0");
-  // With the last edit both are marked.
+  // The last edit also gets one.
   assertEquals(completed({ ...front(SHORT), messages: plain }, { 4: { content: "[2]" } }), "2.2 4.0");
-  // What is cached for an hour stands in front, and new text isn't written at the price of an hour.
+  // The prefix is cached for an hour; new text for the shorter time.
   assertEquals(completed({ ...front(HOUR), messages: plain }), "4.0");
   assertEquals(completed({ ...front(HOUR), messages: TWO_STEPS(HOUR).slice(0, 3) }), "2.1h");
   const older = [...TWO_STEPS(HOUR).slice(0, 3), ...plain.slice(3)];
   assertEquals(completed({ ...front(HOUR), messages: older }), "2.1h 4.0h");
-  // The client's own mark at the end, all four, none at all, or no reply yet: nothing is added.
+  // Nothing is added to a breakpoint at the end, four, none, or a request without a reply.
   assertEquals(completed({ ...front(SHORT), messages: TWO_STEPS(SHORT).slice(0, 3) }), "2.1");
   assertEquals(completed({ ...front(SHORT), messages: plain, cache_control: SHORT } as never), "");
   assertEquals(
@@ -171,11 +174,10 @@ Deno.test("a conversation that goes on gets the mark at its end that its client 
   assertEquals(completed({ messages: plain }, {}, "any"), "4.0");
   assertEquals(completed({ messages: plain.slice(0, 1) }, {}, "any"), "");
   assertEquals(completed({ ...front(SHORT), messages: plain.slice(0, 1) }), "");
-  // Nobody is to add anything.
   assertEquals(marksOf({ ...front(SHORT), messages: plain }, {}), "");
 });
 
-Deno.test("a request from which none continues marks what is cached instead of its end", () => {
+Deno.test("arrangeItems() sets a final request's breakpoint on the cached prefix instead of the end", () => {
   const messages = (end?: object, system?: object) => ({
     system: [{ type: "text", text: "S", cache_control: SHORT }, { type: "text", text: "T", ...system }],
     messages: [
@@ -189,13 +191,12 @@ Deno.test("a request from which none continues marks what is cached instead of i
   const more = { kept: 3, completesMarks: "some" } as const;
   assertEquals(marksOf(messages(), {}, { ...more, isLast: true }), "1.0 3.0");
   assertEquals(marksOf(messages(), {}, more), "1.0 3.0 4.1");
-  // All four are taken.
   const four = messages(SHORT, { cache_control: SHORT });
   assertEquals(marksOf(four, {}, { ...more, isLast: true }), "1.0 3.0");
   assertEquals(marksOf(four, {}, more), "3.0 4.1");
 });
 
-Deno.test("an added mark asks for as long as the next one behind it", () => {
+Deno.test("arrangeItems() gives an added breakpoint the lifetime of the next one", () => {
   const messages = [
     { role: "user", content: "Go." },
     reply(use("a")),
@@ -209,7 +210,7 @@ Deno.test("an added mark asks for as long as the next one behind it", () => {
   assertEquals(marksOf(whole, { 3: { content: "[1]" } }), "2.0h");
 });
 
-Deno.test("a mark follows a message in whose place others stand, and what is added gets one", () => {
+Deno.test("arrangeItems() keeps breakpoints of replaced messages and adds one after added items", () => {
   const readers = newReaders();
   const messages = [
     { role: "user", content: "Go." },
@@ -227,11 +228,11 @@ Deno.test("a mark follows a message in whose place others stand, and what is add
   const written = JSON.parse(decode(writeRequest(request, shown({ ...request, items })))).messages;
   assertEquals(written.length, 7);
   assertEquals(standing(written), "3.1 4.0 6.0");
-  // Where the client has set all four its mark at the end goes on to the end.
+  // If all four are taken, the last one moves to the end.
   const more = [...full.items, ...added];
   const goesOn = JSON.parse(decode(writeRequest(full, shown({ ...full, items: more })))).messages;
   assertEquals(standing(goesOn), "1.1 4.0");
-  // And where it has set all but one, if that one is wanted in front of what is changed.
+  // The same with three, if one is needed before the change.
   const three = requestOf(
     { model: "m", system, messages: messages.with(1, reply(use("a"))) },
     MESSAGES_PROTOCOL,
@@ -246,7 +247,7 @@ Deno.test("a mark follows a message in whose place others stand, and what is add
   assertEquals([moved(), moved(3)], ["2.0 4.0", "0.0 4.0"]);
 });
 
-Deno.test("readCacheMarks() finds all marks in the order of the prompt", () => {
+Deno.test("readCacheMarks() returns all breakpoints in prompt order", () => {
   const body = {
     model: "m",
     tools: [{ name: "t", input_schema: {} }, { name: "u", input_schema: {}, cache_control: HOUR }],
@@ -268,7 +269,7 @@ Deno.test("readCacheMarks() finds all marks in the order of the prompt", () => {
   assertEquals([ttl({}), ttl({ system: [text("S", HOUR)] }), ttl(body)], [0, hour, short]);
 });
 
-Deno.test("writeRequest() tells behind how many messages its marks stand, those that it adds too", () => {
+Deno.test("writeRequest() reports the message counts before its breakpoints, including added ones", () => {
   const told = (body: object, changed: Parameters<typeof shown>[1], kept?: number) => {
     const request = requestOf({ model: "m", messages: TWO_STEPS(SHORT), ...body }, MESSAGES_PROTOCOL);
     let ends: readonly number[] = [];
@@ -279,7 +280,7 @@ Deno.test("writeRequest() tells behind how many messages its marks stand, those 
   assertEquals(told({}, {}), [4, 7]);
   const tools = [{ name: "read", input_schema: {}, cache_control: SHORT }];
   assertEquals(told({ tools, system: [text("S", SHORT)] }, {}), [0, 1, 5, 8]);
-  // The cache may hold the first block of a system prompt and not the second.
+  // The first block of a system prompt may be cached without the second.
   assertEquals(told({ system: [text("S", SHORT), text("T"), text("U", SHORT), text("V")] }, {}), [
     1,
     3,
@@ -287,11 +288,11 @@ Deno.test("writeRequest() tells behind how many messages its marks stand, those 
     11,
   ]);
   assertEquals(told({ cache_control: SHORT }, {}), [4, 7, 7]);
-  // The first result became a line: one more mark stands in front of it, and one behind the message that it is in.
+  // Breakpoints are added before the edited result and after its message.
   assertEquals(told({}, { 2: { content: "line" } }, 2), [2, 4, 5, 7]);
-  // A result that is shown otherwise keeps its mark.
+  // An edited result keeps its breakpoint.
   assertEquals(told({}, { 3: { content: "B" } }), [4, 5, 7]);
-  // Who marks nothing has nothing cached.
+  // No breakpoints, no cache.
   const messages = [{ role: "user", content: "Go." }];
   assertEquals(told({ messages }, {}), []);
 });

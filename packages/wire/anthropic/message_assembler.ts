@@ -12,15 +12,11 @@ const FINISH_REASONS: Readonly<Record<string, FinishReason>> = {
   refusal: "content_filter",
 };
 
-/**
- * Assembles a reply from the events of a Messages stream. A paused reply continues in the next stream, read
- * by the same assembler.
- */
+/** Assembles a reply from the events of Messages streams: a paused reply continues in the next one. */
 export class MessageAssembler {
   readonly #blocks = new StreamedBlocks();
-  /** Number of each call, by the index of its block. */
+  /** Number of each call by block index. */
   readonly #calls = new Map<number, number>();
-  /** Number of blocks in earlier streams. */
   #offset = 0;
   #stop = "";
   #usage: JsonRecord = {};
@@ -33,14 +29,12 @@ export class MessageAssembler {
     return this.#isMessage;
   }
 
-  /** Whether the reply is paused and must be sent back to continue. */
+  /** Whether the reply must be sent back to continue. */
   get isPaused(): boolean {
     return this.#stop === "pause_turn";
   }
 
-  /**
-   * Reads one event. Returns its model events. @throws {ReplyTooLong} with more than {@linkcode MAX_CALLS}.
-   */
+  /** Reads one event. @throws {ReplyTooLong} with more than {@linkcode MAX_CALLS}. */
   read(value: unknown): ModelEvent[] {
     const event = asRecord(value) ?? {};
     const { type, message, usage } = event;
@@ -59,7 +53,7 @@ export class MessageAssembler {
     return typeof event.index === "number" ? this.#take({ ...event, index: event.index + this.#offset }) : [];
   }
 
-  /** Returns the reply so far. Calls with missing or taken ids get new ones. */
+  /** Returns the reply so far, with new ids for calls with missing or taken ones. */
   message(takenIds: ReadonlySet<string> = new Set()): AssistantMessage {
     const used = new Set(takenIds);
     const calls: FunctionToolCall[] = [];
@@ -90,7 +84,7 @@ export class MessageAssembler {
     return isPlain ? plain : whole;
   }
 
-  /** Returns the complete reply, or `undefined` if the stream ended before. */
+  /** Returns the complete reply; `undefined` before its end. */
   finish(takenIds: ReadonlySet<string>): Extract<ModelEvent, { type: "completed" }> | undefined {
     if (this.#stop === "" || this.isPaused) return undefined;
     const message = this.message(takenIds);
@@ -99,7 +93,7 @@ export class MessageAssembler {
       type: "completed",
       message,
       finishReason: FINISH_REASONS[this.#stop] ?? (message.tool_calls ? "tool_calls" : "stop"),
-      // The last stream's prompt includes the earlier ones; output adds up.
+      // The last prompt includes the earlier ones; output adds up.
       ...(usage && { usage: { ...usage, outputTokens: usage.outputTokens + this.#written } }),
     };
   }
@@ -118,7 +112,7 @@ export class MessageAssembler {
     if (!begins && typeof json !== "string") return [];
     if (begins && !this.#calls.has(index)) this.#calls.set(index, this.#calls.size);
     if (this.#calls.size > MAX_CALLS) {
-      throw new ReplyTooLong(`it makes more than ${MAX_CALLS} calls of tools`);
+      throw new ReplyTooLong(`it makes more than ${MAX_CALLS} tool calls`);
     }
     return [{
       type: "tool_call_delta",
@@ -129,12 +123,10 @@ export class MessageAssembler {
   }
 }
 
-/** Assembles the blocks of a streamed reply as they are sent back, including signatures. */
 class StreamedBlocks {
   readonly #blocks = new Map<unknown, Record<string, unknown>>();
   readonly #inputs = new Map<unknown, string>();
 
-  /** Adds an event of the stream. */
   add({ type: event, index, content_block: begun, delta: more }: JsonRecord): void {
     if (event === "content_block_start" && isRecord(begun)) this.#blocks.set(index, { ...begun });
     const block = this.#blocks.get(index);
@@ -143,16 +135,15 @@ class StreamedBlocks {
     const { type, partial_json: json, citation, ...fields } = delta;
     if (type === "input_json_delta") this.#inputs.set(index, this.inputOf(index) + String(json ?? ""));
     else if (citation !== undefined) block.citations = [...listOf(block.citations), citation];
-    // Texts and thinking grow; a signature arrives complete.
+    // Texts grow; a signature arrives complete.
     else for (const [name, value] of Object.entries(fields)) block[name] = added(block[name], value);
   }
 
-  /** Returns a call's input so far, as the model wrote it. */
+  /** Returns a call's raw input so far. */
   inputOf(index: unknown): string {
     return this.#inputs.get(index) ?? "";
   }
 
-  /** Blocks in order, each with its index. */
   get blocks(): readonly (readonly [index: number, block: JsonRecord])[] {
     return [...this.#blocks].map(([index, block]) => [Number(index), block] as const).sort(([a], [b]) =>
       a - b
@@ -160,7 +151,6 @@ class StreamedBlocks {
   }
 }
 
-/** Returns the blocks of a reply from its stream's events. */
 export function readStreamedBlocks(events: readonly RawEvent[]): JsonRecord[] {
   const streamed = new StreamedBlocks();
   for (const { data } of events) {
@@ -178,17 +168,17 @@ function added(before: unknown, more: unknown): unknown {
 }
 
 /**
- * Reads the usage of a reply, whose prompt is the total of uncached input, cache reads, and cache writes for
- * five minutes and an hour. Returns `undefined` without prompt tokens.
- * A provider that runs its own tools reads the prompt again after each, and reports totals.
+ * Reads the usage of a reply: the prompt is the total of uncached input, cache reads and cache writes.
+ * Returns `undefined` without prompt tokens. A provider that runs its own tools reads the prompt again after
+ * each, and reports totals.
  */
 export function readMessagesUsage(value: unknown, { begun, reads = 1 }: {
-  /** Usage at the start of the stream, for the first read. Default: none. */
+  /** Usage at the start of the stream. Default: none. */
   readonly begun?: unknown;
   /** Most reads of the prompt. Default: 1. */
   readonly reads?: number;
 } = {}): Usage | undefined {
-  // Every cache write is reported, so absence means 0.
+  // Every cache write is reported.
   const read = (told: unknown): Usage | undefined => {
     const usage = readUsage(told);
     return usage && { cacheWriteTokens: 0, ...usage };
@@ -201,10 +191,7 @@ export function readMessagesUsage(value: unknown, { begun, reads = 1 }: {
   return { ...usage, firstRead: first };
 }
 
-/**
- * Returns the estimated usage of the first read, assuming that later reads were served what it read and
- * wrote.
- */
+/** Estimates the first read, if later ones were served what it read and wrote. */
 function firstRead(usage: Usage, reads: number): Usage {
   const { promptTokens, cachedTokens, cacheWriteTokens = 0 } = usage;
   const served = Math.max(0, Math.round((cachedTokens - (reads - 1) * cacheWriteTokens) / reads));
@@ -212,7 +199,6 @@ function firstRead(usage: Usage, reads: number): Usage {
   return { ...usage, promptTokens: served + cacheWriteTokens + fresh, cachedTokens: served, estimated: true };
 }
 
-/** Returns the usage of a reply in the Messages format. */
 export function writeMessagesUsage(usage: Usage): JsonRecord {
   const { promptTokens, cachedTokens, cacheWriteTokens = 0, hourWriteTokens = 0, outputTokens } = usage;
   return {

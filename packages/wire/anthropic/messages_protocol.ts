@@ -44,22 +44,22 @@ import { isSubscription, leavesNothing, pingBody, readAnswerBlocks } from "./pin
 import { isSearch, TOOL_SEARCH } from "./tool_search.ts";
 import { anchorOf, readCommonHints, readField, wholeTool } from "../request.ts";
 
-/** The key header of Messages clients; signed-in clients send a bearer token. */
+/** Signed-in clients send a bearer token. */
 const API_KEY: Protocol["auth"] = {
   headers: ["x-api-key", "authorization"],
   name: "x-api-key",
   prefix: "",
 };
 
-/** Claude Code's session id in the user id, whose device id may change when two first starts coincide. */
+/** Claude Code's session id; its device id may change during the first starts. */
 const SESSION_ID = /"session_id":"([^"]+)"/;
 
-/** Beta header of a context window of a million tokens, possibly in a list. */
+/** Beta header of a million-token context window, possibly in a list. */
 const MILLION = /(?:^|[\s,])context-1m-/;
 
 /**
- * Anthropic's Messages. For the planner, a reply is one message and each block of a user item another, so
- * that results are edited individually. Cache breakpoints aren't content, and are never lost.
+ * Anthropic's Messages. A reply is one planner message, and each block of a user item is another, so that
+ * results are edited individually. Cache breakpoints aren't content, and are never lost.
  */
 export const MESSAGES_PROTOCOL: Protocol = {
   name: "messages",
@@ -87,7 +87,7 @@ export const MESSAGES_PROTOCOL: Protocol = {
       }),
       ...(typeof user === "string" && { key: SESSION_ID.exec(user)?.[1] ?? user }),
       isStateful: false,
-      // A thread's history is stored upstream; its tools must stay unchanged.
+      // The upstream stores a thread's history; its tools must stay unchanged.
       isDetached: isRecord(readField(body, "thread")) ||
         isChangedUpstream(readField(body, "context_management")),
     };
@@ -137,13 +137,12 @@ export const MESSAGES_PROTOCOL: Protocol = {
   refuse: (status, message) => Response.json(errorBody(status, message), { status }),
 };
 
-/** Fields with the id of a call, by block type. */
 const ID_FIELDS: Readonly<Record<string, string>> = { tool_use: "id", tool_result: "tool_use_id" };
 
-/** Claude Code's billing line, with a number that changes. */
+/** Claude Code's billing line, with a varying number. */
 const BILLING = /^(x-anthropic-billing-header:[^]*?\bcch=)([0-9a-z]+)/i;
 
-/** Returns the body with zeros in place of the number in its first line. */
+/** Replaces the number in the first line by zeros. */
 function withoutNonce(body: WireBody): Uint8Array<ArrayBuffer> | undefined {
   const system = readField(body, "system");
   const blocks: readonly unknown[] = Array.isArray(system) ? system : [system];
@@ -155,7 +154,7 @@ function withoutNonce(body: WireBody): Uint8Array<ArrayBuffer> | undefined {
   return editJson(body.bytes, [{ path, value: jsonBytes(still) }], body.fields);
 }
 
-/** Returns whether the upstream evicts content without regard to cache costs. */
+/** Returns whether the upstream evicts content regardless of cache costs. */
 function isChangedUpstream(management: unknown): boolean {
   const edits = isRecord(management) && Array.isArray(management.edits) ? management.edits : [];
   return edits.some((edit) => !isRecord(edit) || edit.keep !== "all");
@@ -169,7 +168,7 @@ function writeTool(tool: ToolDefinition, original?: unknown): string {
 }
 
 function unknownTool(): UnknownShape {
-  return new UnknownShape("a tool is not as the Messages format says");
+  return new UnknownShape("a tool is invalid in the Messages format");
 }
 
 /** Forwards the replies of one turn as one; unaffected events keep their bytes. */
@@ -179,17 +178,17 @@ class MessagesTurnWriter implements TurnWriter {
   readonly #keepsText: boolean;
   readonly #replies: { readonly blocks: readonly JsonRecord[]; readonly reply: WireReply }[] = [];
   #splitter = new SseSplitter();
-  /** Bytes of the current reply, if its content may be needed. */
+  /** Current reply, if its content may be needed. */
   #read: Uint8Array<ArrayBuffer>[] = [];
-  /** Indexes of blocks that are hidden from the client. */
+  /** Indexes of blocks hidden from the client. */
   #hidden = new Set<number>();
   #callsClient = false;
-  /** Its usage so far, in the upstream's fields. */
+  /** Usage in the upstream's fields. */
   #usage: JsonRecord = {};
-  /** Usage at the start of its stream. */
+  /** Usage at the start of the stream. */
   #begun: JsonRecord | undefined;
   #stop: unknown;
-  /** Final events: clients disconnect after them, so they are held until the usage is recorded. */
+  /** Final events, held until the usage is recorded, as clients disconnect after them. */
   #held: RawEvent[] = [];
   #ended = false;
   #whole: Uint8Array<ArrayBuffer> = new Uint8Array();
@@ -208,7 +207,7 @@ class MessagesTurnWriter implements TurnWriter {
     return splitEvents(whole).flatMap((event) => this.#pass(event));
   }
 
-  /** Returns whether a piece of a stream can be forwarded unparsed. */
+  /** Returns whether bytes can be forwarded unparsed. */
   #passesWhole(bytes: Uint8Array<ArrayBuffer>): boolean {
     if (this.#replies.length > 0 || this.#hidden.size > 0 || this.#held.length > 0) return false;
     const text = decoder.decode(bytes);
@@ -254,7 +253,7 @@ class MessagesTurnWriter implements TurnWriter {
     return typedEvent({ ...errorBody(502, message) });
   }
 
-  /** Returns the replies and answers that replace the client's one message. */
+  /** Returns the items that replace the client's one message. */
   hidden(answers: readonly (readonly string[])[]): HiddenItems[] {
     if (!this.#hasHidden()) return [];
     const [part] = readMessage({ role: "assistant", content: this.#visible() });
@@ -263,13 +262,13 @@ class MessagesTurnWriter implements TurnWriter {
     return [{ replaces: [anchorOf(part.message)], before: [], thoughts: [], items }];
   }
 
-  /** Returns the stop reason for the client: without visible calls, the message ended its turn. */
+  /** Ends the client's turn without visible calls. */
   #ending(fields: JsonRecord): JsonRecord {
     const stops = fields.stop_reason === "tool_use" && !this.#callsClient;
     return stops ? { ...fields, stop_reason: "end_turn" } : fields;
   }
 
-  /** Returns the last reply's usage for the client: as if the prompt was read once. */
+  /** Returns the usage of a single prompt read. */
   #toldUsage(usage: JsonRecord): JsonRecord {
     const read = this.#replies.at(-1)?.reply.usage;
     if (!read?.firstRead) return usage;
@@ -309,7 +308,7 @@ class MessagesTurnWriter implements TurnWriter {
       this.#isSearch(block) && isSearching[at - 1] && !isSearching[at]
     );
     const usage = readMessagesUsage(this.#usage, { begun: this.#begun, reads: 1 + found.length });
-    // Providers refuse empty texts, even their own.
+    // Providers refuse even their own empty texts.
     const content = blocks.filter(hasContent);
     const isPaused = this.#stop === "pause_turn" && blocks.some((block) => this.#isSearch(block));
     const reply: WireReply = {
@@ -327,14 +326,13 @@ class MessagesTurnWriter implements TurnWriter {
     return reply;
   }
 
-  /** Returns the bytes of an event that the client may see now. */
+  /** Returns the event's bytes for the client. */
   #pass(event: RawEvent): Uint8Array<ArrayBuffer>[] {
     const data = parseRecord(event.data);
     const later = this.#replies.length > 0;
     switch (data?.type) {
       case "message_start":
         this.#usage = this.#begun = asRecord(asRecord(data.message)?.usage) ?? {};
-        // For the client, a continued turn has only one start.
         return later ? [] : [event.bytes];
       case "message_delta":
         this.#usage = { ...this.#usage, ...withoutNulls(asRecord(data.usage) ?? {}) };
@@ -379,7 +377,7 @@ class MessagesTurnWriter implements TurnWriter {
   }
 }
 
-/** Markers of an event other than a delta. */
+/** Markers of events other than deltas. */
 const WATCHED: readonly string[] = ['"content_block_start"', '"message_'];
 
 const decoder = new TextDecoder();
@@ -389,8 +387,8 @@ function isCall(block: unknown): block is JsonRecord {
 }
 
 /**
- * Returns the messages of an item: one for a reply, otherwise one per block, so that adjacent results and
- * texts can be edited and evicted individually.
+ * Returns one message for a reply, otherwise one per block, so that adjacent results and texts are edited and
+ * evicted individually.
  * @throws {UnknownShape} if it isn't valid.
  */
 function readMessage(value: unknown): readonly ItemPart[] {
@@ -427,7 +425,7 @@ function readMessage(value: unknown): readonly ItemPart[] {
       const content = block.content ?? "";
       const read = readContent(content);
       const finds = foundIn([content]);
-      // Content with found tools, citations or media can't be replaced by a line of text.
+      // No text can replace found tools, citations or media.
       const keeps = Array.isArray(content) && content.some((block) => block?.type !== "text");
       const message: Message = {
         role: "tool",
@@ -460,20 +458,19 @@ function readMessage(value: unknown): readonly ItemPart[] {
   });
 }
 
-/** Returns the names of referenced tools in lists of blocks. */
 function foundIn(lists: readonly unknown[]): readonly string[] {
   return lists.flatMap((blocks) => Array.isArray(blocks) ? blocks : []).flatMap((block: JsonRecord | null) =>
     block?.type === "tool_reference" && typeof block.tool_name === "string" ? [block.tool_name] : []
   );
 }
 
-/** Returns the references that the provider's own search found. */
+/** Returns references found by the provider's search. */
 function referencesIn({ content }: JsonRecord): unknown {
   return isRecord(content) ? content.tool_references : undefined;
 }
 
 /**
- * Returns the messages of the system prompt, one per block, since only the first blocks may be cached. Cache
+ * Returns the system prompt, one message per block, since only the first blocks may be cached. Cache
  * breakpoints don't separate blocks: clients move them between requests.
  * @throws {UnknownShape} if it isn't valid.
  */
@@ -492,7 +489,7 @@ function readSystem(system: unknown): readonly ItemPart[] {
   });
 }
 
-/** Returns the meaning of a block. Pairing derives the ids of its calls. */
+/** Returns a block's meaning, without the id of a call. */
 function saidBlock({ type, ...block }: JsonRecord): unknown {
   if (type === "tool_use") {
     const { id: _, input, ...rest } = block;
@@ -504,14 +501,14 @@ function saidBlock({ type, ...block }: JsonRecord): unknown {
   return { type, ...toldFields(rest), ...(failed === true && { failed }), parts };
 }
 
-/** Returns the blocks of content. @throws {UnknownShape} if it has anything else. */
+/** @throws {UnknownShape} if content has other values than blocks. */
 function blocksOf(content: unknown): readonly JsonRecord[] {
   const isList = Array.isArray(content) && content.every((block) => typeof block?.type === "string");
   if (isList) return content;
-  throw unknown("a content");
+  throw unknown("content");
 }
 
-/** Returns the breakpoint of a block, or of a block inside a result. */
+/** Returns the breakpoint of a block, or inside a result. */
 function markOf({ cache_control: own, type, content }: JsonRecord): unknown {
   if (isRecord(own)) return own;
   if (type !== "tool_result" || !Array.isArray(content)) return undefined;
@@ -553,7 +550,7 @@ function readPart(block: JsonRecord): readonly ContentPart[] {
   const { type, text } = block;
   if (type === "text") return [{ type, text: textOf(text) }];
   if (type === "image") return [{ type: "image_url", image_url: { url: "" } }];
-  // The provider replaces references by the tools' definitions.
+  // The provider replaces references by definitions.
   const finds = foundIn([[block], referencesIn(block)]);
   if (finds.length > 0) return [{ type: "text", text: finds.join("\n") }];
   const { cache_control: _, ...rest } = block;
@@ -563,7 +560,7 @@ function readPart(block: JsonRecord): readonly ContentPart[] {
   return [{ type: "text", text: JSON.stringify(rest, shorten) }];
 }
 
-/** Stored length of sealed reasoning, in UTF-16 code units: only its provider reads it. */
+/** Stored length of sealed reasoning, in UTF-16 code units. */
 const SEALED_CHARS = 1_000;
 
 function textOf(value: unknown): string {
@@ -572,5 +569,5 @@ function textOf(value: unknown): string {
 }
 
 function unknown(what: string): UnknownShape {
-  return new UnknownShape(`${what} is not as the Messages format says`);
+  return new UnknownShape(`${what} is invalid in the Messages format`);
 }

@@ -19,7 +19,7 @@ const result = (id: string, content: unknown, more: object = {}) => ({
   ...more,
 });
 
-Deno.test("MESSAGES_PROTOCOL makes a message of each reply, and of each block of the user", () => {
+Deno.test("MESSAGES_PROTOCOL.readItem() returns a message per reply and per block of the user", () => {
   const messages = [
     { role: "user", content: "Go." },
     {
@@ -82,7 +82,7 @@ Deno.test("MESSAGES_PROTOCOL makes a message of each reply, and of each block of
   }
 });
 
-Deno.test("MESSAGES_PROTOCOL takes spellings of one message for the same, marks and all", () => {
+Deno.test("MESSAGES_PROTOCOL.readItem() treats all spellings and breakpoints of a message as equal", () => {
   const readers = newReaders();
   const items = (content: unknown, system: unknown = "S") =>
     requestOf({ model: "m", system, messages: [{ role: "user", content }] }, MESSAGES_PROTOCOL, readers)
@@ -96,7 +96,7 @@ Deno.test("MESSAGES_PROTOCOL takes spellings of one message for the same, marks 
     .map((block) => items([block])[1]?.key);
   assertEquals(results[0], results[1]);
   assertNotEquals(results[0], results[2]);
-  // What a tool is asked is no mark.
+  // A tool's input is no breakpoint.
   const uses = [USE, { ...USE, input: { path: "a" } }].map((use) =>
     requestOf({ model: "m", messages: [{ role: "assistant", content: [use] }] }, MESSAGES_PROTOCOL, readers)
       .items[1]?.key
@@ -104,7 +104,7 @@ Deno.test("MESSAGES_PROTOCOL takes spellings of one message for the same, marks 
   assertNotEquals(uses[0], uses[1]);
 });
 
-Deno.test("MESSAGES_PROTOCOL edits single blocks, and leaves all other bytes alone", () => {
+Deno.test("MESSAGES_PROTOCOL edits single blocks and preserves all other bytes", () => {
   const body = '{ "model":"m","system":"S","max_tokens":1.0,"messages":[{"role":"user","content":"Go."},' +
     '{"content":[{"type":"thinking","thinking":"Hm.","signature":"\\u0073"},{"type":"tool_use","id":"c1","name":"read","input":{"n":1.0}},' +
     '{"type":"tool_use","id":"c2","name":"read","input":{}}],"role":"assistant"},' +
@@ -126,7 +126,7 @@ Deno.test("MESSAGES_PROTOCOL edits single blocks, and leaves all other bytes alo
   ]);
 });
 
-Deno.test("MESSAGES_PROTOCOL writes tools, lines and answers in its own way", () => {
+Deno.test("MESSAGES_PROTOCOL writes tools, placeholders and answers in its format", () => {
   const { readTool, writeTool, writeMessage, writeAnswers } = MESSAGES_PROTOCOL;
   const original = { name: "f", description: "Long.", input_schema: { type: "object" }, ...MARK };
   const read = readTool(original);
@@ -163,7 +163,7 @@ Deno.test("MESSAGES_PROTOCOL writes tools, lines and answers in its own way", ()
   );
 });
 
-Deno.test("MESSAGES_PROTOCOL tells what a request says of its session, and which it must leave alone", () => {
+Deno.test("MESSAGES_PROTOCOL.readHints() reads the session and detects unplannable requests", () => {
   const hints = (more: object, headers: Record<string, string> = {}) =>
     MESSAGES_PROTOCOL.readHints(
       readWireBody(encode({ model: "m", messages: [], ...more })),
@@ -183,7 +183,7 @@ Deno.test("MESSAGES_PROTOCOL tells what a request says of its session, and which
   assertEquals([auth.name, auth.prefix], ["x-api-key", ""]);
 });
 
-Deno.test("MESSAGES_PROTOCOL refuses as its provider does", async () => {
+Deno.test("MESSAGES_PROTOCOL.refuse() returns its provider's error format", async () => {
   const types = await Promise.all([400, 401, 403, 404, 413, 415, 429, 500, 529].map(async (status) => {
     const response = MESSAGES_PROTOCOL.refuse(status, "No.", "");
     const { type, error } = await response.json();
@@ -211,7 +211,7 @@ const call = (name: string, args: object, id: string) => ({
   function: { name, arguments: JSON.stringify(args) },
 });
 
-/** A reply that took so many tokens. */
+/** Returns a reply with these tokens. */
 function replyOf(
   id: string,
   message: object,
@@ -245,7 +245,7 @@ const outline = (events: readonly JsonRecord[]) =>
   events.map(({ type, index }) => `${type}${index === undefined ? "" : ` ${index}`}`)
     .filter((line, at, all) => line !== all[at - 1]).join(", ");
 
-Deno.test("MESSAGES_PROTOCOL.writer() keeps the bytes of a stream without recalls, however it is cut", () => {
+Deno.test("MESSAGES_PROTOCOL.writer() preserves the bytes of a stream without recalls in any chunks", () => {
   const reply = replyOf("msg_1", {
     reasoning_content: "Hé 🎈".repeat(20),
     content: "Text",
@@ -266,7 +266,7 @@ Deno.test("MESSAGES_PROTOCOL.writer() keeps the bytes of a stream without recall
   }
 });
 
-Deno.test("MESSAGES_PROTOCOL.writer() joins streamed recalls and what follows: indexes go on, the last call's usage counts", () => {
+Deno.test("MESSAGES_PROTOCOL.writer() joins streamed recalls and continuations: indexes continue, the last usage counts", () => {
   const one = writer();
   let seen = decode(...new MessageWriter(RECALLS).events().flatMap((data) => one.push(event(data))));
   const first = one.end();
@@ -305,7 +305,7 @@ Deno.test("MESSAGES_PROTOCOL.writer() joins streamed recalls and what follows: i
   ]]);
 });
 
-Deno.test("MESSAGES_PROTOCOL.writer() strips recalls from whole replies, and ends a turn that does nothing else", () => {
+Deno.test("MESSAGES_PROTOCOL.writer() removes recalls from unstreamed replies, and ends a turn without other calls", () => {
   const one = writer();
   const body = { id: "msg_1", type: "message", role: "assistant", stop_reason: "tool_use", x: 1 };
   const recall = { type: "tool_use", id: "r1", name: "recall", input: {} };
@@ -326,7 +326,7 @@ Deno.test("MESSAGES_PROTOCOL.writer() strips recalls from whole replies, and end
   assertEquals(two.finish(), bytes);
 });
 
-Deno.test("MESSAGES_PROTOCOL.writer() tells of an upstream that fails behind a recall, and reads a stream that breaks off", () => {
+Deno.test("MESSAGES_PROTOCOL.writer() reports an upstream failure after a recall, and reads a truncated stream", () => {
   const one = writer();
   one.push(event(new MessageWriter(RECALLS).events()[0]!));
   one.push(encode("event: message_delta\ndata: {broken"));
@@ -338,7 +338,7 @@ Deno.test("MESSAGES_PROTOCOL.writer() tells of an upstream that fails behind a r
   }]);
 });
 
-Deno.test("MESSAGES_PROTOCOL.writer() puts citations and odd inputs together as they came", () => {
+Deno.test("MESSAGES_PROTOCOL.writer() restores citations and unusual inputs exactly", () => {
   const one = writer();
   const start = (index: number, content_block: object) => ({
     type: "content_block_start",

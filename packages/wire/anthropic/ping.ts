@@ -14,22 +14,20 @@ import {
 import { splitEvents } from "../sse.ts";
 import { hasContent, isThinking, LOOK_BACK_BLOCKS } from "./cache_marks.ts";
 
-/** A JSON body, or a part of one. */
 type Bytes = Uint8Array<ArrayBuffer>;
 
-/** Stop reasons after which a user message may follow. */
+/** Stop reasons that a user message may follow. */
 const FINISHED: readonly unknown[] = ["end_turn", "stop_sequence", "tool_use"];
 
-/** The breakpoint of a prompt that is cached for an hour. */
 const HOUR_MARK = '{"type":"ephemeral","ttl":"1h"}';
 
-/** Fields of a request that reads the prompt without a reply. */
+/** Requests the prompt only, without a reply. */
 const ASKS_NOTHING: Readonly<Record<string, string>> = { max_tokens: "0", stream: "false" };
 
 /**
- * Returns a request that reads a prompt without a reply. Everything that the cache compares stays unchanged.
- * @param answer Result of {@linkcode readAnswerBlocks}: appended to the prompt, with an hour's breakpoint on
- * its last block that isn't thinking, and the five-minute ones before removed. Default: no answer.
+ * Returns a request without a reply, with the same cached prefix.
+ * @param answer Result of {@linkcode readAnswerBlocks}: appended with an hour's breakpoint on its last block
+ * that isn't thinking; five-minute breakpoints are removed. Default: none.
  */
 export function pingBody(body: Bytes, answer?: readonly string[]): Bytes {
   const fields = objectFields(body);
@@ -40,9 +38,8 @@ export function pingBody(body: Bytes, answer?: readonly string[]): Bytes {
 }
 
 /**
- * Returns the blocks of a finished reply, each as JSON for the next request. Returns `undefined` if the reply
- * can't be continued or restored exactly, or if the cached prompt is beyond the provider's lookback from its
- * end.
+ * Returns the JSON blocks of a finished reply; `undefined` if it can't be continued or restored exactly, or
+ * if the cached prompt is beyond the provider's lookback from its end.
  */
 export function readAnswerBlocks(
   body: Bytes,
@@ -63,16 +60,13 @@ export function readAnswerBlocks(
   }
 }
 
-/** Returns whether the headers report an exhausted limit. */
 export function leavesNothing(headers: Headers): boolean {
   return [...headers].some(([name, value]) =>
     /^anthropic-ratelimit-.*-remaining$/.test(name) && Number(value) <= 0
   );
 }
 
-/**
- * Returns whether the headers belong to a subscription, whose limits keep-alive requests would count toward.
- */
+/** Returns whether a subscription pays, whose limits keep-alive requests would count toward. */
 export function isSubscription(headers: Headers): boolean {
   return /^bearer /i.test(headers.get("authorization") ?? "") &&
     (headers.get("anthropic-beta") ?? "").includes("oauth");
@@ -80,7 +74,6 @@ export function isSubscription(headers: Headers): boolean {
 
 interface Reply {
   readonly blocks: readonly string[];
-  /** Stop reason. */
   readonly finish: unknown;
 }
 
@@ -94,14 +87,13 @@ function wholeReply(reply: Bytes): Reply {
   };
 }
 
-/** Fields that deltas extend, by type. */
+/** Fields extended by deltas, by type. */
 const TEXTS: ReadonlyMap<unknown, string> = new Map([
   ["text_delta", "text"],
   ["thinking_delta", "thinking"],
   ["signature_delta", "signature"],
 ]);
 
-/** A streamed block: its JSON at the start, and its deltas. */
 interface StreamedBlock {
   readonly begun: Bytes;
   readonly texts: Map<string, string>;
@@ -109,7 +101,7 @@ interface StreamedBlock {
   input: string;
 }
 
-/** @throws {SyntaxError} if the stream has unknown events or is incomplete. */
+/** @throws {SyntaxError} if events are unknown or missing. */
 function streamedReply(reply: Bytes): Reply {
   const blocks = new Map<unknown, StreamedBlock>();
   let finish: unknown;
@@ -129,7 +121,7 @@ function streamedReply(reply: Bytes): Reply {
     else if (type === "message_stop") isOver = true;
     else if (type === "error") throw unknownEvent(data);
   }
-  if (!isOver) throw new SyntaxError("the stream isn't whole");
+  if (!isOver) throw new SyntaxError("the stream is incomplete");
   const inOrder = [...blocks].sort(([a], [b]) => Number(a) - Number(b));
   return { blocks: inOrder.map(([, block]) => decoder.decode(written(block))), finish };
 }
@@ -138,7 +130,7 @@ function addDelta(block: StreamedBlock | undefined, event: Bytes, delta: JsonRec
   const { type, partial_json: json } = delta ?? {};
   const field = TEXTS.get(type);
   const more = field === undefined ? undefined : delta?.[field];
-  if (!block) throw new SyntaxError("a piece has no block");
+  if (!block) throw new SyntaxError("a delta has no block");
   if (field !== undefined && typeof more === "string") {
     block.texts.set(field, (block.texts.get(field) ?? "") + more);
   } else if (type === "input_json_delta" && typeof json === "string") block.input += json;
@@ -147,7 +139,7 @@ function addDelta(block: StreamedBlock | undefined, event: Bytes, delta: JsonRec
   } else throw unknownEvent(String(type));
 }
 
-/** Returns a block with its deltas; an input as the model wrote it. */
+/** Returns a block with its deltas and raw input. */
 function written({ begun, texts, citations, input }: StreamedBlock): Bytes {
   const before = asRecord(JSON.parse(decoder.decode(begun))) ?? {};
   const values = new Map<string, string>();
@@ -170,7 +162,7 @@ function partOf(bytes: Bytes, name: string): Bytes {
 }
 
 function unknownEvent(what: string): SyntaxError {
-  return new SyntaxError(`nobody knows what to make of ${what.slice(0, 40)}`);
+  return new SyntaxError(`unknown event or delta ${what.slice(0, 40)}`);
 }
 
 function canHaveMark(block: JsonRecord | undefined): boolean {
@@ -178,8 +170,8 @@ function canHaveMark(block: JsonRecord | undefined): boolean {
 }
 
 /**
- * Returns the number of blocks after a request's last breakpoint; `undefined` if the last message isn't a
- * user's, or the breakpoint isn't near.
+ * Returns the number of blocks after the last breakpoint; `undefined` if the last message isn't a user's, or
+ * the breakpoint isn't near.
  */
 function blocksBehindMark(body: Bytes): number | undefined {
   const fields = objectFields(body);
@@ -204,13 +196,13 @@ function blocksBehindMark(body: Bytes): number | undefined {
   return undefined;
 }
 
-/** Returns whether a block, or a block inside a result, has a breakpoint. */
+/** Returns whether a block, or one inside a result, has a breakpoint. */
 function holdsMark(block: unknown): boolean {
   if (!isRecord(block)) return false;
   return isRecord(block.cache_control) || (Array.isArray(block.content) && block.content.some(holdsMark));
 }
 
-/** Returns the edits that append the answer and remove five-minute breakpoints before the hour's. */
+/** Appends the answer, and removes five-minute breakpoints before the hour's. */
 function upgradeEdits(body: Bytes, answer: readonly string[]): JsonEdit[] {
   const fields = objectFields(body);
   const edits: JsonEdit[] = [];
@@ -230,7 +222,7 @@ function upgradeEdits(body: Bytes, answer: readonly string[]): JsonEdit[] {
   return edits;
 }
 
-/** Returns the messages of an answer and a minimal user message. */
+/** Returns the answer and a minimal user message. */
 function continued(answer: readonly string[]): string {
   const values = answer.map((block) => asRecord(JSON.parse(block)) ?? {});
   const marked = values.findLastIndex(canHaveMark);
@@ -247,7 +239,7 @@ function withMark(block: string): string {
   return decoder.decode(editJson(encoder.encode(block), [edit]));
 }
 
-/** Returns a tool, block or message without five-minute breakpoints; the same bytes if it has none. */
+/** Removes five-minute breakpoints. Returns the same bytes if unchanged. */
 function withoutShortMarks(bytes: Bytes): Bytes {
   if (bytes[0] !== OPEN_OBJECT) return bytes;
   const fields = objectFields(bytes);

@@ -22,17 +22,17 @@ const THOUGHT = '{"type":"thinking","thinking":"Hm.","signature":"s"}';
 const answerOf = (content: string, stop?: string, body: string = BODY) =>
   readAnswerBlocks(encode(body), reply(content, stop), false);
 
-Deno.test("an exact ping is the request again, byte for byte but for the reply that it asks for", () => {
+Deno.test("pingBody() repeats the request byte for byte except for the reply settings", () => {
   const asked = BODY.replace("32000.0", "0").replace("true", "false");
   assertEquals(decode(write(encode(BODY))), asked);
-  // What doesn't say how it wants its reply gets none either.
+  // Without stream settings.
   assertEquals(
     decode(write(encode('{"model":"m","messages":[]}'))),
     '{"max_tokens":0,"model":"m","messages":[]}',
   );
 });
 
-Deno.test("an upgrade puts the answer behind the request with an hour's mark, and has no shorter one in front", () => {
+Deno.test("pingBody() appends the answer with an hour's breakpoint and removes shorter ones", () => {
   const upgraded = (answer: readonly string[], behind: string) =>
     BODY.replace("32000.0", "0").replace("true", "false")
       .replace(`"text":"T",${SHORT}`, '"text":"T"').replace(`, ${SHORT}}],"messages"`, '}],"messages"')
@@ -45,7 +45,7 @@ Deno.test("an upgrade puts the answer behind the request with an hour's mark, an
     decode(write(encode(BODY), said)),
     upgraded([THOUGHT, SAID.replace("{", `{${HOUR},`)], '{"role":"user","content":"."}'),
   );
-  // Calls get a result each; thoughts can't have a mark.
+  // Each call gets a result; thinking has no breakpoint.
   const call = '{"type":"tool_use","id":"d","name":"f","input":{"n":1.0}}';
   const called = answerOf(`${call},${call.replace('"d"', '"e"')},${THOUGHT}`, "tool_use")!;
   const results = ["d", "e"].map((id) => ({ type: "tool_result", tool_use_id: id, content: "." }));
@@ -58,7 +58,6 @@ Deno.test("an upgrade puts the answer behind the request with an hour's mark, an
   );
 });
 
-/** Events of a stream. */
 const stream = (...events: readonly string[]) =>
   encode(events.map((data) => `event: ${JSON.parse(data).type}\ndata: ${data}\n\n`).join(""));
 const begun = (index: number, block: string) =>
@@ -70,7 +69,7 @@ const END = [
   '{"type":"message_stop"}',
 ];
 
-Deno.test("a streamed reply is put together exactly, numbers and what nobody knows included", () => {
+Deno.test("readAnswerBlocks() restores a streamed reply exactly, with its numbers and unknown fields", () => {
   const events = [
     '{"type":"message_start","message":{}}',
     begun(0, '{"type":"thinking","thinking":"","signature":""}'),
@@ -97,7 +96,7 @@ Deno.test("a streamed reply is put together exactly, numbers and what nobody kno
     '{"type":"tool_use","id":"e","name":"f","input":{}}',
     '{"type":"odd_result","x":1.0}',
   ]);
-  // What it isn't: whole, known, without an error.
+  // Incomplete, unknown or failed streams.
   const [start, first] = [events[0]!, begun(0, '{"type":"text","text":"So."}')];
   assertEquals(read(start, first, ...END), ['{"type":"text","text":"So."}']);
   for (
@@ -117,7 +116,7 @@ Deno.test("a streamed reply is put together exactly, numbers and what nobody kno
   ) assertEquals(read(...odd), undefined);
 });
 
-Deno.test("there is no answer to go on from where the reply isn't finished, or what is held lies too far back", () => {
+Deno.test("readAnswerBlocks() returns nothing for an unfinished reply or a cached prompt beyond the lookback", () => {
   assertEquals(answerOf(SAID), [SAID]);
   for (const stop of ["max_tokens", "pause_turn", "refusal"]) assertEquals(answerOf(SAID, stop), undefined);
   for (const content of ["", THOUGHT, '{"type":"text","text":" "}', "1"]) {
@@ -145,7 +144,7 @@ Deno.test("there is no answer to go on from where the reply isn't finished, or w
   }
 });
 
-Deno.test("replies that this package writes are answers, whole and streamed", () => {
+Deno.test("readAnswerBlocks() reads replies of MessageWriter, whole and streamed", () => {
   const message = {
     role: "assistant",
     content: "So.",
@@ -161,7 +160,7 @@ Deno.test("replies that this package writes are answers, whole and streamed", ()
   assertEquals(readUsage(whole)?.promptTokens, 10);
 });
 
-Deno.test("a model that thinks with a budget can't be asked for no reply", () => {
+Deno.test("MESSAGES_PROTOCOL.pings: a thinking budget requires a reply", () => {
   const asks = (more: object) =>
     mustReply(requestOf({ model: "m", messages: [], ...more }, MESSAGES_PROTOCOL));
   assertEquals(

@@ -4,13 +4,12 @@ import { readField, wholeTool } from "../request.ts";
 
 const encoder = new TextEncoder();
 
-/** The search by words; the other one takes patterns. */
+/** Search by words; the other one takes patterns. */
 const SEARCH = { type: "tool_search_tool_bm25_20251119", name: "tool_search_tool_bm25" };
 
 /**
- * The provider's own tool search. A tool with `defer_loading` is absent from the prompt until a search
- * references it, and then appears at the reference. It can't have a cache breakpoint. Tools with examples
- * prevent deferral.
+ * The provider's own tool search. A tool with `defer_loading` enters the prompt where a search references it.
+ * It can't have a cache breakpoint, and tools with examples prevent deferral.
  * https://platform.claude.com/docs/en/agents-and-tools/tool-use/tool-search-tool
  */
 export const TOOL_SEARCH: NonNullable<Protocol["toolSearch"]> = {
@@ -35,10 +34,9 @@ export const TOOL_SEARCH: NonNullable<Protocol["toolSearch"]> = {
   },
 };
 
-/** Returns the blocks of a search: its call, and references to the tools found. */
+/** Returns the blocks of a search: call and references. */
 export function searchBlocks({ id, found, ...asked }: {
   readonly id: string;
-  /** Name of the search tool. */
   readonly name: string;
   readonly input: JsonRecord;
   readonly found: readonly string[];
@@ -51,7 +49,6 @@ export function searchBlocks({ id, found, ...asked }: {
   ];
 }
 
-/** Returns whether a block is a tool search or its result. */
 export function isSearch(block: unknown): boolean {
   if (!isRecord(block)) return false;
   const isCall = block.type === "server_tool_use" && String(block.name).startsWith("tool_search_tool");

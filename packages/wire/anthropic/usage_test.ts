@@ -2,13 +2,12 @@ import { assertEquals } from "@std/assert";
 import { MESSAGES_PROTOCOL, MessageWriter } from "@tare/wire/internal";
 import { encode, requestOf } from "../request_fixture_test.ts";
 
-/** What is read of a usage. */
 function read(usage: unknown): unknown {
   const request = requestOf({ model: "m", messages: [] }, MESSAGES_PROTOCOL);
   return MESSAGES_PROTOCOL.writer(request, {}).read(encode({ content: [], usage })).usage;
 }
 
-Deno.test("MESSAGES_PROTOCOL reads the whole prompt, with what was written for five minutes and for an hour", () => {
+Deno.test("readMessagesUsage() counts the whole prompt, including writes for five minutes and an hour", () => {
   const told = {
     input_tokens: 3,
     cache_read_input_tokens: 100,
@@ -24,7 +23,7 @@ Deno.test("MESSAGES_PROTOCOL reads the whole prompt, with what was written for f
     promptTokens: 53,
     cachedTokens: 0,
   });
-  // Nothing was written where nothing is told.
+  // Unreported writes are 0.
   assertEquals(read({ input_tokens: 3, output_tokens: 7 }), {
     promptTokens: 3,
     cachedTokens: 0,
@@ -38,7 +37,7 @@ Deno.test("MESSAGES_PROTOCOL reads the whole prompt, with what was written for f
   ]);
 });
 
-Deno.test("MessageWriter writes usage as it is read", () => {
+Deno.test("MessageWriter writes usage that readMessagesUsage() reads", () => {
   const usage = {
     promptTokens: 153,
     cachedTokens: 100,

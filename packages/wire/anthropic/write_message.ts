@@ -15,15 +15,12 @@ export class MessageWriter {
   readonly #reply: ConstructorParameters<typeof MessageWriter>[0];
   readonly #blocks: readonly JsonRecord[];
 
-  /**
-   * Creates a writer for this reply.
-   * @throws {SyntaxError} if the arguments of a call are no JSON, which the format requires.
-   */
+  /** @throws {SyntaxError} if the arguments of a call are no JSON, which the format requires. */
   constructor(reply: {
     readonly id: string;
     readonly model: string;
     readonly message: AssistantMessage;
-    /** Blocks before the message's own. Default: none. */
+    /** Additional leading blocks. Default: none. */
     readonly before?: readonly JsonRecord[];
     /** Finish reason of chat completions. */
     readonly finishReason: string;
@@ -33,13 +30,13 @@ export class MessageWriter {
     this.#blocks = [...reply.before ?? [], ...blocksOf(reply.message)];
   }
 
-  /** Returns the body of an unstreamed reply. */
+  /** Returns an unstreamed reply. */
   body(): JsonRecord {
     const { finishReason, usage } = this.#reply;
     return { ...this.#envelope(usage), content: this.#blocks, stop_reason: STOP_REASONS[finishReason] };
   }
 
-  /** Returns the events of a streamed reply, in order. */
+  /** Returns the events of a streamed reply. */
   events(): JsonRecord[] {
     const { finishReason, usage } = this.#reply;
     const first = { ...usage, ...usage.firstRead, outputTokens: 1 };
@@ -76,13 +73,13 @@ function blocksOf(message: AssistantMessage): JsonRecord[] {
       type: "tool_use",
       id,
       name,
-      // Invalid JSON of a model is streamed unchanged.
+      // Invalid JSON is streamed unchanged.
       ...(isJson(input) ? { input: JSON.parse(input) } : { input: {}, [RAW]: input }),
     })),
   ];
 }
 
-/** Key of an input that is invalid JSON. */
+/** Key of invalid JSON. */
 const RAW = Symbol("raw input");
 
 function isJson(text: string): boolean {
@@ -118,7 +115,6 @@ function deltasOf(
   }));
 }
 
-/** Error types by status. */
 const TYPES: Readonly<Record<number, string>> = {
   401: "authentication_error",
   403: "permission_error",
@@ -128,7 +124,6 @@ const TYPES: Readonly<Record<number, string>> = {
   529: "overloaded_error",
 };
 
-/** Returns the error for this status, for answers and streams. */
 export function errorBody(status: number, message: string): {
   readonly type: "error";
   readonly error: { readonly type: string; readonly message: string };
@@ -137,7 +132,7 @@ export function errorBody(status: number, message: string): {
   return { type: "error", error: { type, message } };
 }
 
-/** Returns the status of an error type; `undefined` for unspecific types. */
+/** Returns the status of an error type, if specific. */
 export function statusOf(type: unknown): number | undefined {
   const [status] = Object.entries(TYPES).find(([, name]) => name === type) ?? [];
   return status === undefined ? undefined : Number(status);

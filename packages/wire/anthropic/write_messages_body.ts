@@ -32,10 +32,10 @@ export const MESSAGES_FORMS: LegalForms = {
   schema: { key: { pattern: /^[A-Za-z0-9_.-]{1,64}$/, legal: (name) => madeName(name) } },
 };
 
-/** First message of a prompt that would begin with a reply. */
-const BEGINNING = "[What came before has left the prompt.]";
+/** Precedes a reply at the start of a prompt. */
+const BEGINNING = "[Earlier messages were removed.]";
 
-/** A block, and the index of its message. */
+/** A block, with the index of its message. */
 interface PlacedBlock {
   readonly role: "user" | "assistant";
   readonly at: number;
@@ -44,26 +44,25 @@ interface PlacedBlock {
 
 /** Options of {@linkcode messagesBody}. */
 export interface MessagesBodyOptions {
-  /** Longest reply in tokens, including thinking; required by the API. */
+  /** Longest reply in tokens, including thinking. */
   readonly maxTokens: number;
-  /** Thinking: as the model decides, or within a budget if an effort is set. Default: not requested. */
+  /** Thinking as the model decides, or within a budget if an effort is set. Default: none. */
   readonly thinking?: "adaptive" | "budget" | undefined;
-  /** Cache lifetime after the last use, in milliseconds; 0 without caching. Default: five minutes. */
+  /** Cache lifetime after the last use, in milliseconds; 0 without caching. Default: 300,000. */
   readonly cacheTtlMs?: number | undefined;
 }
 
 /**
- * Returns the fields of a Messages request for prompt (`system`, `tools`, `messages`), generation and
- * thinking. Content between two replies is one message, so that all results of a reply are together. Replies
- * read by `MessageAssembler` keep their original blocks; unsigned reasoning is omitted.
- * At most four cache breakpoints are set, by priority: the end; the end of an earlier request whose prompt
- * this one extends, if beyond the provider's lookback of 20 blocks; after the last edited message; the end of
- * the system prompt; the end of the tools.
+ * Returns the prompt and settings of a Messages request. Content between two replies is one message, so that
+ * all results are together. Replies read by `MessageAssembler` keep their original blocks; unsigned reasoning
+ * is omitted.
+ * At most four cache breakpoints are set, by priority: the end; an earlier request's end beyond the
+ * provider's lookback of 20 blocks; after the last edited message; the end of the system prompt; the end of
+ * the tools.
  * Thinking is omitted with sampling settings or a required tool, as the API demands, and in a tool loop that
  * began without it.
- * Illegal names, ids, arguments and schemas are replaced, and unsupported content, such as audio, becomes a
- * placeholder.
- * @throws {UnknownShape} with the setting's name, if the format doesn't support it or its value.
+ * Illegal names, ids, arguments and schemas are replaced, and unsupported content becomes a placeholder.
+ * @throws {UnknownShape} if the format doesn't support a setting or its value.
  *
  * @example
  * ```ts
@@ -118,10 +117,7 @@ function isInstruction({ role }: Message): boolean {
   return role === "system" || role === "developer";
 }
 
-/**
- * Returns the blocks beginning with a user's, without trailing white space in a final reply, as providers
- * require.
- */
+/** Puts a user's block first and trims a final reply, as providers require. */
 function withLegalEnds(blocks: readonly PlacedBlock[], at: number): PlacedBlock[] {
   const [first] = blocks;
   const begun = first?.role === "user" ? [...blocks] : [
@@ -138,20 +134,19 @@ function withLegalEnds(blocks: readonly PlacedBlock[], at: number): PlacedBlock[
 
 const HOUR_MS = 3_600_000;
 
-/** Returns a tool in the Messages format. */
 export function toolOf({ function: shown }: ToolDefinition): Record<string, unknown> {
   const { name, description, parameters = { type: "object" } } = shown;
   return { name, ...(description !== undefined && { description }), input_schema: parameters };
 }
 
-/** Returns the blocks of the messages that deserve a cache breakpoint, by priority. */
+/** Returns the blocks for cache breakpoints, by priority. */
 function usefulPlaces(
   blocks: readonly PlacedBlock[],
   { messages, shared = messages.length, edited = 0 }:
     & Pick<ModelRequest, "messages">
     & Partial<StableMessages>,
 ): Record<string, unknown>[] {
-  /** Returns the index of the last block within the first `length` messages that can have a breakpoint. */
+  /** Returns the last block of `length` messages that can have a breakpoint. */
   const lastOf = (length: number) =>
     blocks.findLastIndex(({ at, value }) => at < length && !isThinking(value));
   const end = lastOf(Infinity);
@@ -181,7 +176,7 @@ function blocksOf({ message, made }: LegalMessage, isLast: boolean): Record<stri
   return [{ type: "tool_result", tool_use_id: id, content: told }];
 }
 
-/** Returns the blocks of a reply: the original ones, if stored, with the names and inputs of its calls. */
+/** Returns the original blocks of a reply, if stored, with its calls. */
 export function writeReply(message: AssistantMessage): Record<string, unknown>[] {
   const [legal] = legalPrompt({ messages: [message], tools: [] }, MESSAGES_FORMS).messages;
   return legal ? blocksOf(legal, true) : [];
@@ -189,8 +184,8 @@ export function writeReply(message: AssistantMessage): Record<string, unknown>[]
 
 /**
  * Returns the blocks of a reply.
- * @param made Its calls with the ids of its original blocks.
- * @param isLast Whether nothing follows it, so that its provider may continue it.
+ * @param made Its calls with the original ids.
+ * @param isLast Whether its provider may continue it.
  */
 function replyBlocks(
   message: AssistantMessage,
@@ -207,10 +202,7 @@ function replyBlocks(
   return placeCalls(blocks, { calls, made, idOf, write: callBlock });
 }
 
-/**
- * Returns the blocks without unanswered calls of the provider's own tools and without trailing thinking, as
- * after an interruption; providers refuse both.
- */
+/** Removes unanswered calls of the provider's own tools, and trailing thinking, which providers refuse. */
 function withoutLooseEnds(blocks: readonly JsonRecord[], isLast: boolean): readonly JsonRecord[] {
   const answered = new Set(blocks.flatMap(({ tool_use_id: id }) => typeof id === "string" ? [id] : []));
   const isLoose = ({ type, id }: JsonRecord) =>
@@ -218,7 +210,7 @@ function withoutLooseEnds(blocks: readonly JsonRecord[], isLast: boolean): reado
   return blocks.slice(0, blocks.findLastIndex((block) => !isThinking(block) && !isLoose(block)) + 1);
 }
 
-/** Returns a reply like the API's unstreamed one, with its original blocks. */
+/** Returns a reply in the API's format, with its original blocks. */
 export function finishedReply(
   message: AssistantMessage,
 ): { readonly content: readonly JsonRecord[]; readonly stop_reason: string } {
@@ -231,7 +223,6 @@ function callBlock(call: ToolCall): Record<string, unknown> {
   return { type: "tool_use", id: call.id, name, input };
 }
 
-/** Returns the JSON object of a text, or an empty one. */
 export function readInput(text: string): JsonRecord {
   return parseRecord(text) ?? {};
 }
@@ -256,13 +247,13 @@ function blockOf(part: ContentPart): Record<string, unknown> {
   }
 }
 
-/** Types of images and documents that the format accepts as base64. */
+/** Media types accepted as base64. */
 const MEDIA: Readonly<Record<"image" | "document", readonly string[]>> = {
   image: ["image/png", "image/jpeg", "image/gif", "image/webp"],
   document: ["application/pdf"],
 };
 
-/** Returns an image or file, by address or as data, or a text placeholder. */
+/** Returns an image or file, or a text placeholder. */
 function mediaBlock(type: "image" | "document", url: string, what: string): Record<string, unknown> {
   const [, media = "", data = ""] = /^data:([\w.+-]+\/[\w.+-]+);base64,([A-Za-z0-9+/]+={0,2})$/.exec(url) ??
     [];
@@ -278,7 +269,6 @@ function mediaBlock(type: "image" | "document", url: string, what: string): Reco
   return { type: "text", text: absentPart(`${what}${of}`) };
 }
 
-/** Returns the UTF-8 text of base64; `undefined` if invalid or blank. */
 function textOf(base64: string): string | undefined {
   try {
     const text = new TextDecoder("utf-8", { fatal: true }).decode(
@@ -290,16 +280,16 @@ function textOf(base64: string): string | undefined {
   }
 }
 
-/** The format's highest temperature; chat completions allow higher ones. */
+/** Chat completions allow higher ones. */
 const MAX_TEMPERATURE = 1;
 
 const EFFORTS: readonly string[] = ["low", "medium", "high", "xhigh", "max"];
 
-/** Share of the longest reply for thinking, by effort, and the smallest budget in tokens. */
+/** Thinking's share of the longest reply by effort, and its least tokens. */
 const BUDGETS: Readonly<Record<string, number>> = { low: 1 / 8, medium: 1 / 4, high: 1 / 2 };
 const LEAST_BUDGET = 1_024;
 
-/** Returns the fields for generation and thinking. @throws {UnknownShape} with the setting's name. */
+/** @throws {UnknownShape} if a setting isn't supported. */
 function settingsOf(
   {
     temperature,
@@ -317,13 +307,16 @@ function settingsOf(
     },
 ): JsonRecord {
   const [unknown] = Object.entries(rest).find(([, value]) => value !== undefined) ?? [];
-  if (unknown !== undefined) throw refused(unknown, "has no place for it");
+  if (unknown !== undefined) throw refused(unknown, `doesn't support ${unknown}`);
   if (temperature !== undefined && temperature > MAX_TEMPERATURE) {
-    throw refused("temperature", `takes at most ${MAX_TEMPERATURE}, and it is ${temperature}`);
+    throw refused("temperature", `allows a temperature of at most ${MAX_TEMPERATURE}, not ${temperature}`);
   }
   const efforts = thinking === "budget" ? Object.keys(BUDGETS) : EFFORTS;
   if (effort !== undefined && !efforts.includes(effort)) {
-    throw refused("reasoning_effort", `takes ${efforts.join(", ")}, and it is ${JSON.stringify(effort)}`);
+    throw refused(
+      "reasoning_effort",
+      `allows a reasoning_effort of ${efforts.join(", ")}, not ${JSON.stringify(effort)}`,
+    );
   }
   const mayThink = temperature === undefined && top_p === undefined && choice === undefined;
   const isBudgeted = thinking === "budget" && effort !== undefined && thinksFromStart(messages);
@@ -357,5 +350,5 @@ function thinksFromStart(messages: readonly Message[]): boolean {
 }
 
 function refused(param: string, state: string): UnknownShape {
-  return new UnknownShape(`${param} can't be sent: the Messages format ${state}`, { param });
+  return new UnknownShape(`the Messages format ${state}`, { param });
 }

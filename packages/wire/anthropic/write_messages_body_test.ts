@@ -6,7 +6,7 @@ const go: Message = { role: "user", content: "go" };
 const system: Message = { role: "system", content: "s" };
 const definition = { type: "function", function: { name: "f" } } as const;
 
-/** A reply with so many calls, and their results. */
+/** Returns a reply with this number of calls, and their results. */
 function step(name: string, calls: number): Message[] {
   const ids = Array.from({ length: calls }, (_, at) => `${name}${at}`);
   return [
@@ -19,7 +19,7 @@ function step(name: string, calls: number): Message[] {
   ];
 }
 
-/** What is marked of a request: the system prompt, the tools, and blocks of messages by what they say or answer. */
+/** Returns the breakpoints of a request: system prompt, tools, and blocks by text or call id. */
 function marked(messages: readonly Message[], stable?: StableMessages, tools = [definition]): string[] {
   const body = messagesBody({ messages, tools, ...(stable && { stable }) }, { maxTokens: 9 });
   const places: string[] = [];
@@ -30,31 +30,31 @@ function marked(messages: readonly Message[], stable?: StableMessages, tools = [
   return places;
 }
 
-Deno.test("messagesBody() marks the ends of system prompt, tools and prompt", () => {
+Deno.test("messagesBody() sets breakpoints at the ends of system prompt, tools and prompt", () => {
   assertEquals(marked([system, go]), ["s", "f", "go"]);
   assertEquals(marked([system, go, ...step("a", 2)]), ["s", "f", "a1"]);
   assertEquals(marked([go], undefined, []), ["go"]);
   assertEquals(marked([system], undefined, []), ["s", "[empty message]"]);
 });
 
-Deno.test("messagesBody() marks where the request before ended, if the provider doesn't look back so far", () => {
-  // 20 blocks behind the end of the request before, then 21.
+Deno.test("messagesBody() sets a breakpoint at the previous request's end beyond the lookback", () => {
+  // 20 blocks after the previous request's end, then 21.
   assertEquals(marked([system, go, ...step("a", 10)]), ["s", "f", "a9"]);
   assertEquals(marked([system, go, ...step("a", 10), go]), ["s", "f", "go", "go"]);
   assertEquals(marked([system, go, ...step("a", 1), ...step("b", 11)]), ["s", "f", "a0", "b10"]);
 });
 
-Deno.test("messagesBody() marks in front of the change, and where a rewrite left the prompt", () => {
+Deno.test("messagesBody() sets breakpoints before the change and after the last rewrite", () => {
   const messages = [system, go, ...step("a", 1), ...step("b", 1), ...step("c", 30)];
-  // Up to the result of `a`: what the last request that leads this one ended with stands in front of `a`.
+  // The last request that this one extends ended before `a`.
   assertEquals(marked(messages, { shared: 3, edited: 0 }), ["s", "f", "go", "c29"]);
   assertEquals(marked(messages, { shared: 4, edited: 0 }), ["s", "f", "a0", "c29"]);
-  // The system prompt's mark, which stands behind the tools, is worth more than theirs.
+  // The system prompt's breakpoint covers the tools.
   assertEquals(marked(messages, { shared: 6, edited: 4 }), ["s", "a0", "b0", "c29"]);
   assertEquals(marked(messages, { shared: 0, edited: 0 }), ["s", "f", "c29"]);
 });
 
-Deno.test("messagesBody() marks no thoughts, and begins with the user", () => {
+Deno.test("messagesBody() sets no breakpoint on thinking, and begins with the user", () => {
   const thought: Message = {
     role: "assistant",
     content: null,
@@ -69,7 +69,7 @@ Deno.test("messagesBody() marks no thoughts, and begins with the user", () => {
     {
       max_tokens: 9,
       messages: [
-        { role: "user", content: [{ type: "text", text: "[What came before has left the prompt.]" }] },
+        { role: "user", content: [{ type: "text", text: "[Earlier messages were removed.]" }] },
         { role: "assistant", content: [{ type: "text", text: "A summary." }] },
         { role: "user", content: [{ type: "text", text: "go" }] },
       ],
@@ -77,7 +77,7 @@ Deno.test("messagesBody() marks no thoughts, and begins with the user", () => {
   );
 });
 
-Deno.test("messagesBody() writes what other providers said", () => {
+Deno.test("messagesBody() writes replies of other providers", () => {
   const messages: Message[] = [
     go,
     { role: "assistant", content: null, refusal: "No.", reasoning_content: "unsigned" },

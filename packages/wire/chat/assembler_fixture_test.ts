@@ -1,13 +1,13 @@
-// What the tests of replies that come in chunks share.
+// Fixtures for streamed replies.
 import type { ModelEvent } from "@tare/messages";
 import { ReplyAssembler } from "@tare/wire/internal";
 
-/** A chunk of a stream that holds this delta. */
+/** Returns a chunk with a delta. */
 export function delta(fields: Record<string, unknown>, finish_reason: string | null = null): unknown {
   return { object: "chat.completion.chunk", choices: [{ index: 0, delta: fields, finish_reason }] };
 }
 
-/** What the assembler tells of these chunks, and the reply that they make. */
+/** Returns the events and the reply of these chunks. */
 export function assemble(chunks: readonly unknown[], takenIds: readonly string[] = []): {
   readonly events: ModelEvent[];
   readonly completed: Extract<ModelEvent, { type: "completed" }> | undefined;

@@ -23,7 +23,7 @@ import {
 } from "../legality.ts";
 import { MAX_CALLS, ReplyTooLong } from "../sse.ts";
 
-/** Forms accepted by chat-completions servers: the narrowest of their documented rules. */
+/** The narrowest documented rules of chat-completions servers. */
 export const CHAT_FORMS: LegalForms = {
   name: /^[A-Za-z_][A-Za-z0-9_-]{0,63}$/,
   id: /^[\x20-\x7e]{1,40}$/,
@@ -31,19 +31,17 @@ export const CHAT_FORMS: LegalForms = {
   allowsNoSchema: true,
 };
 
-/** Options of {@linkcode chatBody}: requirements of some servers. */
+/** Requirements of some servers. */
 export interface ChatBodyOptions {
-  /** Whether each reply must have reasoning; a blank replaces missing reasoning. Default: false. */
+  /** Whether replies without reasoning get a blank one. Default: false. */
   readonly needsReasoning?: boolean | undefined;
-  /** Whether each result must contain its tool's name. Default: false. */
+  /** Whether results contain their tool's name. Default: false. */
   readonly namesResults?: boolean | undefined;
 }
 
 /**
- * Returns the prompt fields, `messages` and `tools`, and settings of a chat-completions request. Images in
- * results, which the format doesn't support, follow in a user message. Illegal names and ids are replaced,
- * arguments that are no JSON object are wrapped in one, and schemas are reshaped, so that every server
- * accepts the request.
+ * Returns the prompt and settings of a chat-completions request that every server accepts. Images in results
+ * follow in a user message; illegal names, ids, arguments and schemas are replaced.
  *
  * @example
  * ```ts
@@ -65,7 +63,7 @@ export function chatBody(
   const messages = picturesBehind(named).map((message) => chatMessage(message, needsReasoning));
   return wellFormed({
     messages: messages.length > 0 ? messages : [{ role: "user", content: EMPTY_MESSAGE }],
-    // An empty list is refused.
+    // Servers refuse an empty list.
     ...(tools.length > 0 && { tools }),
     ...settingsOf(settings, legal.nameOf),
   });
@@ -84,7 +82,6 @@ function settingsOf(
   };
 }
 
-/** Returns the messages; each result has its tool's name. */
 function withNames(messages: readonly LegalMessage[]): readonly Message[] {
   const names = new Map<string, string>();
   return messages.map(({ message }) => {
@@ -95,7 +92,7 @@ function withNames(messages: readonly LegalMessage[]): readonly Message[] {
   });
 }
 
-/** Returns a message without planner fields. */
+/** Removes planner fields. */
 function chatMessage(message: Message, needsReasoning: boolean): Message {
   if (message.role === "assistant") return chatReply(message, needsReasoning);
   if (message.role === "function") return message;
@@ -106,7 +103,7 @@ function chatMessage(message: Message, needsReasoning: boolean): Message {
   return withLegalName({ ...sent, content: shown });
 }
 
-/** Author names that providers accept. */
+/** Accepted author names. */
 const WRITER = /^[A-Za-z0-9_-]{1,64}$/;
 
 function withLegalName<Sent extends Message>(message: Sent): Sent {
@@ -122,7 +119,7 @@ function chatReply(message: AssistantMessage, needsReasoning: boolean): Message 
   const hasCalls = (message.tool_calls ?? []).length > 0;
   return withLegalName({
     ...said,
-    // Some servers require a text, and support no refusal next to it.
+    // Some servers require text, without a refusal next to it.
     ...(isSilent
       ? { content: hasCalls ? message.content === "" ? "" : null : refusal || EMPTY_MESSAGE }
       : { content }),
@@ -131,7 +128,7 @@ function chatReply(message: AssistantMessage, needsReasoning: boolean): Message 
   });
 }
 
-/** Returns content with only the parts that a role supports. */
+/** Removes parts that a role doesn't support. */
 function contentFor(role: "system" | "developer" | "user" | "assistant" | "tool", content: Content): Content {
   if (typeof content === "string") return content;
   const parts = content.map((part) => partFor(role, part)).filter((part) =>
@@ -146,13 +143,9 @@ function partFor(role: Parameters<typeof contentFor>[0], part: ContentPart): Con
   return role === "user" ? part : { type: "text", text: absentPart(part.type) };
 }
 
-/** Text before the images of results. */
-const SHOWN = "What the calls above show:";
+const SHOWN = "Images from the calls above:";
 
-/**
- * Returns the messages with the images of a step's results in a user message after them: results may only
- * contain text.
- */
+/** Moves images of results, which may only contain text, to a user message after a step. */
 function picturesBehind(messages: readonly Message[]): readonly Message[] {
   if (!messages.some((message) => message.role === "tool" && typeof message.content !== "string")) {
     return messages;
@@ -177,10 +170,10 @@ function isPicture({ type }: ContentPart): boolean {
   return type === "image_url";
 }
 
-/** Reasoning fields of providers; some fill several with the same text. */
+/** Some providers fill several with the same text. */
 const REASONING_FIELDS = ["reasoning_content", "reasoning", "reasoning_text"];
 
-/** Finish reasons of replies that the provider abandoned. */
+/** Finish reasons of abandoned replies. */
 const FAILED = ["error", "insufficient_system_resource"];
 
 /** Other finish reasons mean `stop`. */
@@ -191,7 +184,7 @@ const FINISH_REASONS: Readonly<Record<string, FinishReason>> = {
   content_filter: "content_filter",
 };
 
-/** Assembles a reply from the chunks of a chat-completions stream. */
+/** Assembles a streamed chat completion. */
 export class ReplyAssembler {
   readonly #calls = new CallAssembler();
   #content: string | null = null;
@@ -215,14 +208,14 @@ export class ReplyAssembler {
       this.#usage;
     if (typeof choice.finish_reason === "string") this.#finish ||= choice.finish_reason;
     const events = this.#take(asRecord(choice.delta) ?? {});
-    // Some servers send the whole reply as a message instead of, or in addition to, deltas.
+    // Some servers send a whole message instead of, or after, deltas.
     const message = this.#begun || events.length > 0 ? undefined : asRecord(choice.message);
     if (message) events.push(...this.#take(message));
     this.#begun ||= events.length > 0;
     return events;
   }
 
-  /** Returns the complete reply, or `undefined` if the stream ended before. */
+  /** Returns the complete reply; `undefined` before its end. */
   finish(takenIds: ReadonlySet<string>): Extract<ModelEvent, { type: "completed" }> | undefined {
     if (!this.#finish || FAILED.includes(this.#finish)) return undefined;
     const calls = this.#calls.finish(takenIds);
@@ -281,7 +274,7 @@ interface Piece {
   readonly id: string;
   readonly name: string;
   readonly arguments: string;
-  /** Whether `arguments` came as an object, which is always complete. */
+  /** Whether `arguments` came as a complete object. */
   readonly isWhole: boolean;
   readonly extra: JsonRecord;
   readonly functionExtra: JsonRecord;
@@ -294,35 +287,33 @@ interface PartialCall {
   arguments: string;
   extra: JsonRecord;
   functionExtra: JsonRecord;
-  /** Number of the chunk with its newest piece. */
   chunk: number;
 }
 
 /**
- * Assembles tool calls from the pieces of a stream. By the specification, each piece has the index of its
- * call, the first also id and name. In practice, indexes and ids are missing, shared or repeated, names are
- * split or repeated, and calls arrive complete with arguments as an object.
+ * Assembles tool calls. By the specification, each piece has the index of its call, the first also id and
+ * name. In practice, indexes and ids are missing, shared or repeated, names are split or repeated, and
+ * arguments arrive as complete objects.
  */
 export class CallAssembler {
   readonly #calls: PartialCall[] = [];
   readonly #byIndex = new Map<number, PartialCall>();
-  /** The first call of each id. */
   readonly #byId = new Map<string, PartialCall>();
   #chunk = 0;
 
-  /** Reads the `tool_calls` of one chunk. @throws {ReplyTooLong} with more than {@linkcode MAX_CALLS}. */
+  /** Reads one chunk's `tool_calls`. @throws {ReplyTooLong} with more than {@linkcode MAX_CALLS}. */
   read(pieces: unknown): CallDelta[] {
     this.#chunk++;
     const list = Array.isArray(pieces) ? pieces : [pieces];
     return list.map(asPiece).filter((piece) => piece !== undefined).map((piece) => this.#add(piece));
   }
 
-  /** Returns the name of a call so far, by the index in its deltas. */
+  /** Returns the name so far, by the deltas' index. */
   nameOf(index: number): string | undefined {
     return this.#calls[index]?.name;
   }
 
-  /** Returns the complete calls, with unique, non-empty ids that are not taken. */
+  /** Returns the complete calls, with unique, untaken ids. */
   finish(taken: ReadonlySet<string>): FunctionToolCall[] {
     const used = new Set(taken);
     return this.#calls
@@ -333,7 +324,7 @@ export class CallAssembler {
         return {
           id,
           type: "function",
-          // Providers parse the arguments that they receive back.
+          // Providers parse arguments that are sent back.
           function: {
             name: call.name,
             arguments: call.arguments.trim() || "{}",
@@ -348,7 +339,7 @@ export class CallAssembler {
     let call = this.#find(piece);
     if (!call || startsAnew(piece, call, this.#chunk)) {
       const index = this.#calls.length;
-      if (index === MAX_CALLS) throw new ReplyTooLong(`it makes more than ${MAX_CALLS} calls of tools`);
+      if (index === MAX_CALLS) throw new ReplyTooLong(`it makes more than ${MAX_CALLS} tool calls`);
       call = { index, id: "", name: "", arguments: "", extra: {}, functionExtra: {}, chunk: this.#chunk };
       this.#calls.push(call);
       if (piece.index !== undefined) this.#byIndex.set(piece.index, call);
@@ -371,13 +362,13 @@ export class CallAssembler {
 
   #find({ index, id, name }: Piece): PartialCall | undefined {
     const byId = id ? this.#byId.get(id) : undefined;
-    // Different calls may share an id; a piece with a name may be the first of its call.
+    // Ids may be shared; a piece with a name may begin a call.
     if (index !== undefined) return this.#byIndex.get(index) ?? (name ? undefined : byId);
     return byId ?? this.#calls.at(-1);
   }
 }
 
-/** Returns whether a piece with a name begins another call, although it seems to continue one. */
+/** Returns whether a piece begins a call instead of continuing one. */
 function startsAnew(piece: Piece, call: PartialCall, chunk: number): boolean {
   if (!piece.name) return false;
   if (call.chunk === chunk) {
@@ -397,7 +388,7 @@ function addName(call: PartialCall, { name }: Piece): void {
 
 function addArguments(call: PartialCall, piece: Piece): void {
   if (piece.isWhole) call.arguments = piece.arguments;
-  // Some servers begin each call with empty arguments, although more follow.
+  // Some servers begin calls with empty arguments.
   else if (call.arguments === "{}" && piece.arguments.trim()) call.arguments = piece.arguments;
   // Some servers repeat the whole call at its end.
   else if (piece.arguments !== call.arguments || !isJsonObject(call.arguments)) {
@@ -430,13 +421,12 @@ function isJsonObject(text: string): boolean {
   }
 }
 
-/** Fields of a reasoning part whose text grows from delta to delta. */
+/** Reasoning fields whose text grows. */
 const GROWING = ["text", "summary", "thinking"];
 
 /**
- * Returns the fields with a delta added: texts are joined, lists appended, objects merged, other values
- * replaced; null is only stored where no value exists. Provider-specific fields arrive this way and must be
- * sent back complete.
+ * Adds a delta: texts are joined, lists appended, objects merged, others replaced; null only fills absent
+ * fields. Preserves provider-specific fields, which must be sent back.
  */
 export function mergeDelta(before: JsonRecord, delta: JsonRecord): JsonRecord {
   const merged: Record<string, unknown> = { ...before };
@@ -456,7 +446,7 @@ function mergeValue(before: unknown, value: unknown): unknown {
   return old && added ? mergeDelta(old, added) : value;
 }
 
-/** Appends a piece of reasoning: to the last part if type, index and id match. */
+/** Extends the last part if type, index and id match. */
 function appendPart(parts: unknown[], piece: unknown): void {
   const [last, added] = [asRecord(parts.at(-1)), asRecord(piece)];
   const continues = last && added && [...GROWING, "signature"].some((name) => name in added) &&
@@ -473,7 +463,6 @@ function appendPart(parts: unknown[], piece: unknown): void {
   parts[parts.length - 1] = whole;
 }
 
-/** Returns the `usage` of a reply, in a dialect of `CompletionWriter`. */
 export function writeUsage(
   usage: Usage,
   dialect: "openai" | "deepseek" | "anthropic" = "openai",
@@ -510,9 +499,9 @@ export function writeUsage(
  * Reads a provider's `usage` in any dialect of a `CompletionWriter`, or one of these:
  * - Moonshot: `cached_tokens`
  * - OpenRouter: `prompt_tokens_details.cache_write_tokens`
- * - Anthropic: `input_tokens` without cache reads and writes (for five minutes or an hour)
+ * - Anthropic: `input_tokens` without cache reads and writes
  * - xAI: `completion_tokens` without reasoning, which `total_tokens` includes
- * @returns The usage, or `undefined` if the value has no prompt tokens (some servers send zeros).
+ * @returns The usage, or `undefined` without prompt tokens.
  *
  * @example
  * ```ts
@@ -567,7 +556,7 @@ function wholePrompt(
     (largest(usage.prompt_cache_hit_tokens) ?? 0) + (largest(usage.prompt_cache_miss_tokens) ?? 0),
     (largest(usage.input_tokens) ?? 0) + (largest(usage.cache_read_input_tokens) ?? 0) + created,
   ) ?? 0;
-  // A number below the cached tokens excludes them.
+  // A total below the cached tokens excludes them.
   return told > 0 && told < cacheTokens ? told + cacheTokens : told;
 }
 

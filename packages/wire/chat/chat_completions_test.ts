@@ -5,7 +5,7 @@ import type { JsonRecord } from "@tare/wire";
 import { assemble, delta } from "./assembler_fixture_test.ts";
 import { mergeDelta, readUsage, writeUsage } from "./chat_completions.ts";
 
-Deno.test("ReplyAssembler shows reasoning once, and keeps each field that it came in", () => {
+Deno.test("ReplyAssembler emits reasoning once and retains each of its fields", () => {
   const details = [{ type: "reasoning.text", text: "Hm.", index: 0 }];
   for (
     const [fields, shown] of [
@@ -26,7 +26,7 @@ Deno.test("ReplyAssembler shows reasoning once, and keeps each field that it cam
   }
 });
 
-Deno.test("ReplyAssembler shows a refusal as text and keeps it as what it is", () => {
+Deno.test("ReplyAssembler emits a refusal as text and retains it as a refusal", () => {
   const asked = assemble([delta({ refusal: "I " }), delta({ refusal: "can't." }), delta({}, "stop")]);
   assertEquals(asked.events, [
     { type: "text_delta", text: "I " },
@@ -39,12 +39,12 @@ Deno.test("ReplyAssembler shows a refusal as text and keeps it as what it is", (
   ]);
 });
 
-Deno.test("ReplyAssembler takes content in parts", () => {
+Deno.test("ReplyAssembler reads content in parts", () => {
   const parts = [{ type: "text", text: "Hel" }, { type: "text", text: "lo" }];
   assertEquals(assemble([delta({ content: parts }, "stop")]).completed?.message.content, "Hello");
 });
 
-Deno.test("ReplyAssembler takes a whole message in place of deltas, but not behind them", () => {
+Deno.test("ReplyAssembler reads a whole message instead of deltas, but not after them", () => {
   const message = { role: "assistant", content: "Hello" };
   const last = (delta?: unknown) => ({ choices: [{ index: 0, delta, message, finish_reason: "stop" }] });
   for (const asked of [assemble([last()]), assemble([last({})])]) {
@@ -54,7 +54,7 @@ Deno.test("ReplyAssembler takes a whole message in place of deltas, but not behi
   assertEquals([streamed.events.length, streamed.completed?.message.content], [3, "Hello"]);
 });
 
-Deno.test("ReplyAssembler knows the words for the end of a reply", () => {
+Deno.test("ReplyAssembler maps finish reasons", () => {
   const call = { tool_calls: [{ index: 0, id: "1", function: { name: "f", arguments: "{}" } }] };
   const text = { content: "Hi" };
   for (
@@ -76,13 +76,13 @@ Deno.test("ReplyAssembler knows the words for the end of a reply", () => {
   }
 });
 
-Deno.test("ReplyAssembler takes a reply that the provider gave up for no reply", () => {
+Deno.test("ReplyAssembler returns no reply that the provider abandoned", () => {
   for (const word of ["error", "insufficient_system_resource", ""]) {
     assertEquals(assemble([delta({ content: "Hal" }), delta({}, word)]).completed, undefined);
   }
 });
 
-Deno.test("ReplyAssembler passes over chunks that tell nothing", () => {
+Deno.test("ReplyAssembler ignores chunks without content", () => {
   const asked = assemble(
     [{}, { choices: [] }, { choices: null }, 7, { choices: [{}] }, delta({ content: "Hi" }, "stop")],
   );
@@ -92,7 +92,7 @@ Deno.test("ReplyAssembler passes over chunks that tell nothing", () => {
   ]);
 });
 
-Deno.test("ReplyAssembler keeps no null in a reply or its calls", () => {
+Deno.test("ReplyAssembler removes null from replies and calls", () => {
   const call = { index: 0, id: "1", extra: null, function: { name: "f", arguments: "{}", strict: null } };
   const { completed } = assemble([delta({ refusal: null, tool_calls: [call] }, "stop")]);
   assertEquals(completed?.message as unknown, {
@@ -104,13 +104,13 @@ Deno.test("ReplyAssembler keeps no null in a reply or its calls", () => {
 
 type Piece = Readonly<Record<string, unknown>>;
 
-/** The calls that come of these chunks, each a list of pieces. */
+/** Returns the calls of these chunks, each a list of pieces. */
 function callsOf(chunks: readonly (readonly Piece[])[], takenIds?: readonly string[]) {
   const deltas = chunks.map((pieces) => delta({ tool_calls: pieces }));
   return assemble([...deltas, delta({}, "tool_calls")], takenIds).completed?.message.tool_calls ?? [];
 }
 
-/** The same in short: id, name and arguments of each. */
+/** Returns id, name and arguments of each call. */
 function inShort(chunks: readonly (readonly Piece[])[], takenIds?: readonly string[]) {
   return callsOf(chunks, takenIds).map((call) =>
     call.type === "function" ? [call.id, call.function.name, call.function.arguments] : []
@@ -119,7 +119,7 @@ function inShort(chunks: readonly (readonly Piece[])[], takenIds?: readonly stri
 
 const ARGUMENTS = '{"path":"a"}';
 
-/** One call to f with these fields, and its arguments in three pieces. */
+/** Returns one call to f, with its arguments in three pieces. */
 function split(first: Piece, rest: Piece, [firstFunction, restFunction]: readonly [Piece, Piece]): Piece[][] {
   return [
     [{ ...first, function: { ...firstFunction, arguments: "" } }],
@@ -128,7 +128,7 @@ function split(first: Piece, rest: Piece, [firstFunction, restFunction]: readonl
   ];
 }
 
-Deno.test("CallAssembler joins the pieces of a call, whatever they carry", () => {
+Deno.test("CallAssembler joins the pieces of a call with any fields", () => {
   const named = { name: "f" };
   const whole = [["1", "f", ARGUMENTS]];
   const shapes: Readonly<Record<string, Piece[][]>> = {
@@ -182,7 +182,7 @@ Deno.test("CallAssembler joins split and grown names", () => {
   );
 });
 
-Deno.test("CallAssembler tells the calls of a reply apart, whatever they share", () => {
+Deno.test("CallAssembler separates the calls of a reply with any shared fields", () => {
   const f = { name: "f", arguments: ARGUMENTS };
   const g = { name: "g", arguments: "{}" };
   const both = [["1", "f", ARGUMENTS], ["2", "g", "{}"]];
@@ -233,7 +233,7 @@ Deno.test("CallAssembler tells the calls of a reply apart, whatever they share",
   }
 });
 
-Deno.test("CallAssembler gives ids that the conversation doesn't have yet", () => {
+Deno.test("CallAssembler returns ids that are new to the conversation", () => {
   assertEquals(
     inShort([[{ id: "1", function: { name: "f" } }, { id: "2", function: { name: "f" } }, {
       function: { name: "g" },
@@ -242,7 +242,7 @@ Deno.test("CallAssembler gives ids that the conversation doesn't have yet", () =
   );
 });
 
-Deno.test("CallAssembler keeps arguments that are no JSON as they came", () => {
+Deno.test("CallAssembler retains arguments that are no JSON", () => {
   assertEquals(inShort([[{ index: 0, id: "1", function: { name: "f", arguments: '{"a":' } }]]), [[
     "1",
     "f",
@@ -250,7 +250,7 @@ Deno.test("CallAssembler keeps arguments that are no JSON as they came", () => {
   ]]);
 });
 
-Deno.test("CallAssembler keeps fields that only the provider knows", () => {
+Deno.test("CallAssembler retains provider-specific fields", () => {
   assertEquals(
     callsOf([
       [{
@@ -270,7 +270,7 @@ Deno.test("CallAssembler keeps fields that only the provider knows", () => {
   );
 });
 
-Deno.test("CallAssembler tells of each piece as it comes", () => {
+Deno.test("CallAssembler emits a delta for each piece", () => {
   const { events } = assemble([
     delta({ tool_calls: [{ index: 7, id: "1", function: { name: "f", arguments: "" } }] }),
     delta({ tool_calls: [{ index: 7, function: { arguments: "{}" } }] }),
@@ -282,7 +282,7 @@ Deno.test("CallAssembler tells of each piece as it comes", () => {
   ]);
 });
 
-Deno.test("CallAssembler joins calls however their pieces are cut, mixed and labelled", () => {
+Deno.test("CallAssembler joins calls with pieces in any size, order and labelling", () => {
   const someCall = fc.record({
     name: fc.stringMatching(/^[a-z]{1,8}$/),
     args: fc.dictionary(fc.string(), fc.string(), { minKeys: 1, maxKeys: 3 }).map((args) =>
@@ -311,12 +311,12 @@ Deno.test("CallAssembler joins calls however their pieces are cut, mixed and lab
             function: { ...((i === 0 || repeatName) && { name }), arguments: args.slice(start, ends[i]) },
           }));
         });
-        // Mixed: the first piece of each call, then the second of each, and so on.
+        // Interleaved: all first pieces, then all second ones, and so on.
         const longest = Math.max(...pieces.map((list) => list.length));
         const inOrder = mixed
           ? Array.from({ length: longest }, (_, i) => pieces.flatMap((list) => list[i] ?? [])).flat()
           : pieces.flat();
-        // Only a piece that repeats no name, or id and name, may share a chunk with others of its call.
+        // Pieces that repeat a name without the id can't share a chunk.
         const size = repeatName && !repeatId ? 1 : perChunk;
         const chunks = Array.from(
           { length: Math.ceil(inOrder.length / size) },
@@ -333,7 +333,7 @@ function merged(...deltas: readonly JsonRecord[]): JsonRecord {
   return deltas.reduce(mergeDelta, {});
 }
 
-Deno.test("mergeDelta() joins texts, appends lists, merges objects, replaces the rest, and null adds nothing", () => {
+Deno.test("mergeDelta() joins texts, appends lists, merges objects, replaces other values and ignores null", () => {
   assertEquals(
     merged(
       { custom: "a", list: [1], object: { text: "x", n: 1 }, flag: false, set: null, none: null },
@@ -344,7 +344,7 @@ Deno.test("mergeDelta() joins texts, appends lists, merges objects, replaces the
   );
 });
 
-Deno.test("mergeDelta() puts the parts of reasoning together, signatures included", () => {
+Deno.test("mergeDelta() joins the parts of reasoning with their signatures", () => {
   const text = (fields: JsonRecord) => ({
     reasoning_details: [{ type: "reasoning.text", index: 0, format: "v1", ...fields }],
   });
@@ -371,7 +371,7 @@ Deno.test("mergeDelta() puts the parts of reasoning together, signatures include
   );
 });
 
-Deno.test("mergeDelta() keeps whole parts apart", () => {
+Deno.test("mergeDelta() keeps complete parts separate", () => {
   const citation = (url: string) => ({ annotations: [{ type: "url_citation", url_citation: { url } }] });
   assertEquals(merged(citation("a"), citation("b")), {
     annotations: [...citation("a").annotations, ...citation("b").annotations],
@@ -469,7 +469,7 @@ Deno.test("readUsage() reads every provider's dialect", () => {
   }
 });
 
-Deno.test("ReplyAssembler finds the usage wherever it stands, and the last one counts", () => {
+Deno.test("ReplyAssembler reads usage anywhere in the stream; the last one counts", () => {
   const usage = { prompt_tokens: 9, completion_tokens: 4 };
   const expected = { promptTokens: 9, cachedTokens: 0, outputTokens: 4 };
   const choice = { index: 0, delta: {}, finish_reason: "stop" };
@@ -486,7 +486,7 @@ Deno.test("ReplyAssembler finds the usage wherever it stands, and the last one c
   assertEquals(usageOf({ choices: [choice] }), undefined);
 });
 
-Deno.test("writeUsage() reports the cache in each dialect, as readUsage() reads it", () => {
+Deno.test("writeUsage() writes each dialect's cache usage as readUsage() reads it", () => {
   const usage = { promptTokens: 100, cachedTokens: 64, cacheWriteTokens: 36, outputTokens: 10 };
   const common = {
     prompt_tokens: 100,

@@ -44,10 +44,10 @@ export const CHAT_PROTOCOL: Protocol = {
     };
   },
   readItem(value) {
-    if (!isMessage(value)) throw new UnknownShape("a message is not as the chat-completions format says");
+    if (!isMessage(value)) throw new UnknownShape("a message is invalid in the chat-completions format");
     const plain = plainMessage(value);
     const message = plain.role === "tool"
-      // A recall returns text only, so results with media are retained.
+      // Recalls return text only, so media are retained.
       ? {
         ...plain,
         ...statedFailure(plain.content, plain.failed),
@@ -65,7 +65,7 @@ export const CHAT_PROTOCOL: Protocol = {
     if (isRecord(value) && typeof value.type === "string" && value.type !== "function") {
       return wholeTool(value);
     }
-    if (!isTool(value)) throw new UnknownShape("a tool is not as the chat-completions format says");
+    if (!isTool(value)) throw new UnknownShape("a tool is invalid in the chat-completions format");
     return { definition: value, inFront: true };
   },
   writeMessage: (message) => JSON.stringify(message),
@@ -84,10 +84,7 @@ export const CHAT_PROTOCOL: Protocol = {
 const CONTENT = ["content"];
 const STREAM_OPTIONS = "stream_options";
 
-/**
- * Returns stream options that request usage; `undefined` if the client requests it, or its options are
- * malformed.
- */
+/** Returns stream options that request usage, unless present or malformed. */
 function usageOptions(request: WireRequest): Uint8Array<ArrayBuffer> | undefined {
   const { bytes, fields, stream } = request;
   if (!stream) return undefined;
@@ -101,10 +98,10 @@ function usageOptions(request: WireRequest): Uint8Array<ArrayBuffer> | undefined
 
 const encoder = new TextEncoder();
 
-/** Reasoning fields of providers, which clients may omit. */
+/** Reasoning fields, which clients may omit. */
 const THOUGHTS: readonly string[] = ["reasoning_content", "reasoning", "reasoning_details"];
 
-/** Returns the meaning of a message. Pairing derives the ids of its calls. */
+/** Returns a message's meaning, without ids of calls. */
 function saidBy(message: Message): unknown {
   const { role, content, tool_calls: calls, ...fields }: JsonRecord = { ...message };
   const parts = saidParts(content);
@@ -122,7 +119,7 @@ function saidCall(call: unknown): unknown {
   return typeof args === "string" ? { name, arguments: saidArguments(args), rest } : rest;
 }
 
-/** Returns a message without meaningless fields, the same for every spelling. */
+/** Returns an equal message for every spelling. */
 function plainMessage(message: Message): Message {
   const { content, tool_call_id: id, ...fields }: JsonRecord = { ...message };
   const answers = id !== undefined && { tool_call_id: id };
@@ -131,7 +128,7 @@ function plainMessage(message: Message): Message {
   return isMessage(plain) ? plain : message;
 }
 
-/** Returns content with media of any server's type as chat parts. */
+/** Converts any server's media to chat parts. */
 function withMedia(content: unknown): unknown {
   if (!Array.isArray(content)) return content;
   return content.flatMap((part) => {
@@ -143,7 +140,7 @@ function withMedia(content: unknown): unknown {
 
 const ROLES = ["system", "developer", "user", "assistant", "tool", "function"];
 
-/** Returns whether the fields that the planner reads have the expected types. */
+/** Checks the fields that the planner reads. */
 function isMessage(value: unknown): value is Message {
   if (!isRecord(value) || !ROLES.includes(value.role as string) || !isContent(value.content)) return false;
   const { role, content, name, reasoning_content, refusal, tool_calls: calls, tool_call_id } = value;
@@ -167,7 +164,7 @@ function isContent(value: unknown): boolean {
   return isOptionalText(value) || (Array.isArray(value) && value.every(isPart));
 }
 
-/** Checks of parts by type; others are accepted. */
+/** Checks by type; other parts are accepted. */
 const PARTS: Readonly<Record<string, (part: JsonRecord) => boolean>> = {
   text: ({ text }) => typeof text === "string",
   refusal: ({ refusal }) => typeof refusal === "string",
@@ -192,13 +189,12 @@ function isOptionalText(value: unknown): boolean {
   return value === undefined || value === null || typeof value === "string";
 }
 
-/** Forwarding options of chat completions. */
 interface ChatTurnWriterOptions extends TurnWriterOptions {
-  /** Whether the stream's usage, which the client didn't request, is removed. */
+  /** Whether usage that the client didn't request is removed. */
   readonly hidesUsage: boolean;
 }
 
-/** Returns a reply whose call arguments servers can parse when it is sent back. */
+/** Makes call arguments parseable when sent back. */
 function withLegalCalls(message: JsonRecord): JsonRecord {
   const { tool_calls: calls } = message;
   if (!Array.isArray(calls)) return message;
@@ -215,15 +211,14 @@ class ChatTurnWriter implements TurnWriter {
   readonly #options: ChatTurnWriterOptions;
   readonly #replies: { readonly message: JsonRecord; readonly reply: WireReply }[] = [];
   #splitter = new SseSplitter();
-  /** Content of the current reply, as fields or unparsed events. */
+  /** Current reply, as fields or unparsed events. */
   #said: (JsonRecord | Uint8Array<ArrayBuffer>)[] = [];
-  /** Its calls, and the indexes of recalls. */
   #calls = new CallAssembler();
   #recalls = new Set<number>();
   #callsClient = false;
   #usage: unknown;
   #finish: unknown;
-  /** Fields that all chunks share, from the first one. */
+  /** Fields shared by all chunks. */
   #envelope: JsonRecord = {};
   #held: Uint8Array<ArrayBuffer>[] = [];
   #holds = false;
@@ -244,7 +239,7 @@ class ChatTurnWriter implements TurnWriter {
     return splitEvents(whole).flatMap((event) => this.#pass(event));
   }
 
-  /** Returns whether a piece of a stream has no call, end or usage, so that it is forwarded unparsed. */
+  /** Returns whether bytes without calls, an end or usage can be forwarded unparsed. */
   #passesWhole(bytes: Uint8Array<ArrayBuffer>): boolean {
     if (
       this.#replies.length > 0 || this.#holds || this.#calls.nameOf(0) !== undefined ||
@@ -257,12 +252,10 @@ class ChatTurnWriter implements TurnWriter {
       !(this.#options.hidesUsage && text.includes('"usage"'));
   }
 
-  /** Whether the reply's content may be needed. */
   get #keeps(): boolean {
     return this.#options.recall !== undefined || this.#options.keepsText === true;
   }
 
-  /** Returns the message of a reply whose content is needed. */
   #readMessage(): JsonRecord {
     const deltas = this.#said.flatMap((said) => {
       if (!(said instanceof Uint8Array)) return [said];
@@ -318,7 +311,7 @@ class ChatTurnWriter implements TurnWriter {
     return encoder.encode(eventText({ data: JSON.stringify(body) }));
   }
 
-  /** Returns the replies and answers that replace the client's one message. */
+  /** Returns the items that replace the client's one message. */
   hidden(answers: readonly (readonly string[])[]): HiddenItems[] {
     const last = this.#replies.at(-1);
     if (!last || !this.#replies.some(({ reply }) => reply.recalls.length > 0)) return [];
@@ -333,7 +326,6 @@ class ChatTurnWriter implements TurnWriter {
     return [{ replaces: [anchor], before: [], thoughts: [], items }];
   }
 
-  /** Returns all text that the client received. */
   #text(): string | null {
     const texts = this.#replies.map(({ message }) => message.content).filter((text) =>
       typeof text === "string"
@@ -374,7 +366,7 @@ class ChatTurnWriter implements TurnWriter {
     return reply;
   }
 
-  /** Resets the state of a reply that the next one continues. */
+  /** Resets the state for a continued turn. */
   #begin(): void {
     if (!this.#ended) return;
     this.#ended = false;
@@ -389,10 +381,10 @@ class ChatTurnWriter implements TurnWriter {
     this.#splitter = new SseSplitter();
   }
 
-  /** Returns the bytes of an event that the client may see now. */
+  /** Returns the event's bytes for the client. */
   #pass(event: RawEvent): Uint8Array<ArrayBuffer>[] {
     const { bytes, data } = event;
-    // Clients disconnect at this event, so it is held until the usage is recorded.
+    // Clients disconnect at this event; it is held until the usage is recorded.
     if (data === "[DONE]") this.#holds = true;
     const chunk = readChunk(data);
     const seen = chunk ? this.#passChunk(chunk, bytes) : [bytes];
@@ -413,7 +405,7 @@ class ChatTurnWriter implements TurnWriter {
       this.#usage = chunk.usage;
       if (hidesUsage && choices.length === 0) return [];
     } else if (hidesUsage && chunk.usage === null) {
-      // Upstreams with usage requested send null in all chunks but the last.
+      // Other chunks of requested usage contain null.
       const { usage: _, ...rest } = changed ?? chunk;
       changed = rest;
     }
@@ -435,7 +427,7 @@ class ChatTurnWriter implements TurnWriter {
     return [changed ? encoder.encode(eventText({ data: JSON.stringify(changed) })) : bytes];
   }
 
-  /** Reads a delta. Returns its visible part, if any. */
+  /** Returns a delta's visible part, if any. */
   #takeDelta(delta: JsonRecord, later: boolean): JsonRecord | undefined {
     const { tool_calls: calls, role, ...fields } = delta;
     if (this.#keeps) this.#said.push(fields);
@@ -465,7 +457,7 @@ class ChatTurnWriter implements TurnWriter {
   }
 }
 
-/** Markers of a chunk with calls, an end or usage. */
+/** Markers of calls, an end or usage. */
 const WATCHED: readonly string[] = [
   '"tool_calls"',
   '"finish_reason":"',

@@ -4,7 +4,7 @@ import { countMessageTokens } from "@tare/messages/internal";
 import { CHAT_PROTOCOL, readWireBody, UnknownShape } from "@tare/wire/internal";
 import { decode, encode, requestOf } from "../request_fixture_test.ts";
 
-Deno.test("CHAT_PROTOCOL takes messages as they are, unknown fields and parts included", () => {
+Deno.test("CHAT_PROTOCOL.readItem() accepts messages with unknown fields and parts", () => {
   const messages = [
     { role: "user", content: [{ type: "later", x: 1 }, { type: "text", text: "a" }], extra: 1 },
     {
@@ -27,7 +27,7 @@ Deno.test("CHAT_PROTOCOL takes messages as they are, unknown fields and parts in
   });
 });
 
-Deno.test("CHAT_PROTOCOL refuses what it doesn't know", () => {
+Deno.test("CHAT_PROTOCOL.readItem() throws for unknown shapes", () => {
   const odd = [
     null,
     { role: "robot", content: "" },
@@ -44,7 +44,7 @@ Deno.test("CHAT_PROTOCOL refuses what it doesn't know", () => {
   }
 });
 
-Deno.test("CHAT_PROTOCOL knows what clients say of their sessions", () => {
+Deno.test("CHAT_PROTOCOL.readHints() reads the client's session", () => {
   const hints = (body: object, headers = {}) =>
     CHAT_PROTOCOL.readHints(readWireBody(encode(body)), new Headers(headers));
   assertEquals(hints({ n: 2 }), { isStateful: false, isDetached: true });
@@ -52,7 +52,7 @@ Deno.test("CHAT_PROTOCOL knows what clients say of their sessions", () => {
   assertEquals(hints({ prompt_cache_key: "k" }, { "x-session-id": "s" }).key, "k");
 });
 
-Deno.test("CHAT_PROTOCOL answers recalls and refuses requests in its own way", async () => {
+Deno.test("CHAT_PROTOCOL answers recalls and refuses requests in its format", async () => {
   const [answer] = CHAT_PROTOCOL.writeAnswers([{ id: "c", text: "a" }]);
   assertEquals(JSON.parse(answer ?? ""), { role: "tool", tool_call_id: "c", content: "a" });
   const refused = CHAT_PROTOCOL.refuse(413, "Too large.", "body_too_large");
@@ -74,7 +74,7 @@ const streamed = (more: object = {}) =>
   });
 const ASKED = { stream_options: { include_usage: true } };
 
-Deno.test("CHAT_PROTOCOL.writer() keeps the bytes of a stream without recalls, and knows its calls and usage", () => {
+Deno.test("CHAT_PROTOCOL.writer() preserves the bytes of a stream without recalls, and reads its calls and usage", () => {
   const writer = streamed(ASKED);
   const events = [
     chunk({ role: "assistant", content: "Hi" }),
@@ -90,7 +90,7 @@ Deno.test("CHAT_PROTOCOL.writer() keeps the bytes of a stream without recalls, a
   assertEquals(writer.hidden([]), []);
 });
 
-Deno.test("CHAT_PROTOCOL.writer() joins a streamed recall and what follows it", () => {
+Deno.test("CHAT_PROTOCOL.writer() joins a streamed recall and its continuation", () => {
   const writer = streamed();
   const first = [
     chunk({ role: "assistant", content: "O" }),
@@ -124,7 +124,7 @@ Deno.test("CHAT_PROTOCOL.writer() joins a streamed recall and what follows it", 
   ]);
 });
 
-Deno.test("CHAT_PROTOCOL.writer() hides a recall beside calls of the client, which keep their order", () => {
+Deno.test("CHAT_PROTOCOL.writer() hides a recall among the client's calls and keeps their order", () => {
   const writer = streamed();
   const custom = { id: "x1", type: "custom", custom: { name: "patch", input: "*" } };
   const seen = [
@@ -151,11 +151,11 @@ Deno.test("CHAT_PROTOCOL.writer() hides a recall beside calls of the client, whi
   assertEquals([hidden?.replaces.length, hidden?.items], [1, [reply.items[0] ?? "", "answer"]]);
 });
 
-Deno.test("CHAT_PROTOCOL.writer() tells of a failure in the stream", () => {
+Deno.test("CHAT_PROTOCOL.writer() reports a failure in the stream", () => {
   assertEquals(JSON.parse(decode(streamed().fail("It broke.")).slice(6)).error.message, "It broke.");
 });
 
-Deno.test("CHAT_PROTOCOL reads media as media, in whatever part a server takes them", () => {
+Deno.test("CHAT_PROTOCOL.readItem() reads any server's media parts as media", () => {
   const data = "QUJD1GVm".repeat(50_000);
   const parts = [
     { type: "text", text: "Look." },

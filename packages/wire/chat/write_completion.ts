@@ -2,7 +2,7 @@ import type { AssistantMessage, FunctionToolCall, Usage } from "@tare/messages";
 import { writeUsage } from "./chat_completions.ts";
 
 /**
- * Writes one chat-completions reply: whole, chunk by chunk, or as the chunks of a complete one.
+ * Writes one chat-completions reply: whole, by chunk, or in chunks afterwards.
  *
  * @example
  * ```ts
@@ -23,7 +23,6 @@ export class CompletionWriter {
   readonly #tellsUsage: boolean;
   readonly #dialect: Parameters<typeof writeUsage>[1];
 
-  /** Creates a writer for a reply. */
   constructor(
     { id, created, model }: {
       readonly id: string;
@@ -35,10 +34,10 @@ export class CompletionWriter {
       /** Whether usage is reported. Default: true. */
       readonly tellsUsage?: boolean;
       /**
-       * Format of the cache usage; `prompt_tokens` always includes cached tokens. Default: `openai`.
+       * Cache usage, in addition to `prompt_tokens`, which include cached tokens. Default: `openai`.
        * - `openai`: `prompt_tokens_details.cached_tokens`
        * - `deepseek`: also `prompt_cache_hit_tokens` and `prompt_cache_miss_tokens`
-       * - `anthropic`, as its gateways: also `cache_read_input_tokens`, `cache_creation_input_tokens` and
+       * - `anthropic`: also `cache_read_input_tokens`, `cache_creation_input_tokens` and
        *   `prompt_tokens_details.cache_write_tokens`
        */
       readonly dialect?: "openai" | "deepseek" | "anthropic" | undefined;
@@ -49,13 +48,13 @@ export class CompletionWriter {
     this.#dialect = dialect;
   }
 
-  /** Returns the body of an unstreamed reply. */
+  /** Returns an unstreamed reply. */
   body({ message, finishReason, usage }: {
     readonly message: Omit<AssistantMessage, "content" | "tool_calls"> & {
       readonly content: string | null;
       readonly tool_calls?: readonly FunctionToolCall[];
     };
-    /** Finish reason in the format's own terms. */
+    /** Finish reason of the format. */
     readonly finishReason: string;
     readonly usage: Usage;
   }): object {
@@ -69,19 +68,19 @@ export class CompletionWriter {
     };
   }
 
-  /** Returns a chunk with a delta. The last one is empty, with the finish reason. */
+  /** Returns a delta's chunk. The last delta is empty, with the finish reason. */
   delta(delta: object, finishReason?: string): object {
     return this.#chunk([{ index: 0, delta, finish_reason: finishReason ?? null, logprobs: null }], null);
   }
 
-  /** Returns the usage chunk after the last delta, if usage is reported. */
+  /** Returns the usage chunk, if reported. */
   usage(usage: Usage): object[] {
     return this.#tellsUsage ? [this.#chunk([], writeUsage(usage, this.#dialect))] : [];
   }
 
   /**
-   * Returns the chunks of a complete reply, as if streamed.
-   * @param options.callDeltas Splits the calls into the `tool_calls` of chunks. Default:
+   * Returns a complete reply in chunks.
+   * @param options.callDeltas Splits calls into the `tool_calls` of chunks. Default:
    * {@linkcode CompletionWriter.callDeltas}.
    */
   chunks(
@@ -104,12 +103,11 @@ export class CompletionWriter {
     return [...deltas.map((delta) => this.delta(delta)), this.delta({}, finishReason), ...this.usage(usage)];
   }
 
-  /** Splits calls as most providers do: id and name, then the arguments, call by call. */
+  /** Splits calls as most providers do: id and name, then arguments. */
   static callDeltas(
     calls: readonly FunctionToolCall[],
     { split = splitText }: { readonly split?: (text: string) => readonly string[] } = {},
   ): readonly (readonly {
-    /** Index of the call. */
     readonly index?: number;
     readonly id?: string;
     readonly type?: "function";
@@ -121,7 +119,7 @@ export class CompletionWriter {
     ]);
   }
 
-  /** With usage reported, all chunks but the last contain `null`. */
+  /** Returns a chunk; with usage, others contain `null`. */
   #chunk(choices: readonly object[], usage: object | null): object {
     const { id, ...head } = this.#head;
     return {
@@ -134,14 +132,12 @@ export class CompletionWriter {
   }
 }
 
-/** Length of a piece in UTF-16 code units, up to a number of pieces. */
+/** Length of a piece in UTF-16 code units, and most pieces. */
 const PIECE_CHARS = 24;
 
 const MAX_PIECES = 64;
 
-/**
- * Splits a text deterministically into pieces, as a streaming provider would, with surrogate pairs intact.
- */
+/** Splits text deterministically, like a streaming provider, with surrogate pairs intact. */
 export function splitText(text: string): string[] {
   const pieceChars = Math.max(PIECE_CHARS, Math.ceil(text.length / MAX_PIECES));
   const pieces: string[] = [];

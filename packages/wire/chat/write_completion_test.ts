@@ -24,7 +24,7 @@ const USAGE = {
   prompt_tokens_details: { cached_tokens: 0 },
 };
 
-Deno.test("CompletionWriter.body() is a chat completion", () => {
+Deno.test("CompletionWriter.body() returns a chat completion", () => {
   assertEquals(new CompletionWriter(HEAD).body(REPLY), {
     ...HEAD,
     object: "chat.completion",
@@ -33,7 +33,7 @@ Deno.test("CompletionWriter.body() is a chat completion", () => {
   });
 });
 
-Deno.test("CompletionWriter.chunks() streams reasoning, text and calls, then the reason to stop, then usage", () => {
+Deno.test("CompletionWriter.chunks() streams reasoning, text and calls, then the finish reason, then usage", () => {
   const chunk = (delta: object, finish_reason: string | null = null) => ({
     ...HEAD,
     object: "chat.completion.chunk",
@@ -54,14 +54,14 @@ Deno.test("CompletionWriter.chunks() streams reasoning, text and calls, then the
   ]);
 });
 
-Deno.test("CompletionWriter says nothing of usage that isn't told", () => {
+Deno.test("CompletionWriter omits usage where it isn't reported", () => {
   const writer = new CompletionWriter(HEAD, { tellsUsage: false });
   assertEquals("usage" in writer.delta({}, "stop"), false);
   assertEquals("usage" in writer.body(REPLY), false);
   assertEquals(writer.usage(REPLY.usage), []);
 });
 
-Deno.test("CompletionWriter.chunks() make the message again when they are put together", () => {
+Deno.test("CompletionWriter.chunks() are reassembled to the same message", () => {
   const text = fc.string({ unit: "grapheme", minLength: 1, maxLength: 100 });
   const reply = fc.record({
     content: fc.option(text),
@@ -84,7 +84,7 @@ Deno.test("CompletionWriter.chunks() make the message again when they are put to
   }));
 });
 
-Deno.test("CompletionWriter.callDeltas() opens each call with id and name, then sends its arguments in pieces", () => {
+Deno.test("CompletionWriter.callDeltas() sends each call's id and name, then its arguments in pieces", () => {
   const long = `{"text":"${"x".repeat(20)}"}`;
   const piece = (index: number, text: string) => [{ index, function: { arguments: text } }];
   const open = (index: number, id: string) => [
@@ -102,14 +102,14 @@ Deno.test("CompletionWriter.callDeltas() opens each call with id and name, then 
   assertEquals(CompletionWriter.callDeltas([]), []);
 });
 
-Deno.test("splitText() cuts a text into few pieces", () => {
+Deno.test("splitText() limits the number of pieces", () => {
   assertEquals(splitText(""), []);
   assertEquals(splitText("short"), ["short"]);
   assertEquals(splitText("a".repeat(50)).map((piece) => piece.length), [24, 24, 2]);
   assertEquals(splitText("a".repeat(100_000)).length, 64);
 });
 
-Deno.test("splitText() loses nothing and splits no surrogate pair", () => {
+Deno.test("splitText() preserves the text and its surrogate pairs", () => {
   assertEquals(splitText("a".repeat(23) + "😀b"), ["a".repeat(23) + "😀", "b"]);
   fc.assert(fc.property(fc.string({ unit: "grapheme", maxLength: 500 }), (text) => {
     const pieces = splitText(text);

@@ -7,12 +7,12 @@ import { isThought, summary } from "./responses_protocol.ts";
 
 /** A response. */
 export interface ResponseBody {
-  /** `resp_` and 32 hexadecimal digits, which its items' ids contain. */
+  /** `resp_` and 32 hexadecimal digits, repeated in its items' ids. */
   readonly id: string;
   readonly object: "response";
-  /** Seconds since 1970. */
+  /** In seconds since 1970. */
   readonly created_at: number;
-  /** Seconds since 1970. */
+  /** In seconds since 1970. */
   readonly completed_at: number | null;
   readonly status: "in_progress" | "completed" | "incomplete" | "failed";
   readonly background: false;
@@ -22,7 +22,7 @@ export interface ResponseBody {
   readonly max_output_tokens: number | null;
   readonly metadata: Readonly<Record<string, string>>;
   readonly model: string;
-  /** Messages with at most one text, reasoning with at most one summary, and calls for the client. */
+  /** Messages and reasoning with at most one text each, and calls for the client. */
   readonly output: readonly ({
     readonly id: string;
     readonly type: "message";
@@ -38,17 +38,16 @@ export interface ResponseBody {
     readonly id: string;
     readonly type: "reasoning";
     readonly status: Exclude<ResponseBody["status"], "failed">;
-    /** Sealed reasoning to be sent back, if requested. */
+    /** Sealed reasoning, if requested. */
     readonly encrypted_content?: string;
     readonly summary: readonly { readonly type: "summary_text"; readonly text: string }[];
   } | {
     readonly id: string;
     readonly type: "function_call";
     readonly status: Exclude<ResponseBody["status"], "failed">;
-    /** Id of the call; its result has the same one. */
+    /** Id that the result repeats. */
     readonly call_id: string;
     readonly name: string;
-    /** JSON as the model wrote it. */
     readonly arguments: string;
   })[];
   readonly parallel_tool_calls: boolean;
@@ -78,9 +77,8 @@ type ResponseEvent = ReturnType<ResponseEventWriter["begin"]>[number];
 type ResponsePart = Parameters<ResponseEventWriter["add"]>[0];
 
 /**
- * Writes the events of one response in their documented order. Each stretch of reasoning becomes an item with
- * a summary, each stretch of text a message; calls are last. The final event contains the whole
- * {@linkcode ResponseBody}.
+ * Writes a response's events in their documented order. Each stretch of reasoning or text becomes an item;
+ * calls are last. The final event contains the whole {@linkcode ResponseBody}.
  *
  * @example
  * ```ts
@@ -104,12 +102,11 @@ export class ResponseEventWriter {
   #sequence = 0;
   #open: { readonly part: ResponsePart; readonly id: string } | undefined;
 
-  /** Creates a writer from a draft. */
   constructor(draft: ResponseBody) {
     this.#response = draft;
   }
 
-  /** Returns the draft of a response to a request. */
+  /** Returns the draft of a response. */
   static empty(
     asked: {
       readonly model: string;
@@ -117,7 +114,7 @@ export class ResponseEventWriter {
       readonly max_output_tokens?: number | null;
       readonly metadata?: Readonly<Record<string, string>> | null;
       readonly previous_response_id?: string | null;
-      /** Whether it can be read and continued later. Default: true. */
+      /** Whether it is stored. Default: true. */
       readonly store?: boolean | null;
       readonly user?: string | null;
       readonly temperature?: number | null;
@@ -156,12 +153,12 @@ export class ResponseEventWriter {
     };
   }
 
-  /** Returns the hexadecimal digits of a response's or item's id. */
+  /** Returns the hexadecimal digits of an id. */
   static hexOf(id: string): string | undefined {
     return /^(?:resp|msg|rs|fc)_([0-9a-f]{32})(?:_\d+)?$/.exec(id)?.[1];
   }
 
-  /** The response so far, with its complete items. */
+  /** The response so far. */
   get response(): ResponseBody {
     return this.#response;
   }
@@ -171,7 +168,6 @@ export class ResponseEventWriter {
     readonly type: string;
     /** Position in the stream, from 0. */
     readonly sequence_number: number;
-    /** The fields of its type. */
     readonly [field: string]: unknown;
   }[] {
     const { response } = this;
@@ -181,7 +177,7 @@ export class ResponseEventWriter {
   add(part: {
     readonly type: "text" | "reasoning";
     readonly text: string;
-    /** Sealed reasoning to be sent back. Default: none. */
+    /** Sealed reasoning. Default: none. */
     readonly sealed?: string | undefined;
   }): ReturnType<ResponseEventWriter["begin"]> {
     const { type, text, sealed } = part;
@@ -195,9 +191,8 @@ export class ResponseEventWriter {
   }
 
   end({ finish, calls = [], usage, endedAtMs }: {
-    /** Finish reason. */
     readonly finish: "stop" | "tool_calls" | "length" | "content_filter";
-    /** Calls for the client. Default: none. */
+    /** Default: none. */
     readonly calls?: readonly FunctionToolCall[];
     readonly usage: Pick<Usage, "promptTokens" | "cachedTokens" | "outputTokens" | "reasoningTokens">;
     /** Milliseconds since 1970. */
@@ -224,7 +219,7 @@ export class ResponseEventWriter {
     return [...events, this.#event(status, { response: this.#response })];
   }
 
-  /** Ends the response with an error of this HTTP status. */
+  /** Ends the response with an HTTP error. */
   fail(
     { status, message }: { readonly status: number; readonly message: string },
   ): ReturnType<ResponseEventWriter["begin"]> {
@@ -298,13 +293,11 @@ export class ResponseEventWriter {
   }
 }
 
-/** Names and constructors of one item type. */
 interface Kind {
   readonly prefix: string;
   readonly index: string;
   readonly part: string;
   readonly text: string;
-  /** Additional fields of text events. */
   readonly textFields: object;
   readonly makePart: (text: string) => object;
   readonly makeItem: (
@@ -353,11 +346,11 @@ function toSeconds(ms: number): number {
   return Math.floor(ms / 1000);
 }
 
-/** Assembles a reply from the events of a response's stream, or from a whole response. */
+/** Assembles a reply from a response or its events. */
 export class ResponseAssembler {
-  /** Items by output index; incomplete ones as announced. */
+  /** By output index; incomplete ones as announced. */
   readonly #items = new Map<number, JsonRecord>();
-  /** Number of each call, by the output index of its item. */
+  /** Number of each call by output index. */
   readonly #calls = new Map<number, number>();
   #response: JsonRecord | undefined;
   #summaries = 0;
@@ -368,10 +361,7 @@ export class ResponseAssembler {
     return this.#isReply;
   }
 
-  /**
-   * Reads one event. Returns its model events. @throws {ReplyTooLong} with more than {@linkcode MAX_CALLS}
-   * calls.
-   */
+  /** Reads one event. @throws {ReplyTooLong} with more than {@linkcode MAX_CALLS} calls. */
   read(value: unknown): ModelEvent[] {
     const event = asRecord(value) ?? {};
     const { object, type = "" } = event;
@@ -381,7 +371,7 @@ export class ResponseAssembler {
     return this.#take(event);
   }
 
-  /** Returns the complete reply, or `undefined` if the stream ended before. */
+  /** Returns the complete reply; `undefined` before its end. */
   finish(takenIds: ReadonlySet<string>): Extract<ModelEvent, { type: "completed" }> | undefined {
     if (!this.#response) return undefined;
     const { usage: told, incomplete_details: cut } = this.#response;
@@ -450,7 +440,7 @@ export class ResponseAssembler {
         if (item.type !== "function_call") return [];
         this.#calls.set(at, this.#calls.size);
         if (this.#calls.size > MAX_CALLS) {
-          throw new ReplyTooLong(`it makes more than ${MAX_CALLS} calls of tools`);
+          throw new ReplyTooLong(`it makes more than ${MAX_CALLS} tool calls`);
         }
         return [{
           type: "tool_call_delta",
@@ -483,20 +473,19 @@ export class ResponseAssembler {
 
 const ENDS: readonly unknown[] = ["response.completed", "response.incomplete"];
 
-/** Reasons for an incomplete response. */
 const CUTS: Readonly<Record<string, FinishReason>> = {
   max_output_tokens: "length",
   content_filter: "content_filter",
 };
 
-/** Returns the items without trailing reasoning, which the provider refuses. */
+/** Removes trailing reasoning, which the provider refuses. */
 function withoutLooseThoughts(items: readonly JsonRecord[]): readonly JsonRecord[] {
   return items.slice(0, items.findLastIndex((item) => !isThought(item)) + 1);
 }
 
 /**
- * Returns the items without reasoning that has neither sealed nor plain content: a provider without storage
- * can't find it by id. The others then lose their ids, which would require it.
+ * Removes reasoning without content, which a provider without storage can't find by id, and the others' ids,
+ * which would require it.
  */
 function withoutLostThoughts(items: readonly JsonRecord[]): readonly JsonRecord[] {
   const isLost = (item: JsonRecord) =>
@@ -505,7 +494,7 @@ function withoutLostThoughts(items: readonly JsonRecord[]): readonly JsonRecord[
   return items.filter((item) => !isLost(item)).map(({ id: _, ...item }) => item);
 }
 
-/** Returns whether items contain more than a text followed by calls. */
+/** Returns whether the items are more than a text with calls. */
 function isMore(items: readonly JsonRecord[]): boolean {
   return items.some(({ type, phase }, at) =>
     type !== "function_call" && (type !== "message" || phase !== undefined || at > 0)

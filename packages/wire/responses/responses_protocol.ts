@@ -28,8 +28,8 @@ import { type RawEvent, splitEvents, SseSplitter, typedEvent } from "../sse.ts";
 import { anchorOf, readCommonHints, readField, wholeTool } from "../request.ts";
 
 /**
- * OpenAI's Responses. Each input item is a message to the planner, which edits the outputs of function calls;
- * other items than messages and calls stay unchanged.
+ * OpenAI's Responses. Each input item is a planner message; outputs of function calls are editable, and other
+ * items than messages and calls unchanged.
  */
 export const RESPONSES_PROTOCOL: Protocol = {
   name: "responses",
@@ -82,10 +82,10 @@ export const RESPONSES_PROTOCOL: Protocol = {
   refuse: (status, message, code) => new ApiError(status, message, { code }).toResponse(),
 };
 
-/** Fields without meaning: the same client may send or omit them. */
+/** Meaningless fields, sent inconsistently. */
 const LEFT_OUT: readonly string[] = ["status"];
 
-/** Returns the meaning of an item. Pairing derives the ids of its calls. */
+/** Returns an item's meaning, without ids of calls. */
 function saidBy(value: unknown): unknown {
   if (typeof value === "string") return saidBy({ role: "user", content: value });
   if (!isRecord(value)) return value;
@@ -99,7 +99,7 @@ function saidBy(value: unknown): unknown {
   }
   if (type === "custom_tool_call") return { type, rest: restOf(value, ["id", "call_id"]) };
   if (OUTPUTS.includes(type)) {
-    // The status of a result may report an error.
+    // A result's status may report an error.
     const failed = FAILED.includes(status) && { status };
     return {
       type,
@@ -111,7 +111,7 @@ function saidBy(value: unknown): unknown {
   return plain(value);
 }
 
-/** Returns content with texts of one type, for any author. */
+/** Gives texts of any author the same type. */
 function asTexts(content: unknown): unknown {
   if (!Array.isArray(content)) return content;
   return content.map((part) =>
@@ -125,7 +125,6 @@ function restOf(item: JsonRecord, without: readonly string[]): unknown {
   return inOrder(toldFields(item, ["type", ...LEFT_OUT, ...without]));
 }
 
-/** Returns an unknown item without meaningless fields. */
 function plain(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(plain);
   if (!isRecord(value)) return value;
@@ -135,7 +134,7 @@ function plain(value: unknown): unknown {
 
 const CALLS: readonly unknown[] = ["function_call", "custom_tool_call"];
 const OUTPUTS: readonly unknown[] = ["function_call_output", "custom_tool_call_output"];
-/** Items whose id only pairs them. */
+/** Items whose ids only pair them. */
 const PAIRED: readonly unknown[] = [...CALLS, ...OUTPUTS];
 
 function textOf(type: unknown): Pick<ItemPart, "text"> {
@@ -171,11 +170,11 @@ function readItem(item: unknown): Message {
     case "custom_tool_call_output":
       return readResult(item);
     case "tool_search_output":
-      // The model sees all tools that it found.
+      // The model sees all found tools.
       return withId({ role: "assistant", content: JSON.stringify(item) }, id);
     case "item_reference":
     case "reasoning": {
-      // Some clients omit the id; sealed content is always sent unchanged.
+      // Some clients omit the id; sealed content stays unchanged.
       const { encrypted_content: sealed } = item;
       const known = typeof sealed === "string" ? `sealed ${hashText(sealed)}` : id;
       return withId({ role: "assistant", content: null, reasoning_content: summary(item) }, known);
@@ -194,7 +193,7 @@ function readResult({ call_id: id, output, status }: JsonRecord): Message {
     tool_call_id: text(id),
     content,
     ...statedFailure(content, flag),
-    // A recall returns text only.
+    // Recalls return text only.
     ...(holdsMedia(content) && { keep: true }),
   };
 }
@@ -202,7 +201,7 @@ function readResult({ call_id: id, output, status }: JsonRecord): Message {
 /** Statuses of failed calls. */
 const FAILED: readonly unknown[] = ["incomplete", "failed"];
 
-/** Keeps the id, which identifies items of any spelling. */
+/** Keeps the id, which identifies any spelling. */
 function withId(message: Message, id: unknown): Message {
   return typeof id === "string" ? Object.assign(message, { id }) : message;
 }
@@ -223,7 +222,7 @@ function readContent(content: unknown): Content {
 }
 
 function readPart(part: unknown): ContentPart {
-  if (!isRecord(part)) throw unknown("a part of a content");
+  if (!isRecord(part)) throw unknown("a content part");
   switch (part.type) {
     case "input_text":
     case "output_text":
@@ -237,10 +236,10 @@ function readPart(part: unknown): ContentPart {
         image_url: { url: "", ...(typeof part.detail === "string" && { detail: part.detail }) },
       };
     default: {
-      // A part of an unknown type is accepted only with media data.
+      // Unknown parts must be media.
       const media = partsOfBlock(part).find(isMedia);
       if (media) return media;
-      throw unknown("a part of a content");
+      throw unknown("a content part");
     }
   }
 }
@@ -250,7 +249,7 @@ function readTool(tool: unknown): ReadTool {
   const { type, name, description, parameters, strict, defer_loading: isDeferred } = tool;
   const inFront = isDeferred !== true;
   if (type !== "function") {
-    // Credentials for a server aren't visible to the model.
+    // The model doesn't see credentials.
     const { authorization: _, headers: __, tools, ...shown } = tool;
     const within = Array.isArray(tools) && tools.filter((one) => one?.defer_loading !== true);
     return { ...wholeTool({ ...shown, ...(within && { tools: within }) }), inFront };
@@ -275,7 +274,6 @@ function writeTool(tool: ToolDefinition, original?: unknown): string {
   return JSON.stringify({ ...rest, ...shown });
 }
 
-/** Returns the summary of reasoning. */
 export function summary({ summary }: JsonRecord): string {
   if (!Array.isArray(summary)) return "";
   return summary.map((part) => isRecord(part) && typeof part.text === "string" ? part.text : "").join("\n");
@@ -287,10 +285,9 @@ function text(value: unknown): string {
 }
 
 function unknown(what: string): UnknownShape {
-  return new UnknownShape(`${what} is not as the responses format says`);
+  return new UnknownShape(`${what} is invalid in the Responses format`);
 }
 
-/** Options of the writer, including its protocol's reader. */
 interface ResponsesTurnWriterOptions extends TurnWriterOptions {
   readonly readItem: (item: unknown) => readonly ItemPart[];
 }
@@ -298,7 +295,7 @@ interface ResponsesTurnWriterOptions extends TurnWriterOptions {
 const TERMINAL = ["response.completed", "response.incomplete", "response.failed"];
 const OPENING = ["response.created", "response.queued", "response.in_progress"];
 
-/** Returns an item of a reply as JSON, with call arguments that servers can parse when it is sent back. */
+/** Makes call arguments parseable when sent back. */
 function writeReplyItem(item: JsonRecord): string {
   const { type, arguments: text } = item;
   return JSON.stringify(
@@ -313,11 +310,11 @@ class ResponsesTurnWriter implements TurnWriter {
   readonly #options: ResponsesTurnWriterOptions;
   readonly #replies: { readonly items: readonly JsonRecord[]; readonly reply: WireReply }[] = [];
   #splitter = new SseSplitter();
-  /** Items of the current reply, by index. */
+  /** Items of the current reply by index. */
   #items = new Map<number, JsonRecord>();
   #recalls = new Set<number>();
   #last: JsonRecord = {};
-  /** Number of the client's next event. */
+  /** The client's next event number. */
   #sequence = 0;
   #held: RawEvent[] = [];
   #ended = false;
@@ -334,7 +331,7 @@ class ResponsesTurnWriter implements TurnWriter {
     return splitEvents(whole).flatMap((event) => this.#pass(event));
   }
 
-  /** Returns whether a piece of a stream can be forwarded unparsed. Counts its events. */
+  /** Returns whether bytes can be forwarded unparsed, and counts their events. */
   #passesWhole(bytes: Uint8Array<ArrayBuffer>): boolean {
     if (this.#replies.length > 0 || this.#recalls.size > 0) return false;
     const text = decoder.decode(bytes);
@@ -361,7 +358,7 @@ class ResponsesTurnWriter implements TurnWriter {
     return this.#take(Array.isArray(this.#last.output) ? this.#last.output : []);
   }
 
-  /** Id of the turn for the client; a stream has sent that of its first reply. */
+  /** Id of the turn for the client; a stream began with the first reply's. */
   get id(): string | undefined {
     const streams = this.#whole.length === 0;
     return this.#replies.at(streams ? 0 : -1)?.reply.id;
@@ -393,8 +390,8 @@ class ResponsesTurnWriter implements TurnWriter {
   }
 
   /**
-   * Returns the items of all replies before the last, with the answers to recalls, and then the last one's
-   * recalls, placed before its calls with the reasoning for these.
+   * Returns all items of earlier replies with answers to recalls, then the last reply's recalls with their
+   * reasoning, before its calls.
    */
   hidden(answers: readonly (readonly string[])[]): HiddenItems[] {
     if (!this.#replies.some(({ reply }) => reply.recalls.length > 0)) return [];
@@ -481,12 +478,11 @@ class ResponsesTurnWriter implements TurnWriter {
     return reply;
   }
 
-  /** Returns the bytes of an event that the client may see now. */
+  /** Returns the event's bytes for the client. */
   #pass(event: RawEvent): Uint8Array<ArrayBuffer>[] {
     const data = parseRecord(event.data);
     if (!data) return [event.bytes];
     const type = String(data.type);
-    // For the client, a continued turn has only one start.
     if (OPENING.includes(type) && this.#replies.length > 0) return [];
     if (TERMINAL.includes(type)) {
       this.#last = isRecord(data.response) ? data.response : {};
@@ -525,7 +521,7 @@ class ResponsesTurnWriter implements TurnWriter {
   }
 }
 
-/** Markers of an event other than a text delta. */
+/** Markers of events other than text. */
 const WATCHED: readonly string[] = [
   '"response.output_item.',
   ...[...TERMINAL, ...OPENING].map((type) => `"${type}"`),
@@ -534,7 +530,6 @@ const SEQUENCE = '"sequence_number":';
 
 const decoder = new TextDecoder();
 
-/** Returns whether an item is reasoning. */
 export function isThought({ type }: JsonRecord): boolean {
   return type === "reasoning";
 }

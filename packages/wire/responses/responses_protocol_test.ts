@@ -2,7 +2,7 @@ import { assertEquals, assertThrows } from "@std/assert";
 import { type ItemPart, readWireBody, RESPONSES_PROTOCOL, UnknownShape } from "@tare/wire/internal";
 import { decode, encode, requestOf } from "../request_fixture_test.ts";
 
-Deno.test("RESPONSES_PROTOCOL makes a message of each item", () => {
+Deno.test("RESPONSES_PROTOCOL.readItem() returns a message per item", () => {
   const { readItem } = RESPONSES_PROTOCOL;
   const items = [
     "Go.",
@@ -29,7 +29,7 @@ Deno.test("RESPONSES_PROTOCOL makes a message of each item", () => {
   }
 });
 
-Deno.test("RESPONSES_PROTOCOL tells of the items of replies that may be referred to", () => {
+Deno.test("RESPONSES_PROTOCOL.writer() reports items that later requests may reference", () => {
   const items = [
     { type: "function_call", id: "fc", call_id: "c", name: "f", arguments: "{}" },
     { type: "function_call", id: "odd" },
@@ -43,12 +43,12 @@ Deno.test("RESPONSES_PROTOCOL tells of the items of replies that may be referred
   assertEquals(RESPONSES_PROTOCOL.readItem({ type: "item_reference", id: "fc" })[0]?.refersTo, "fc");
 });
 
-Deno.test("RESPONSES_PROTOCOL writes tools and messages in its own way", () => {
+Deno.test("RESPONSES_PROTOCOL writes tools and messages in its format", () => {
   const { readTool, writeTool, writeMessage, writeAnswers } = RESPONSES_PROTOCOL;
   const original = { type: "function", name: "f", description: "Long.", parameters: {}, extra: 1 };
   const nameOf = (tool: object) => readTool(tool).definition.function.name;
   assertEquals(nameOf({ type: "web_search" }), 'web_search {"type":"web_search"}');
-  // What a server asks for isn't shown, nor what is deferred.
+  // Neither credentials nor deferred tools are visible.
   assertEquals(nameOf({ type: "mcp", authorization: "secret", headers: {} }), 'mcp {"type":"mcp"}');
   const tools = [{ ...original, defer_loading: true }, original];
   assertEquals(
@@ -75,7 +75,7 @@ Deno.test("RESPONSES_PROTOCOL writes tools and messages in its own way", () => {
   assertEquals(JSON.parse(writeMessage({ role: "user", content: "a" })), { role: "user", content: "a" });
 });
 
-Deno.test("RESPONSES_PROTOCOL knows what clients say of their sessions", () => {
+Deno.test("RESPONSES_PROTOCOL.readHints() reads the client's session", () => {
   const hints = (body: object) => RESPONSES_PROTOCOL.readHints(readWireBody(encode(body)), new Headers());
   assertEquals(hints({ previous_response_id: "r", prompt_cache_key: "k" }), {
     key: "k",
@@ -92,7 +92,7 @@ Deno.test("RESPONSES_PROTOCOL knows what clients say of their sessions", () => {
   assertEquals(hints({ background: true, conversation: null }), { isStateful: false, isDetached: true });
 });
 
-Deno.test("RESPONSES_PROTOCOL reads calls and contents of all kinds", () => {
+Deno.test("RESPONSES_PROTOCOL.readItem() reads all types of calls and content", () => {
   const read = (item: object) => RESPONSES_PROTOCOL.readItem(item)[0]?.message;
   assertEquals(read({ type: "custom_tool_call", call_id: "c", name: "patch", input: "*" }), {
     role: "assistant",
@@ -117,7 +117,7 @@ Deno.test("RESPONSES_PROTOCOL reads calls and contents of all kinds", () => {
   assertEquals(head?.read([{ a: 1 }])[0]?.message.content, '{"a":1}');
 });
 
-Deno.test("RESPONSES_PROTOCOL.writer() tells of a failure in the stream, numbered like its other events", () => {
+Deno.test("RESPONSES_PROTOCOL.writer() reports a failure in the stream with a sequence number", () => {
   const writer = RESPONSES_PROTOCOL.writer(requestOf({ model: "m", input: [] }, RESPONSES_PROTOCOL), {});
   const created = { type: "response.created", response: { id: "r" }, sequence_number: 0 };
   const odd = "event: x\ndata: no JSON response.created\n\n";

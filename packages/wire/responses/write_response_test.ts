@@ -25,7 +25,7 @@ function write(
 const text = (text: string): Parameters<ResponseEventWriter["add"]>[0] => ({ type: "text", text });
 const reasoning = (text: string): Parameters<ResponseEventWriter["add"]>[0] => ({ type: "reasoning", text });
 
-Deno.test("ResponseEventWriter.empty() says what was asked for", () => {
+Deno.test("ResponseEventWriter.empty() repeats the request's settings", () => {
   const { id, created_at, status, output, metadata, store, instructions, previous_response_id } =
     ResponseEventWriter.empty({
       model: "m",
@@ -40,7 +40,7 @@ Deno.test("ResponseEventWriter.empty() says what was asked for", () => {
   );
 });
 
-Deno.test("ResponseEventWriter writes an item for reasoning and a message for text, each whole", () => {
+Deno.test("ResponseEventWriter writes a complete item for reasoning and a message for text", () => {
   const { events, response } = write([reasoning("Hm."), text("a"), text("b")], "stop");
   assertEquals(events.map(({ type, output_index, delta, text }) => [type, output_index, delta ?? text]), [
     ["response.created", undefined, undefined],
@@ -85,7 +85,7 @@ Deno.test("ResponseEventWriter writes an item for reasoning and a message for te
   ]);
 });
 
-Deno.test("ResponseEventWriter says why a response is incomplete", () => {
+Deno.test("ResponseEventWriter reports why a response is incomplete", () => {
   const ended = (["length", "content_filter"] as const).map((finish) => {
     const { events, response: { status, incomplete_details, output, completed_at } } = write(
       [text("a")],
@@ -99,7 +99,7 @@ Deno.test("ResponseEventWriter says why a response is incomplete", () => {
   ]);
 });
 
-Deno.test("ResponseEventWriter tells of a failure in the codes of the format", () => {
+Deno.test("ResponseEventWriter reports a failure with a code of the format", () => {
   const failed = [429, 400, 502].map((status) => {
     const { events, response } = write([text("a")], { status });
     return [events.at(-1)?.type, response.status, response.error, response.output[0]?.status];
@@ -115,12 +115,12 @@ Deno.test("ResponseEventWriter tells of a failure in the codes of the format", (
   );
 });
 
-Deno.test("ResponseEventWriter writes no item where nothing is said", () => {
+Deno.test("ResponseEventWriter writes no item without content", () => {
   const { events, response } = write([], "stop");
   assertEquals([events.length, response.status, response.output], [3, "completed", []]);
 });
 
-Deno.test("ResponseEventWriter.hexOf() gives what a response and its items have in common", () => {
+Deno.test("ResponseEventWriter.hexOf() returns the common digits of a response and its items", () => {
   const ids = [`resp_${HEX}`, `msg_${HEX}_0`, `rs_${HEX}_12`, `x_${HEX}`, "msg_1", `resp_${HEX}x`];
   assertEquals(ids.map(ResponseEventWriter.hexOf), [HEX, HEX, HEX, undefined, undefined, undefined]);
 });

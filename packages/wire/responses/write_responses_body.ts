@@ -27,10 +27,10 @@ export const RESPONSES_FORMS: LegalForms = {
 };
 
 /**
- * Returns the fields of a Responses request for prompt (`input`, `tools`) and generation. The provider stores
- * nothing, so replies read by `ResponseAssembler` keep their original items, including sealed reasoning, in
- * order. Illegal names and ids are replaced; unsupported content, such as audio, becomes a placeholder.
- * @throws {UnknownShape} with the name of an unsupported setting.
+ * Returns the prompt and settings of a Responses request. Nothing is stored, so replies read by
+ * `ResponseAssembler` keep their original items, including sealed reasoning. Illegal names and ids are
+ * replaced, and unsupported content becomes a placeholder.
+ * @throws {UnknownShape} if a setting isn't supported.
  *
  * @example
  * ```ts
@@ -50,7 +50,7 @@ export function responsesBody(
   { settings = {}, ...request }: Pick<ModelRequest, "messages" | "tools" | "settings">,
 ): JsonRecord {
   const { messages, tools, nameOf } = legalPrompt(request, RESPONSES_FORMS);
-  /** Ids of custom-tool calls, whose results are items of their own type. */
+  /** Call ids of custom tools, whose results have their own type. */
   const custom = new Set<string>();
   const input = messages.flatMap(({ message, made }): JsonRecord[] => {
     if (message.role === "assistant") {
@@ -67,15 +67,14 @@ export function responsesBody(
   });
 }
 
-/** Returns a tool in the Responses format. */
 export function responsesTool({ type, function: shown }: ToolDefinition): JsonRecord {
-  // The default of the API is strict.
+  // The API's default is strict.
   return { type, ...shown, strict: shown.strict ?? false };
 }
 
 /**
- * Returns the items of a reply: the original ones, if stored, with its calls in place.
- * @param made Its calls with the ids of the items.
+ * Returns the original items of a reply, if stored, with its calls.
+ * @param made Its calls with the items' ids.
  */
 function replyItems(
   { content, refusal, tool_calls: calls = [], carried }: AssistantMessage,
@@ -139,7 +138,7 @@ function partOf(part: ContentPart): JsonRecord {
   }
 }
 
-/** Returns the fields for generation. @throws {UnknownShape} with the name of an unsupported setting. */
+/** @throws {UnknownShape} if a setting isn't supported. */
 function settingsOf(
   {
     temperature,
@@ -154,7 +153,7 @@ function settingsOf(
 ): JsonRecord {
   const [param] = Object.entries(rest).find(([, value]) => value !== undefined) ?? [];
   if (param !== undefined) {
-    throw new UnknownShape(`${param} can't be sent: the Responses format has no place for it`, { param });
+    throw new UnknownShape(`the Responses format doesn't support ${param}`, { param });
   }
   return {
     ...(temperature !== undefined && { temperature }),
