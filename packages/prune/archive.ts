@@ -56,7 +56,6 @@ export function memoryArchive(contents: Map<string, string> = new Map()): Archiv
 /** Options of {@linkcode archiveMessages}. */
 export interface ArchiveMessagesOptions {
   readonly archive: Archive;
-  /** Purpose, for errors: `Cannot archive 3 messages to drop: …`. */
   readonly purpose: string;
 }
 
@@ -71,7 +70,6 @@ export async function archiveMessages(
   messages: readonly Message[],
   { archive, purpose }: ArchiveMessagesOptions,
 ): Promise<ArchivedMessages> {
-  // Provider data is of no use to a reader.
   const text = messages.map((message) => JSON.stringify({ ...message, carried: undefined })).join("\n");
   return { ref: await archiveText(text, archive, `${messages.length} messages to ${purpose}`), text };
 }

@@ -56,20 +56,16 @@ export async function pruneResults<M extends Message>(
 /** Messages that are unchanged because originals could not be archived. */
 export interface PruneFailure<M extends Message> {
   readonly failure: Error;
-  /** The array that was passed, for callers that continue nevertheless. */
   readonly unchanged: readonly M[];
 }
 
 /** Pruned messages or a failure: check `failure` first. */
 export type PruneResult<M extends Message> = PruneFailure<M> | {
   readonly failure?: undefined;
-  /** Messages; the array that was passed if nothing changed. */
   readonly messages: readonly M[];
   /** Changes, for storage and {@linkcode applyElisions}. */
   readonly elisions: readonly Elision[];
-  /** Tokens of all messages before. */
   readonly tokensBefore: number;
-  /** Tokens of all messages after. */
   readonly tokensAfter: number;
 };
 
@@ -98,7 +94,6 @@ export type ToolTraits = Readonly<Record<string, Pick<Tool, "stance" | "reads" |
 
 /** Options of {@linkcode pruneResults}. */
 export interface PruneOptions {
-  /** Storage of the originals. */
   readonly archive: Archive;
   /** Token counter; the count of each message object is cached. Default: `estimateTokens`. */
   readonly countTokens?: CountTokens | undefined;
@@ -199,11 +194,9 @@ export function selectElisions(
 }
 
 export function traitsOf(tool: string, tools: ToolTraits = {}): ToolTraits[string] {
-  // A model may call a tool by any name, `constructor` included.
   return (Object.hasOwn(tools, tool) ? tools[tool] : undefined) ?? {};
 }
 
-/** Returns the index of the first message of the protected tail. */
 function protectedFrom(messages: readonly Message[], options: SelectOptions): number {
   const { countTokens = estimateTokens, windowTokens = Infinity, protectTokens = 16_384 } = options;
   let left = Math.min(protectTokens, windowTokens / 2);
@@ -245,12 +238,10 @@ function plainPath(path: string): string {
   return path.replace(/^(\.\/+)+/, "");
 }
 
-/** Returns the paths in the line that the loop appends about files written by a result's calls. */
 function pathsWritten(message: ToolMessage): readonly string[] {
   return /\n\[Written: (.*)\]$/.exec(resultText(message) ?? "")?.[1]?.split(", ") ?? [];
 }
 
-/** Returns references that visible calls recalled at least twice. */
 function recalledTwice(results: readonly PairedResult[]): string[] {
   const counts = new Map<string, number>();
   for (const { call } of results) {
@@ -275,19 +266,14 @@ function hasBytes(text: string, bytes: number): boolean {
  * gives the same bytes. The original is in the archive.
  */
 export interface Elision {
-  /** Index of the result in the messages. */
   readonly index: number;
   /** `tool_call_id` of the result, which verifies the index. */
   readonly toolCallId: string;
-  /** Name of the result's tool. */
   readonly tool: string;
-  /** Archive reference of the original. */
   readonly ref: string;
   /** Replacement text. */
   readonly text: string;
-  /** Tokens of the message before. */
   readonly tokensBefore: number;
-  /** Tokens of the message after. */
   readonly tokensAfter: number;
   /**
    * Reason: `superseded` by a later result, `old` (before the protected tail), or `truncated` to head and
@@ -341,7 +327,6 @@ function withText<M extends Message>(message: M, text: string): M {
   return result as M;
 }
 
-/** Common options of pruning, truncating and summarizing. */
 const SELECTING: Readonly<Record<string, Needed>> = {
   "countTokens?": "counter",
   "tools?": "object",
@@ -432,7 +417,6 @@ async function elideOne(
   return { ...candidate, ref, text, tokensAfter };
 }
 
-/** Returns the whole original of a text that was truncated at ingestion, if the archive confirms it. */
 async function findWhole(
   text: string,
   archive: Archive,
@@ -445,12 +429,9 @@ async function findWhole(
   return undefined;
 }
 
-/** Parsed tool call. */
 interface ParsedCall {
   readonly tool: string;
-  /** Canonical text of the arguments, independent of key order and white space. */
   readonly key: string;
-  /** Short string arguments: paths, references. */
   readonly args: ReadonlyMap<string, string>;
 }
 
@@ -530,7 +511,6 @@ function canonicalJson(value: unknown): string {
 const HEAD_CHARS = 1_000;
 const TAIL_CHARS = 1_000;
 
-/** ANSI color codes. */
 // deno-lint-ignore no-control-regex
 const COLORS = /\x1b\[[\d;]*m/g;
 
@@ -542,7 +522,6 @@ const REASONS =
 const FIRST_LINES: readonly RegExp[] = [
   // `Error: …`, `error[E0308]: …`, `error TS2304: …`, but no count and no key of a file.
   /^error(?:\s*[[(][^\])]{1,40}[\])]|\s+[A-Z]{1,8}\d+)?:\s+(?!(?:0|none|null|false|undefined|string|boolean)\b)\S/i,
-  // Sentences of agents and frameworks.
   /^error (?:executing|running|reading|writing|calling|invoking|processing|parsing|opening|loading|while|during|occurred|code:? \S)/i,
   /^an? (?:unexpected |internal )?(?:error|exception) (?:occurred|happened|was thrown)\b/i,
   /^cannot (?!be\b)[a-z]+\b/i,
@@ -576,7 +555,6 @@ const FIRST_LINES: readonly RegExp[] = [
   /^\{\s*"(?:success|ok)"\s*:\s*false\b/i,
 ];
 
-/** Last lines of failed programs. */
 const LAST_LINES: readonly RegExp[] = [
   /^(?:npm|pnpm|yarn) (?:err!|error\b)/i,
   /^g?make(?:\[\d+\])?: \*\*\* /,

@@ -7,7 +7,6 @@ import { ANY_PLACEHOLDER } from "./placeholder.ts";
 export const RECALL_TOOL: ToolDefinition & {
   readonly function: {
     readonly description: string;
-    /** JSON Schema of the arguments, as precise as frameworks with typed tools require. */
     readonly parameters: {
       type: "object";
       properties: Record<
@@ -71,7 +70,6 @@ export interface RecallOptions {
 
 /** Answer to a recall. */
 export interface RecallResult {
-  /** Text of the tool result. */
   readonly content: string;
   /** True if the request failed; `content` states how to correct it. */
   readonly error: boolean;

@@ -54,7 +54,6 @@ export function pressure(options: PressureOptions): "none" | "prune" | "summaris
   return promptTokens >= pruneAt * windowTokens ? "prune" : "none";
 }
 
-/** Target share of the window after a summary. */
 const ROOMY_SHARE = 0.6;
 
 /** Options of {@linkcode relievePressure}. */

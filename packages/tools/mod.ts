@@ -46,7 +46,6 @@ export interface WorkspaceToolsOptions extends WorkspaceLimits {
   readonly workspace: string;
   /** Storage of evicted results. Default: none, and no `recall`. */
   readonly archive?: Archive;
-  /** Limits and environment of `shell`. */
   readonly shell?: Omit<ShellToolOptions, "workspace">;
   /** Hosts that `fetch` reaches. Default: no `fetch`. */
   readonly web?: FetchToolOptions | undefined;

@@ -64,9 +64,7 @@ export function readFileTool(workspace: string, limits: WorkspaceLimits = {}): T
 }
 
 interface Page {
-  /** Lines returned, without line ends. */
   readonly lines: readonly string[];
-  /** Number of lines of the file. */
   readonly total: number;
   readonly notes: readonly string[];
 }

@@ -25,7 +25,6 @@ export interface WorkspaceLimits {
   readonly hidden?: string | undefined;
 }
 
-/** Existing folder that is hidden from the model. */
 interface HiddenFolder {
   readonly path: string;
   readonly dev: number;
@@ -34,9 +33,7 @@ interface HiddenFolder {
 
 /** Path in a workspace. It may be missing. */
 export interface WorkspacePath {
-  /** Absolute path of the workspace, without symbolic links. */
   readonly root: string;
-  /** Absolute path without symbolic links. */
   readonly absolute: string;
   /** Path from `root`, with forward slashes; `.` for the workspace itself. */
   readonly relative: string;
@@ -126,7 +123,6 @@ async function hiddenFolder({ hidden }: WorkspaceLimits): Promise<HiddenFolder |
   }
 }
 
-/** Awaits two promises, even if the other one rejects. */
 async function both<One, Other>(one: Promise<One>, other: Promise<Other>): Promise<readonly [One, Other]> {
   await Promise.allSettled([one, other]);
   return [await one, await other];
@@ -188,7 +184,6 @@ async function followLinks(path: string): Promise<string> {
   throw new ToolRefusal("its symbolic links form a cycle.");
 }
 
-/** Returns the target of a link, dangling or not; `undefined` if it is no link. */
 async function linkTarget(path: string): Promise<string | undefined> {
   try {
     const target = await readlink(path);
@@ -239,7 +234,6 @@ async function searchDescriptors(own: string | undefined): Promise<void> {
   }
 }
 
-/** Rounds of the comparison by path. Each detects an ongoing replacement with a probability of 3/4. */
 const ROUNDS = 10;
 
 const EXCHANGED = "another process has just replaced it. Try again.";
@@ -254,7 +248,6 @@ export function assertOpenAt(fd: number, absolute: string): void {
   if (path !== absolute && folded(path) !== folded(absolute)) throw new ToolRefusal(EXCHANGED);
 }
 
-/** Case-insensitive file systems return the stored spelling. */
 function folded(path: string): string {
   return path.normalize().toLowerCase();
 }
@@ -341,9 +334,7 @@ function readSome(fd: number, bytes: Uint8Array, position: number): Promise<numb
 
 /** Open folder: its entries stay reachable even if its path changes. */
 export interface Folder {
-  /** Returns the path of an entry. */
   readonly at: (name: string) => string;
-  /** Path for listing the entries. */
   readonly path: string;
   /** Throws unless the folder is still at its path. @throws {ToolRefusal} */
   readonly check: () => void;
@@ -396,7 +387,6 @@ async function openFolder(absolute: string): Promise<OpenFolder> {
   return { folder: { path, at, check: () => assertOpenAt(fd, absolute) }, close: () => closeSync(fd) };
 }
 
-/** Returns a folder on systems that can't open folders, such as Windows. */
 async function pathOnly(absolute: string): Promise<OpenFolder> {
   const info = await lstat(absolute);
   if (!info.isDirectory()) throw new ToolRefusal(EXCHANGED);
@@ -413,7 +403,6 @@ export interface Entry {
   readonly kind: "file" | "folder" | "link" | "other";
 }
 
-/** Entries per slice. */
 const SLICE = 500;
 
 /**
@@ -435,7 +424,6 @@ export async function* entriesOf(folder: Folder): AsyncGenerator<readonly Entry[
   }
 }
 
-/** Type of `Deno.readDir`. */
 type ReadDir = (path: string) => AsyncIterable<
   { readonly name: string } & Readonly<Record<"isFile" | "isDirectory" | "isSymlink", boolean>>
 >;
@@ -459,7 +447,6 @@ function kindOf(entry: Dirent): Entry["kind"] {
   return entry.isDirectory() ? "folder" : entry.isFile() ? "file" : "other";
 }
 
-/** Maximum of entries compared with a missing path. */
 const MAX_CANDIDATES = 10_000;
 const MAX_SUGGESTIONS = 3;
 const MIN_SIMILARITY = 0.5;
@@ -516,7 +503,6 @@ export function similarity(a: string, b: string): number {
 /** Returns the relative path with forward slashes, `.` for the folder itself; `undefined` outside of it. */
 export function pathWithin(folder: string, absolute: string): string | undefined {
   const path = relative(folder, absolute);
-  // On Windows, the path to another drive is absolute.
   const isOutside = path === ".." || path.startsWith(`..${SEPARATOR}`) || isAbsolute(path);
   return isOutside ? undefined : path.replaceAll(SEPARATOR, "/") || ".";
 }

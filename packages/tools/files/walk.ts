@@ -52,7 +52,6 @@ export async function* walk(start: WorkspacePath, options: WalkOptions): AsyncGe
 }
 
 interface Folder {
-  /** Path from the workspace, ending in a slash; empty for the workspace itself. */
   readonly base: string;
   readonly rules: IgnoreRules;
   readonly depth: number;
@@ -70,7 +69,6 @@ async function* walkFolder(
     entries = await readFolder(root, base);
     if (entries.length > MAX_ENTRIES) onSkip?.("uncounted");
   } catch (error) {
-    // The start folder must be readable; others are reported and skipped.
     if (depth === 1) throw error;
     return onSkip?.("unreadable");
   }
@@ -81,7 +79,6 @@ async function* walkFolder(
       onSkip?.("hidden");
       continue;
     }
-    // A forbidden folder omits its content.
     if (!(context.allows?.(entry.absolute, "names") ?? true)) {
       onSkip?.("forbidden");
       continue;
@@ -136,11 +133,9 @@ export function globMatcher(glob: string): (path: string) => boolean {
   return (path) => regExp.matches(path.slice(path.lastIndexOf("/") + 1));
 }
 
-/** Larger `.gitignore` files are not read. */
 const MAX_BYTES = 1024 * 1024;
 
 interface RuleFile {
-  /** Folder of the rules, from the workspace, ending in a slash; empty for the workspace itself. */
   readonly base: string;
   readonly rules: Ignore;
 }
@@ -153,7 +148,6 @@ export class IgnoreRules {
     this.#files = files;
   }
 
-  /** Returns the rules for `folder` (`.` or a relative path). */
   static async of(root: string, folder: string): Promise<IgnoreRules> {
     let rules = await new IgnoreRules([]).enter(root, "");
     if (folder === ".") return rules;

@@ -26,7 +26,6 @@ import { approvePath } from "../sandbox/guard.ts";
 
 type WriteFileArguments = { readonly path: string; readonly content: string };
 
-/** Returns the common properties of the tools that write the file at `path`. */
 function writing(workspace: string, limits: WorkspaceLimits) {
   return {
     stance: "once",
@@ -105,13 +104,11 @@ async function textOf(absolute: string, file: Stats | undefined): Promise<string
   try {
     return await readUtf8(absolute);
   } catch (error) {
-    // It can be overwritten nevertheless.
     if (error instanceof ToolRefusal || ioReason(error) !== undefined) return undefined;
     throw error;
   }
 }
 
-/** Maximum length of a diff for the user and of its lines, in characters. */
 const MAX_DIFF = 16_000;
 const MAX_DIFF_LINE = 2_000;
 
@@ -137,7 +134,6 @@ function changeOf(path: string, before: string | undefined, after: string): File
     const text = line.length <= MAX_DIFF_LINE
       ? line
       : `${sliceText(line, 0, MAX_DIFF_LINE)}… and ${line.length - MAX_DIFF_LINE} characters more`;
-    // Hunk headers vary with the text above and are not counted.
     if (!line.startsWith("@@")) chars += text.length + 1;
     const isWhole = chars <= MAX_DIFF;
     if (isWhole) shown.push(text);
@@ -168,7 +164,6 @@ type EditFileArguments = {
 };
 
 const MAX_BYTES = 4 * 1024 * 1024;
-/** Context lines before and after a change. */
 const CONTEXT_LINES = 2;
 
 /** Returns `edit_file`, which replaces exact text in a text file. */
@@ -260,24 +255,18 @@ function report(path: string, { text, starts, length }: ReplacedText): string {
     shortLines(lines.slice(from - 1, to));
 }
 
-/** Maximum of places in a message. */
 const MAX_NAMED = 20;
 
-/** What to replace. */
 interface Replacement {
   readonly oldText: string;
   readonly newText: string;
-  /** Whether to replace all occurrences. Default: there must be exactly one. */
   readonly all?: boolean | undefined;
-  /** Whether a refusal may quote the text. Default: true. */
   readonly quotes?: boolean | undefined;
 }
 
 interface ReplacedText {
   readonly text: string;
-  /** Start of each replacement in `text`, in order. */
   readonly starts: readonly number[];
-  /** Length of each replacement. */
   readonly length: number;
 }
 
@@ -318,7 +307,6 @@ export function lineNumbers(text: string, indices: readonly number[]): string {
   return numbers.join(", ") + (indices.length > MAX_NAMED ? ", …" : "");
 }
 
-/** Returns the line end of all lines; `undefined` if they differ or there is only one. */
 function uniformLineEnd(text: string): "\n" | "\r\n" | undefined {
   const ends = text.split("\n").length - 1;
   const crlf = text.split("\r\n").length - 1;
@@ -361,17 +349,14 @@ function notFound(
     }`;
 }
 
-/** Range of lines, from 0; `end` is exclusive. */
 interface LineRange {
   readonly start: number;
   readonly end: number;
 }
 
 const MIN_SIMILARITY = 0.5;
-/** Maximum of places compared line by line after the longest line selected them. */
 const MAX_PLACES = 10;
 
-/** Characters of a line that are compared. */
 const MAX_LINE_CHARS = 500;
 
 /** Returns the range of `lines` most similar to `wanted`; `undefined` if none is similar. */
@@ -399,17 +384,14 @@ function head(line: string): string {
   return line.trim().slice(0, MAX_LINE_CHARS);
 }
 
-/** Returns false if the lengths alone rule out similarity. */
 function mayBeAlike(length: number, other: number): boolean {
   return Math.min(length, other) >= MIN_SIMILARITY * Math.max(length, other);
 }
 
-/** Returns the name of a call's temporary file, which is determined by the call. */
 function temporaryOf(args: object, { callId }: Pick<ToolContext, "callId">): string | undefined {
   return callId === undefined ? undefined : temporaryName([callId, args]);
 }
 
-/** Folder of staged files in the server's own folder. */
 const STAGING = "staged";
 
 /**
@@ -471,7 +453,6 @@ export async function writeAtomically(
   });
 }
 
-/** Calls `work` with a new file, and removes the file unless it was moved. */
 async function onNewFile(created: Promise<NewFile>, work: (file: NewFile) => Promise<void>): Promise<void> {
   const file = await created;
   try {
@@ -512,10 +493,8 @@ class NewFile {
     assertOpenAt(this.#file.fd, absolute);
   }
 
-  /** Writes and flushes it. */
   async write(bytes: Uint8Array | undefined, bits: number | undefined): Promise<void> {
     if (bytes) await this.#file.writeFile(bytes);
-    // The umask reduces the permissions of new files.
     if (bits !== undefined) await this.#file.chmod(bits);
     await this.#file.sync();
   }
@@ -525,10 +504,9 @@ class NewFile {
     this.#isMoved = true;
   }
 
-  /** Closes it, and removes it unless it was moved. */
   async close(): Promise<void> {
     await this.#file.close();
-    if (!this.#isMoved) await unlink(this.path).catch(() => {}); // The first error is the one to report.
+    if (!this.#isMoved) await unlink(this.path).catch(() => {});
   }
 }
 

@@ -8,7 +8,6 @@ export class Breaks {
   #worked = 0;
   #since = performance.now();
 
-  /** Resets the time after a wait. */
   goOn(): void {
     this.#since = performance.now();
   }
@@ -32,7 +31,6 @@ const SECOND_MS = 1_000;
 
 const LIST_CHANGED = "notifications/tools/list_changed";
 
-/** Message handler of a transport. */
 type Receive = (message: unknown, ...more: readonly unknown[]) => void;
 
 /**
@@ -58,7 +56,6 @@ export function limitNotes(transport: object, onChanged: () => void): void {
   });
 }
 
-/** Size up to which messages are forwarded without inspection, in bytes. */
 const LARGE_BYTES = 65_536;
 
 /** Returns why a JSON message can't be parsed: its number of values would block the process. */

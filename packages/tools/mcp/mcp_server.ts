@@ -35,10 +35,8 @@ export interface McpOptions {
   readonly onWarning?: (sentence: string) => void;
 }
 
-/** Maximum restart delay, in milliseconds. */
 const MAX_RESTART_MS = 60_000;
 
-/** Running time after which earlier ends are forgotten, in milliseconds. */
 const STEADY_MS = 60_000;
 
 /**
@@ -47,10 +45,8 @@ const STEADY_MS = 60_000;
 const LIST_EVERY_MS = 200;
 const MAX_LIST_EVERY_MS = 5_000;
 
-/** Maximum of distinct warnings per server. */
 const MAX_TOLD = 100;
 
-/** Maximum length of a progress note, in characters. */
 const MAX_NOTE_CHARS = 1_000;
 
 /** Maximum of a timer's delay, for requests with another time limit. */
@@ -88,7 +84,6 @@ export class McpServer {
     return this.#renamed?.promise ?? this.#started.promise;
   }
 
-  /** Tools as last listed. */
   get tools(): readonly Tool[] {
     return [...this.#tools.values()];
   }
@@ -143,14 +138,12 @@ export class McpServer {
       this.#connection = connection;
       this.#problem = undefined;
       this.#started.resolve();
-      // A change was reported during the listing.
       if (this.#isStale) this.#changed();
       return await connection.lost;
     } catch (error) {
       return errorText(error);
     } finally {
       this.#connection = undefined;
-      // Until the restart is scheduled.
       this.#problem ??= "was lost just now";
       this.#letGoOn();
       signal.removeEventListener("abort", onAbort);
@@ -195,7 +188,6 @@ export class McpServer {
     this.#letGoOn();
   }
 
-  /** Releases all that wait for the new list. */
   #letGoOn(): void {
     this.#renamed?.resolve();
     this.#renamed = undefined;
@@ -342,7 +334,6 @@ async function pause(ms: number, signal: AbortSignal): Promise<void> {
   await settlesWithin(new Promise(() => {}), ms, signal);
 }
 
-/** Maximum length of tool names at providers. */
 const MAX_NAME = 64;
 
 /** Maximum size of a definition, in characters of JSON: it is in every prompt. */
@@ -350,7 +341,6 @@ const MAX_DEFINITION_CHARS = 65_536;
 
 const MAX_TOOLS = 1_000;
 
-/** Maximum size of all definitions of a server, in characters of JSON. */
 const MAX_OFFER_CHARS = 4 * 2 ** 20;
 
 /** Tools of a server by name, warnings on the unusable ones, and the tools by definition. */
@@ -361,7 +351,6 @@ interface Offer {
 }
 
 interface OfferedTool extends Pick<Tool, "definition" | "stance" | "hints"> {
-  /** Name at the server. */
   readonly ownName: string;
 }
 
@@ -438,7 +427,6 @@ function callResult(result: unknown, context: Pick<ToolContext, "seesPictures">)
   return { content: text, error: isError === true, ...(urls.length > 0 && { pictures: urls }) };
 }
 
-/** Images of a result, after its text. */
 class Pictures {
   readonly urls: string[] = [];
   readonly #areSeen: boolean;
@@ -448,7 +436,6 @@ class Pictures {
     this.#areSeen = seesPictures;
   }
 
-  /** Adds an image and returns its description. */
   describe(base64: unknown, mimeType: unknown): string {
     const what = `[image, ${sizeOf(base64, mimeType)}: omitted, because`;
     if (!this.#areSeen || typeof base64 !== "string") return `${what} ${TEXT_ALONE}]`;
@@ -507,7 +494,6 @@ function sizeOf(base64: unknown, mimeType: unknown): string {
   return `${typeof mimeType === "string" ? mimeType : "of no type"}, ${bytes.toLocaleString("en")} bytes`;
 }
 
-/** Length above which base64 is treated as binary. */
 const MAX_BASE64 = 1_000;
 
 /** Replaces binary content in structured content by a description. */
@@ -528,7 +514,6 @@ function repeats(content: unknown, structured: unknown): boolean {
     const { text } = asRecord(block) ?? {};
     if (typeof text !== "string") return false;
     if (values.length === 1 && values[0] === text) return true;
-    // Longer content isn't compared.
     if ((chars += text.length) > MAX_CHARS) return false;
     try {
       return isDeepStrictEqual(JSON.parse(text), structured);

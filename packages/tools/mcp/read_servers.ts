@@ -19,7 +19,6 @@ export type McpServerEntry =
       readonly by: "stdio";
       readonly command: string;
       readonly args: readonly string[];
-      /** Complete environment. `PATH` is added if missing. */
       readonly env: Readonly<Record<string, string>>;
       /** Absolute path of its working directory. Default: `cwd` of the options. */
       readonly cwd?: string;
@@ -28,7 +27,6 @@ export type McpServerEntry =
       /** Absolute paths of additional writable folders in the sandbox. Default: none. */
       readonly folders?: readonly string[];
     }
-    /** Remote server over streamable HTTP. */
     | {
       readonly by: "http";
       readonly url: string;

@@ -1,21 +1,16 @@
 export interface Given {
-  /** Time of the program, in milliseconds since the epoch. */
   readonly nowMs: number;
-  /** Seed of its random numbers. */
   readonly seed: number;
-  /** Maximum of printed text, and of a call's arguments as JSON, in UTF-16 code units. */
   readonly mostPrinted: number;
   readonly mostArguments: number;
 }
 
 /** Result of a program. */
 export interface Ended {
-  /** Text printed after its last call. */
   readonly printed: string;
   readonly failure?: Pick<Error, "name" | "message"> & { readonly stack: string };
 }
 
-/** Makes a call, with the text printed before it. */
 type Call = (name: string, args: string, printed: string) => Promise<{
   readonly content: string;
   readonly error: boolean;
@@ -32,7 +27,6 @@ export async function playIn(
   program: (...own: readonly unknown[]) => Promise<unknown>,
 ): Promise<Ended> {
   let printed = "";
-  /** Length of the printed text that calls have taken. */
   let taken = 0;
   const shown = (value: unknown): string => {
     if (typeof value === "string") return value;
@@ -75,7 +69,6 @@ export async function playIn(
     return made;
   };
   const tools = new Proxy({}, {
-    // Awaiting `tools` itself returns it.
     get: (_, name) =>
       typeof name === "symbol" || name === "then" ? undefined : (args: unknown) => call(name, args),
   });

@@ -7,7 +7,6 @@ import { type Sandbox, sandboxed, writeInputs } from "./sandbox.ts";
 
 /** Protection of a workspace's paths from a sandboxed command. */
 export interface Guard {
-  /** Protected paths of the workspace, which the command can't write. */
   readonly fixed: readonly string[];
   /** Ends with the command. Returns the protected paths that appeared meanwhile, with their new names. */
   readonly end: () => Promise<readonly Renamed[]>;
@@ -16,17 +15,13 @@ export interface Guard {
 /** Protected path that appeared while a command ran. */
 export interface Renamed {
   readonly from: string;
-  /** New path. Absent: renaming failed. */
   readonly to?: string;
 }
 
-/** Number of running commands per workspace without its own `.git`. */
 const placeholders = new Map<string, number>();
 
-/** Interval of searches, in milliseconds. */
 const SEARCH_EVERY_MS = 1_000;
 
-/** Maximum of folders searched, nearest first. */
 const MAX_FOLDERS = 5_000;
 
 /** Installed packages contain such files, which the user's tools don't search for there. */
@@ -86,7 +81,6 @@ export function guardWorkspace(
   return { fixed, end: () => ended ??= end() };
 }
 
-/** Protected paths that tools wrote with approval. */
 const approved = new Set<string>();
 
 /** Records that a path was written with the user's approval, so that it isn't renamed. */
@@ -130,20 +124,17 @@ export function clearWorkspaces(): void {
   }
 }
 
-/** Protected path: its target if it is a link, and whether it is one only because of its siblings. */
 interface Protected {
   readonly target?: string;
   readonly isEntry: boolean;
 }
 
-/** Relevant entries of a folder, valid while its times are unchanged. */
 interface Listing {
   readonly stamp: string;
   readonly folders: readonly string[];
   readonly found: ReadonlyMap<string, Protected>;
 }
 
-/** By path. Searches read only changed folders. */
 const listings = new Map<string, Listing>();
 
 /** Changes within the clock's resolution leave the same times. */
@@ -187,12 +178,10 @@ function listed(folder: string): Listing | undefined {
     if (Date.now() - Number(changed) > SETTLED_MS) listings.set(folder, listing);
     return listing;
   } catch {
-    // It is gone, or unreadable for the user's tools too.
     return undefined;
   }
 }
 
-/** Returns the target of a link if it is in the workspace, where the file that is executed is. */
 function withinOf(target: string, workspace: string): readonly string[] {
   try {
     const path = realpathSync(target);
@@ -202,7 +191,6 @@ function withinOf(target: string, workspace: string): readonly string[] {
   }
 }
 
-/** Renames its arguments, each with a random suffix. */
 const RENAME =
   'id=$1; shift; for p; do chmod u+rwx -- "$(dirname -- "$p")"; mv -n -- "$p" "$p.blocked-$id"; done';
 
@@ -228,7 +216,6 @@ async function rename(
   return paths.flatMap((from) => {
     const to = `${from}.blocked-${id}`;
     if (lstatSync(to, { throwIfNoEntry: false })) return [{ from, to }];
-    // It may be deleted already.
     return lstatSync(from, { throwIfNoEntry: false }) ? [{ from }] : [];
   });
 }
@@ -282,7 +269,6 @@ function plainName(name: string): string {
   return /^git~\d$/.test(plain) ? ".git" : plain;
 }
 
-/** Entries of a bare repository whose settings and hooks git follows. */
 const REPOSITORY = namesIn(
   "head config config.worktree objects refs hooks info packed-refs commondir worktrees modules",
 );

@@ -31,9 +31,7 @@ const ARCHITECTURES: Readonly<Record<string, Calls>> = {
   x64: {
     audit: 0xc000003e,
     foreign: 0x40000000,
-    // clone, unshare; setns enters a namespace that exists
     namespaces: [56, 272],
-    // chmod, fchmod, fchmodat, mknod, mknodat, creat
     modes: [[90, 1], [91, 1], [268, 2], [133, 1], [259, 2], [85, 1], FCHMODAT2],
     // open, openat
     opens: [[2, 1, 2], [257, 2, 3]],
@@ -41,7 +39,6 @@ const ARCHITECTURES: Readonly<Record<string, Calls>> = {
   arm64: {
     audit: 0xc00000b7,
     namespaces: [220, 97],
-    // fchmod, fchmodat, mknodat
     modes: [[52, 1], [53, 2], [33, 2], FCHMODAT2],
     opens: [[56, 2, 3]],
   },
@@ -65,12 +62,10 @@ const NO_SUCH_CALL = 0x00050026;
 
 type Instruction = readonly [code: number, ifTrue: number, ifFalse: number, value: number];
 
-/** Loads the lower half of an argument. */
 const argument = (at: number): Instruction => [LOAD, 0, 0, 16 + 8 * at];
 
 const end = (result: number): Instruction => [RETURN, 0, 0, result];
 
-/** Instructions that return EPERM if one of the bits is set. */
 const refuse = (at: number, bits: number): readonly Instruction[] => [
   argument(at),
   [JUMP_IF_SET, 0, 1, bits],

@@ -46,7 +46,6 @@ export interface CommandOptions extends CommandPlace {
   readonly context: ToolContext;
 }
 
-/** Options of a program. `onAside` receives its standard error. */
 interface ProgramOptions extends Omit<StartOptions, "sandbox" | "isOutside" | "confirm" | "script"> {
   /** Whether its standard input can be written. Default: false. */
   readonly hasInput?: boolean;
@@ -61,12 +60,10 @@ export interface CommandStatus {
 export interface CommandEnd {
   readonly status: CommandStatus;
   readonly leftProcesses: boolean;
-  /** Protected paths that appeared while it ran in a sandbox, with their new names. */
   readonly renamed: readonly Renamed[];
 }
 
 export interface StartedCommand {
-  /** Settles when the process has ended; its children may still run. */
   readonly exited: Promise<CommandStatus>;
   readonly stdin: Writable | undefined;
   /** Ends it and its processes; settles when its output is complete. */
@@ -76,9 +73,7 @@ export interface StartedCommand {
 export interface CommandOutcome extends Pick<CommandEnd, "renamed"> {
   readonly ending: "exited" | "timed_out" | "cancelled";
   readonly status: CommandStatus;
-  /** Both outputs, in order. */
   readonly output: BoundedOutput;
-  /** Whether processes were left in the background, which were then ended. */
   readonly leftProcesses: boolean;
 }
 
@@ -157,12 +152,10 @@ export async function startProgram(
     stdio: [hasInput ? "pipe" : "ignore", "pipe", "pipe", ...inputs.map(() => "pipe" as const)],
   });
   const { pid: group, stdin, stdout, stderr } = child;
-  // The start failed.
   if (group === undefined || !stdout || !stderr) {
     throw await new Promise((resolve) => child.once("error", resolve));
   }
   writeInputs(child, inputs);
-  // A program that no longer reads is about to end.
   stdin?.on("error", () => {});
   const exited = new Promise<CommandStatus>((resolve) => {
     child.once("exit", (code, signal) => resolve({ code, signal }));
@@ -210,7 +203,6 @@ async function readAll(
 export class BoundedOutput {
   readonly #head: Uint8Array;
   #headBytes = 0;
-  /** Ring buffer: byte n after the head is at n modulo its length. */
   readonly #tail: Uint8Array;
   #tailBytes = 0;
 
@@ -267,7 +259,6 @@ function join(a: Uint8Array, b: Uint8Array): Uint8Array {
   return joined;
 }
 
-/** Returns the bytes without partial UTF-8 characters at either end. */
 function wholeCharacters(bytes: Uint8Array): Uint8Array {
   let start = 0;
   while (start < 3 && isContinuation(bytes[start])) start++;

@@ -127,7 +127,6 @@ export function shellTool(options: ShellToolOptions): Tool {
   });
 }
 
-/** Runs a command in the sandbox of a background command. */
 async function runBeside(
   background: BackgroundCommand,
   command: string,
@@ -150,13 +149,11 @@ async function runBeside(
   return { ending, status: { code: code ?? null, signal: null }, output, leftProcesses: false, renamed: [] };
 }
 
-/** Argument that leaves a command running. */
 const BACKGROUND = {
   type: "boolean",
   description: "Keeps it running, such as a server; inspect it with the tool background.",
 } as const;
 
-/** Argument that selects another command's sandbox. */
 const BESIDE = {
   type: "string",
   description: "Name of a background command in whose sandbox to run, to reach its ports.",
@@ -171,7 +168,6 @@ function describe({ domains, by }: Sandbox): string {
     `and agents and the like, sees no home folders, and ${network}.`;
 }
 
-/** Argument for running outside of the sandbox. */
 const OUTSIDE = {
   type: "string",
   minLength: 1,

@@ -38,9 +38,7 @@ export class UndoRefused extends Error {
 }
 
 export interface TurnOfSession {
-  /** Id of the session. */
   readonly session: string;
-  /** Number of the turn, increasing within a session. */
   readonly turn: number;
 }
 
@@ -77,22 +75,18 @@ export interface Checkpoints {
   close(): Promise<void>;
 }
 
-/** Pending undo or redo, which the next process continues after a crash. */
 interface Pending {
   readonly session: string;
   readonly line: Exclude<JournalLine, { readonly turn: number }>;
 }
 
-/** Call that ran when the process ended. */
 interface OpenCall extends TurnOfSession {
-  /** Whether a later process has begun to inspect its changes. */
   readonly isInspected?: boolean;
 }
 
 /** Running call. */
 interface Window {
   readonly of: TurnOfSession;
-  /** The only paths that it changes. Absent: unknown. */
   readonly paths: readonly string[] | undefined;
   readonly notCovered: string[];
 }
@@ -161,11 +155,9 @@ class KeptChanges implements Checkpoints {
     }).catch(onError);
   }
 
-  /** Continues interrupted work of an earlier process. */
   async #goOn(states: FileStates): Promise<void> {
     const call = await readJson<OpenCall>(this.#openCall);
     if (call) {
-      // If this ends the process, the next one skips it.
       if (!call.isInspected) {
         const inspected: OpenCall = { ...call, isInspected: true };
         await writeWhole(this.#openCall, JSON.stringify(inspected), { isFlushed: true });
@@ -372,7 +364,6 @@ class KeptChanges implements Checkpoints {
       await states.setMode(path, modeOf(from) | 0o700);
       opened.set(path, await states.stateOf(path));
     }
-    // Removes the content of a folder before the folder.
     for (const target of sorted.toReversed()) {
       const [path, from, to] = target;
       const ceases = from !== "none" && (to === "none" || isFolder(from) !== isFolder(to));
@@ -429,20 +420,17 @@ class KeptChanges implements Checkpoints {
     await this.#journals.add(session, { atMs: Date.now(), turn, changes, notCovered });
   }
 
-  /** Reports that changes can't be stored. */
   #failed(window: Window, error: unknown): void {
     this.#windows.delete(window);
     window.notCovered.push("Files of a call: they couldn't be stored; the server's log contains the reason.");
     this.#onError(error);
   }
 
-  /** Returns the paths that a call changes, from the workspace, or `undefined` if unknown. */
   async #written(
     tool: Tool,
     args: Readonly<Record<string, unknown>>,
   ): Promise<readonly string[] | undefined> {
     if (tool.writes === undefined) return undefined;
-    // The tool itself reports an invalid call.
     const effects = await Promise.resolve(tool.effects?.(args)).catch(() => undefined);
     const paths = effects?.writes?.map((path) => pathWithin(effects.root, path));
     return paths?.every((path) => path !== undefined) ? paths : undefined;

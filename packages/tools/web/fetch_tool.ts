@@ -38,13 +38,10 @@ type FetchArguments = { readonly url: string };
 
 const MAX_REDIRECTS = 5;
 
-/** Maximum length of a text, in UTF-16 code units. */
 const MAX_CHARS = 400_000;
 
-/** Maximum length of an error response. */
 const MAX_ERROR_CHARS = 1_000;
 
-/** Maximum number of hosts in the description. */
 const NAMED_DOMAINS = 8;
 
 /**
@@ -96,7 +93,6 @@ export function fetchTool(options: FetchToolOptions): Tool {
   });
 }
 
-/** Returns the address to read, if allowed. @throws {ToolRefusal} */
 function allowed(given: string, from: URL | undefined, domains: readonly string[]): URL {
   const url = URL.parse(given, from);
   const said = from === undefined ? "" : `it leads to ${given}, and `;
@@ -121,11 +117,9 @@ function allowed(given: string, from: URL | undefined, domains: readonly string[
 interface Answer {
   readonly status: number;
   readonly location: string | undefined;
-  /** Media type without parameters, and charset. */
   readonly type: string;
   readonly charset: string | undefined;
   readonly bytes: Uint8Array;
-  /** Whether the response is longer. */
   readonly isCut: boolean;
 }
 
@@ -140,7 +134,6 @@ function get(
   const { promise, resolve, reject } = Promise.withResolvers<Answer>();
   const sent = request({
     socketPath: socket,
-    // Absolute form for the proxy, which routes the request.
     path: address.href,
     headers: {
       "host": address.host,
@@ -219,7 +212,6 @@ async function tell(address: URL, answer: Answer, signal: AbortSignal): Promise<
   return `${head}\n\n${text === "" ? "(no text)" : text.slice(0, MAX_CHARS).toWellFormed()}`;
 }
 
-/** Decodes text by the charset of its header or document. */
 function decode({ bytes, charset, type }: Answer): string {
   const inside = type === "text/html"
     ? /<meta[^>]+charset\s*=\s*["']?([\w-]+)/i.exec(
@@ -231,7 +223,6 @@ function decode({ bytes, charset, type }: Answer): string {
     try {
       return new TextDecoder(label).decode(bytes).replaceAll("\0", "\uFFFD");
     } catch (error) {
-      // Unknown charsets are read as UTF-8.
       if (!(error instanceof RangeError)) throw error;
     }
   }
