@@ -19,9 +19,9 @@ export interface Archive {
    */
   get(ref: string): Promise<string | undefined>;
   /**
-   * Returns all references of one conversation, oldest first, which recall searches even if no placeholder is
-   * visible, as after a compaction by the client. An archive that several conversations share must not have
-   * it. Default: only originals of visible placeholders are searched.
+   * Returns all references of one conversation, oldest first, which recall searches even without visible
+   * placeholders, as after a compaction by the client. Not for an archive that several conversations share.
+   * Default: only originals of visible placeholders are searched.
    */
   refs?(): readonly string[] | Promise<readonly string[]>;
 }

@@ -119,15 +119,14 @@ export type SelectOptions = Omit<PruneOptions, "archive">;
 
 /**
  * Returns the tool results that may be evicted: superseded ones first, then old ones, each oldest first.
- * Callers that need only some tokens take a prefix of the list.
  *
- * A result is a candidate if it is before the protected tail, contains only text, has `minBytes`, loses at
- * least half of its tokens, and is followed by an assistant message. Retained are results of tools with the
- * stance `keep`, errors, and originals that were recalled twice. A result is *superseded* if a later
- * successful call repeats its tool and arguments or writes the file that it read. The last line of a result
- * of a tool that `replays` lists the files that its calls wrote.
+ * A candidate is before the protected tail, contains only text, has `minBytes`, loses at least half of its
+ * tokens, and is followed by an assistant message. Retained are results of tools with the stance `keep`,
+ * errors, and originals that were recalled twice. A result is *superseded* if a later successful call repeats
+ * its tool and arguments or writes the file that it read. The last line of a result of a tool that `replays`
+ * lists the files that its calls wrote.
  *
- * Takes linear time, apart from counting tokens. `tokensAfter` is an estimate, accurate to a few tokens.
+ * `tokensAfter` is an estimate, accurate to a few tokens.
  *
  * @example
  * ```ts
@@ -193,6 +192,7 @@ export function selectElisions(
   return [...first, ...rest];
 }
 
+/** Returns the traits of a tool. */
 export function traitsOf(tool: string, tools: ToolTraits = {}): ToolTraits[string] {
   return (Object.hasOwn(tools, tool) ? tools[tool] : undefined) ?? {};
 }
@@ -286,9 +286,9 @@ export interface Elision {
 export type ElisionCandidate = Omit<Elision, "ref" | "text">;
 
 /**
- * Returns the messages with the text of each elision as the result's content; all other messages are the same
- * objects. Elided messages are cached, so that it can be called repeatedly on a growing history. The last
- * elision of a message wins.
+ * Returns the messages with the text of each elision as the result's content; all others are the same
+ * objects. Elided messages are cached for repeated calls on a growing history. The last elision of a message
+ * wins.
  *
  * @throws {RangeError} if an elision doesn't match the tool result at its index.
  * @example
@@ -459,9 +459,8 @@ export function resultText({ content, keep }: ToolMessage): string | undefined {
 }
 
 /**
- * Returns the text to archive for a result: its text, or its parts as JSON if it contains images, which
- * recall can return. `undefined` if it must be retained, contains other parts, or contains images of a tool
- * that isn't known.
+ * Returns the text to archive for a result: its text, or its parts as JSON if it contains images. `undefined`
+ * if it must be retained, contains other parts, or contains images of an unknown tool.
  */
 export function resultOriginal(message: ToolMessage, isKnown = true): string | undefined {
   const { content, keep } = message;
@@ -566,8 +565,7 @@ const TRACEBACK = { begins: /^traceback \(most recent call last\):\s*$/im, ends:
 
 /**
  * Returns whether the text of a tool result reports an error: by its exit code, else by the form of its first
- * or last line, such as `Error: …`, `TypeError: …`, `Traceback (most recent call last):`, `fatal: …` or
- * `npm ERR! …`. A text that begins with "Error handling" is no error.
+ * or last line, such as `Error: …`, `Traceback (most recent call last):`, `fatal: …` or `npm ERR! …`.
  */
 export function looksLikeError(message: ToolMessage): boolean {
   const text = contentText(message.content);

@@ -241,7 +241,6 @@ async function searchAll(
 
 interface Left {
   readonly ref: string;
-  /** Short description. */
   readonly what: string;
   readonly text: string;
   readonly firstLine: number;
@@ -261,7 +260,6 @@ async function* allThatLeft(messages: readonly Message[], reading: Reading): Asy
   }
 }
 
-/** Yields the originals of the placeholders in these messages, newest first. */
 async function* leftOf(messages: readonly Message[], reading: Reading): AsyncGenerator<Left> {
   const calls = callsOf(messages);
   for (const message of messages.toReversed()) {
@@ -273,7 +271,7 @@ async function* leftOf(messages: readonly Message[], reading: Reading): AsyncGen
 }
 
 /**
- * Yields the text under a reference; of archived messages each one, newest first, with the originals of its
+ * Yields the text under a reference, or each archived message, newest first, with the originals of its
  * placeholders.
  */
 async function* originalsOf(ref: string, what: string, reading: Reading): AsyncGenerator<Left> {
@@ -305,7 +303,6 @@ function callsOf(messages: readonly Message[]): Calls {
   );
 }
 
-/** Returns whether a message answers a recall: its text is already in its original. */
 function isRecall(message: Message, calls: Calls): boolean {
   return calls.get(message)?.name === RECALL_TOOL.function.name;
 }
@@ -323,14 +320,12 @@ function lineNumber(text: string, position: number): number {
 }
 
 interface FoundLine {
-  /** Text with a line number: `12:…` for a match, `12-…` for context. */
   readonly text: string;
   readonly isFound: boolean;
   /** Position from which the same search returns this line and all after it. */
   readonly start: number;
 }
 
-/** Length above which only excerpts of a line are returned. */
 const LONG_LINE_CHARS = 500;
 const EXCERPT_CHARS = 300;
 const MARGIN_CHARS = 100;
@@ -343,19 +338,13 @@ function* findText(text: string, options: {
   readonly find: string;
   readonly start?: number;
   readonly end?: number;
-  /** Default: none. */
   readonly around?: number;
-  /** Default: 1. */
   readonly firstLine?: number;
 }): Generator<FoundLine> {
   const { find, start = 0, end = text.length, around = 0, firstLine = 1 } = options;
   const folded = fold(text);
   const wanted = fold(find);
   let at = folded.indexOf(wanted, start);
-  /**
-   * Candidates for context before the next match, and the number of context lines still due after the last
-   * one.
-   */
   let before: FoundLine[] = [];
   let behind = 0;
   let [hasFound, isGap] = [false, false];

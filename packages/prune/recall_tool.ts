@@ -59,10 +59,7 @@ export interface RecallOptions {
    * `truncateResults` (8,000), so that an answer isn't truncated again.
    */
   readonly limitTokens?: number;
-  /**
-   * Returns the messages that the model sees; without a reference, the originals of their placeholders are
-   * searched.
-   */
+  /** Returns the visible messages; without a reference, the originals of their placeholders are searched. */
   readonly shown?: (() => readonly Message[]) | undefined;
   /** Whether the model accepts images. Default: originals with images can't be recalled. */
   readonly seesPictures?: boolean;

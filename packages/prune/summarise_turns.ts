@@ -58,8 +58,8 @@ export interface SummariseTurnsOptions {
   /** Token counter. Default: `estimateTokens`. */
   readonly countTokens?: CountTokens | undefined;
   /**
-   * Requests a summary of old messages, user messages included, from a model: one paid call. A rejection, an
-   * empty or too long text, or a timeout is a failure. Default: old turns are dropped.
+   * Requests a summary of old messages, user messages included, from a model. A rejection, an empty or too
+   * long text, or a timeout is a failure. Default: old turns are dropped.
    */
   readonly summarise?:
     | ((messages: readonly Message[], request: {
@@ -76,8 +76,8 @@ export interface SummariseTurnsOptions {
   readonly recall?: boolean | undefined;
   readonly windowTokens?: number | undefined;
   /**
-   * Tokens of recent whole turns that are retained; the last turn always is, and all turns are if infinite.
-   * Default: 16,384, at most a quarter of the window.
+   * Tokens of recent whole turns that are retained, and at least the last one; infinite for all. Default:
+   * 16,384, at most a quarter of the window.
    */
   readonly keepTokens?: number | undefined;
   /**
@@ -108,8 +108,7 @@ export interface SummarisedTurns<M extends Message> {
   readonly tokensBefore: number;
   readonly tokensAfter: number;
   /**
-   * Reason why there is no summary though one was requested: turns were dropped, or, without `summary`,
-   * nothing changed.
+   * Reason why a requested summary is missing: turns were dropped, or, without `summary`, nothing changed.
    */
   readonly summaryFailure?: Error;
 }

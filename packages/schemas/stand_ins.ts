@@ -38,6 +38,7 @@ export interface StandInsOptions {
   readonly listed?: readonly Tool[];
 }
 
+/** The tools `find_tools` and `call_tool`. */
 export interface ToolPair {
   readonly find: Tool;
   readonly call: Tool;

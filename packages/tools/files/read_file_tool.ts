@@ -134,7 +134,6 @@ function countLines(bytes: Uint8Array): number {
   return lines;
 }
 
-/** File names that may be images: in other files, an image's first bytes are a coincidence. */
 const NAMES = /\.(?:png|jpe?g|gif|webp)$/i;
 
 /**

@@ -40,16 +40,12 @@ export interface WorkspacePath {
   readonly hidden?: HiddenFolder;
 }
 
-/** Linux's limit. */
 const MAX_LINKS = 40;
 
 /**
- * Resolves a path, relative to the workspace or absolute, with all symbolic links, dangling ones included,
- * and checks that it is within the workspace. A missing file is resolved to where opening `path` would create
- * it. Callers must use `absolute` afterwards, not `path`.
- *
- * Other processes may replace a folder by a link after this check: `openAt()` verifies files and folders once
- * they are open.
+ * Resolves a path, relative to the workspace or absolute, with all symbolic links, and checks that it is
+ * within the workspace. A missing file is resolved to where opening `path` would create it. Callers must use
+ * `absolute` afterwards, and open it by `openAt()`, because other processes may replace a folder by a link.
  *
  * @throws {ToolRefusal} if it is outside or hidden, or the links form a cycle.
  */
@@ -77,7 +73,6 @@ export async function resolveInWorkspace(
 
 async function realPlace(workspace: string, path: string): Promise<{ root: string; absolute: string }> {
   const given = resolve(workspace, path);
-  // If the workspace is a link, only `..` resolves differently from its target.
   const isSame = isAbsolute(path) || pathWithin(resolve(workspace), given) !== undefined;
   const found = isSame ? realpath(given).catch(() => undefined) : Promise.resolve(undefined);
   const [root, real] = await both(realWorkspace(workspace), found);
@@ -172,7 +167,6 @@ async function followLinks(path: string): Promise<string> {
     }
     const target = await linkTarget(existing);
     if (target !== undefined) {
-      // The rest may be a link in the target.
       existing = join(target, ...missing);
       missing = [];
       links++;
@@ -187,20 +181,17 @@ async function followLinks(path: string): Promise<string> {
 async function linkTarget(path: string): Promise<string | undefined> {
   try {
     const target = await readlink(path);
-    // The folder may contain links, and `..` in the target is relative to its real path.
     return resolve(await realpath(dirname(path)), target);
   } catch {
     return undefined;
   }
 }
 
-// Opens files and folders while other processes change the workspace. Every system call resolves a path
-// again, so that a folder replaced by a link redirects it. An open handle can't be redirected: its path as
-// the system reports it is compared with the expected one, and all access uses the handle.
+// Opens files while other processes change the workspace. A path can be redirected by replacing a folder by a
+// link, an open handle can't: its path as the system reports it is compared with the expected one.
 //
-// Linux lists handles in `/proc/self/fd`, with their paths and folder entries. Deno denies that path to a
-// process with permissions for some folders only; the link of this name in an own folder avoids this. Without
-// either, the path is resolved several times, before and after.
+// Linux lists handles in `/proc/self/fd`. Deno denies that path to a process with permissions for some
+// folders only; a link in an own folder avoids this. Without either, the path is resolved several times.
 
 /** Name of the link to {@linkcode DESCRIPTORS} in the folder that the server keeps for itself. */
 const LINK = "fd";
@@ -262,7 +253,6 @@ function assertSame({ dev, ino }: Stats, absolute: string): void {
   }
 }
 
-/** Flags against following a link and waiting for the other end of a pipe. */
 const SAFELY = (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
 
 /**
@@ -282,7 +272,6 @@ export async function openAt(absolute: string, flags: number = constants.O_RDONL
   }
 }
 
-/** Opens a file that was just inspected, which needs no disk access. The caller closes it. */
 function openKnown(absolute: string, flags: number): number {
   const fd = openSync(absolute, flags | SAFELY);
   try {
@@ -314,7 +303,6 @@ export async function readKnown(
   try {
     const info = fstatSync(fd);
     if (!info.isFile() || info.size > maxBytes) return { info };
-    // One more byte detects growth meanwhile.
     const bytes = new Uint8Array(info.size + 1);
     let length = 0;
     for (let count = -1; count !== 0 && length < bytes.length; length += count) {

@@ -6,7 +6,6 @@ import { openAt, readAt } from "./resolve_in_workspace.ts";
 
 const HEAD_BYTES = 8 * 1024;
 
-/** Random bytes have about a half; text in Latin-1 rarely more than a tenth. */
 const MAX_INVALID_SHARE = 0.3;
 
 /**

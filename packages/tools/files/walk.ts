@@ -15,7 +15,6 @@ import {
 /** Entry of a walk. */
 export interface WalkEntry {
   readonly absolute: string;
-  /** Path from the workspace, with forward slashes; a folder's ends in one. */
   readonly relative: string;
   readonly kind: "file" | "folder" | "link" | "other";
 }
@@ -30,7 +29,6 @@ export interface WalkOptions {
    * Glob that entries must match, never folders: see {@linkcode globMatcher}. Relative to the start folder.
    */
   readonly glob?: string | undefined;
-  /** Maximum depth; 1 for the start folder's own entries. Default: no limit. */
   readonly maxDepth?: number | undefined;
   /** Whether hidden and git-ignored entries are included. Default: false. */
   readonly includeHidden?: boolean | undefined;
@@ -39,8 +37,8 @@ export interface WalkOptions {
 }
 
 /**
- * Walks a folder depth first, names in code-unit order. Links are yielded, not followed, so that the walk
- * ends and stays inside. `.git` is entered only as the start; hidden and forbidden paths are never yielded.
+ * Walks a folder depth first, names in code-unit order. Links are not followed, so that the walk ends and
+ * stays inside. `.git` is entered only as the start; hidden and forbidden paths are never yielded.
  */
 export async function* walk(start: WorkspacePath, options: WalkOptions): AsyncGenerator<WalkEntry> {
   const base = start.relative === "." ? "" : `${start.relative}/`;
@@ -94,7 +92,6 @@ async function* walkFolder(
   }
 }
 
-/** Maximum of entries per folder, in arbitrary order. */
 const MAX_ENTRIES = 50_000;
 
 async function readFolder(root: string, base: string): Promise<WalkEntry[]> {

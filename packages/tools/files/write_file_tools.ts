@@ -95,9 +95,6 @@ async function existingFile(absolute: string): Promise<Stats | undefined> {
   return info && regular(info, "Name a file in it.");
 }
 
-/**
- * Returns the content of a file before it is written, empty if missing; `undefined` if it can't be displayed.
- */
 async function textOf(absolute: string, file: Stats | undefined): Promise<string | undefined> {
   if (!file) return "";
   if (file.size > MAX_BYTES) return undefined;
@@ -112,10 +109,8 @@ async function textOf(absolute: string, file: Stats | undefined): Promise<string
 const MAX_DIFF = 16_000;
 const MAX_DIFF_LINE = 2_000;
 
-/** Maximum of changed lines that are compared; above, the diff is one removal and one addition. */
 const MAX_EDITS = 1_000;
 
-/** Returns a displayable change of a file, else `undefined`. */
 function changeOf(path: string, before: string | undefined, after: string): FileChange | undefined {
   if (before === undefined || before.length + after.length > 2 * MAX_BYTES) return undefined;
   const isCrlf = [before, after].every((text) => text === "" || uniformLineEnd(text) === "\r\n");
@@ -232,7 +227,6 @@ export function editFileTool(workspace: string, limits: WorkspaceLimits = {}): T
   });
 }
 
-/** Reads a file such that writing the text back gives the same bytes, byte order mark included. */
 async function readUtf8(absolute: string): Promise<string> {
   const bytes = await readAt(absolute);
   try {
@@ -395,11 +389,11 @@ function temporaryOf(args: object, { callId }: Pick<ToolContext, "callId">): str
 const STAGING = "staged";
 
 /**
- * Writes a whole file atomically, also if the process crashes: the bytes are written to a new file, flushed,
- * and renamed in its folder, which is verified once it is open. Missing folders are created.
+ * Writes a whole file atomically: the bytes are written to a new file, flushed, and renamed in its folder,
+ * which is verified once it is open. Missing folders are created.
  *
- * With `own`, no other process reaches the new file before the rename; if `own` is on another file system,
- * the file is first copied to the workspace under a random name.
+ * With `own`, no other process reaches the new file before the rename, unless `own` is on another file
+ * system.
  *
  * @param mode Permission bits of the new file. Default: the system's.
  * @param isForced Whether to replace a read-only file. Default: false.
@@ -418,7 +412,6 @@ export async function writeAtomically(
     readonly confirm?: (() => void) | undefined;
   } = {},
 ): Promise<void> {
-  // Renaming needs no write permission, but a read-only file must not be replaced.
   if (mode !== undefined && !isForced) await (await openAt(absolute, constants.O_WRONLY)).close();
   const bits = mode === undefined ? undefined : mode & 0o7777;
   await inNewFolder(dirname(absolute), async (folder) => {
@@ -510,7 +503,6 @@ class NewFile {
   }
 }
 
-/** Creates the new file next to the old one, under another name if it is taken. */
 async function createBeside(
   folder: Folder,
   absolute: string,
@@ -560,7 +552,6 @@ async function copyInto(
   return file;
 }
 
-/** Creates a file that is readable only by those who can read the one that it replaces. */
 function create(path: string, bits = 0o666): Promise<FileHandle> {
   return open(path, "wx", bits);
 }

@@ -10,7 +10,6 @@ import { isWithin, openAt } from "../files/resolve_in_workspace.ts";
 /** Instruction files: the first existing one of each folder is used. */
 const NAMES = ["AGENTS.md", "CLAUDE.md", join(".github", "copilot-instructions.md")];
 
-/** The user's own, in the home folder. */
 const OWN_NAMES = ".config/tare/AGENTS.md .claude/CLAUDE.md .codex/AGENTS.md".split(" ");
 
 const MOST_OF_ALL = 64 * 1024;
@@ -88,10 +87,6 @@ export function filesOf(places: InstructionPlaces): readonly string[] {
   ];
 }
 
-/**
- * Returns the file with a repository's branch, if its top is here. In a worktree `.git` is a file with the
- * path of its folder.
- */
 function headIn(folder: string): string | undefined {
   const git = join(folder, ".git");
   const info = infoOf(git);
@@ -116,7 +111,6 @@ function infoOf(path: string): Stats | undefined {
 export interface ToldWorkplace {
   /** Instruction files: the user's, then from the outermost folder to the workspace. */
   readonly files: readonly ToldFile[];
-  /** Folders of skills with their descriptions, in the same order. */
   readonly skills: readonly ToldFile[];
   readonly where: string;
 }
@@ -152,7 +146,6 @@ export function workplaceOf(options: WorkplaceOptions): WorkspaceDescription {
   return {
     describe: async () => workplaceText(await lookAround(options)),
     async changes(told) {
-      // Without a first description there are no changes.
       if (!told[0]?.includes(WHERE)) return undefined;
       const [files, skills] = await Promise.all([readFiles(options), readSkills(options)]);
       const now = new Map([...files, ...skills].map(({ text }) => [text.match(OPENING)![0], text]));
@@ -220,7 +213,6 @@ async function readFiles(
   }));
   let room = MOST_OF_ALL;
   const told: ToldFile[] = [];
-  // The nearest files have precedence in the limit.
   for (const one of found.reverse()) {
     if (!one) continue;
     const text = tell(one.path, one.file, room);
@@ -241,14 +233,10 @@ async function readSkills(
 
 interface SkillFolder {
   readonly folder: string;
-  /** Folder that links may not leave; absent for the user's own. */
   readonly within?: string | undefined;
   readonly hidden?: string | undefined;
 }
 
-/**
- * Returns the descriptions of the skills, one text per folder. The last folder has precedence in the limit.
- */
 async function listSkills(
   folders: readonly SkillFolder[],
 ): Promise<readonly ToldFile[]> {
@@ -320,7 +308,6 @@ function tell(path: string, file: FoundFile, room: number): string {
 
 async function gitState({ places: { head, workspace }, shell }: WorkplaceOptions): Promise<string> {
   if (head === undefined) return "no repository";
-  // A sandbox doesn't contain a repository above the workspace.
   const status = head === join(workspace, ".git", "HEAD") ? await gitStatus(shell) : undefined;
   return status ?? await checkedOut(head);
 }
@@ -428,7 +415,7 @@ async function fieldsOf(yaml: string): Promise<Readonly<Record<string, string>>>
       );
     }
   } catch {
-    // Unquoted descriptions with colons are invalid YAML; they are parsed below.
+    // Invalid YAML, such as unquoted colons: parsed below.
   }
   return Object.fromEntries(
     [...yaml.matchAll(/^(\w[\w-]*):[ \t]*(\S.*?)[ \t]*\r?$/gm)].map(([, name, value]) => [name, value]),

@@ -23,6 +23,7 @@ export interface McpSdk {
   };
 }
 
+/** MCP client. */
 export interface McpClient {
   onclose?: (() => void) | undefined;
   onerror?: ((error: Error) => void) | undefined;
@@ -47,7 +48,6 @@ export interface McpRequestOptions {
   readonly timeout: number;
   /** Aborting it cancels the request at the server too. */
   readonly signal: AbortSignal;
-  /** Called with the progress of the request. Default: none is requested. */
   readonly onprogress?: (progress: {
     readonly progress: number;
     readonly total?: number | undefined;
@@ -55,7 +55,6 @@ export interface McpRequestOptions {
   }) => void;
 }
 
-/** Accepts every response: results are validated where they are used. */
 const ANY_RESULT: Parameters<McpClient["request"]>[1] = {
   "~standard": { version: 1, vendor: "tare", validate: (value) => ({ value }) },
 };
@@ -112,7 +111,6 @@ export class McpConnection {
     return this.#lost.promise;
   }
 
-  /** Reason of the loss; `undefined` while connected. */
   get reason(): string | undefined {
     return this.#reason;
   }
@@ -131,7 +129,6 @@ export class McpConnection {
     return asRecord(await this.#client.request({ method, params }, ANY_RESULT, options)) ?? {};
   }
 
-  /** Yields the tools, a page at a time. */
   async *listTools(options: McpRequestOptions): AsyncGenerator<readonly unknown[]> {
     let cursor: unknown;
     for (let page = 0; page < MAX_PAGES; page++) {
@@ -165,7 +162,6 @@ export function errorText(error: unknown): string {
 interface StdioTransportOptions {
   readonly entry: Extract<McpServerEntry, { readonly by: "stdio" }>;
   readonly cwd: string;
-  /** Environment of every program; its entry overrides it. */
   readonly env: Readonly<Record<string, string>>;
   readonly owner: string;
   /** Sandbox, unless the entry excludes the program. Default: none. */
@@ -176,7 +172,6 @@ const CLOSE_MS = 500;
 
 const TAIL_BYTES = 500;
 
-/** Bytes at each end of an oversized message that are searched for its id. */
 const EDGE_BYTES = 256;
 
 /**
@@ -197,7 +192,6 @@ class StdioTransport {
   #closed: Promise<void> | undefined;
   #stderr: Uint8Array<ArrayBuffer> = new Uint8Array();
   readonly #open = new Set<number>();
-  /** Incomplete line, or the edges of an oversized one. */
   #pieces: Uint8Array<ArrayBuffer>[] = [];
   #bytes = 0;
 
@@ -218,7 +212,6 @@ class StdioTransport {
     const { entry, cwd, env, owner, sandbox } = this.#options;
     const start = sandbox ? this.#sandboxed(sandbox) : unconfined([entry.command, ...entry.args]);
     const program = this.#program = await startProgram({ ...start, env: {} }, {
-      // In bubblewrap, the sandbox sets the folder.
       cwd: start.endsWhole ? cwd : entry.cwd ?? cwd,
       ...{ env: { ...env, ...start.env, ...entry.env }, owner, hasInput: true },
       onOutput: (chunk) => this.#read(chunk),
@@ -228,7 +221,6 @@ class StdioTransport {
     });
     this.#ended = program.exited.then(async ({ code, signal }) => {
       this.#leave();
-      // Processes that it left running must not outlive it.
       await program.end();
       const said = new TextDecoder().decode(this.#stderr).trim();
       const how = signal === null ? `exit code ${code}` : `signal ${signal}`;
@@ -258,7 +250,6 @@ class StdioTransport {
     await new Promise<void>((resolve) => stdin.write(`${JSON.stringify(message)}\n`, () => resolve()));
   }
 
-  /** Ends the program and its processes: end of input, then SIGTERM, then SIGKILL. */
   close(): Promise<void> {
     return this.#closed ??= this.#close();
   }
@@ -317,7 +308,6 @@ class StdioTransport {
     this.onmessage?.(message);
   }
 
-  /** Answers the request of an unreadable message with an error, or all open ones if its id is unknown. */
   #refuse(edges: string, why: string): void {
     const named = Array.from(edges.matchAll(/"id"\s*:\s*(\d+)/g), ([, id]) => Number(id));
     const meant = named.filter((id) => this.#open.has(id));
@@ -360,7 +350,6 @@ function httpTransport(
 const PIECE_BYTES = 8_192;
 const LINES_PER_MS = 50;
 
-/** Forwards a server's bytes while no message is too large or has too many values. */
 function limited(
   body: ReadableStream<Uint8Array<ArrayBuffer>>,
   isStream: boolean,
@@ -427,7 +416,6 @@ async function* events(
   }
 }
 
-/** Maximum size of a server's message, in bytes. */
 const MAX_MESSAGE_BYTES: number = 16 * 2 ** 20;
 
 const TOO_LARGE: string = `its response is larger than ${

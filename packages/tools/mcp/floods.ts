@@ -1,6 +1,5 @@
 import { jsonExcess } from "@tare/wire/internal";
 
-/** Duration of work on one server's messages, and of the pause after it, in milliseconds. */
 const STRETCH_MS = 10;
 
 /** Yields half of the processor time to others. */

@@ -17,7 +17,6 @@ import { settlesWithin } from "../shell/processes.ts";
 export interface McpOptions {
   /** Loads `@modelcontextprotocol/client` when a server starts. */
   readonly sdk: () => Promise<McpSdk>;
-  /** Default working directory of programs. */
   readonly cwd: string;
   /** Environment of every program; its entry overrides it. Default: empty. */
   readonly env?: Readonly<Record<string, string>>;
@@ -49,7 +48,6 @@ const MAX_TOLD = 100;
 
 const MAX_NOTE_CHARS = 1_000;
 
-/** Maximum of a timer's delay, for requests with another time limit. */
 const NO_LIMIT_MS = 2 ** 31 - 1;
 
 /** Server that is restarted when it ends. Meanwhile its tools return an error. */
@@ -62,11 +60,9 @@ export class McpServer {
   #connection: McpConnection | undefined;
   #problem: string | undefined = "is still starting";
   #tools: ReadonlyMap<string, Tool> = new Map();
-  /** Tools by their JSON definition: unchanged ones keep their identity. */
   #known: ReadonlyMap<string, Tool | string> = new Map();
   #listing: Promise<void> | undefined;
   #isStale = false;
-  /** Settles with the list requested after the last change notification. */
   #renamed: PromiseWithResolvers<void> | undefined;
   readonly #told = new Set<string>();
 
@@ -119,7 +115,6 @@ export class McpServer {
     this.#started.resolve();
   }
 
-  /** Connects and resolves to the reason of the loss; never rejects. */
   async #live(signal: AbortSignal): Promise<string> {
     const { sdk, cwd, env = {}, owner = "", sandbox, startTimeoutMs = 60_000 } = this.#options;
     let connection: McpConnection | undefined;
@@ -152,7 +147,6 @@ export class McpServer {
     }
   }
 
-  /** Lists the tools again, at a limited rate. */
   #changed(): void {
     this.#isStale = true;
     this.#renamed ??= Promise.withResolvers();
@@ -200,10 +194,9 @@ export class McpServer {
   }
 
   /**
-   * Reads the list of tools. Names get the server's prefix, `server__tool`; characters that providers reject
-   * become `_`, and a hash replaces the end of a long one. Duplicate names and invalid definitions are
-   * skipped. Tools with a read-only hint may be repeated if hints are trusted; others count as `once`. Known
-   * definitions aren't parsed again, and others get processor time in between.
+   * Reads the list of tools. Names get the server's prefix, `server__tool`; invalid characters become `_`,
+   * and a hash replaces the end of a long name. Duplicate names and invalid definitions are skipped. Tools
+   * with a trusted read-only hint may be repeated; others count as `once`.
    */
   async #readOffer(pages: AsyncIterable<readonly unknown[]>): Promise<Offer> {
     const server = this.#entry.name;
@@ -250,7 +243,6 @@ export class McpServer {
         faults.push(`Cannot use tool ${quote(ownName)} of MCP server ${server}: ${why}.`);
       }
     }
-    // Sorted for a stable prompt prefix.
     const sorted = [...tools].sort(([a], [b]) => a < b ? -1 : 1);
     return { tools: new Map(sorted), faults, known };
   }
@@ -322,7 +314,6 @@ export class McpServer {
     }
   }
 
-  /** Pings a server after a timeout, and restarts it if it doesn't answer. */
   #probe(connection: McpConnection): void {
     const { aliveMs = 30_000 } = this.#options;
     connection.request("ping", {}, { timeout: aliveMs, signal: this.#closing.signal })
@@ -343,7 +334,6 @@ const MAX_TOOLS = 1_000;
 
 const MAX_OFFER_CHARS = 4 * 2 ** 20;
 
-/** Tools of a server by name, warnings on the unusable ones, and the tools by definition. */
 interface Offer {
   readonly tools: ReadonlyMap<string, Tool>;
   readonly faults: readonly string[];
@@ -401,15 +391,13 @@ function quote(value: unknown): string {
   return text.length > 100 ? `${text.slice(0, 100)}…` : text;
 }
 
-/** Maximum length of a result, in UTF-16 code units. The loop truncates it for the prompt. */
 const MAX_CHARS = 2 ** 20;
 
-/** Maximum of images per result. */
 const MAX_PICTURES = 20;
 
 /**
  * Returns a call's result for the model: text and, if accepted, images. One line describes each other part,
- * and omitted text. Structured content that the text repeats is omitted.
+ * and omitted text. Structured content that equals the text is omitted.
  */
 function callResult(result: unknown, context: Pick<ToolContext, "seesPictures">): ToolOutput {
   const { content, structuredContent, isError } = asRecord(result) ?? {};
@@ -505,7 +493,6 @@ function withoutBinary(_: string, value: unknown): unknown {
     : `[binary, ${sizeOf(base64, undefined)}: omitted, because ${TEXT_ALONE}]`;
 }
 
-/** Returns whether a text equals the structured content: as JSON, or as its only value. */
 function repeats(content: unknown, structured: unknown): boolean {
   if (!Array.isArray(content)) return false;
   const values = Object.values(asRecord(structured) ?? {});

@@ -6,7 +6,6 @@ import { type Static, Type } from "typebox";
 /** MCP server of a configuration file. */
 export type McpServerEntry =
   & {
-    /** Prefix of its tools' names. */
     readonly name: string;
     /** Time limit of a call, in milliseconds. Default: the loop's. */
     readonly timeoutMs?: number;
@@ -30,7 +29,6 @@ export type McpServerEntry =
     | {
       readonly by: "http";
       readonly url: string;
-      /** Headers of every request, such as `authorization`. */
       readonly headers: Readonly<Record<string, string>>;
     }
   );

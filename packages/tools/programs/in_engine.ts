@@ -17,9 +17,9 @@ type Call = (name: string, args: string, printed: string) => Promise<{
 }>;
 
 /**
- * Runs a program in the engine with its tools, `print`, and a time and random numbers that are the same in
- * every run. Waits for every call, and fails once there is nothing left to wait for. This function is passed
- * to the engine as source text: it may use only its parameters and the language.
+ * Runs a program in the engine with its tools, `print`, and the same time and random numbers in every run.
+ * Waits for every call, and fails once there is nothing left to wait for. Passed to the engine as source
+ * text, so it may use only its parameters and the language.
  */
 export async function playIn(
   host: { readonly call: Call; readonly rest: () => Promise<void> },
@@ -59,7 +59,6 @@ export async function playIn(
     if (!error) return content;
     const failure = new Error(content);
     failure.name = "ToolError";
-    // The stack of the program's call, not of this code.
     if (stack !== undefined) failure.stack = stack;
     throw failure;
   };

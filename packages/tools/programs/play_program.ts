@@ -134,7 +134,6 @@ function seedOf(callId: string, beganAtMs: number): number {
   return hash;
 }
 
-/** Worker of the engine. Deno and Node.js ≥ 24.6 report its processor time. */
 type EngineWorker = Worker & { cpuUsage?(): Promise<NodeJS.CpuUsage> };
 
 const usages = new AsyncLocalStorage<EngineUsage>();

@@ -24,15 +24,14 @@ const SEARCH_EVERY_MS = 1_000;
 
 const MAX_FOLDERS = 5_000;
 
-/** Installed packages contain such files, which the user's tools don't search for there. */
 const INSTALLED = "node_modules";
 
 /**
  * Guards a workspace's protected paths while a command runs: existing ones are mounted read-only, new ones
- * are renamed within a second, and once the command has ended.
+ * are renamed within a second.
  *
  * A missing folder can't be mounted, so an empty `.git` is created, which git ignores.
- * {@linkcode clearWorkspaces} removes it later, because processes of the command may outlive it briefly.
+ * {@linkcode clearWorkspaces} removes it later, because processes may outlive the command briefly.
  *
  * @param options.isSearched Whether new paths are searched for. Default: true.
  * @throws {ToolRefusal} if `.git` is a link, because a link can be replaced.
@@ -59,7 +58,6 @@ export function guardWorkspace(
       return !isHidden && !approved.has(path) &&
         (!then || then.target !== now.target || !then.isEntry && now.isEntry);
     });
-    // One entry makes a folder a bare repository.
     const paths = found.flatMap(([path, { isEntry }]) => !isEntry || /\/HEAD$/i.test(path) ? [path] : []);
     if (paths.length > 0) renamed.push(...await rename(sandbox, { paths, fixed }));
   };
@@ -137,7 +135,6 @@ interface Listing {
 
 const listings = new Map<string, Listing>();
 
-/** Changes within the clock's resolution leave the same times. */
 const SETTLED_MS = 50;
 
 function protectedPaths(workspace: string): ReadonlyMap<string, Protected> {
@@ -194,7 +191,6 @@ function withinOf(target: string, workspace: string): readonly string[] {
 const RENAME =
   'id=$1; shift; for p; do chmod u+rwx -- "$(dirname -- "$p")"; mv -n -- "$p" "$p.blocked-$id"; done';
 
-/** Renames paths in the sandbox, so that a folder replaced by a link leads nowhere. */
 async function rename(
   sandbox: Sandbox,
   { paths, fixed }: { readonly paths: readonly string[]; readonly fixed: readonly string[] },

@@ -27,7 +27,6 @@ export interface Sandbox {
   readonly domains: readonly string[];
   /** Connection to these hosts. Absent without `domains`. */
   readonly proxy?: {
-    /** Absolute path of the socket of a proxy for the allowed hosts. */
     readonly socket: string;
     /**
      * Command that, in the sandbox, forwards the proxy's port to the socket and runs the following arguments.
@@ -117,7 +116,6 @@ export function writeInputs(child: Pick<ChildProcess, "stdio">, inputs: SandboxS
     if (!(pipe instanceof Writable)) {
       throw new TypeError(`Cannot write to descriptor ${3 + at}: it is no pipe.`);
     }
-    // It may have ended already.
     pipe.on("error", () => {});
     pipe.end(input);
   }
@@ -138,7 +136,6 @@ const PROXY_ENVIRONMENT = {
 /** All namespaces, no capabilities, and an end with the parent. */
 const APART = [
   "--unshare-all",
-  // Even for root, whose mounts could be undone otherwise.
   "--unshare-user",
   "--die-with-parent",
   "--new-session",
@@ -189,7 +186,6 @@ function inside(
     ...writable.flatMap((path) => ["--bind", path, path]),
     // A folder around a read-only path could be renamed and replaced unless it is a mount itself.
     ...pinned(fixed, workspace).flatMap((path) => ["--bind-try", path, path]),
-    // Missing only if `guardWorkspace()` can't create it; then a command can't either.
     ...(isThere(git) ? show(git) : []),
     ...kept.flatMap((path) => ["--ro-bind-try", path, path]),
     ...hide(hides),
@@ -198,7 +194,6 @@ function inside(
   ];
 }
 
-/** Returns arguments for the user's rights without other processes and hidden paths. */
 function outside({ hidden }: Sandbox): readonly string[] {
   return [
     ...["--die-with-parent", "--new-session", "--unshare-pid"],
@@ -247,7 +242,6 @@ const MACOS = [
   ...["/var/select", "/private/var/select", "/dev", "/Applications"],
 ];
 
-/** Services for names, users, time zones and certificates; none that starts programs. */
 const SERVICES = [
   "com.apple.system.opendirectoryd.libinfo",
   "com.apple.system.opendirectoryd.membership",
@@ -357,7 +351,6 @@ export async function findSandbox(options: SandboxOptions): Promise<Sandbox | No
   };
 }
 
-/** A folder that is empty in each sandbox may be the workspace. */
 function isTemporary(folder: string): boolean {
   return ["/tmp", "/var/tmp"].includes(folder);
 }

@@ -6,7 +6,6 @@ import { shellTool } from "../shell/shell_tool.ts";
 import { sandboxOf } from "./sandbox_fixture_test.ts";
 import { BUBBLEWRAP, needs } from "../../../tests/needs.ts";
 
-/** Returns `shell` in a sandbox for this workspace. */
 async function shellIn(root: string) {
   const sandbox = await sandboxOf(root);
   if ("why" in sandbox) throw new Error(sandbox.why);
@@ -68,7 +67,6 @@ Deno.test(
 );
 
 Deno.test(needs(BUBBLEWRAP, "shell in a sandbox works in a folder that can't be changed"), async () => {
-  // Even root can't create anything there.
   const shell = await shellIn("/sys/kernel");
   assertEquals(
     await callOk(shell, { command: "pwd; mkdir .git 2>/dev/null || echo none" }),

@@ -10,13 +10,10 @@ export function systemCallFilter(arch: string = process.arch): Uint8Array | unde
 }
 
 interface Calls {
-  /** Kernel constant of the architecture (`AUDIT_ARCH_…`). */
   readonly audit: number;
   /** First number of another ABI's system calls. */
   readonly foreign?: number;
-  /** Calls with flags in the first argument that create a user namespace. */
   readonly namespaces: readonly number[];
-  /** Calls that set a mode, with that argument's position. */
   readonly modes: readonly (readonly [call: number, mode: number])[];
   /** Calls that set a mode if their flags create a file, with both positions. */
   readonly opens: readonly (readonly [call: number, flags: number, mode: number])[];
@@ -33,7 +30,6 @@ const ARCHITECTURES: Readonly<Record<string, Calls>> = {
     foreign: 0x40000000,
     namespaces: [56, 272],
     modes: [[90, 1], [91, 1], [268, 2], [133, 1], [259, 2], [85, 1], FCHMODAT2],
-    // open, openat
     opens: [[2, 1, 2], [257, 2, 3]],
   },
   arm64: {

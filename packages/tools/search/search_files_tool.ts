@@ -32,7 +32,7 @@ const MAX_CONTEXT_LINES = 20;
 
 /**
  * Returns `search_files`, which returns lines that match an RE2 regular expression, the files with such
- * lines, or their number per file. The pattern `^` with `output: "count"` counts the lines of each file.
+ * lines, or their number per file.
  *
  * @example
  * ```ts
@@ -244,7 +244,6 @@ const LEAD_CHARS = 100;
 export class GrepRows {
   readonly rows: string[] = [];
   matches = 0;
-  /** True once a matching line was omitted. */
   full = false;
   readonly #options: GrepRowsOptions;
   #bytes = 0;

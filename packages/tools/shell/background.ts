@@ -13,7 +13,6 @@ import {
   type StartOptions,
 } from "./run_command.ts";
 
-/** Maximum of background commands per session, and in total. */
 const MAX_RUNNING = 4;
 const MAX_RUNNING_IN_ALL = 32;
 
@@ -184,7 +183,6 @@ export class BackgroundCommand {
     });
   }
 
-  /** Waits until it has ended, its newest output contains a text, or the time is up. */
   async wait(
     { waitMs, until, signal }: {
       readonly waitMs: number;
@@ -213,14 +211,12 @@ export class BackgroundCommand {
     return `${this.#state()}; ${output}${describeRenamed(this.#renamed)}`;
   }
 
-  /** Returns its end if it wasn't reported. */
   tellEnd(): string | undefined {
     if (!this.#status || this.#isTold) return undefined;
     this.#isTold = true;
     return `${this.#state()}.`;
   }
 
-  /** Runs another command in its sandbox. Returns the exit code; `undefined` if it was stopped before. */
   async beside(
     command: string,
     options: { readonly signal: AbortSignal; readonly onOutput: (piece: Uint8Array) => void },
@@ -257,7 +253,7 @@ export class BackgroundCommand {
 /**
  * Runs the command, and in the same sandbox further ones from standard input: `run MARK COMMAND`, with
  * special characters as octal codes, and `stop MARK`. Their output goes to standard error, followed by mark
- * and exit code. All end with the command.
+ * and exit code.
  */
 const BESIDES = "exec 3<&0 4>&2; while IFS= read -r line <&3; do rest=${line#* }; mark=${rest%% *}; " +
   'case $line in run*) code=$(printf "%b." "${rest#* }"); ' +
@@ -265,7 +261,6 @@ const BESIDES = "exec 3<&0 4>&2; while IFS= read -r line <&3; do rest=${line#* }
   'pid=$!;; stop*) kill -KILL "-$pid" 2>/dev/null; printf "\\n%s stopped\\n" "$mark" >&4;; esac; done & ' +
   '/bin/sh -c "$1" </dev/null 2>&1 3<&- 4>&-';
 
-/** Further commands in the sandbox of a command, one at a time. */
 class Besides {
   readonly #write: (text: string) => void;
   #before: Promise<unknown> = Promise.resolve();

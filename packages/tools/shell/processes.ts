@@ -49,7 +49,7 @@ function signalGroup(group: number, signal: "SIGTERM" | "SIGKILL" | 0): boolean 
     process.kill(-group, signal);
     return true;
   } catch {
-    return false; // No process, or none that may be signaled.
+    return false;
   }
 }
 

@@ -20,14 +20,12 @@ export interface CommandPlace {
   readonly env: Readonly<Record<string, string>>;
   /** Owner in the mark of its processes, by which {@linkcode endMarked} finds them. Default: none. */
   readonly owner?: string | undefined;
-  /** Sandbox. Default: none. */
   readonly sandbox?: Sandbox | undefined;
   /** Whether it runs outside of the sandbox, which still ends its processes where it can. Default: false. */
   readonly isOutside?: boolean;
 }
 
 export interface StartOptions extends CommandPlace {
-  /** Called with each piece of both outputs, in order. Reading continues once it has resolved. */
   readonly onOutput: (piece: Uint8Array<ArrayBuffer>) => Promise<void> | void;
   /** Called with each piece of output of the sandbox itself, and of `script`. Default: `onOutput`. */
   readonly onAside?: (piece: Uint8Array<ArrayBuffer>) => void;
@@ -77,13 +75,11 @@ export interface CommandOutcome extends Pick<CommandEnd, "renamed"> {
   readonly leftProcesses: boolean;
 }
 
-/** Runs the command with both outputs in one pipe, in order. */
 const MERGE_OUTPUTS = 'exec /bin/sh -c "$1" 2>&1';
 
 /**
- * Runs a command with `sh` in its own process group until it exits, times out or is canceled. Then all its
- * processes are ended: those of the group and, on Linux, others. Output is read continuously, so that a full
- * pipe never blocks the command.
+ * Runs a command with `sh` in its own process group until it exits, times out or is canceled, then ends all
+ * its processes: those of the group and, on Linux, others. Output is read continuously.
  */
 export async function runShellCommand(command: string, options: CommandOptions): Promise<CommandOutcome> {
   const { timeoutMs, context: { signal, confirm }, ...start } = options;
@@ -164,14 +160,12 @@ export async function startProgram(
   exited.then(() => hasExited = true);
   const read = Promise.allSettled([readAll(stdout, onOutput), readAll(stderr, onAside)]);
   const leave = async () => {
-    // A process that couldn't be ended may keep the pipe open.
     await settlesWithin(read, GRACE_MS);
     for (const stream of [stdin, stdout, stderr]) stream?.destroy();
     await read;
   };
   const end = async () => {
     if (endsWhole) {
-      // The system ends the others with the first process.
       child.kill("SIGKILL");
       const status = await exited;
       await leave();

@@ -9,7 +9,6 @@ import { collectOutput, type CommandOptions, type CommandOutcome, runShellComman
 
 /** Options of {@linkcode shellTool}. */
 export interface ShellToolOptions {
-  /** Working directory of commands. */
   readonly workspace: string;
   /**
    * Maximum time limit of a command, in milliseconds. Default: 240,000, below the time after which the loop
@@ -88,7 +87,6 @@ export function shellTool(options: ShellToolOptions): Tool {
     required: ["command"],
     stance: "once",
     ...(sandbox && { isContained: ({ outside }) => outside === undefined }),
-    // Time to stop the command and return its output before the caller's limit.
     timeoutMs: timeoutMs + 5 * GRACE_MS,
     attempt: () => "run the command",
     async run({ command, timeout_ms: limitMs = defaultTimeoutMs, outside, ...given }, context) {

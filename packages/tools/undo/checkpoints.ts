@@ -30,13 +30,13 @@ export class UndoRefused extends Error {
   /** `conflict`: files have changed since, which `force` would overwrite. */
   readonly code: "nothing" | "busy" | "conflict";
 
-  /** Creates an error with a message for the user. */
   constructor(code: UndoRefused["code"], message: string) {
     super(message);
     this.code = code;
   }
 }
 
+/** Turn of a session. */
 export interface TurnOfSession {
   readonly session: string;
   readonly turn: number;
@@ -44,7 +44,6 @@ export interface TurnOfSession {
 
 /** Result of an undo or a redo. */
 export interface UndoResult {
-  /** Turns that were undone or redone, oldest first. */
   readonly turns: readonly number[];
   readonly files: readonly ChangedFile[];
   /** Changes that were not undone, one sentence each. */
@@ -55,7 +54,6 @@ export interface UndoResult {
 export interface Checkpoints {
   /** Returns the tool with its calls watched: changes during a call are recorded for the turn. */
   watch(tool: Tool, turn: TurnOfSession): Tool;
-  /** Returns the changes of a session's turns, oldest first. */
   changes(session: string): Promise<readonly TurnChanges[]>;
   /** Restores files to their state before this turn of a session and all later ones. @throws {UndoRefused} */
   undo(session: string, options?: {
@@ -69,9 +67,7 @@ export interface Checkpoints {
     /** Whether to overwrite files that have changed since. Default: false. */
     readonly force?: boolean | undefined;
   }): Promise<UndoResult>;
-  /** Deletes the data of a session. */
   forget(session: string): Promise<void>;
-  /** Resolves once all work is done. */
   close(): Promise<void>;
 }
 
@@ -84,7 +80,6 @@ interface OpenCall extends TurnOfSession {
   readonly isInspected?: boolean;
 }
 
-/** Running call. */
 interface Window {
   readonly of: TurnOfSession;
   readonly paths: readonly string[] | undefined;
@@ -106,10 +101,8 @@ const CANNOT_KEEP =
  * Opens the store of file changes. An interrupted undo is finished, and changes of an interrupted command are
  * recorded for its turn.
  *
- * Contents before and after changes are stored once each, by SHA-256. The first command stores the whole
- * workspace; later only files with changed metadata are read.
- *
- * Calls run whether or not their changes can be stored.
+ * The first command stores the whole workspace, contents by SHA-256; later only files with changed metadata
+ * are read. Calls run whether or not their changes can be stored.
  *
  * @example
  * ```ts
@@ -279,7 +272,6 @@ class KeptChanges implements Checkpoints {
     });
   }
 
-  /** Returns the combined changes of these lists, and those that can't be made. */
   async #targets(
     states: FileStates,
     verb: "undo" | "redo",
@@ -349,7 +341,6 @@ class KeptChanges implements Checkpoints {
     await rm(this.#pending);
   }
 
-  /** Makes the changes that aren't made yet. Paths that have changed meanwhile are skipped. */
   async #apply(states: FileStates, targets: readonly FileStateChange[]): Promise<void> {
     const sorted = [...targets].sort(([a], [b]) => (a < b ? -1 : 1));
     const isDue = async ([path, from, to]: FileStateChange) =>
@@ -376,7 +367,6 @@ class KeptChanges implements Checkpoints {
     }
     await inGroups(rest.filter(([, , to]) => !isFolder(to)), async ([path, from, to]) => {
       const now = await states.stateOf(path);
-      // Nothing is there now: a folder was removed, or a link will be created.
       const isFree = now === "none" && (isFolder(from) || to.startsWith("link "));
       if (now === from || isFree) await states.put(path, to, now);
     });
@@ -402,7 +392,6 @@ class KeptChanges implements Checkpoints {
     if (![...this.#windows].some(({ paths }) => !paths)) await rm(this.#openCall, { force: true });
   }
 
-  /** Inspects the paths that a call may change, and records changes for the call `by`, if any. */
   async #look(states: FileStates, { paths, notCovered }: Window, by: Window | undefined): Promise<void> {
     const seen = paths
       ? await states.lookAt(paths)

@@ -36,9 +36,7 @@ import { contentsOf, type FileState, type FileStateChange, isFolder, modeOf } fr
 /** Options of `openCheckpoints()`. */
 export interface CheckpointOptions {
   readonly workspace: string;
-  /** Folder of the store, for this workspace only. */
   readonly folder: string;
-  /** Excluded folder of the workspace. Default: none. */
   readonly hidden?: string | undefined;
   readonly limits?: {
     /** Maximum size of a file, in bytes. Default: 4 MiB. */
@@ -86,7 +84,6 @@ export class FileStates {
   readonly #folder: string;
   readonly #limits: Required<NonNullable<CheckpointOptions["limits"]>>;
   #known = new Map<string, Known>();
-  /** Excluded paths; those of folders end in a slash. */
   #ignored = new Set<string>();
   #isWhole = false;
   /**
@@ -127,7 +124,6 @@ export class FileStates {
     return states;
   }
 
-  /** Stores the states for the next process, in case this one is killed during a command. */
   async save(): Promise<void> {
     if (this.#isSaved) return;
     const index: Index = {

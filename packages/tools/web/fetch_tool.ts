@@ -46,7 +46,7 @@ const NAMED_DOMAINS = 8;
 
 /**
  * Returns `fetch`, which gets a web page, HTML as Markdown. The proxy enforces the allowed hosts and blocks
- * private networks, also for each redirect; this tool refuses earlier with a clearer message.
+ * private networks, also for each redirect; this tool refuses earlier.
  *
  * @example
  * ```ts

@@ -4,7 +4,6 @@ import { createServer, type ServerResponse } from "node:http";
 import { fetchTool, type FetchToolOptions } from "./fetch_tool.ts";
 import { call, callError, callOk } from "../fixture_test.ts";
 
-/** Responses of a proxy by address: a body, or a handler. */
 type Pages = Readonly<Record<string, string | ((response: ServerResponse) => void)>>;
 
 /** Runs a test with the tool and a proxy for these pages, and returns the requested addresses. */

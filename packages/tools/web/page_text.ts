@@ -37,8 +37,8 @@ const MAX_INDENT = 8;
 const PIECE_CHARS = 100_000;
 
 /**
- * Returns the readable text of an HTML page, in linear time and memory however its tags are nested. Menus,
- * scripts and hidden parts are omitted, and everything outside of `main` or `article` if there is one.
+ * Returns the readable text of an HTML page, in linear time and memory. Menus, scripts and hidden parts are
+ * omitted, and everything outside of `main` or `article` if there is one.
  *
  * @throws {ToolRefusal} if it is nested too deep.
  */

@@ -155,7 +155,9 @@ if (import.meta.main) {
     }
   };
   serve().catch(() => {});
-  for await (const _ of Deno.stdin.readable) {}
+  for await (const _ of Deno.stdin.readable) {
+    // Until the end of input.
+  }
   Deno.removeSync(path);
   Deno.exit();
 }
