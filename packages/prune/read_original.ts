@@ -308,7 +308,7 @@ function isRecall(message: Message, calls: Calls): boolean {
 }
 
 function describe(message: Message, calls: Calls): string {
-  if (message.role !== "tool") return `said by the ${message.role}`;
+  if (message.role !== "tool") return `${message.role} message`;
   const call = calls.get(message);
   return call ? firstWords(`${call.name} ${call.arguments}`) : "a result";
 }

@@ -412,7 +412,7 @@ Deno.test("recallOriginal() without a ref lists the evicted originals that conta
     "3:timeout 3",
     `ref ${dropped.ref}, grep {"pattern":"t"}: 1 of 4 lines`,
     "18:timeout: 2",
-    `ref ${dropped.ref}, said by the user: 1 of 2 lines`,
+    `ref ${dropped.ref}, user message: 1 of 2 lines`,
     "2:What is the timeout?",
     `ref ${inner.ref}, read {"path":"deep.ts"}: 1 of 2 lines`,
     "2:TIMEOUT = 1",

@@ -2,7 +2,7 @@ import type { CountTokens, Message, ToolDefinition } from "@tare/messages";
 import { ANY_PLACEHOLDER } from "./placeholder.ts";
 
 /**
- * Definition of the tool by which a model reads archived originals, answered by {@linkcode recallOriginal}.
+ * Definition of the recall tool, answered by {@linkcode recallOriginal}.
  */
 export const RECALL_TOOL: ToolDefinition & {
   readonly function: {

@@ -76,7 +76,7 @@ const SHARED = [
   "$anchor",
 ] as const;
 
-/** Places that change the meaning of references in them, or in which validators find no anchors. */
+/** Places that change the meaning of references in them, or hide anchors from validators. */
 const ONLY_LEAVES: readonly string[] = ["$id", "inside $id", "default", "x-shared"];
 
 class Root {

@@ -13,7 +13,7 @@ const CALL_TOOL: ToolDefinition = {
   function: {
     name: CALL_TOOL_NAME,
     description:
-      "Calls a tool of which you have only the name and one line. Read its full definition with find_tools first.",
+      "Calls a tool that you know only by name and one line. Read its full definition with find_tools first.",
     parameters: {
       type: "object",
       properties: {

@@ -21,7 +21,7 @@ import { walk } from "./walk.ts";
 
 /** Limits of the file tools within a workspace. */
 export interface WorkspaceLimits {
-  /** Folder hidden from the model, in which the server stages new files. Default: none. */
+  /** Hidden folder, where the server stages new files. Default: none. */
   readonly hidden?: string | undefined;
 }
 

@@ -168,7 +168,7 @@ Deno.test("statFile() rejects folders and pipes", async () => {
 });
 
 Deno.test(
-  needs(NOT_WINDOWS, "pathWithin() returns the path from a folder, and nothing outside of it"),
+  needs(NOT_WINDOWS, "pathWithin() returns the path from a folder, and undefined outside of it"),
   () => {
     for (
       const [folder, path, expected] of [

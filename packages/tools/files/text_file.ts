@@ -46,7 +46,7 @@ export interface TextBlock {
   readonly droppedBytes: number;
 }
 
-/** Maximum of bytes up to which lines are whole. */
+/** Maximum length of whole lines, in bytes. */
 export const MAX_LINE_BYTES: number = 256 * 1024;
 const CHUNK_BYTES = 64 * 1024;
 const NEWLINE = 10;

@@ -32,7 +32,7 @@ export interface InstructionPlaces {
   readonly workspace: string;
   /** Folders with instructions, outermost first, ending with the workspace. */
   readonly folders: readonly string[];
-  /** The user's own files, of which the first existing one is used. */
+  /** The user's own files; the first existing one is used. */
   readonly own: readonly string[];
   readonly skills: readonly string[];
   /** File that contains the current branch. Absent outside of a repository. */

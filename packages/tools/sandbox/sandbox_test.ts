@@ -32,7 +32,7 @@ Deno.test(needs(BUBBLEWRAP, "shell in a sandbox works in the workspace as withou
 });
 
 Deno.test(
-  needs(BUBBLEWRAP, "shell in a sandbox stops a command at once when it is cancelled or its time is up"),
+  needs(BUBBLEWRAP, "shell in a sandbox stops a command when it is canceled or times out"),
   async () => {
     await using ws = await makeWorkspace();
     const shell = await shellIn(ws.root);
@@ -47,7 +47,7 @@ Deno.test(
 );
 
 Deno.test(
-  needs(BUBBLEWRAP, "shell in a sandbox begins no repository, and leaves nothing where there was none"),
+  needs(BUBBLEWRAP, "shell in a sandbox creates no repository, and removes the temporary .git"),
   async () => {
     await using ws = await makeWorkspace();
     const shell = await shellIn(ws.root);

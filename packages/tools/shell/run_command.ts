@@ -18,7 +18,7 @@ import {
 export interface CommandPlace {
   readonly cwd: string;
   readonly env: Readonly<Record<string, string>>;
-  /** Owner in the mark of its processes, by which {@linkcode endMarked} finds them. Default: none. */
+  /** Owner in the mark of its processes, for {@linkcode endMarked}. Default: none. */
   readonly owner?: string | undefined;
   readonly sandbox?: Sandbox | undefined;
   /** Whether it runs outside of the sandbox, which still ends its processes where it can. Default: false. */

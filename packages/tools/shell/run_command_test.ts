@@ -66,7 +66,7 @@ Deno.test(
 );
 
 Deno.test(
-  needs(LINUX, "endLeftCommands() ends what commands of its owner left running, and nothing of another"),
+  needs(LINUX, "endLeftCommands() ends processes that commands of its owner left running, and no others"),
   async () => {
     const started = ["one", "two"].map((owner) =>
       new Deno.Command("/bin/sh", {

@@ -142,7 +142,7 @@ Deno.test("undo() skips and reports contents that aren't stored", async () => {
 });
 
 Deno.test(
-  needs(NOT_WINDOWS, "undo() puts permissions of files and folders back, set-user-ID and the like included"),
+  needs(NOT_WINDOWS, "undo() restores permissions of files and folders, set-user-ID and the like included"),
   async () => {
     await using ws = await makeWorkspace({ "a": "a", "d/b": "b", "gone/c": "c" });
     const modes: Readonly<Record<string, number>> = {
@@ -178,7 +178,7 @@ Deno.test(
 );
 
 Deno.test(
-  needs(LINUX, "undo() names hard links and names that aren't UTF-8, which it can't put back as they were"),
+  needs(LINUX, "undo() reports hard links and names that aren't UTF-8, which it can't restore exactly"),
   async () => {
     await using ws = await makeWorkspace({ "a": "a", "other": "o" });
     await Deno.link(ws.at("a"), ws.at("b"));
