@@ -226,7 +226,7 @@ Deno.test("validation is still against the full schema: compactTool() doesn't lo
   assertEquals(parsed, {
     ok: false,
     problem: `Cannot run f: its arguments are invalid: path must match pattern "^/".\n` +
-      "Call it again with arguments that fit its definition:\n" + JSON.stringify(full.function),
+      "Call it again with arguments that match its definition:\n" + JSON.stringify(full.function),
   });
 });
 

@@ -232,7 +232,7 @@ Deno.test("standIns() report an invalid definition, and call the others", () => 
   const { call } = standIns([bad, tools[3]!], { countTokens, parser: argumentsParser });
   const refused = call.resolve!({ name: "broken", arguments: {} });
   assert("problem" in refused);
-  assertStringIncludes(refused.problem, "Cannot use tool broken: its parameters are no JSON Schema");
+  assertStringIncludes(refused.problem, "Cannot use tool broken: its parameters are not a valid JSON Schema");
   assert(!("problem" in call.resolve!({ name: "getWeather", arguments: { city: "Rome" } })));
 });
 

@@ -229,7 +229,7 @@ Deno.test("agentHandler() answers bad input with one JSON shape", async () => {
   );
   assertEquals(
     await refused(handler, "GET", "/v2"),
-    error(404, "not_found", "Cannot find /v2: there is no such route."),
+    error(404, "not_found", "Not found: there is no route /v2."),
   );
   const wrongMethod = await call(handler, "PUT", "/tare/v1/sessions");
   assertEquals([wrongMethod.status, wrongMethod.headers.get("allow")], [405, "POST, GET, HEAD"]);
@@ -261,7 +261,7 @@ Deno.test("agentHandler() hides internal errors from clients and passes them to 
   const end = seen.at(-1)!.event;
   assertEquals(end.type === "turn_end" && [end.reason, end.message], [
     "internal_error",
-    "The server met an unexpected error; its log says more.",
+    "Internal server error: the server's log has the details.",
   ]);
   assertEquals(told, [bug]);
   assertEquals(JSON.stringify(seen).includes("secret"), false);
@@ -319,7 +319,7 @@ Deno.test("agentHandler() reports a missing route or method in the format of the
     param: null,
     code,
   });
-  const missing = (path: string) => `Cannot find ${path}: there is no such route.`;
+  const missing = (path: string) => `Not found: there is no route ${path}.`;
   assertEquals(await told("GET", "/v1/embeddings"), [
     404,
     openai(missing("/v1/embeddings"), "not_found"),
@@ -327,7 +327,7 @@ Deno.test("agentHandler() reports a missing route or method in the format of the
   ]);
   assertEquals(await told("PUT", "/v1/responses/x"), [
     405,
-    openai("Cannot PUT /v1/responses/x: it takes GET, HEAD, DELETE.", "method_not_allowed"),
+    openai("Method not allowed: /v1/responses/x accepts GET, HEAD, DELETE, not PUT.", "method_not_allowed"),
     "GET, HEAD, DELETE",
   ]);
   assertEquals(await told("GET", "/v1/messages"), [

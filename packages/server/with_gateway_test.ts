@@ -350,7 +350,7 @@ Deno.test("agentHandler() with a gateway forwards only paths of models with the 
   assertEquals(await answered(server, ["DELETE", "/v1/models/ft:gpt-5"]), {
     status: 405,
     allow: "GET, HEAD",
-    message: "Cannot DELETE /v1/models/ft:gpt-5: it takes GET, HEAD.",
+    message: "Method not allowed: /v1/models/ft:gpt-5 accepts GET, HEAD, not DELETE.",
     passed: [],
   });
   const upgrade = await answered(server, ["GET", "/v1/realtime"], { upgrade: "websocket" });

@@ -93,7 +93,7 @@ Deno.test("ask.ts prints a turn, continues a session, and prints events as JSON"
   ]);
   const uninvited = await ask(["Hello?"], { ...env, TARE_TOKEN: "" });
   assertEquals(uninvited.code, 1);
-  assertStringIncludes(uninvited.err, "it must carry a key of the server");
+  assertStringIncludes(uninvited.err, "Unauthorized: send a server key");
   await server.end("SIGTERM");
   const closed = await ask(["Hello?"], env);
   assertEquals([closed.code, closed.err], [

@@ -78,7 +78,7 @@ Deno.test("GET /metrics is for the owner and permitted keys, unless it is open",
       error: {
         status: 403,
         code: "not_for_this_key",
-        message: "Cannot answer: key scraper is for metrics, and this is agent.",
+        message: "Forbidden: key scraper is for metrics, not for agent.",
       },
     }),
   ];
@@ -95,7 +95,7 @@ Deno.test("GET /metrics is for the owner and permitted keys, unless it is open",
 Deno.test("GET /metrics is missing without metrics", async () => {
   assertEquals(
     await refused(agent(scriptedModel([])), "GET", "/metrics"),
-    error(404, "not_found", "Cannot find /metrics: there is no such route."),
+    error(404, "not_found", "Not found: there is no route /metrics."),
   );
 });
 

@@ -41,7 +41,7 @@ Deno.test("turnRoutes() refuse a turn if all slots are taken for long, and start
     error(
       429,
       "too_many_turns",
-      "Cannot start a turn: 1 turns run, and no more may. Retry when one has ended.",
+      "Cannot start a turn: the limit of running turns (1) is reached. Retry when one has ended.",
     ),
   );
   await call(handler, "POST", `${one}/cancel`);
@@ -307,7 +307,7 @@ Deno.test("START_TURN accepts text or parts and names the faults of others", () 
   assertEquals(faults({ input: [{ type: "text" }] }), "input.0 must have required property 'text'");
   assertEquals(
     faults({ input: "a", more: 1 }),
-    "the body must not have 'more' (it takes input, continue, steer, background, unattended, budget, leavesNow, effort)",
+    "the body must not have 'more' (allowed: input, continue, steer, background, unattended, budget, leavesNow, effort)",
   );
 });
 
@@ -339,8 +339,8 @@ Deno.test("turnRoutes() hide internal errors in a stream, and pass them to onErr
   const response = await handler.fetch(request("GET", `${session}/events`));
   assertEquals(
     await response.text(),
-    'event: error\ndata: {"error":{"status":500,"code":"internal_error","message":"The server met an unexpected ' +
-      'error; its log says more."}}\n\n',
+    'event: error\ndata: {"error":{"status":500,"code":"internal_error","message":"Internal server error: the ' +
+      "server's log has the details.\"}}\n\n",
   );
   assertEquals(told, [bug]);
 });

@@ -41,7 +41,7 @@ const results = async (handler: HttpAgent, path: string) => {
   return messages.filter(({ role }) => role === "tool").map(({ content }) => contentText(content));
 };
 
-Deno.test("a program waits for whoever is asked about its calls, and goes on without making any twice", async () => {
+Deno.test("code mode: a program waits for approvals and continues without repeating calls", async () => {
   const [write, read] = [recorder("write"), recorder("read", { stance: "rederivable" })];
   const model = running(`
     const seen = await tools.read({});
@@ -68,7 +68,7 @@ Deno.test("a program waits for whoever is asked about its calls, and goes on wit
   ]);
   await handler.close();
 
-  // Another server, which knows nothing but what is stored.
+  // Another server, with only the stored state.
   const next = agent(scriptedModel([{ content: "Done." }]), options);
   const { id: last } = asked.at(-1)!;
   const following = follow(next, session, last);
@@ -88,13 +88,13 @@ Deno.test("a program waits for whoever is asked about its calls, and goes on wit
   ]);
 });
 
-/** Writes each line once, whatever becomes of the calls, and one that somebody has to allow. */
+/** Writes each line once, whatever happens to the calls; one requires approval. */
 const CAREFUL = `
   const put = async (name, line) => {
     try {
       return await tools[name]({ line });
     } catch {
-      // What nobody knows is looked up.
+      // Unknown outcomes are checked.
       return (await tools.look({})).split(" ").includes(line) ? line + " put" : await tools[name]({ line });
     }
   };
@@ -106,7 +106,7 @@ const CAREFUL = `
 
 const PUT = "a put b put,looked,c put d put true 7\na b c d";
 
-/** Lines that are written, with how much was stored then. */
+/** Written lines, with the number of stored writes at that time. */
 function world(store: { readonly writes: number }, before: readonly string[] = []) {
   const lines = before.map((line) => ({ line, at: 0 }));
   const put = (name: string): Tool => ({
@@ -133,7 +133,7 @@ const GUARDED: TestOptions = {
   after: () => () => {},
 };
 
-/** Lets the session's turn come to its end, and allows whatever is asked meanwhile. Gives how often that was. */
+/** Completes the turn, approving all requests. Returns their number. */
 async function untilDone(handler: HttpAgent, path: string): Promise<number> {
   let asked = 0;
   for (let rounds = 0; rounds < 20; rounds++) {
@@ -173,7 +173,7 @@ const careful: Model = async function* ({ messages }) {
   };
 };
 
-Deno.test("a program ends the same wherever its server is killed: nothing is written twice or lost", async () => {
+Deno.test("code mode: a program has the same result wherever its server is killed, without repeated or lost writes", async () => {
   const store = recordedStore();
   const { lines, tools } = world(store);
   const handler = agent(careful, { ...GUARDED, store, tools });
@@ -185,7 +185,7 @@ Deno.test("a program ends the same wherever its server is killed: nothing is wri
   assertEquals([lines.map(({ line }) => line), await results(handler, path)], [["a", "b", "c", "d"], [PUT]]);
   const kills = [];
   for (let writes = from + 1; writes < store.writes; writes++) {
-    // What ran behind the last commit may have taken effect, or not.
+    // Effects after the last commit may be missing.
     for (const latest of new Set([writes - 1, writes])) kills.push({ writes, latest });
   }
   for (const { writes, latest } of kills) {
@@ -200,7 +200,7 @@ Deno.test("a program ends the same wherever its server is killed: nothing is wri
   }
 });
 
-Deno.test("of a program whose questions nobody answers the model is told, by a message or when it is cancelled", async () => {
+Deno.test("code mode: the model learns of unanswered approvals from a message or the cancellation", async () => {
   const write = recorder("write");
   const code = "await tools.write({ n: 1 }); await tools.write({ n: 2 });";
   const model = scriptedModel([
@@ -226,7 +226,7 @@ Deno.test("of a program whose questions nobody answers the model is told, by a m
   ]);
 });
 
-/** A server whose process ended while the call of a program ran, and one that goes on with that. */
+/** A server that ended during a program's call, and one that continues. */
 async function cutOff(unknownOutcome: NonNullable<ApprovalOptions["unknownOutcome"]>, name: string) {
   const store = recordedStore();
   const begun = Promise.withResolvers<void>();
@@ -276,7 +276,7 @@ for (
     ["repeat", "act", UNKNOWN, ["act", "look"]],
   ] as const
 ) {
-  Deno.test(`a program hears of its call of ${name} that its server didn't end: ${unknownOutcome}`, async () => {
+  Deno.test(`code mode: a program gets the unknown outcome of its call of ${name}: ${unknownOutcome}`, async () => {
     const { handler, path, ran: made } = await cutOff(unknownOutcome, name);
     assertEquals(outline(await follow(handler, path, 0)).at(-1), "turn_end completed");
     assertEquals(await results(handler, path), [`${first}\nact ran look ran`]);
@@ -284,7 +284,7 @@ for (
   });
 }
 
-Deno.test("somebody is asked before a program's call is made once more, and about no other", async () => {
+Deno.test("code mode: only an interrupted call requests approval to run again", async () => {
   const { handler, path, ran } = await cutOff("ask", "act");
   const { id: last } = (await readTurn(handler, path, 0)).at(-1)!;
   const { approvals } = (await call(handler, "GET", `${path}/approvals`)).body as {
@@ -298,8 +298,8 @@ Deno.test("somebody is asked before a program's call is made once more, and abou
   assertEquals(await results(handler, path), ["act ran\nact ran look ran"]);
 });
 
-Deno.test("a program finds and calls tools whose definitions the prompt doesn't hold", async () => {
-  const prose = "It says at length what nobody needs to know who does not call it. ".repeat(10);
+Deno.test("code mode: a program finds and calls tools that the prompt doesn't define", async () => {
+  const prose = "A long description that only callers of the tool need to know. ".repeat(10);
   const many = Array.from({ length: 40 }, (_, at): Tool => ({
     definition: {
       type: "function",
@@ -350,7 +350,7 @@ Deno.test("a program finds and calls tools whose definitions the prompt doesn't 
   }
 });
 
-Deno.test("what a program writes can be undone, and rules hold for each of its calls", async () => {
+Deno.test("code mode: a program's writes can be undone, and rules apply to each of its calls", async () => {
   const folder = await Deno.realPath(await Deno.makeTempDir());
   const workspace = `${folder}/workspace`;
   await Deno.mkdir(workspace);
@@ -384,7 +384,7 @@ Deno.test("what a program writes can be undone, and rules hold for each of its c
   }
 });
 
-Deno.test("a program may give tasks to helpers, in which nobody can be asked", async () => {
+Deno.test("code mode: a program may delegate to subagents, which request no approval", async () => {
   const write = recorder("write");
   const code =
     `print((await Promise.all([1, 2].map((n) => tools.delegate({ task: "Part " + n })))).join(" and "));`;
@@ -412,7 +412,7 @@ Deno.test("a program may give tasks to helpers, in which nobody can be asked", a
   assertEquals(helpers.map(({ id }) => id).toSorted(), ["p/1", "p/2"]);
 });
 
-Deno.test("a turn that is cancelled stops its program", async () => {
+Deno.test("code mode: cancelling a turn stops its program", async () => {
   const begun = Promise.withResolvers<void>();
   const hangs: Tool = {
     definition: { type: "function", function: { name: "hangs" } },
@@ -434,7 +434,7 @@ Deno.test("a turn that is cancelled stops its program", async () => {
   ]);
 });
 
-Deno.test("a server that ends leaves a program between two of its calls, and none is of unknown outcome", async () => {
+Deno.test("code mode: a shutdown leaves a program between two of its calls, none of unknown outcome", async () => {
   const memory = sharedMemory();
   const begun = Promise.withResolvers<void>();
   const free = Promise.withResolvers<void>();

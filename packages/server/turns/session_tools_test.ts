@@ -126,7 +126,7 @@ Deno.test("Sessions.create() refuses tools of missing servers, and client tools 
   }));
   assertEquals([asked.status, (await asked.json()).error.message], [
     400,
-    "Cannot use tools[0]: the agent has a tool docs__mine of its own; give yours another name.",
+    "Cannot use tools[0]: the agent has its own tool docs__mine; rename yours.",
   ]);
 });
 

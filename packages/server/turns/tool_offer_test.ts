@@ -18,7 +18,7 @@ import { type OfferOptions, type OfferState, offerTools } from "./session_tools.
 import { agent, call, echo, events, newSession, request, turn } from "../fixture_test.ts";
 import { answerCall } from "../approvals/fixture_test.ts";
 
-const PROSE = "It says at length what nobody needs to know who does not call it. ".repeat(10);
+const PROSE = "It explains at length details that only its callers need to know. ".repeat(10);
 
 function thing(name: string, more: Partial<Tool> = {}, type = "integer"): Tool {
   return {
