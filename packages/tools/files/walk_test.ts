@@ -79,7 +79,7 @@ Deno.test("walk() stops when aborted", async () => {
 });
 
 Deno.test({
-  ...needs(NOT_ROOT, "walk() passes over folders that it can't read"),
+  ...needs(NOT_ROOT, "walk() skips folders that it can't read"),
   async fn() {
     await using ws = await makeWorkspace({ "a/f": "", "b": "" });
     await Deno.chmod(ws.at("a"), 0);

@@ -65,7 +65,7 @@ Deno.test("readMcpServers() explains invalid entries", () => {
     [{ a: { type: "stdio", url: "http://y" } }, "type is stdio, but it has a url."],
     [
       { a: { command: "x", comand: "x" } },
-      "it must not have 'comand' (it takes command, args, env, cwd, sandbox, folders, type, timeout",
+      "it must not have 'comand' (allowed: command, args, env, cwd, sandbox, folders, type, timeout",
     ],
     [
       { a: { url: "http://y", env: {} } },

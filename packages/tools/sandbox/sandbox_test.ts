@@ -74,7 +74,7 @@ Deno.test(needs(BUBBLEWRAP, "shell in a sandbox works in a folder that can't be 
   );
 });
 
-Deno.test(needs(BUBBLEWRAP, "findSandbox() says why there is none"), async () => {
+Deno.test(needs(BUBBLEWRAP, "findSandbox() returns the reason if there is none"), async () => {
   await using ws = await makeWorkspace({ "home/project/": "" });
   const home = ws.at("home");
   for (const workspace of [home, ws.root, "/", "/usr"]) {

@@ -9,7 +9,7 @@
  * const fetch = fetchTool({ domains: ["docs.example.com"], socket: "/run/proxy.sock" });
  * const context = { signal: new AbortController().signal, progress() {} };
  * assertEquals(await fetch.run({ url: "https://other.example/" }, context), {
- *   content: 'Cannot read "https://other.example/": of the web only docs.example.com may be read. ' +
+ *   content: 'Cannot read "https://other.example/": only allowed hosts can be read: docs.example.com. ' +
  *     "The user can allow more (TARE_ALLOW_DOMAINS).",
  *   error: true,
  * });
@@ -106,7 +106,7 @@ function allowed(given: string, from: URL | undefined, domains: readonly string[
   );
   if (!isAllowed) {
     throw refuse(
-      `of the web only ${domains.join(", ")} may be read. The user can allow more (TARE_ALLOW_DOMAINS).`,
+      `only allowed hosts can be read: ${domains.join(", ")}. The user can allow more (TARE_ALLOW_DOMAINS).`,
     );
   }
   if (url.port !== "") throw refuse("only the ports 80 and 443 can be reached.");

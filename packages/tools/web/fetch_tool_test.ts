@@ -104,7 +104,7 @@ Deno.test("fetch requests only allowed hosts, also at redirects, and lists them"
       HEAD("https://x.lib.example/new") + "Here.",
     );
     const only =
-      "of the web only docs.example, *.lib.example may be read. The user can allow more (TARE_ALLOW_DOMAINS).";
+      "only allowed hosts can be read: docs.example, *.lib.example. The user can allow more (TARE_ALLOW_DOMAINS).";
     const refusals: Readonly<Record<string, string>> = {
       "https://docs.example/out": `it leads to http://169.254.169.254/latest/meta-data, and ${only}`,
       "https://docs.example/file":
