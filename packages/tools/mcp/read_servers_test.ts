@@ -69,7 +69,7 @@ Deno.test("readMcpServers() explains invalid entries", () => {
     ],
     [
       { a: { url: "http://y", env: {} } },
-      "it must not have 'env' (it takes url, headers, type, timeout, disabled, trustHints).",
+      "it must not have 'env' (allowed: url, headers, type, timeout, disabled, trustHints).",
     ],
     [{ a: { command: "" } }, "command must not be empty."],
     [{ a: { command: "x", args: "y" } }, "args must be array."],
