@@ -307,7 +307,7 @@ export class McpServer {
         ? "It only reads: call it again later if you need it."
         : "It may have taken effect: find out before you call it again.";
       const content =
-        `Cannot tell the result of ${name}: MCP server ${server} was lost during the call, because ${
+        `Cannot return the result of ${name}: MCP server ${server} was lost during the call, because ${
           connection.reason ?? errorText(error)
         }. ${advice}`;
       return { content, error: true };
