@@ -184,7 +184,7 @@ Deno.test("start.ts: errors in the file of MCP servers are reported in a sentenc
   }).catch((error) => error.message);
   assertStringIncludes(
     said,
-    "Cannot use MCP server \"odd\": it must not have 'arguments' (it takes command, args, env, cwd, sandbox, folders, type, timeout, disabled, trustHints). " +
+    "Cannot use MCP server \"odd\": it must not have 'arguments' (allowed: command, args, env, cwd, sandbox, folders, type, timeout, disabled, trustHints). " +
       "File: ",
   );
   assertEquals(said.includes("planted"), false);
