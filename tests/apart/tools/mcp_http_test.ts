@@ -78,7 +78,7 @@ Deno.test("MCP over HTTP: a flood of 100 MB is read to 16 MiB, whole or streamed
     read.mib = 0;
     assertEquals(await call(tools, `web__${name}`), {
       content:
-        `Cannot return the result of web__${name}: MCP server web was lost during the call, because its answer is ` +
+        `Cannot return the result of web__${name}: MCP server web was lost during the call, because its response is ` +
         "larger than 16 MiB: request less per call. It may have taken effect: find out before you call it again.",
       error: true,
     });

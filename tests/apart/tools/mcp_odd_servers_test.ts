@@ -245,8 +245,7 @@ Deno.test("changed tools: the turn keeps its list, the next one has the new", as
     [true, false],
   ]);
   assertEquals(await call(before, "odd__sleep"), {
-    content:
-      "Cannot run odd__sleep: MCP server odd no longer has it. The next turn has its current tools.",
+    content: "Cannot run odd__sleep: MCP server odd no longer has it. The next turn has its current tools.",
     error: true,
   });
   assertEquals(await call(before, "odd__add", { args: { a: 1, b: 2 } }), "3");
