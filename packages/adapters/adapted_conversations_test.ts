@@ -219,7 +219,7 @@ Deno.test("tare() runs a recall only in the conversation that requested it", asy
   assertStringIncludes(await recall.execute({ find: "line 9999" }, asked("b")), "read by b says line 9999");
   assertStringIncludes(await recall.execute({ ref: b }, asked("a")), `Cannot recall '${b}'`);
   assertStringIncludes(await recall.execute({ ref: b, find: "line 9999" }), "read by b says line 9999");
-  assertStringIncludes(await recall.execute({ find: "line 9999" }), "Give a ref as well");
+  assertStringIncludes(await recall.execute({ find: "line 9999" }), "Pass a ref as well");
 });
 
 function memoryStore() {

@@ -19,9 +19,9 @@ export interface Archive {
    */
   get(ref: string): Promise<string | undefined>;
   /**
-   * Returns all references of one conversation, oldest first, which recall searches even if no placeholder is
-   * visible, as after a compaction by the client. An archive that several conversations share must not have
-   * it. Default: only originals of visible placeholders are searched.
+   * Returns all references of one conversation, oldest first, which recall searches even without visible
+   * placeholders, as after a compaction by the client. Not for an archive that several conversations share.
+   * Default: only originals of visible placeholders are searched.
    */
   refs?(): readonly string[] | Promise<readonly string[]>;
 }
@@ -56,7 +56,6 @@ export function memoryArchive(contents: Map<string, string> = new Map()): Archiv
 /** Options of {@linkcode archiveMessages}. */
 export interface ArchiveMessagesOptions {
   readonly archive: Archive;
-  /** Purpose, for errors: `Cannot archive 3 messages to drop: …`. */
   readonly purpose: string;
 }
 
@@ -71,7 +70,6 @@ export async function archiveMessages(
   messages: readonly Message[],
   { archive, purpose }: ArchiveMessagesOptions,
 ): Promise<ArchivedMessages> {
-  // Provider data is of no use to a reader.
   const text = messages.map((message) => JSON.stringify({ ...message, carried: undefined })).join("\n");
   return { ref: await archiveText(text, archive, `${messages.length} messages to ${purpose}`), text };
 }

@@ -15,7 +15,7 @@ Deno.test("fitHead() and fitTail() count pieces of the answer's size, however lo
     limitTokens: 1000,
   });
   assert(truncated.length > 900);
-  assertLess(counted - text.length, 50_000, "beside the one count that tells that it is too long");
+  assertLess(counted - text.length, 50_000, "besides the one count of the whole");
 });
 
 Deno.test("fitHead() and fitTail() prefer line breaks, unless that would leave much room unused", () => {

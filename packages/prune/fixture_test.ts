@@ -1,4 +1,4 @@
-// Shared fixtures of this package's tests.
+// Shared fixtures of tests.
 import type { Message } from "@tare/messages";
 import { type Archive, memoryArchive } from "@tare/prune";
 

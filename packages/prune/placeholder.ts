@@ -5,7 +5,6 @@ import { archiveMessages, type ArchiveMessagesOptions, bytesFromText } from "./a
 export const ANY_PLACEHOLDER = "[elided: …]";
 
 const START = "[elided: ";
-/** Maximum length of a tool's name. */
 const MAX_NAME = 64;
 const WHAT =
   "(?:(middle of )?([\\p{L}\\p{M}\\p{N}_.:/-]{1,64}) result, (\\d+) bytes|(\\d+) messages(?:, (\\d+) bytes)?|middle of this message, (\\d+) bytes)";
@@ -16,29 +15,22 @@ export type Placeholder =
   /** Replaces a tool result, or the middle of one between its head and its tail. */
   | {
     readonly of: "result" | "middle";
-    /** Name of the result's tool. */
     readonly tool: string;
-    /** UTF-8 bytes of the original. */
     readonly bytes: number;
-    /** Archive reference of the original. */
     readonly ref: string;
   }
   /** Replaces several messages. */
   | {
     readonly of: "messages";
-    /** Number of messages. */
     readonly messages: number;
     /** UTF-8 bytes of the original. Default: not stated. */
     readonly bytes?: number;
-    /** Archive reference of the messages. */
     readonly ref: string;
   }
   /** Replaces the middle of a message's text. */
   | {
     readonly of: "text";
-    /** UTF-8 bytes of the whole text. */
     readonly bytes: number;
-    /** Archive reference of the whole text. */
     readonly ref: string;
   };
 

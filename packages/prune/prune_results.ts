@@ -56,20 +56,16 @@ export async function pruneResults<M extends Message>(
 /** Messages that are unchanged because originals could not be archived. */
 export interface PruneFailure<M extends Message> {
   readonly failure: Error;
-  /** The array that was passed, for callers that continue nevertheless. */
   readonly unchanged: readonly M[];
 }
 
 /** Pruned messages or a failure: check `failure` first. */
 export type PruneResult<M extends Message> = PruneFailure<M> | {
   readonly failure?: undefined;
-  /** Messages; the array that was passed if nothing changed. */
   readonly messages: readonly M[];
   /** Changes, for storage and {@linkcode applyElisions}. */
   readonly elisions: readonly Elision[];
-  /** Tokens of all messages before. */
   readonly tokensBefore: number;
-  /** Tokens of all messages after. */
   readonly tokensAfter: number;
 };
 
@@ -98,7 +94,6 @@ export type ToolTraits = Readonly<Record<string, Pick<Tool, "stance" | "reads" |
 
 /** Options of {@linkcode pruneResults}. */
 export interface PruneOptions {
-  /** Storage of the originals. */
   readonly archive: Archive;
   /** Token counter; the count of each message object is cached. Default: `estimateTokens`. */
   readonly countTokens?: CountTokens | undefined;
@@ -124,15 +119,14 @@ export type SelectOptions = Omit<PruneOptions, "archive">;
 
 /**
  * Returns the tool results that may be evicted: superseded ones first, then old ones, each oldest first.
- * Callers that need only some tokens take a prefix of the list.
  *
- * A result is a candidate if it is before the protected tail, contains only text, has `minBytes`, loses at
- * least half of its tokens, and is followed by an assistant message. Retained are results of tools with the
- * stance `keep`, errors, and originals that were recalled twice. A result is *superseded* if a later
- * successful call repeats its tool and arguments or writes the file that it read. The last line of a result
- * of a tool that `replays` lists the files that its calls wrote.
+ * A candidate is before the protected tail, contains only text, has `minBytes`, loses at least half of its
+ * tokens, and is followed by an assistant message. Retained are results of tools with the stance `keep`,
+ * errors, and originals that were recalled twice. A result is *superseded* if a later successful call repeats
+ * its tool and arguments or writes the file that it read. The last line of a result of a tool that `replays`
+ * lists the files that its calls wrote.
  *
- * Takes linear time, apart from counting tokens. `tokensAfter` is an estimate, accurate to a few tokens.
+ * `tokensAfter` is an estimate, accurate to a few tokens.
  *
  * @example
  * ```ts
@@ -198,12 +192,11 @@ export function selectElisions(
   return [...first, ...rest];
 }
 
+/** Returns the traits of a tool. */
 export function traitsOf(tool: string, tools: ToolTraits = {}): ToolTraits[string] {
-  // A model may call a tool by any name, `constructor` included.
   return (Object.hasOwn(tools, tool) ? tools[tool] : undefined) ?? {};
 }
 
-/** Returns the index of the first message of the protected tail. */
 function protectedFrom(messages: readonly Message[], options: SelectOptions): number {
   const { countTokens = estimateTokens, windowTokens = Infinity, protectTokens = 16_384 } = options;
   let left = Math.min(protectTokens, windowTokens / 2);
@@ -245,12 +238,10 @@ function plainPath(path: string): string {
   return path.replace(/^(\.\/+)+/, "");
 }
 
-/** Returns the paths in the line that the loop appends about files written by a result's calls. */
 function pathsWritten(message: ToolMessage): readonly string[] {
   return /\n\[Written: (.*)\]$/.exec(resultText(message) ?? "")?.[1]?.split(", ") ?? [];
 }
 
-/** Returns references that visible calls recalled at least twice. */
 function recalledTwice(results: readonly PairedResult[]): string[] {
   const counts = new Map<string, number>();
   for (const { call } of results) {
@@ -275,19 +266,14 @@ function hasBytes(text: string, bytes: number): boolean {
  * gives the same bytes. The original is in the archive.
  */
 export interface Elision {
-  /** Index of the result in the messages. */
   readonly index: number;
   /** `tool_call_id` of the result, which verifies the index. */
   readonly toolCallId: string;
-  /** Name of the result's tool. */
   readonly tool: string;
-  /** Archive reference of the original. */
   readonly ref: string;
   /** Replacement text. */
   readonly text: string;
-  /** Tokens of the message before. */
   readonly tokensBefore: number;
-  /** Tokens of the message after. */
   readonly tokensAfter: number;
   /**
    * Reason: `superseded` by a later result, `old` (before the protected tail), or `truncated` to head and
@@ -300,9 +286,9 @@ export interface Elision {
 export type ElisionCandidate = Omit<Elision, "ref" | "text">;
 
 /**
- * Returns the messages with the text of each elision as the result's content; all other messages are the same
- * objects. Elided messages are cached, so that it can be called repeatedly on a growing history. The last
- * elision of a message wins.
+ * Returns the messages with the text of each elision as the result's content; all others are the same
+ * objects. Elided messages are cached for repeated calls on a growing history. The last elision of a message
+ * wins.
  *
  * @throws {RangeError} if an elision doesn't match the tool result at its index.
  * @example
@@ -341,7 +327,6 @@ function withText<M extends Message>(message: M, text: string): M {
   return result as M;
 }
 
-/** Common options of pruning, truncating and summarizing. */
 const SELECTING: Readonly<Record<string, Needed>> = {
   "countTokens?": "counter",
   "tools?": "object",
@@ -432,7 +417,6 @@ async function elideOne(
   return { ...candidate, ref, text, tokensAfter };
 }
 
-/** Returns the whole original of a text that was truncated at ingestion, if the archive confirms it. */
 async function findWhole(
   text: string,
   archive: Archive,
@@ -445,12 +429,9 @@ async function findWhole(
   return undefined;
 }
 
-/** Parsed tool call. */
 interface ParsedCall {
   readonly tool: string;
-  /** Canonical text of the arguments, independent of key order and white space. */
   readonly key: string;
-  /** Short string arguments: paths, references. */
   readonly args: ReadonlyMap<string, string>;
 }
 
@@ -478,9 +459,8 @@ export function resultText({ content, keep }: ToolMessage): string | undefined {
 }
 
 /**
- * Returns the text to archive for a result: its text, or its parts as JSON if it contains images, which
- * recall can return. `undefined` if it must be retained, contains other parts, or contains images of a tool
- * that isn't known.
+ * Returns the text to archive for a result: its text, or its parts as JSON if it contains images. `undefined`
+ * if it must be retained, contains other parts, or contains images of an unknown tool.
  */
 export function resultOriginal(message: ToolMessage, isKnown = true): string | undefined {
   const { content, keep } = message;
@@ -530,7 +510,6 @@ function canonicalJson(value: unknown): string {
 const HEAD_CHARS = 1_000;
 const TAIL_CHARS = 1_000;
 
-/** ANSI color codes. */
 // deno-lint-ignore no-control-regex
 const COLORS = /\x1b\[[\d;]*m/g;
 
@@ -542,7 +521,6 @@ const REASONS =
 const FIRST_LINES: readonly RegExp[] = [
   // `Error: …`, `error[E0308]: …`, `error TS2304: …`, but no count and no key of a file.
   /^error(?:\s*[[(][^\])]{1,40}[\])]|\s+[A-Z]{1,8}\d+)?:\s+(?!(?:0|none|null|false|undefined|string|boolean)\b)\S/i,
-  // Sentences of agents and frameworks.
   /^error (?:executing|running|reading|writing|calling|invoking|processing|parsing|opening|loading|while|during|occurred|code:? \S)/i,
   /^an? (?:unexpected |internal )?(?:error|exception) (?:occurred|happened|was thrown)\b/i,
   /^cannot (?!be\b)[a-z]+\b/i,
@@ -576,7 +554,6 @@ const FIRST_LINES: readonly RegExp[] = [
   /^\{\s*"(?:success|ok)"\s*:\s*false\b/i,
 ];
 
-/** Last lines of failed programs. */
 const LAST_LINES: readonly RegExp[] = [
   /^(?:npm|pnpm|yarn) (?:err!|error\b)/i,
   /^g?make(?:\[\d+\])?: \*\*\* /,
@@ -588,8 +565,7 @@ const TRACEBACK = { begins: /^traceback \(most recent call last\):\s*$/im, ends:
 
 /**
  * Returns whether the text of a tool result reports an error: by its exit code, else by the form of its first
- * or last line, such as `Error: …`, `TypeError: …`, `Traceback (most recent call last):`, `fatal: …` or
- * `npm ERR! …`. A text that begins with "Error handling" is no error.
+ * or last line, such as `Error: …`, `Traceback (most recent call last):`, `fatal: …` or `npm ERR! …`.
  */
 export function looksLikeError(message: ToolMessage): boolean {
   const text = contentText(message.content);

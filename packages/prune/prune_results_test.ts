@@ -43,7 +43,6 @@ Deno.test("pruneResults() prunes nothing and returns the failure when archiving 
   assert(pruned.failure);
   assertStrictEquals(pruned.unchanged, messages);
   assertEquals(pruned.failure.message, "Cannot archive a result of b: disk full");
-  // Not every thrown value is an Error.
   const refusing: Archive = {
     get: () => Promise.resolve(undefined),
     put: () => Promise.reject("quota exceeded"),

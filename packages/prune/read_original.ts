@@ -60,10 +60,8 @@ export async function readOriginal(
   };
 }
 
-/** Maximum of images in one answer. */
 const MAX_PICTURES = 8;
 
-/** Returns the images of the archived messages in a range. */
 function picturesIn(messages: readonly Transcribed[], { start, end }: Range): string[] {
   let from = 0;
   return messages.flatMap(({ message: { content }, text }) => {
@@ -76,7 +74,6 @@ function picturesIn(messages: readonly Transcribed[], { start, end }: Range): st
   });
 }
 
-/** Returns the text and images of an original that contains images, else `undefined`. */
 function readPictures(
   original: string,
 ): { readonly text: string; readonly pictures: readonly string[] } | undefined {
@@ -98,10 +95,8 @@ const WITHOUT_REF =
   `the ref is missing. Copy the 16 hex digits after 'ref' from an ${ANY_PLACEHOLDER} line of this conversation, or ` +
   "give nothing but find, to search all that left it.";
 
-/** Maximum length of a search text. */
 const MAX_FIND_CHARS = 200;
 
-/** Returns why a search text is invalid, else `undefined`. */
 function unfitText(find: string): string | undefined {
   if (find === "") return "Cannot find '': the text is empty. Give some of the line that you look for.";
   if (/[\r\n]/.test(find)) return "Cannot find several lines: give some text of one of them.";
@@ -109,7 +104,6 @@ function unfitText(find: string): string | undefined {
   return `Cannot find a text of ${find.length} characters: give at most ${MAX_FIND_CHARS} of them.`;
 }
 
-/** Separator of messages in a transcript. */
 const BETWEEN = "\n\n";
 
 interface Transcribed {
@@ -117,9 +111,6 @@ interface Transcribed {
   readonly text: string;
 }
 
-/**
- * Returns the messages that `archiveMessages` wrote, each with its transcript; `undefined` for other texts.
- */
 function readMessages(
   archived: string,
 ): readonly Transcribed[] | undefined {
@@ -130,7 +121,6 @@ function readMessages(
       return { message, text: transcribe(message) };
     });
   } catch {
-    // A tool result that begins like JSON.
     return undefined;
   }
 }
@@ -148,18 +138,15 @@ function refuse(content: string): RecallResult {
   return { content, error: true };
 }
 
-/** Range of the original, in UTF-16 code units; `end` is exclusive. */
 interface Range {
   readonly start: number;
   readonly end: number;
 }
 
-/** Limits of an answer. */
 type Bounds = Required<Pick<RecallOptions, "countTokens" | "limitTokens">>;
 
 type Region = Range & Bounds;
 
-/** Returns the range of these lines, or an error message. */
 function rangeOf(original: string, requested: string): Range | string {
   const [, from, dash, to] = /^\s*(\d+)\s*(-\s*(\d*))?\s*$/.exec(requested) ?? [];
   const first = Number(from);
@@ -180,7 +167,6 @@ function rangeOf(original: string, requested: string): Range | string {
   return { start, end: end < 0 ? original.length : end };
 }
 
-/** Tokens reserved for the line that states how to continue. */
 const NOTICE_TOKENS = 80;
 
 function read(
@@ -198,7 +184,6 @@ function read(
   return { content: `${shown.replace(/\n$/, "")}\n${notice}`, end: next };
 }
 
-/** Context lines before and after each match. */
 const LINES_AROUND = 2;
 
 function search(
@@ -214,15 +199,12 @@ function search(
       found.push(`[there is more; continue with the same find and offset ${line.start}]`);
       break;
     }
-    // Context that doesn't fit is omitted, and so is everything after it.
     left = tokens <= left ? left - tokens : 0;
   }
   return { content: found.length > 0 ? found.join("\n") : `No line contains '${find}'.`, error: false };
 }
 
-/** Maximum of tokens for a search in all evicted originals. */
 const ALL_TOKENS = 2_000;
-/** Lines per original in such a search. */
 const LINES_OF_EACH = 3;
 
 async function searchAll(
@@ -257,17 +239,13 @@ async function searchAll(
   return { content: found.length > 0 ? found.join("\n") : none, error: false };
 }
 
-/** Evicted result, text or message. */
 interface Left {
   readonly ref: string;
-  /** Short description. */
   readonly what: string;
   readonly text: string;
-  /** Number of its first line in the text under the reference. */
   readonly firstLine: number;
 }
 
-/** Archive and the references that were read from it. */
 interface Reading {
   readonly archive: Archive;
   readonly seen: Set<string>;
@@ -282,7 +260,6 @@ async function* allThatLeft(messages: readonly Message[], reading: Reading): Asy
   }
 }
 
-/** Yields the originals of the placeholders in these messages, newest first. */
 async function* leftOf(messages: readonly Message[], reading: Reading): AsyncGenerator<Left> {
   const calls = callsOf(messages);
   for (const message of messages.toReversed()) {
@@ -294,7 +271,7 @@ async function* leftOf(messages: readonly Message[], reading: Reading): AsyncGen
 }
 
 /**
- * Yields the text under a reference; of archived messages each one, newest first, with the originals of its
+ * Yields the text under a reference, or each archived message, newest first, with the originals of its
  * placeholders.
  */
 async function* originalsOf(ref: string, what: string, reading: Reading): AsyncGenerator<Left> {
@@ -326,38 +303,31 @@ function callsOf(messages: readonly Message[]): Calls {
   );
 }
 
-/** Returns whether a message answers a recall: its text is already in its original. */
 function isRecall(message: Message, calls: Calls): boolean {
   return calls.get(message)?.name === RECALL_TOOL.function.name;
 }
 
 function describe(message: Message, calls: Calls): string {
-  if (message.role !== "tool") return `said by the ${message.role}`;
+  if (message.role !== "tool") return `${message.role} message`;
   const call = calls.get(message);
   return call ? firstWords(`${call.name} ${call.arguments}`) : "a result";
 }
 
-/** Returns the number of the line at a position, from 1. */
 function lineNumber(text: string, position: number): number {
   let number = 1;
   for (let at = text.indexOf("\n"); at >= 0 && at < position; at = text.indexOf("\n", at + 1)) number += 1;
   return number;
 }
 
-/** Line, or part of a long one, that matches or surrounds a match. */
 interface FoundLine {
-  /** Text with a line number: `12:…` for a match, `12-…` for context. */
   readonly text: string;
   readonly isFound: boolean;
   /** Position from which the same search returns this line and all after it. */
   readonly start: number;
 }
 
-/** Length above which only excerpts of a line are returned. */
 const LONG_LINE_CHARS = 500;
-/** Length of an excerpt. */
 const EXCERPT_CHARS = 300;
-/** Characters of an excerpt before the match. */
 const MARGIN_CHARS = 100;
 
 /**
@@ -366,23 +336,15 @@ const MARGIN_CHARS = 100;
  */
 function* findText(text: string, options: {
   readonly find: string;
-  /** Default: the beginning. */
   readonly start?: number;
-  /** Default: the end. */
   readonly end?: number;
-  /** Default: none. */
   readonly around?: number;
-  /** Default: 1. */
   readonly firstLine?: number;
 }): Generator<FoundLine> {
   const { find, start = 0, end = text.length, around = 0, firstLine = 1 } = options;
   const folded = fold(text);
   const wanted = fold(find);
   let at = folded.indexOf(wanted, start);
-  /**
-   * Candidates for context before the next match, and the number of context lines still due after the last
-   * one.
-   */
   let before: FoundLine[] = [];
   let behind = 0;
   let [hasFound, isGap] = [false, false];
@@ -403,7 +365,6 @@ function* findText(text: string, options: {
         const to = Math.min(lineEnd, from + EXCERPT_CHARS);
         const shown = text.slice(from, to).toWellFormed();
         yield { text: `${number}, offset ${from}: … ${shown} …`, isFound: true, start: at };
-        // A match that the end of the excerpt cuts is found again.
         at = folded.indexOf(wanted, Math.max(at + 1, to - wanted.length + 1));
       }
       [before, behind, hasFound, isGap] = [[], around, true, false];
@@ -426,7 +387,6 @@ function shorten(line: string): string {
   return line.length <= LONG_LINE_CHARS ? line : `${line.slice(0, EXCERPT_CHARS).toWellFormed()} …`;
 }
 
-/** Returns a text in one case, with each character at its position. */
 function fold(text: string): string {
   // Only İ changes length in lower case, and only Σ has two lower-case forms.
   return text.replaceAll("İ", "i").toLowerCase().replaceAll("ς", "σ");

@@ -49,10 +49,7 @@ Deno.test("recallOriginal() returns messages as a transcript with lines and sear
   assertEquals(await ask({}), { content: whole, error: false });
   assertEquals((await ask({ find: "nightly" })).content, "6-\n7-tool:\n8:nightly: 7\n9-weekly: 9");
   assertEquals((await ask({ lines: "4-5" })).content, "content: let a;\nlet b;");
-  // Provider data is omitted.
   assertEquals(text.includes("gAAA"), false);
-  // The archive contains every byte of the rest, and a text that only looks like messages is returned
-  // unchanged.
   assertEquals(await archive.get(ref), text);
   for (
     const original of [
@@ -201,7 +198,6 @@ Deno.test("recallOriginal() returns every byte of an original in parts within th
         assert(estimateTokens(content) <= 200);
         const next = /\n\[characters \d+ to \d+ of .*continue with offset (\d+)\]$/.exec(content);
         const end = next ? Number(next[1]) : original.length;
-        // A line break at the end of a part is the one before the notice.
         read += next ? content.slice(0, next.index).padEnd(end - offset, "\n") : content;
         assert(end > offset || end === 0);
         offset = end;
@@ -416,12 +412,11 @@ Deno.test("recallOriginal() without a ref lists the evicted originals that conta
     "3:timeout 3",
     `ref ${dropped.ref}, grep {"pattern":"t"}: 1 of 4 lines`,
     "18:timeout: 2",
-    `ref ${dropped.ref}, said by the user: 1 of 2 lines`,
+    `ref ${dropped.ref}, user message: 1 of 2 lines`,
     "2:What is the timeout?",
     `ref ${inner.ref}, read {"path":"deep.ts"}: 1 of 2 lines`,
     "2:TIMEOUT = 1",
   ], false]);
-  // The numbers are lines under the reference.
   assertEquals(
     (await recallOriginal(archive, { ref: dropped.ref, lines: "18" })).content,
     "timeout: 2",
@@ -452,7 +447,6 @@ Deno.test("recallOriginal() searches all that an archive lists, with or without 
     `ref ${second}, an earlier result: 1 of 2 lines\n2:port = 2\n` +
       `ref ${first}, an earlier result: 1 of 2 lines\n2:port = 1`,
   );
-  // Visible originals come first, and once.
   const content = formatPlaceholder({ of: "result", tool: "read", bytes: 9, ref: first! }, { recall: true });
   assertEquals(
     await find("port", step("1", ["read", { path: "a" }], content)),
@@ -516,7 +510,6 @@ Deno.test("recallOriginal() returns the images of evicted messages in the reques
   assertEquals(all.pictures, [0, 1, 2, 3, 4, 5, 6, 7].map(url));
   assertStringIncludes(all.content, "Shot 9.");
   assertStringIncludes(all.content, "[2 more pictures; recall fewer lines]");
-  // Each takes three lines, with one between them.
   assertEquals(
     (await recallOriginal(archive, { ref, lines: "33-39" }, { seesPictures })).pictures,
     [8, 9].map(url),

@@ -2,12 +2,11 @@ import type { CountTokens, Message, ToolDefinition } from "@tare/messages";
 import { ANY_PLACEHOLDER } from "./placeholder.ts";
 
 /**
- * Definition of the tool by which a model reads archived originals, answered by {@linkcode recallOriginal}.
+ * Definition of the recall tool, answered by {@linkcode recallOriginal}.
  */
 export const RECALL_TOOL: ToolDefinition & {
   readonly function: {
     readonly description: string;
-    /** JSON Schema of the arguments, as precise as frameworks with typed tools require. */
     readonly parameters: {
       type: "object";
       properties: Record<
@@ -60,10 +59,7 @@ export interface RecallOptions {
    * `truncateResults` (8,000), so that an answer isn't truncated again.
    */
   readonly limitTokens?: number;
-  /**
-   * Returns the messages that the model sees; without a reference, the originals of their placeholders are
-   * searched.
-   */
+  /** Returns the visible messages; without a reference, the originals of their placeholders are searched. */
   readonly shown?: (() => readonly Message[]) | undefined;
   /** Whether the model accepts images. Default: originals with images can't be recalled. */
   readonly seesPictures?: boolean;
@@ -71,7 +67,6 @@ export interface RecallOptions {
 
 /** Answer to a recall. */
 export interface RecallResult {
-  /** Text of the tool result. */
   readonly content: string;
   /** True if the request failed; `content` states how to correct it. */
   readonly error: boolean;

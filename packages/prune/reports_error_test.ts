@@ -12,7 +12,6 @@ const result = (content: string, failed?: boolean): ToolMessage => ({
   ...(failed !== undefined && { failed }),
 });
 
-/** Results that report an error without a protocol's flag. */
 const ERRORS = [
   "Error: x",
   "error: build failed",
@@ -67,7 +66,6 @@ const ERRORS = [
   '{ "error": "no such user" }',
   '{"isError": true, "content": []}',
   '{"success":false,"message":"no"}',
-  // The exit code takes precedence over the form.
   "Exit code: 1\nOutput:\nfine",
   "exit code 2; output (9 bytes):\nall good",
   "Chunk ID: a6\nWall time: 0.6 seconds\nProcess exited with code 128\nOutput:\nx",
@@ -116,7 +114,6 @@ const NO_ERRORS = [
   '{"error":"","ok":true}',
   '{"data":[],"error":"late"}',
   "12 passed, 0 failed",
-  // The exit code takes precedence over the form.
   "Exit code: 0\nOutput:\nError: none of them",
   "exit code 0; output (20 bytes):\nerror: it said so",
   '{"output":"Error: it is a log","metadata":{"exit_code":0}}',
@@ -141,7 +138,6 @@ Deno.test("pruneResults() retains each result that reports an error, whatever fo
   const more = fc.array(fc.constantFrom("  at a.js:1:2", "more", "", "done"), { maxLength: 3 });
   await fc.assert(
     fc.asyncProperty(fc.constantFrom(...ERRORS, ...NO_ERRORS), more, async (text, lines) => {
-      // The end decides if the exit code follows the output; JSON is read whole.
       const isWhole = text.includes("\n") || text.startsWith("{");
       const content = isWhole ? text : [text, ...lines, "x".repeat(300)].join("\n");
       const messages: Message[] = [

@@ -121,7 +121,6 @@ Deno.test("selectElisions() retains the protected tail, 16,384 tokens and at mos
   );
   const kept = (options: Partial<PruneOptions>) =>
     40 - selectElisions(messages, { countTokens: estimateTokens, ...options }).length;
-  // A step is 1,000 tokens of result and 9 of call.
   assertEquals([{}, { windowTokens: 20_000 }, { windowTokens: 200_000 }, { protectTokens: 5000 }].map(kept), [
     16,
     9,
@@ -245,7 +244,6 @@ Deno.test("selectElisions() returns a result that frees at least half of its tok
     1,
     0,
   ]);
-  // Letters of two and three bytes.
   assertEquals([one("é".repeat(2_000), { minBytes: 4_000 }), one("é".repeat(2_000), { minBytes: 4_001 })], [
     1,
     0,

@@ -39,7 +39,6 @@ export function applySummary<M extends Message>(
   return [...kept, { role, content: text }, ...messages.slice(end)];
 }
 
-/** Default of recent turns that are retained, in tokens; at most a quarter of the window. */
 const KEEP_TOKENS = 16_384;
 const KEEP_SHARE = 0.25;
 
@@ -51,22 +50,19 @@ export function keptTokens(windowTokens: number = Infinity): number {
 /** Minimum share of the prompt that a summary must free; otherwise the next one would follow at once. */
 const MIN_SHARE = 0.1;
 
-/** Tokens reserved for the line with the archive reference. */
 const LINE_TOKENS = 60;
 
 /** Options of {@linkcode summariseTurns}. */
 export interface SummariseTurnsOptions {
-  /** Storage of the messages. */
   readonly archive: Archive;
   /** Token counter. Default: `estimateTokens`. */
   readonly countTokens?: CountTokens | undefined;
   /**
-   * Requests a summary of old messages, user messages included, from a model: one paid call. A rejection, an
-   * empty or too long text, or a timeout is a failure. Default: old turns are dropped.
+   * Requests a summary of old messages, user messages included, from a model. A rejection, an empty or too
+   * long text, or a timeout is a failure. Default: old turns are dropped.
    */
   readonly summarise?:
     | ((messages: readonly Message[], request: {
-      /** End of the messages to replace, exclusive. */
       readonly end: number;
       readonly signal: AbortSignal | undefined;
     }) => Promise<string>)
@@ -78,11 +74,10 @@ export interface SummariseTurnsOptions {
   readonly signal?: AbortSignal | undefined;
   /** Whether the model has the recall tool. Default: false. */
   readonly recall?: boolean | undefined;
-  /** Context window of the model, in tokens. Default: unknown. */
   readonly windowTokens?: number | undefined;
   /**
-   * Tokens of recent whole turns that are retained; the last turn always is, and all turns are if infinite.
-   * Default: 16,384, at most a quarter of the window.
+   * Tokens of recent whole turns that are retained, and at least the last one; infinite for all. Default:
+   * 16,384, at most a quarter of the window.
    */
   readonly keepTokens?: number | undefined;
   /**
@@ -95,33 +90,25 @@ export interface SummariseTurnsOptions {
 /** Messages after old turns were replaced. */
 export interface SummarisedTurns<M extends Message> {
   readonly failure?: undefined;
-  /** Messages; the array that was passed if nothing changed. */
   readonly messages: readonly (M | SummaryMessage)[];
   /** The change. Absent if it would free too little. */
   readonly summary?: {
-    /** End of the replaced messages, exclusive; system and developer messages are retained. */
     readonly end: number;
     /**
      * `summary`: user messages are retained, followed by an assistant message. `drop`: one user message
      * replaces all.
      */
     readonly kind: "summary" | "drop";
-    /** Text of that message. */
     readonly text: string;
     /** Archive reference of the messages, one JSON line each. */
     readonly ref: string;
-    /** Tokens of all messages before. */
     readonly tokensBefore: number;
-    /** Tokens of all messages after. */
     readonly tokensAfter: number;
   };
-  /** Tokens of all messages before. */
   readonly tokensBefore: number;
-  /** Tokens of all messages after. */
   readonly tokensAfter: number;
   /**
-   * Reason why there is no summary though one was requested: turns were dropped, or, without `summary`,
-   * nothing changed.
+   * Reason why a requested summary is missing: turns were dropped, or, without `summary`, nothing changed.
    */
   readonly summaryFailure?: Error;
 }
@@ -228,7 +215,6 @@ function summaryEnd(messages: readonly Message[], options: SummariseTurnsOptions
   return tokens > keepTokens ? end ?? 0 : 0;
 }
 
-/** Returns the role before a message, ignoring instructions. */
 function follows(messages: readonly Message[], index: number): Message["role"] | undefined {
   return messages.findLast(({ role }, at) => at < index && role !== "system" && role !== "developer")?.role;
 }

@@ -54,7 +54,6 @@ export function pressure(options: PressureOptions): "none" | "prune" | "summaris
   return promptTokens >= pruneAt * windowTokens ? "prune" : "none";
 }
 
-/** Target share of the window after a summary. */
 const ROOMY_SHARE = 0.6;
 
 /** Options of {@linkcode relievePressure}. */
@@ -73,9 +72,8 @@ export type Relief<M extends Message> = (PruneFailure<M> | SummarisedTurns<M>) &
 };
 
 /**
- * Prunes from `pruneAt` of the window, and summarizes if pruning doesn't get below it or the prompt had
- * reached `summariseAt`. Does nothing below, or without a window. The prompt is counted from the messages,
- * independently of retries and usage totals.
+ * Prunes from `pruneAt` of the window, and summarizes if that isn't enough or the prompt had reached
+ * `summariseAt`. Does nothing below, or without a window. The prompt is counted from the messages.
  *
  * If user messages and tools fill much of the window, fewer recent turns than `keepTokens` are retained, so
  * that no second summary follows at once.

@@ -70,7 +70,6 @@ function tryToRelieve(messages: readonly Message[], options: Partial<Parameters<
 
 const unpaid = () => Promise.reject(new Error("the model was called"));
 
-/** Returns a prompt of `tokens`, `resultTokens` of them in an old result. */
 function prompt(tokens: number, resultTokens: number): Message[] {
   const messages = [user("one"), ...step("log", {}, text(resultTokens)), say(""), user("two"), say("")];
   const rest = tokens - count(messages);
@@ -183,7 +182,6 @@ Deno.test("relievePressure() returns the elisions when archiving the old turns f
   assertEquals(relief.failure.message, "Cannot archive 4 messages to summarise: disk full");
 });
 
-/** Runs 20 turns; returns the summaries, by turn, and the prompt of each request. */
 async function run(turn: (n: number) => Message[], options: Partial<Parameters<typeof relievePressure>[1]>) {
   const summaries: (TurnsSummary | undefined)[] = [];
   const prompts: number[] = [];

@@ -15,10 +15,10 @@ import {
 } from "./prune_results.ts";
 
 /**
- * Truncates the tool results after the last assistant message, which no request has contained yet: a result
- * over the limit is archived and replaced by its head, a placeholder and its tail. Called before every
- * request, it never changes what has been sent, so that provider caches stay valid. Results of tools with the
- * stance `keep`, and results with other parts than text, are retained. If archiving fails, nothing changes.
+ * Truncates the tool results after the last assistant message: a result over the limit is archived and
+ * replaced by its head, a placeholder and its tail. Called before every request, it never changes what has
+ * been sent, so that caches stay valid. Results of tools with the stance `keep`, or with other parts than
+ * text, are retained. If archiving fails, nothing changes.
  *
  * @example
  * ```ts
@@ -77,7 +77,6 @@ function newResults(messages: readonly Message[]): PairedResult[] {
   return pairResults(messages.slice(from)).map((one) => ({ ...one, index: from + one.index }));
 }
 
-/** Default limit of a result, in tokens. */
 const TRUNCATE_TOKENS = 8_000;
 
 /** Options of {@linkcode truncateText}. */
@@ -88,14 +87,13 @@ export interface TruncateTextOptions extends PlaceholderOptions {
   readonly limitTokens?: number | undefined;
   /** Name of the tool that returned the text. Default: none, the text is part of a message. */
   readonly tool?: string;
-  /** Archive reference of the whole text. */
   readonly ref: string;
 }
 
 /**
- * Returns the head of a long text, a placeholder line and its tail, cut at line breaks if possible, and never
- * within a character or within binary data such as base64. A text within the limit is returned unchanged. If
- * the limit is too low, returns the placeholder alone.
+ * Returns the head of a long text, a placeholder line and its tail, preferably cut at line breaks, never
+ * within a character or binary data such as base64. Shorter texts are unchanged. If the limit is too low,
+ * returns only the placeholder.
  */
 export function truncateText(text: string, options: TruncateTextOptions): string {
   const { countTokens = estimateTokens, limitTokens = TRUNCATE_TOKENS, tool, ref } = options;
@@ -106,7 +104,6 @@ export function truncateText(text: string, options: TruncateTextOptions): string
     : { of: "middle", tool, bytes, ref };
   const line = formatPlaceholder(middle, options);
   const binaries = binariesIn(text);
-  // Half for the head, half for the tail. Joining them may add a token or two.
   for (
     let maxTokens = (limitTokens - countTokens(line)) / 2;
     maxTokens >= 1;
@@ -126,16 +123,13 @@ export function truncateText(text: string, options: TruncateTextOptions): string
   return tool === undefined ? line : formatPlaceholder({ of: "result", tool, bytes, ref }, options);
 }
 
-/** Ranges of binary data in a text. */
 type Binaries = readonly { readonly start: number; readonly end: number }[];
 
-/** Returns the head without the binary data that its end cuts. */
 function withoutBinaryEnd(head: string, binaries: Binaries): string {
   const cut = binaries.find(({ start, end }) => start < head.length && head.length < end);
   return cut ? head.slice(0, cut.start) : head;
 }
 
-/** Returns the tail without the binary data that its start cuts. */
 function withoutBinaryStart(tail: string, { length }: string, binaries: Binaries): string {
   const from = length - tail.length;
   const cut = binaries.find(({ start, end }) => start < from && from < end);
@@ -147,7 +141,6 @@ interface FitOptions {
   readonly countTokens: CountTokens;
 }
 
-/** Few texts have more characters per token, so that little is cut in vain. */
 const CHARS_PER_TOKEN = 8;
 
 /**
@@ -162,7 +155,6 @@ export function fitHead(text: string, options: FitOptions): string {
   return text.slice(0, splitsPair(text, chars) ? chars - 1 : chars);
 }
 
-/** Returns about `maxTokens` of the end of a text, preferably after a line break. */
 function fitTail(text: string, options: FitOptions): string {
   const chars = fitChars((chars) => text.slice(text.length - chars), text.length, options);
   if (chars === text.length) return text;

@@ -232,7 +232,6 @@ Deno.test("truncateText() returns as much of head and tail as the limit allows, 
       cut(text, 150)
     }`
   );
-  // Lengths of head and tail, in UTF-16 code units.
   assertEquals(cuts, [
     "lines: 3+3 76+79 253+247 738+730 1898+1892 whole, said 253+247",
     "one line: 3+3 83+83 258+258 743+743 1907+1907 whole, said 258+258",

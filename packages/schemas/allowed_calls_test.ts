@@ -17,18 +17,15 @@ const VALIDATORS: Readonly<Record<string, { readonly Validator: typeof Ajv; read
   [DRAFT_2020]: { Validator: Ajv2020, meta: new Ajv2020(OPTIONS) },
 };
 
-/** Returns a validator of the schema in its declared draft or this one; `undefined` if it doesn't compile. */
 function compiled(schema: JsonSchema, draft: string): ((value: unknown) => boolean) | undefined {
   const { Validator, meta } = VALIDATORS[`${schema.$schema ?? draft}`] ?? {};
   if (!Validator || !meta?.validateSchema(schema)) return undefined;
   try {
-    // An instance stores all identifiers that it compiles; one without the draft's meta schema is cheap.
     const validate = new Validator({ ...OPTIONS, meta: false, validateSchema: false }).compile(schema);
     return (value) => {
       try {
         return validate(value) === true;
       } catch {
-        // A schema that refers only to itself allows nothing.
         return false;
       }
     };
@@ -66,7 +63,6 @@ function assertAllowsAsMuch(full: JsonSchema, values: readonly unknown[]): numbe
   return allowed;
 }
 
-/** Places of shared schemas. */
 const SHARED = [
   "$defs",
   "definitions",
@@ -80,10 +76,9 @@ const SHARED = [
   "$anchor",
 ] as const;
 
-/** Places that change the meaning of references in them, or in which validators find no anchors. */
+/** Places that change the meaning of references in them, or hide anchors from validators. */
 const ONLY_LEAVES: readonly string[] = ["$id", "inside $id", "default", "x-shared"];
 
-/** Root of a generated schema, with its shared schemas. */
 class Root {
   readonly keywords: Record<string, Record<string, unknown>> = {};
   readonly draft: string;
@@ -109,7 +104,6 @@ class Root {
         put("definitions", { $id: `${plain}.json`, allOf: [schema] });
         return { $ref: `${plain}.json` };
       case "inside $id":
-        // The identifier changes the meaning of the inner reference.
         put("definitions", {
           $id: `${plain}.json`,
           allOf: [{ $ref: "#/definitions/inner" }],
@@ -142,7 +136,6 @@ class Root {
   }
 }
 
-/** Generated schema, and a value that it allows. */
 interface Made {
   readonly schema: (root: Root) => JsonSchema;
   readonly value: unknown;
@@ -154,7 +147,6 @@ function made(schema: JsonSchema, value: unknown): Made {
 
 const NEVER = { enum: ["never"] };
 
-/** Schemas without subschemas. */
 const leaf: fc.Arbitrary<Made> = fc.oneof(
   fc.stringMatching(/^a[a-z]{1,5}$/).map((value) =>
     made({ type: "string", pattern: "^a", minLength: 2, maxLength: 6, format: "letters" }, value)
@@ -168,7 +160,6 @@ const leaf: fc.Arbitrary<Made> = fc.oneof(
 
 const name = fc.constantFrom("a", "b", "a/b", "a~b", "description", "default", "not", "items");
 
-/** Keywords around a schema, some of which restrict only together with it. */
 const AROUND: readonly ((inner: Made, root: Root) => readonly [schema: JsonSchema, value: unknown])[] = [
   ({ schema, value }, root) => [{ type: "array", items: schema(root), minItems: 1, maxItems: 3 }, [value]],
   ({ schema, value }, root) => [{ contains: schema(root), uniqueItems: true }, [value, "one more"]],
@@ -266,7 +257,6 @@ const tree = fc.letrec<{ any: Made; around: Made; object: Made; reference: Made 
   };
 });
 
-/** Generates parameters of a tool in one draft, and arguments that they allow. */
 const parameters = fc.record({
   draft: fc.constantFrom(DRAFT_7, DRAFT_2019, DRAFT_2020),
   isDeclared: fc.boolean(),
@@ -324,7 +314,6 @@ Deno.test("compactTool() compiles if the full schema does, and allows every call
   );
 });
 
-/** Generates arguments that match a schema of common keywords, or nearly. */
 function argumentsFor(schema: JsonSchema): fc.Arbitrary<unknown> {
   const { type, enum: values, properties = {}, required = [], items = {} } = schema;
   const { minItems: minLength = 0, minimum: min = -5, maximum: max = 1000 } = schema;

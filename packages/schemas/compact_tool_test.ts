@@ -235,7 +235,6 @@ interface Case {
   readonly value: unknown;
 }
 
-/** Generates schemas full of prose and constraints, each with a value that it allows. */
 const cases: fc.Arbitrary<Case> = fc.letrec<{ any: Case; object: Case }>((tie) => {
   const prose = fc.record({
     title: fc.constant("PROSE"),

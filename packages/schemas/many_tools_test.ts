@@ -111,7 +111,6 @@ Deno.test("Catalogue.text() names each tool with one sentence, cut between chara
     "t: v1.2 is it",
     "t: Is it?",
   ]);
-  // A counter that exhausts the limit: full lines, shorter ones, names, then some names.
   const many = Array.from({ length: 10 }, (_, at) => define(`tool_${at}`, "y".repeat(200)));
   const lines = (perChar: number) =>
     new Catalogue(many, { countTokens: (text) => Math.ceil(perChar * text.length) }).text().split("\n").slice(
@@ -125,7 +124,6 @@ Deno.test("Catalogue.text() names each tool with one sentence, cut between chara
   assertEquals(lines(1e6), ["tool_0, and 9 more: search for them with find_tools"]);
 });
 
-/** Returns the answer of `find_tools`. */
 async function find(
   definitions: readonly ToolDefinition[],
   args: { readonly query: string; readonly limit?: number },

@@ -20,13 +20,10 @@ export interface ShownToolsOptions {
 
 /** Tools of one request, each in the selected form. */
 export interface ToolsView {
-  /** Definitions to send, in order. */
   readonly tools: readonly ToolDefinition[];
   /** Full definitions that the model has received after this request. */
   readonly exposed: ReadonlySet<number>;
-  /** Tokens of all full definitions. */
   readonly tokensBefore: number;
-  /** Tokens of the definitions to send. */
   readonly tokensAfter: number;
 }
 
@@ -123,7 +120,6 @@ export function compactTool(tool: ToolDefinition): ToolDefinition {
 
 const compactForms = new WeakMap<ToolDefinition, ToolDefinition>();
 
-/** Keywords of the compact form, in order. Each only loosens a schema if its subschemas are loosened. */
 const KEPT = [
   "$ref",
   "type",
@@ -147,7 +143,6 @@ const KEPT = [
  */
 const NEEDS_ALL = ["oneOf", "prefixItems", "$id", "$dynamicRef", "$recursiveRef"];
 
-/** Annotations, which restrict nothing. */
 const PROSE = [
   "$comment",
   "title",
@@ -159,7 +154,6 @@ const PROSE = [
   "writeOnly",
 ];
 
-/** Keywords that contain a schema or a list of them. */
 const HOLDS_SCHEMAS = [
   "additionalProperties",
   "items",
@@ -179,7 +173,6 @@ const HOLDS_SCHEMAS = [
   "contentSchema",
 ];
 
-/** Keywords that contain schemas by name. */
 const HOLDS_NAMED = [
   "properties",
   "patternProperties",
@@ -208,7 +201,6 @@ function isKept(keyword: string, value: unknown): boolean {
 }
 
 interface Found {
-  /** Retained schemas, as references from the root. */
   readonly places: Set<unknown>;
   readonly references: unknown[];
 }
@@ -237,7 +229,6 @@ function findSchemas(schema: unknown, found: Found, place = "#"): boolean {
   });
 }
 
-/** Returns a schema and its subschemas with the retained keywords only. */
 function strip<S>(schema: S, keeps: (keyword: string, value: unknown) => boolean): S {
   if (!isObject(schema)) return schema;
   const inner = (value: unknown) => strip(value, keeps);
@@ -255,7 +246,6 @@ function freezeEntries(entries: [string, unknown][]) {
   return Object.freeze(Object.fromEntries(entries));
 }
 
-/** Compares keywords: those of the compact form first, then by name. */
 function inOrder([a]: [string, unknown], [b]: [string, unknown]): number {
   const place = (keyword: string) => KEPT.includes(keyword) ? KEPT.indexOf(keyword) : KEPT.length;
   return place(a) - place(b) || (a < b ? -1 : 1);

@@ -8,13 +8,12 @@ import {
 } from "@tare/messages";
 import { CALL_TOOL_NAME, checkGiven, hashPiece, sliceText } from "@tare/messages/internal";
 
-/** Tool that calls tools without definitions in the request. */
 const CALL_TOOL: ToolDefinition = {
   type: "function",
   function: {
     name: CALL_TOOL_NAME,
     description:
-      "Calls a tool of which you have only the name and one line. Read its full definition with find_tools first.",
+      "Calls a tool that you know only by name and one line. Read its full definition with find_tools first.",
     parameters: {
       type: "object",
       properties: {
@@ -99,7 +98,6 @@ export function standIns(tools: readonly Tool[], options: StandInsOptions): Tool
     call: {
       definition: CALL_TOOL,
       resolve,
-      // For loops that don't use `resolve`.
       run(args, context) {
         const meant = resolve(args);
         return "problem" in meant
@@ -110,7 +108,6 @@ export function standIns(tools: readonly Tool[], options: StandInsOptions): Tool
   };
 }
 
-/** Maximum length of a name in an error. */
 const MAX_NAME = 200;
 
 function unknownTool(name: string, tools: readonly ToolDefinition[]): string {
@@ -120,7 +117,6 @@ function unknownTool(name: string, tools: readonly ToolDefinition[]): string {
     (close.length > 0 ? `Did you mean ${close.join(", ")}?` : "Look for it with find_tools.");
 }
 
-/** Tool that returns definitions that requests don't contain. */
 const FIND_TOOLS: ToolDefinition = {
   type: "function",
   function: {
@@ -147,13 +143,10 @@ const FIND_TOOLS: ToolDefinition = {
   },
 };
 
-/** Maximum of tokens of the returned definitions, except the first. */
 const MAX_SHOWN_TOKENS = 6_000;
 
-/** Tools named in addition to the returned definitions. */
 const ALSO = 5;
 
-/** Minimum share of the best score for a full definition. */
 const WORTHY = 1 / 3;
 
 /**
@@ -201,10 +194,8 @@ interface Ranked {
   readonly isNamed: boolean;
 }
 
-/** Weights of a word by its place. */
 const WEIGHTS = { name: 4, description: 1, argument: 1 };
 
-/** Returns the matching tools, best first, ties in order. */
 function rankTools(tools: readonly ToolDefinition[], query: string): readonly Ranked[] {
   const asked = new Set(wordsOf(query));
   const given = new Set(query.split(/[\s,;"'`]+/));
@@ -242,13 +233,11 @@ function weigh({ function: { name, description = "", parameters } }: ToolDefinit
   return weights;
 }
 
-/** Returns the words of a text or name, without plural endings. */
 function wordsOf(text: string): string[] {
   const words = text.replaceAll(/(\p{Ll})(\p{Lu})/gu, "$1 $2").toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [];
   return words.map((word) => word.length > 3 ? word.replace(/(?<!s)s$/, "") : word);
 }
 
-/** Maximum of tokens of a list; longer lists have less text per tool. */
 const MAX_TOKENS = 2_400;
 
 /** Maximum of characters after a tool's name, by available space. */
@@ -278,7 +267,6 @@ export class Catalogue {
   readonly #tools: readonly ToolDefinition[];
   readonly #countTokens: CountTokens;
 
-  /** Creates a catalogue of these tools. */
   constructor(
     tools: readonly ToolDefinition[],
     options: { readonly countTokens?: CountTokens | undefined } = {},
@@ -329,7 +317,6 @@ export class Catalogue {
   }
 }
 
-/** Returns a line per tool if they fit, else all names, else as many names as fit. */
 function listed(tools: readonly ToolDefinition[], countTokens: CountTokens): string[] {
   for (const chars of LINE_CHARS) {
     const lines = chars > 0 ? tools.map((tool) => toolLine(tool, chars)) : [names(tools)];
@@ -348,7 +335,6 @@ function names(tools: readonly ToolDefinition[]): string {
 
 /** Returns a tool's name and the first sentence of its description, in one line of limited length. */
 function toolLine({ function: { name, description = "" } }: ToolDefinition, maxChars: number): string {
-  // Untrusted text must not start a line.
   const plain = description.replaceAll(/[\s\p{Cc}\p{Zl}\p{Zp}]+/gu, " ").trim();
   const sentence = /^.*?[.!?](?= |$)/u.exec(plain)?.[0] ?? plain;
   const text = sentence.length <= maxChars ? sentence : `${sliceText(sentence, 0, maxChars - 1).trimEnd()}…`;

@@ -10,13 +10,11 @@ export class ToolRefusal extends Error {
 
 type CallArguments = Readonly<Record<string, unknown>>;
 
-/** Tool whose functions take arguments valid for `properties`. */
 interface ToolSpec<Args extends CallArguments> extends Pick<Tool, "stance" | "timeoutMs"> {
   readonly name: string;
   readonly description: string;
   /** JSON Schema of each argument. No others are allowed. */
   readonly properties: { readonly [Name in keyof Args]: JsonSchema };
-  /** Required arguments. Default: none. */
   readonly required?: readonly (keyof Args & string)[];
   readonly reads?: keyof Args & string;
   readonly writes?: keyof Args & string;
@@ -46,7 +44,6 @@ export function defineTool<Args extends CallArguments>(spec: ToolSpec<Args>): To
     if (reason === undefined) throw error;
     return `Cannot ${attempt(args)}: ${reason}`;
   };
-  // The caller has validated the arguments against `parameters`.
   return {
     definition: { type: "function", function: { name, description, parameters } },
     ...rest as Pick<Tool, Exclude<keyof typeof rest, "required">>,

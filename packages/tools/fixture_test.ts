@@ -43,7 +43,6 @@ export function abortOnProgress(): ToolContext {
   return { signal: controller.signal, progress: () => controller.abort() };
 }
 
-/** Runs a tool with valid arguments and returns its result in one shape. */
 export async function call(
   tool: Tool,
   args: Readonly<Record<string, unknown>>,

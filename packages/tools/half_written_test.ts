@@ -29,7 +29,6 @@ for (
     await tool.clearUp!({ ...args, path: "gone/f" }, { callId: "call_1" });
     await tool.clearUp!({ ...args, path: "../f" }, { callId: "call_1" });
     assertEquals(names(), [left, "f"]);
-    // The same call without cleanup writes into no other file.
     await callOk(tool, args, { ...context, callId: "call_1" });
     assertEquals(names(), [left, "f"]);
     await tool.clearUp!(args, { callId: "call_1" });

@@ -1,9 +1,8 @@
 /**
  * Agent tools within one folder: files, search, a shell, the web, a plan, and recall of evicted results.
  *
- * Each is a plain {@linkcode Tool} of `@tare/messages`: a definition, and a function that takes valid
- * arguments. An invalid or refused call returns an error result; a tool throws only if its call is aborted,
- * or on a bug. `shell` has the rights of this process unless it gets a `Sandbox` of `@tare/tools/sandbox`.
+ * An invalid or refused call returns an error result; a tool throws only if its call is aborted, or on a bug.
+ * `shell` has the rights of this process unless it gets a `Sandbox` of `@tare/tools/sandbox`.
  *
  * @example
  * ```ts
@@ -46,7 +45,6 @@ export interface WorkspaceToolsOptions extends WorkspaceLimits {
   readonly workspace: string;
   /** Storage of evicted results. Default: none, and no `recall`. */
   readonly archive?: Archive;
-  /** Limits and environment of `shell`. */
   readonly shell?: Omit<ShellToolOptions, "workspace">;
   /** Hosts that `fetch` reaches. Default: no `fetch`. */
   readonly web?: FetchToolOptions | undefined;

@@ -45,10 +45,8 @@ export function shortLines(lines: readonly string[]): string {
     .join("\n");
 }
 
-/** Text of bytes that may be invalid. */
 interface DecodedText {
   readonly text: string;
-  /** True if invalid UTF-8 or NUL was replaced by U+FFFD. */
   readonly replaced: boolean;
 }
 

@@ -41,7 +41,6 @@ const decode = (...bytes: number[]) => decodeText(new Uint8Array(bytes));
 Deno.test("decodeText() decodes UTF-8 without its byte order mark", () => {
   assertEquals(decode(0x61, 0xC3, 0xA9), { text: "aé", replaced: false });
   assertEquals(decode(0xEF, 0xBB, 0xBF, 0x61), { text: "a", replaced: false });
-  // A replacement character in the file is valid.
   assertEquals(decode(0xEF, 0xBF, 0xBD), { text: "\uFFFD", replaced: false });
 });
 

@@ -71,7 +71,7 @@ Deno.test("recall returns an original whole, by lines or by a text, and finds a 
   assertEquals(await callOk(recall, { ref }), "apple\nbanana\ncherry");
   assertEquals(await callOk(recall, { ref, lines: "2-2" }), "banana");
   assertEquals(await callOk(recall, { ref, find: "CH" }), "1-apple\n2-banana\n3:cherry");
-  assertEquals(await callOk(recall, { find: "CH" }), `ref ${ref}, said by the user: 1 of 3 lines\n3:cherry`);
+  assertEquals(await callOk(recall, { find: "CH" }), `ref ${ref}, user message: 1 of 3 lines\n3:cherry`);
 });
 
 Deno.test("recall limits its answer to limitTokens", async () => {

@@ -131,7 +131,7 @@ Deno.test(
       const results = [...resultsOf(await turn())];
       const last = results.pop()!;
       assertEquals(
-        results.map((result) => /: (of the web only|no user|only the usual|only http)/.test(result)),
+        results.map((result) => /: (only allowed|it may not contain|only the ports|only http)/.test(result)),
         refused(target.port).map(() => true),
       );
       // The host doesn't exist, which only the proxy can know.

@@ -186,7 +186,7 @@ Deno.test("deferred tools: each request is a prefix of the next, across tools, c
         for (const message of requests.at(-1)!.messages.filter(Catalogue.tells)) {
           for (const line of String(message.content).split("\n")) {
             if (line.startsWith("Removed: ")) {
-              for (const name of line.slice(6).split(", ")) told.set(name, false);
+              for (const name of line.slice("Removed: ".length).split(", ")) told.set(name, false);
             } else if (line.startsWith("make__")) told.set(line.split(":", 1)[0]!, true);
           }
         }

@@ -103,7 +103,6 @@ async function describe({ absolute, relative, kind }: WalkEntry): Promise<string
   }
 }
 
-/** Returns the size in bytes, or `gone` if the file was deleted meanwhile. */
 async function sizeOf(path: string): Promise<string> {
   try {
     return String((await lstat(path)).size);

@@ -64,9 +64,7 @@ export function readFileTool(workspace: string, limits: WorkspaceLimits = {}): T
 }
 
 interface Page {
-  /** Lines returned, without line ends. */
   readonly lines: readonly string[];
-  /** Number of lines of the file. */
   readonly total: number;
   readonly notes: readonly string[];
 }
@@ -136,7 +134,6 @@ function countLines(bytes: Uint8Array): number {
   return lines;
 }
 
-/** File names that may be images: in other files, an image's first bytes are a coincidence. */
 const NAMES = /\.(?:png|jpe?g|gif|webp)$/i;
 
 /**

@@ -148,7 +148,7 @@ Deno.test("readFileTool() declares what it reads", () => {
 });
 
 Deno.test({
-  ...needs(NOT_ROOT, "read_file says that permission is denied"),
+  ...needs(NOT_ROOT, "read_file reports denied permission"),
   async fn() {
     await using ws = await makeWorkspace({ f: "" });
     await Deno.chmod(ws.at("f"), 0);

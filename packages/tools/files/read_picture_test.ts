@@ -2,7 +2,6 @@ import { assertEquals, assertMatch } from "@std/assert";
 import { readFileTool } from "./read_file_tool.ts";
 import { call, callError, callOk, context, makeWorkspace } from "../fixture_test.ts";
 
-/** Returns the first bytes of a PNG, padded to `length`. */
 function png(width: number, height: number, length = 24): Uint8Array {
   const bytes = new Uint8Array(length);
   bytes.set([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0, 0, 0, 13, 0x49, 0x48, 0x44, 0x52]);

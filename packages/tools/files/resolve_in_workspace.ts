@@ -21,11 +21,10 @@ import { walk } from "./walk.ts";
 
 /** Limits of the file tools within a workspace. */
 export interface WorkspaceLimits {
-  /** Folder hidden from the model, in which the server stages new files. Default: none. */
+  /** Hidden folder, where the server stages new files. Default: none. */
   readonly hidden?: string | undefined;
 }
 
-/** Existing folder that is hidden from the model. */
 interface HiddenFolder {
   readonly path: string;
   readonly dev: number;
@@ -34,25 +33,19 @@ interface HiddenFolder {
 
 /** Path in a workspace. It may be missing. */
 export interface WorkspacePath {
-  /** Absolute path of the workspace, without symbolic links. */
   readonly root: string;
-  /** Absolute path without symbolic links. */
   readonly absolute: string;
   /** Path from `root`, with forward slashes; `.` for the workspace itself. */
   readonly relative: string;
   readonly hidden?: HiddenFolder;
 }
 
-/** Linux's limit. */
 const MAX_LINKS = 40;
 
 /**
- * Resolves a path, relative to the workspace or absolute, with all symbolic links, dangling ones included,
- * and checks that it is within the workspace. A missing file is resolved to where opening `path` would create
- * it. Callers must use `absolute` afterwards, not `path`.
- *
- * Other processes may replace a folder by a link after this check: `openAt()` verifies files and folders once
- * they are open.
+ * Resolves a path, relative to the workspace or absolute, with all symbolic links, and checks that it is
+ * within the workspace. A missing file is resolved to where opening `path` would create it. Callers must use
+ * `absolute` afterwards, and open it by `openAt()`, because other processes may replace a folder by a link.
  *
  * @throws {ToolRefusal} if it is outside or hidden, or the links form a cycle.
  */
@@ -80,7 +73,6 @@ export async function resolveInWorkspace(
 
 async function realPlace(workspace: string, path: string): Promise<{ root: string; absolute: string }> {
   const given = resolve(workspace, path);
-  // If the workspace is a link, only `..` resolves differently from its target.
   const isSame = isAbsolute(path) || pathWithin(resolve(workspace), given) !== undefined;
   const found = isSame ? realpath(given).catch(() => undefined) : Promise.resolve(undefined);
   const [root, real] = await both(realWorkspace(workspace), found);
@@ -126,7 +118,6 @@ async function hiddenFolder({ hidden }: WorkspaceLimits): Promise<HiddenFolder |
   }
 }
 
-/** Awaits two promises, even if the other one rejects. */
 async function both<One, Other>(one: Promise<One>, other: Promise<Other>): Promise<readonly [One, Other]> {
   await Promise.allSettled([one, other]);
   return [await one, await other];
@@ -176,7 +167,6 @@ async function followLinks(path: string): Promise<string> {
     }
     const target = await linkTarget(existing);
     if (target !== undefined) {
-      // The rest may be a link in the target.
       existing = join(target, ...missing);
       missing = [];
       links++;
@@ -188,24 +178,20 @@ async function followLinks(path: string): Promise<string> {
   throw new ToolRefusal("its symbolic links form a cycle.");
 }
 
-/** Returns the target of a link, dangling or not; `undefined` if it is no link. */
 async function linkTarget(path: string): Promise<string | undefined> {
   try {
     const target = await readlink(path);
-    // The folder may contain links, and `..` in the target is relative to its real path.
     return resolve(await realpath(dirname(path)), target);
   } catch {
     return undefined;
   }
 }
 
-// Opens files and folders while other processes change the workspace. Every system call resolves a path
-// again, so that a folder replaced by a link redirects it. An open handle can't be redirected: its path as
-// the system reports it is compared with the expected one, and all access uses the handle.
+// Opens files while other processes change the workspace. A path can be redirected by replacing a folder by a
+// link, an open handle can't: its path as the system reports it is compared with the expected one.
 //
-// Linux lists handles in `/proc/self/fd`, with their paths and folder entries. Deno denies that path to a
-// process with permissions for some folders only; the link of this name in an own folder avoids this. Without
-// either, the path is resolved several times, before and after.
+// Linux lists handles in `/proc/self/fd`. Deno denies that path to a process with permissions for some
+// folders only; a link in an own folder avoids this. Without either, the path is resolved several times.
 
 /** Name of the link to {@linkcode DESCRIPTORS} in the folder that the server keeps for itself. */
 const LINK = "fd";
@@ -239,7 +225,6 @@ async function searchDescriptors(own: string | undefined): Promise<void> {
   }
 }
 
-/** Rounds of the comparison by path. Each detects an ongoing replacement with a probability of 3/4. */
 const ROUNDS = 10;
 
 const EXCHANGED = "another process has just replaced it. Try again.";
@@ -254,7 +239,6 @@ export function assertOpenAt(fd: number, absolute: string): void {
   if (path !== absolute && folded(path) !== folded(absolute)) throw new ToolRefusal(EXCHANGED);
 }
 
-/** Case-insensitive file systems return the stored spelling. */
 function folded(path: string): string {
   return path.normalize().toLowerCase();
 }
@@ -269,7 +253,6 @@ function assertSame({ dev, ino }: Stats, absolute: string): void {
   }
 }
 
-/** Flags against following a link and waiting for the other end of a pipe. */
 const SAFELY = (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
 
 /**
@@ -289,7 +272,6 @@ export async function openAt(absolute: string, flags: number = constants.O_RDONL
   }
 }
 
-/** Opens a file that was just inspected, which needs no disk access. The caller closes it. */
 function openKnown(absolute: string, flags: number): number {
   const fd = openSync(absolute, flags | SAFELY);
   try {
@@ -321,7 +303,6 @@ export async function readKnown(
   try {
     const info = fstatSync(fd);
     if (!info.isFile() || info.size > maxBytes) return { info };
-    // One more byte detects growth meanwhile.
     const bytes = new Uint8Array(info.size + 1);
     let length = 0;
     for (let count = -1; count !== 0 && length < bytes.length; length += count) {
@@ -341,9 +322,7 @@ function readSome(fd: number, bytes: Uint8Array, position: number): Promise<numb
 
 /** Open folder: its entries stay reachable even if its path changes. */
 export interface Folder {
-  /** Returns the path of an entry. */
   readonly at: (name: string) => string;
-  /** Path for listing the entries. */
   readonly path: string;
   /** Throws unless the folder is still at its path. @throws {ToolRefusal} */
   readonly check: () => void;
@@ -396,7 +375,6 @@ async function openFolder(absolute: string): Promise<OpenFolder> {
   return { folder: { path, at, check: () => assertOpenAt(fd, absolute) }, close: () => closeSync(fd) };
 }
 
-/** Returns a folder on systems that can't open folders, such as Windows. */
 async function pathOnly(absolute: string): Promise<OpenFolder> {
   const info = await lstat(absolute);
   if (!info.isDirectory()) throw new ToolRefusal(EXCHANGED);
@@ -413,7 +391,6 @@ export interface Entry {
   readonly kind: "file" | "folder" | "link" | "other";
 }
 
-/** Entries per slice. */
 const SLICE = 500;
 
 /**
@@ -435,7 +412,6 @@ export async function* entriesOf(folder: Folder): AsyncGenerator<readonly Entry[
   }
 }
 
-/** Type of `Deno.readDir`. */
 type ReadDir = (path: string) => AsyncIterable<
   { readonly name: string } & Readonly<Record<"isFile" | "isDirectory" | "isSymlink", boolean>>
 >;
@@ -459,7 +435,6 @@ function kindOf(entry: Dirent): Entry["kind"] {
   return entry.isDirectory() ? "folder" : entry.isFile() ? "file" : "other";
 }
 
-/** Maximum of entries compared with a missing path. */
 const MAX_CANDIDATES = 10_000;
 const MAX_SUGGESTIONS = 3;
 const MIN_SIMILARITY = 0.5;
@@ -516,7 +491,6 @@ export function similarity(a: string, b: string): number {
 /** Returns the relative path with forward slashes, `.` for the folder itself; `undefined` outside of it. */
 export function pathWithin(folder: string, absolute: string): string | undefined {
   const path = relative(folder, absolute);
-  // On Windows, the path to another drive is absolute.
   const isOutside = path === ".." || path.startsWith(`..${SEPARATOR}`) || isAbsolute(path);
   return isOutside ? undefined : path.replaceAll(SEPARATOR, "/") || ".";
 }

@@ -57,7 +57,6 @@ Deno.test("resolveInWorkspace() follows links: at the end, in the middle, dangli
   await link(ws.outside, "out");
   await link("../outside/new", "out-dangling");
   await link("out-dangling", "out-chain");
-  // From src/deep, the link's real folder, this is src/up; from `inside` it would be outside.
   await link("../up", "src/deep/up");
   const absolute = async (path: string) => (await resolveInWorkspace(ws.root, path)).relative;
   assertEquals(await absolute("inside/a.ts"), "src/deep/a.ts");
@@ -65,7 +64,6 @@ Deno.test("resolveInWorkspace() follows links: at the end, in the middle, dangli
   assertEquals(await absolute("dangling"), "nowhere/yet");
   assertEquals(await absolute("chain/file"), "nowhere/yet/file");
   assertEquals(await absolute("inside/up"), "src/up");
-  // The rest of a dangling link may be a link in its target.
   await link("not-there/..", "nowhere-and-back");
   assertEquals(await absolute("nowhere-and-back/chain"), "nowhere/yet");
   const outside = ["out", "out/a", "out-dangling", "out-chain", "out-chain/x"];
@@ -128,7 +126,6 @@ Deno.test("resolveInWorkspace() never leaves the workspace, and agrees with the 
       }
       if (real !== undefined) assertEquals(found, real);
       assertEquals(`${found}/`.startsWith(`${ws.root}/`), true);
-      // Creating it must not create anything outside either.
       await Deno.mkdir(dirname(found), { recursive: true }).catch(() => {});
       await Deno.writeTextFile(found, "").catch(() => {});
       assertEquals([...Deno.readDirSync(ws.outside)], []);
@@ -171,7 +168,7 @@ Deno.test("statFile() rejects folders and pipes", async () => {
 });
 
 Deno.test(
-  needs(NOT_WINDOWS, "pathWithin() returns the path from a folder, and nothing outside of it"),
+  needs(NOT_WINDOWS, "pathWithin() returns the path from a folder, and undefined outside of it"),
   () => {
     for (
       const [folder, path, expected] of [

@@ -4,10 +4,8 @@ import type { ToolContext } from "@tare/messages";
 import { ToolRefusal } from "../define_tool.ts";
 import { openAt, readAt } from "./resolve_in_workspace.ts";
 
-/** Bytes that are inspected to distinguish text from binary data. */
 const HEAD_BYTES = 8 * 1024;
 
-/** Random bytes have about a half; text in Latin-1 rarely more than a tenth. */
 const MAX_INVALID_SHARE = 0.3;
 
 /**
@@ -48,7 +46,7 @@ export interface TextBlock {
   readonly droppedBytes: number;
 }
 
-/** Maximum of bytes up to which lines are whole. */
+/** Maximum length of whole lines, in bytes. */
 export const MAX_LINE_BYTES: number = 256 * 1024;
 const CHUNK_BYTES = 64 * 1024;
 const NEWLINE = 10;
@@ -59,10 +57,8 @@ const NEWLINE = 10;
  */
 export async function* textBlocks(file: FileHandle, context: ToolContext): AsyncGenerator<TextBlock> {
   let buffer = new Uint8Array(CHUNK_BYTES);
-  /** Bytes in the buffer that are not yielded yet. */
   let held = 0;
   let position = 0;
-  /** Bytes dropped from the current line. */
   let dropped = 0;
   const shift = (from: number, to: number) => {
     buffer.copyWithin(0, from, to);
@@ -116,7 +112,6 @@ export async function* readText(
   { size }: Pick<Stats, "size">,
   context: ToolContext,
 ): AsyncGenerator<TextBlock> {
-  // Generated files of the system, as in /proc, have the size 0.
   if (size > 0 && size <= CHUNK_BYTES) {
     const bytes = await readAt(absolute);
     if (isBinary(bytes.subarray(0, HEAD_BYTES))) throw new ToolRefusal(BINARY);
@@ -132,7 +127,6 @@ export async function* readText(
   }
 }
 
-/** Returns the last start of a UTF-8 character at or before `at`. */
 function characterStart(bytes: Uint8Array, at: number): number {
   let start = at;
   while (start > at - 4 && (bytes[start]! & 0xC0) === 0x80) start--;

@@ -15,7 +15,6 @@ import {
 /** Entry of a walk. */
 export interface WalkEntry {
   readonly absolute: string;
-  /** Path from the workspace, with forward slashes; a folder's ends in one. */
   readonly relative: string;
   readonly kind: "file" | "folder" | "link" | "other";
 }
@@ -30,7 +29,6 @@ export interface WalkOptions {
    * Glob that entries must match, never folders: see {@linkcode globMatcher}. Relative to the start folder.
    */
   readonly glob?: string | undefined;
-  /** Maximum depth; 1 for the start folder's own entries. Default: no limit. */
   readonly maxDepth?: number | undefined;
   /** Whether hidden and git-ignored entries are included. Default: false. */
   readonly includeHidden?: boolean | undefined;
@@ -39,8 +37,8 @@ export interface WalkOptions {
 }
 
 /**
- * Walks a folder depth first, names in code-unit order. Links are yielded, not followed, so that the walk
- * ends and stays inside. `.git` is entered only as the start; hidden and forbidden paths are never yielded.
+ * Walks a folder depth first, names in code-unit order. Links are not followed, so that the walk ends and
+ * stays inside. `.git` is entered only as the start; hidden and forbidden paths are never yielded.
  */
 export async function* walk(start: WorkspacePath, options: WalkOptions): AsyncGenerator<WalkEntry> {
   const base = start.relative === "." ? "" : `${start.relative}/`;
@@ -52,7 +50,6 @@ export async function* walk(start: WorkspacePath, options: WalkOptions): AsyncGe
 }
 
 interface Folder {
-  /** Path from the workspace, ending in a slash; empty for the workspace itself. */
   readonly base: string;
   readonly rules: IgnoreRules;
   readonly depth: number;
@@ -70,7 +67,6 @@ async function* walkFolder(
     entries = await readFolder(root, base);
     if (entries.length > MAX_ENTRIES) onSkip?.("uncounted");
   } catch (error) {
-    // The start folder must be readable; others are reported and skipped.
     if (depth === 1) throw error;
     return onSkip?.("unreadable");
   }
@@ -81,7 +77,6 @@ async function* walkFolder(
       onSkip?.("hidden");
       continue;
     }
-    // A forbidden folder omits its content.
     if (!(context.allows?.(entry.absolute, "names") ?? true)) {
       onSkip?.("forbidden");
       continue;
@@ -97,7 +92,6 @@ async function* walkFolder(
   }
 }
 
-/** Maximum of entries per folder, in arbitrary order. */
 const MAX_ENTRIES = 50_000;
 
 async function readFolder(root: string, base: string): Promise<WalkEntry[]> {
@@ -136,11 +130,9 @@ export function globMatcher(glob: string): (path: string) => boolean {
   return (path) => regExp.matches(path.slice(path.lastIndexOf("/") + 1));
 }
 
-/** Larger `.gitignore` files are not read. */
 const MAX_BYTES = 1024 * 1024;
 
 interface RuleFile {
-  /** Folder of the rules, from the workspace, ending in a slash; empty for the workspace itself. */
   readonly base: string;
   readonly rules: Ignore;
 }
@@ -153,7 +145,6 @@ export class IgnoreRules {
     this.#files = files;
   }
 
-  /** Returns the rules for `folder` (`.` or a relative path). */
   static async of(root: string, folder: string): Promise<IgnoreRules> {
     let rules = await new IgnoreRules([]).enter(root, "");
     if (folder === ".") return rules;

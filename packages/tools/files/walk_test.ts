@@ -79,7 +79,7 @@ Deno.test("walk() stops when aborted", async () => {
 });
 
 Deno.test({
-  ...needs(NOT_ROOT, "walk() passes over folders that it can't read"),
+  ...needs(NOT_ROOT, "walk() skips folders that it can't read"),
   async fn() {
     await using ws = await makeWorkspace({ "a/f": "", "b": "" });
     await Deno.chmod(ws.at("a"), 0);
@@ -120,6 +120,5 @@ Deno.test("globMatcher() matches open brackets and braces literally, and rejects
 });
 
 Deno.test("globMatcher() takes time linear in the path", () => {
-  // A backtracking engine would take very long.
   assertEquals(globMatcher(`${"*a".repeat(20)}b`)("a".repeat(250)), false);
 });

@@ -22,7 +22,6 @@ Deno.test("writeAtomically() sets the given mode, else the default one", async (
 
 Deno.test("writeAtomically() replaces no read-only file unless it is forced", async () => {
   await using ws = await makeWorkspace();
-  // Same for a missing file.
   await assertRejects(() => writeAtomically(ws.at("f"), bytes, { mode: 0o440 }), Error, "ENOENT");
   await writeAtomically(ws.at("f"), bytes, { mode: 0o440, isForced: true });
   assertEquals((await Deno.stat(ws.at("f"))).mode! & 0o777, 0o440);

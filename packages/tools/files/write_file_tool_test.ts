@@ -83,7 +83,7 @@ Deno.test("writeFileTool() declares what it writes", () => {
 });
 
 Deno.test({
-  ...needs(NOT_ROOT, "write_file says that permission is denied"),
+  ...needs(NOT_ROOT, "write_file reports denied permission"),
   async fn() {
     await using ws = await makeWorkspace({ "src/": "", protected: "old" });
     await Deno.chmod(ws.at("src"), 0o500);

@@ -26,7 +26,6 @@ import { approvePath } from "../sandbox/guard.ts";
 
 type WriteFileArguments = { readonly path: string; readonly content: string };
 
-/** Returns the common properties of the tools that write the file at `path`. */
 function writing(workspace: string, limits: WorkspaceLimits) {
   return {
     stance: "once",
@@ -96,29 +95,22 @@ async function existingFile(absolute: string): Promise<Stats | undefined> {
   return info && regular(info, "Name a file in it.");
 }
 
-/**
- * Returns the content of a file before it is written, empty if missing; `undefined` if it can't be displayed.
- */
 async function textOf(absolute: string, file: Stats | undefined): Promise<string | undefined> {
   if (!file) return "";
   if (file.size > MAX_BYTES) return undefined;
   try {
     return await readUtf8(absolute);
   } catch (error) {
-    // It can be overwritten nevertheless.
     if (error instanceof ToolRefusal || ioReason(error) !== undefined) return undefined;
     throw error;
   }
 }
 
-/** Maximum length of a diff for the user and of its lines, in characters. */
 const MAX_DIFF = 16_000;
 const MAX_DIFF_LINE = 2_000;
 
-/** Maximum of changed lines that are compared; above, the diff is one removal and one addition. */
 const MAX_EDITS = 1_000;
 
-/** Returns a displayable change of a file, else `undefined`. */
 function changeOf(path: string, before: string | undefined, after: string): FileChange | undefined {
   if (before === undefined || before.length + after.length > 2 * MAX_BYTES) return undefined;
   const isCrlf = [before, after].every((text) => text === "" || uniformLineEnd(text) === "\r\n");
@@ -137,7 +129,6 @@ function changeOf(path: string, before: string | undefined, after: string): File
     const text = line.length <= MAX_DIFF_LINE
       ? line
       : `${sliceText(line, 0, MAX_DIFF_LINE)}… and ${line.length - MAX_DIFF_LINE} characters more`;
-    // Hunk headers vary with the text above and are not counted.
     if (!line.startsWith("@@")) chars += text.length + 1;
     const isWhole = chars <= MAX_DIFF;
     if (isWhole) shown.push(text);
@@ -168,7 +159,6 @@ type EditFileArguments = {
 };
 
 const MAX_BYTES = 4 * 1024 * 1024;
-/** Context lines before and after a change. */
 const CONTEXT_LINES = 2;
 
 /** Returns `edit_file`, which replaces exact text in a text file. */
@@ -237,7 +227,6 @@ export function editFileTool(workspace: string, limits: WorkspaceLimits = {}): T
   });
 }
 
-/** Reads a file such that writing the text back gives the same bytes, byte order mark included. */
 async function readUtf8(absolute: string): Promise<string> {
   const bytes = await readAt(absolute);
   try {
@@ -260,24 +249,18 @@ function report(path: string, { text, starts, length }: ReplacedText): string {
     shortLines(lines.slice(from - 1, to));
 }
 
-/** Maximum of places in a message. */
 const MAX_NAMED = 20;
 
-/** What to replace. */
 interface Replacement {
   readonly oldText: string;
   readonly newText: string;
-  /** Whether to replace all occurrences. Default: there must be exactly one. */
   readonly all?: boolean | undefined;
-  /** Whether a refusal may quote the text. Default: true. */
   readonly quotes?: boolean | undefined;
 }
 
 interface ReplacedText {
   readonly text: string;
-  /** Start of each replacement in `text`, in order. */
   readonly starts: readonly number[];
-  /** Length of each replacement. */
   readonly length: number;
 }
 
@@ -318,7 +301,6 @@ export function lineNumbers(text: string, indices: readonly number[]): string {
   return numbers.join(", ") + (indices.length > MAX_NAMED ? ", …" : "");
 }
 
-/** Returns the line end of all lines; `undefined` if they differ or there is only one. */
 function uniformLineEnd(text: string): "\n" | "\r\n" | undefined {
   const ends = text.split("\n").length - 1;
   const crlf = text.split("\r\n").length - 1;
@@ -361,17 +343,14 @@ function notFound(
     }`;
 }
 
-/** Range of lines, from 0; `end` is exclusive. */
 interface LineRange {
   readonly start: number;
   readonly end: number;
 }
 
 const MIN_SIMILARITY = 0.5;
-/** Maximum of places compared line by line after the longest line selected them. */
 const MAX_PLACES = 10;
 
-/** Characters of a line that are compared. */
 const MAX_LINE_CHARS = 500;
 
 /** Returns the range of `lines` most similar to `wanted`; `undefined` if none is similar. */
@@ -399,25 +378,22 @@ function head(line: string): string {
   return line.trim().slice(0, MAX_LINE_CHARS);
 }
 
-/** Returns false if the lengths alone rule out similarity. */
 function mayBeAlike(length: number, other: number): boolean {
   return Math.min(length, other) >= MIN_SIMILARITY * Math.max(length, other);
 }
 
-/** Returns the name of a call's temporary file, which is determined by the call. */
 function temporaryOf(args: object, { callId }: Pick<ToolContext, "callId">): string | undefined {
   return callId === undefined ? undefined : temporaryName([callId, args]);
 }
 
-/** Folder of staged files in the server's own folder. */
 const STAGING = "staged";
 
 /**
- * Writes a whole file atomically, also if the process crashes: the bytes are written to a new file, flushed,
- * and renamed in its folder, which is verified once it is open. Missing folders are created.
+ * Writes a whole file atomically: the bytes are written to a new file, flushed, and renamed in its folder,
+ * which is verified once it is open. Missing folders are created.
  *
- * With `own`, no other process reaches the new file before the rename; if `own` is on another file system,
- * the file is first copied to the workspace under a random name.
+ * With `own`, no other process reaches the new file before the rename, unless `own` is on another file
+ * system.
  *
  * @param mode Permission bits of the new file. Default: the system's.
  * @param isForced Whether to replace a read-only file. Default: false.
@@ -436,7 +412,6 @@ export async function writeAtomically(
     readonly confirm?: (() => void) | undefined;
   } = {},
 ): Promise<void> {
-  // Renaming needs no write permission, but a read-only file must not be replaced.
   if (mode !== undefined && !isForced) await (await openAt(absolute, constants.O_WRONLY)).close();
   const bits = mode === undefined ? undefined : mode & 0o7777;
   await inNewFolder(dirname(absolute), async (folder) => {
@@ -471,7 +446,6 @@ export async function writeAtomically(
   });
 }
 
-/** Calls `work` with a new file, and removes the file unless it was moved. */
 async function onNewFile(created: Promise<NewFile>, work: (file: NewFile) => Promise<void>): Promise<void> {
   const file = await created;
   try {
@@ -512,10 +486,8 @@ class NewFile {
     assertOpenAt(this.#file.fd, absolute);
   }
 
-  /** Writes and flushes it. */
   async write(bytes: Uint8Array | undefined, bits: number | undefined): Promise<void> {
     if (bytes) await this.#file.writeFile(bytes);
-    // The umask reduces the permissions of new files.
     if (bits !== undefined) await this.#file.chmod(bits);
     await this.#file.sync();
   }
@@ -525,14 +497,12 @@ class NewFile {
     this.#isMoved = true;
   }
 
-  /** Closes it, and removes it unless it was moved. */
   async close(): Promise<void> {
     await this.#file.close();
-    if (!this.#isMoved) await unlink(this.path).catch(() => {}); // The first error is the one to report.
+    if (!this.#isMoved) await unlink(this.path).catch(() => {});
   }
 }
 
-/** Creates the new file next to the old one, under another name if it is taken. */
 async function createBeside(
   folder: Folder,
   absolute: string,
@@ -582,7 +552,6 @@ async function copyInto(
   return file;
 }
 
-/** Creates a file that is readable only by those who can read the one that it replaces. */
 function create(path: string, bits = 0o666): Promise<FileHandle> {
   return open(path, "wx", bits);
 }

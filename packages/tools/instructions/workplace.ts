@@ -10,10 +10,8 @@ import { isWithin, openAt } from "../files/resolve_in_workspace.ts";
 /** Instruction files: the first existing one of each folder is used. */
 const NAMES = ["AGENTS.md", "CLAUDE.md", join(".github", "copilot-instructions.md")];
 
-/** The user's own, in the home folder. */
 const OWN_NAMES = ".config/tare/AGENTS.md .claude/CLAUDE.md .codex/AGENTS.md".split(" ");
 
-/** Maximum of bytes of all files. */
 const MOST_OF_ALL = 64 * 1024;
 
 /** Maximum of skills, of the length of a description, and of the total, in characters. */
@@ -21,26 +19,21 @@ const MOST_SKILLS = 100;
 const MOST_OF_A_SKILL = 300;
 const MOST_OF_SKILLS = 8 * 1024;
 
-/** Maximum of changed files. */
 const MOST_CHANGED = 20;
 
-/** Time limit of `git status`, in milliseconds. */
 const GIT_MS = 1_000;
 
-/** Folders of skills, in a project or home folder. */
 const SKILL_FOLDERS = ".agents/skills .claude/skills".split(" ");
 
 const OWN_SKILLS = [".config/tare/skills", ...SKILL_FOLDERS];
 
 /** Locations of instructions. Plain data: one process finds them, another one reads them. */
 export interface InstructionPlaces {
-  /** Workspace, without links. */
   readonly workspace: string;
   /** Folders with instructions, outermost first, ending with the workspace. */
   readonly folders: readonly string[];
-  /** The user's own files, of which the first existing one is used. */
+  /** The user's own files; the first existing one is used. */
   readonly own: readonly string[];
-  /** Folders of the user's own skills. */
   readonly skills: readonly string[];
   /** File that contains the current branch. Absent outside of a repository. */
   readonly head?: string;
@@ -94,10 +87,6 @@ export function filesOf(places: InstructionPlaces): readonly string[] {
   ];
 }
 
-/**
- * Returns the file with a repository's branch, if its top is here. In a worktree `.git` is a file with the
- * path of its folder.
- */
 function headIn(folder: string): string | undefined {
   const git = join(folder, ".git");
   const info = infoOf(git);
@@ -122,9 +111,7 @@ function infoOf(path: string): Stats | undefined {
 export interface ToldWorkplace {
   /** Instruction files: the user's, then from the outermost folder to the workspace. */
   readonly files: readonly ToldFile[];
-  /** Folders of skills with their descriptions, in the same order. */
   readonly skills: readonly ToldFile[];
-  /** Folder, system, date and git state. */
   readonly where: string;
 }
 
@@ -137,7 +124,6 @@ export interface ToldFile {
 /** Options of {@linkcode workplaceOf}. */
 export interface WorkplaceOptions {
   readonly places: InstructionPlaces;
-  /** Folder, without links, whose files are never read. */
   readonly hidden: string;
   /**
    * Sandboxed `shell` for `git status`, because a repository may configure commands that git runs. Default:
@@ -150,7 +136,6 @@ export interface WorkplaceOptions {
 
 /** Description of a workspace for sessions. */
 export interface WorkspaceDescription {
-  /** Resolves to the text after a new session's instructions. */
   readonly describe: () => Promise<string>;
   /** Resolves to the changes since these system messages; `undefined` if there are none. */
   readonly changes: (told: readonly string[]) => Promise<string | undefined>;
@@ -161,7 +146,6 @@ export function workplaceOf(options: WorkplaceOptions): WorkspaceDescription {
   return {
     describe: async () => workplaceText(await lookAround(options)),
     async changes(told) {
-      // Without a first description there are no changes.
       if (!told[0]?.includes(WHERE)) return undefined;
       const [files, skills] = await Promise.all([readFiles(options), readSkills(options)]);
       const now = new Map([...files, ...skills].map(({ text }) => [text.match(OPENING)![0], text]));
@@ -209,7 +193,6 @@ export async function lookAround(options: WorkplaceOptions): Promise<ToldWorkpla
   const where = [
     `${WHERE}${workspace}`,
     `- System: ${platform}, ${arch}`,
-    // This locale formats local dates as YYYY-MM-DD.
     `- Date when this session began: ${new Date(now()).toLocaleDateString("sv")}`,
     `- Git when it began: ${git}`,
   ].join("\n");
@@ -230,7 +213,6 @@ async function readFiles(
   }));
   let room = MOST_OF_ALL;
   const told: ToldFile[] = [];
-  // The nearest files have precedence in the limit.
   for (const one of found.reverse()) {
     if (!one) continue;
     const text = tell(one.path, one.file, room);
@@ -251,14 +233,10 @@ async function readSkills(
 
 interface SkillFolder {
   readonly folder: string;
-  /** Folder that links may not leave; absent for the user's own. */
   readonly within?: string | undefined;
   readonly hidden?: string | undefined;
 }
 
-/**
- * Returns the descriptions of the skills, one text per folder. The last folder has precedence in the limit.
- */
 async function listSkills(
   folders: readonly SkillFolder[],
 ): Promise<readonly ToldFile[]> {
@@ -294,7 +272,6 @@ async function linesOf({ folder, within, hidden }: SkillFolder): Promise<readonl
   return lines.flat();
 }
 
-/** Returns the names in a folder, empty if it can't be read. */
 function namesIn(folder: string): readonly string[] {
   try {
     return readdirSync(folder).sort();
@@ -321,7 +298,6 @@ function tell(path: string, file: FoundFile, room: number): string {
   const { bytes, size } = file;
   const isCut = size > bytes.length || size > room;
   const shown = bytes.subarray(0, room);
-  // A character that is cut is omitted.
   const whole = new TextDecoder().decode(shown, { stream: isCut });
   const text = isCut && whole.includes("\n") ? whole.slice(0, whole.lastIndexOf("\n")) : whole;
   const note = isCut ? ` cut="only its first ${byteLength(text)} of ${size} bytes are shown"` : "";
@@ -330,10 +306,8 @@ function tell(path: string, file: FoundFile, room: number): string {
   return `${opening(path)}${note}>\n${held}\n</file>`;
 }
 
-/** Returns the branch and, if permitted, the changed files. */
 async function gitState({ places: { head, workspace }, shell }: WorkplaceOptions): Promise<string> {
   if (head === undefined) return "no repository";
-  // A sandbox doesn't contain a repository above the workspace.
   const status = head === join(workspace, ".git", "HEAD") ? await gitStatus(shell) : undefined;
   return status ?? await checkedOut(head);
 }
@@ -346,7 +320,6 @@ async function checkedOut(head: string): Promise<string> {
   return commit === undefined ? "not known, as its HEAD can't be read" : `no branch, at ${commit}`;
 }
 
-/** Returns the output of `git status`, or `undefined` if it fails or takes too long. */
 async function gitStatus(shell: Tool | undefined): Promise<string | undefined> {
   if (!shell) return undefined;
   const command = "git --no-optional-locks status --porcelain --branch 2>/dev/null | " +
@@ -364,7 +337,6 @@ async function gitStatus(shell: Tool | undefined): Promise<string | undefined> {
   return `${branch.slice(3)}; ${changed}`;
 }
 
-/** Maximum of bytes per file. */
 const MOST_OF_A_FILE = 32 * 1024;
 
 /** File, in full or its beginning, or the reason why it can't be read. */
@@ -419,7 +391,6 @@ function isFollowed(path: string, within: string): boolean {
 
 /** Markdown file with its front matter. */
 export interface FrontMatter {
-  /** Text fields of the front matter. */
   readonly fields: Readonly<Record<string, string>>;
   readonly body: string;
 }
@@ -434,7 +405,6 @@ export async function readFrontMatter(text: string): Promise<FrontMatter> {
 }
 
 async function fieldsOf(yaml: string): Promise<Readonly<Record<string, string>>> {
-  // Loaded late: most folders have no such file.
   const { parse } = await import("yaml");
   try {
     const fields: unknown = parse(yaml, { maxAliasCount: 0, logLevel: "error" });
@@ -445,7 +415,7 @@ async function fieldsOf(yaml: string): Promise<Readonly<Record<string, string>>>
       );
     }
   } catch {
-    // Unquoted descriptions with colons are invalid YAML; they are parsed below.
+    // Invalid YAML, such as unquoted colons: parsed below.
   }
   return Object.fromEntries(
     [...yaml.matchAll(/^(\w[\w-]*):[ \t]*(\S.*?)[ \t]*\r?$/gm)].map(([, name, value]) => [name, value]),
@@ -459,7 +429,6 @@ export function realPath(path: string): string {
   try {
     return realpathSync(resolve(path));
   } catch (error) {
-    // The later access reports the error.
     if (systemCode(error) === "ENOENT" || isDenied(error)) return resolve(path);
     throw error;
   }

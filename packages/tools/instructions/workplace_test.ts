@@ -15,7 +15,6 @@ import {
   workplaceText,
 } from "./workplace.ts";
 
-/** Calls `work` with a folder of these files. Paths that end with `/` are folders. */
 async function withFiles(
   files: Readonly<Record<string, string>>,
   use: (top: string) => Promise<void>,
@@ -34,7 +33,6 @@ async function write(path: string, text: string): Promise<void> {
   if (!path.endsWith("/")) await Deno.writeTextFile(path, text);
 }
 
-/** Returns the paths in the description. */
 async function told(workspace: string, { top, home }: { top: string; home?: string }): Promise<string[]> {
   const places = findPlaces(join(top, workspace), home === undefined ? undefined : join(top, home));
   const { files } = await lookAround({ places, hidden: join(top, "data") });
@@ -116,7 +114,6 @@ Deno.test("lookAround() limits each file and the total to whole lines, and repor
     const places = findPlaces(join(top, "repo/a/b"));
     const { files } = await lookAround({ places, hidden: join(top, "data") });
     const lines = files.map(({ text }) => text.split("\n"));
-    // The nearest gets its 32 KiB, the next its content, the farthest the rest of 64 KiB.
     const room = 64 * 1024 - 32 * 1024 - 250 * 99;
     const shown = Math.floor(room / 99);
     assertEquals(lines.map(({ length }) => length - 2), [shown, 250, 1]);
@@ -226,7 +223,6 @@ Deno.test("workplaceText(): a file can't close its element or open another one",
     const told = await place.describe();
     assertEquals(told.match(/<\/?file\b/g)?.length, 2);
     assertEquals(await place.changes([told]), undefined);
-    // Earlier text can't spoil later elements.
     assertEquals(
       await place.changes([`<file path="\\q"\n${told}`]),
       [
@@ -249,7 +245,6 @@ Deno.test("lookAround() lists changes by git if commands are sandboxed", async (
     await git("add", "a.txt");
     await git("commit", "--quiet", "--message=a");
     await write(join(workspace, "a.txt"), "other");
-    // Commands that the repository configures don't run outside.
     await git("config", "core.fsmonitor", `touch ${join(top, "ran")}; false`);
     const sandbox = await findSandbox({
       ...{ workspace, home: join(top, "ann") },
@@ -270,7 +265,6 @@ Deno.test("lookAround() lists changes by git if commands are sandboxed", async (
     if ("by" in sandbox) {
       const tool = workspaceTools({ workspace, shell: { sandbox } })
         .find(({ definition }) => definition.function.name === "shell")!;
-      // On a busy machine git may take longer than the limit.
       const shell: Tool = {
         ...tool,
         run: (args, context) => tool.run({ ...Object(args), timeout_ms: 60_000 }, context),
@@ -306,7 +300,6 @@ Deno.test("readFrontMatter() parses lines that aren't YAML", async () => {
   assertEquals((await readFrontMatter("---\n- a\n---\n")).fields, {});
 });
 
-/** Returns a repository with a workspace, in a home folder, with these files. */
 async function folderWith(files: Readonly<Record<string, string>>) {
   const top = await Deno.realPath(await Deno.makeTempDir());
   const all = { "ann/repo/.git/HEAD": "ref: refs/heads/main\n", "ann/repo/w/a.ts": "", ...files };
@@ -340,7 +333,6 @@ Deno.test("lookAround() describes each skill, the user's first, on one line", as
     "- leak: not read, because it is a link to something else than a Markdown file of this project\n</skills>",
   ]);
   assertStringIncludes(workplaceText(told), "# Skills\n\nEach is a folder of instructions for one kind");
-  // The server may read these paths outside of its workspace, and no others.
   const outside = ["ann/.claude/skills", "ann/repo/.agents/skills"].map((path) => join(top, path));
   assertEquals(skillsOutside(places), outside);
   assertEquals(filesOf(places).filter((path) => path.endsWith("skills")), outside);

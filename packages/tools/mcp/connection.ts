@@ -11,30 +11,23 @@ import type { McpServerEntry } from "./read_servers.ts";
 
 /** Used part of `@modelcontextprotocol/client`, injected so that only users of MCP servers install it. */
 export interface McpSdk {
-  /** MCP client over a transport. */
   readonly Client: new (
     info: { readonly name: string; readonly version: string },
     options: { readonly capabilities: Readonly<Record<string, never>> },
   ) => McpClient;
-  /** Streamable HTTP transport. */
   readonly StreamableHTTPClientTransport: new (url: URL, options: {
     readonly requestInit: { readonly headers: Record<string, string> };
     readonly fetch: (url: string | URL, init?: RequestInit) => Promise<Response>;
   }) => {
-    /** Ends the session at the server. */
     terminateSession(): Promise<void>;
   };
 }
 
 /** MCP client. */
 export interface McpClient {
-  /** Called once either side has closed the connection. */
   onclose?: (() => void) | undefined;
-  /** Called with errors outside of requests. */
   onerror?: ((error: Error) => void) | undefined;
-  /** Connects and negotiates a version. */
   connect(transport: object, options: Omit<McpRequestOptions, "onprogress">): Promise<void>;
-  /** Sends a request and validates the response by the schema. */
   request(
     request: { readonly method: string; readonly params: Record<string, unknown> },
     schema: {
@@ -46,7 +39,6 @@ export interface McpClient {
     },
     options: McpRequestOptions,
   ): Promise<unknown>;
-  /** Closes the connection. */
   close(): Promise<void>;
 }
 
@@ -56,7 +48,6 @@ export interface McpRequestOptions {
   readonly timeout: number;
   /** Aborting it cancels the request at the server too. */
   readonly signal: AbortSignal;
-  /** Called with the progress of the request. Default: none is requested. */
   readonly onprogress?: (progress: {
     readonly progress: number;
     readonly total?: number | undefined;
@@ -64,24 +55,19 @@ export interface McpRequestOptions {
   }) => void;
 }
 
-/** Accepts every response: results are validated where they are used. */
 const ANY_RESULT: Parameters<McpClient["request"]>[1] = {
   "~standard": { version: 1, vendor: "tare", validate: (value) => ({ value }) },
 };
 
 interface ConnectOptions extends Omit<StdioTransportOptions, "entry"> {
   readonly sdk: McpSdk;
-  /** Called when the server reports that its tools have changed. */
   readonly onChanged: () => void;
-  /** Time limit for the connection, in milliseconds. */
   readonly timeoutMs: number;
   readonly signal: AbortSignal;
 }
 
-/** Maximum of pages of a tool list. */
 const MAX_PAGES = 64;
 
-/** Time limit for ending the session, in milliseconds. */
 const FAREWELL_MS = 500;
 
 export class McpConnection {
@@ -94,7 +80,6 @@ export class McpConnection {
     this.#client = client;
   }
 
-  /** Connects to a server. @throws {Error} with the reason in its message. */
   static async open(entry: McpServerEntry, options: ConnectOptions): Promise<McpConnection> {
     const { sdk, onChanged, timeoutMs, signal } = options;
     const client = new sdk.Client({ name: "tare", version: "0.1.0" }, { capabilities: {} });
@@ -126,7 +111,6 @@ export class McpConnection {
     return this.#lost.promise;
   }
 
-  /** Reason of the loss; `undefined` while connected. */
   get reason(): string | undefined {
     return this.#reason;
   }
@@ -145,7 +129,6 @@ export class McpConnection {
     return asRecord(await this.#client.request({ method, params }, ANY_RESULT, options)) ?? {};
   }
 
-  /** Yields the tools, a page at a time. */
   async *listTools(options: McpRequestOptions): AsyncGenerator<readonly unknown[]> {
     let cursor: unknown;
     for (let page = 0; page < MAX_PAGES; page++) {
@@ -157,7 +140,6 @@ export class McpConnection {
     }
   }
 
-  /** Closes it and ends its program. */
   async close(): Promise<void> {
     this.lose("it was closed");
     await this.#end().catch(() => {});
@@ -177,26 +159,19 @@ export function errorText(error: unknown): string {
   return error instanceof Error ? error.message || error.name : String(error);
 }
 
-/** Options of a server's program. */
 interface StdioTransportOptions {
   readonly entry: Extract<McpServerEntry, { readonly by: "stdio" }>;
-  /** Default working directory. */
   readonly cwd: string;
-  /** Environment of every program; its entry overrides it. */
   readonly env: Readonly<Record<string, string>>;
-  /** Owner in the mark of its processes. */
   readonly owner: string;
   /** Sandbox, unless the entry excludes the program. Default: none. */
   readonly sandbox?: Sandbox | undefined;
 }
 
-/** Time limit for ending after the end of input, in milliseconds. */
 const CLOSE_MS = 500;
 
-/** Bytes of standard error that are retained. */
 const TAIL_BYTES = 500;
 
-/** Bytes at each end of an oversized message that are searched for its id. */
 const EDGE_BYTES = 256;
 
 /**
@@ -216,13 +191,10 @@ class StdioTransport {
   #leave: () => void = () => {};
   #closed: Promise<void> | undefined;
   #stderr: Uint8Array<ArrayBuffer> = new Uint8Array();
-  /** Ids of open requests. */
   readonly #open = new Set<number>();
-  /** Incomplete line, or the edges of an oversized one. */
   #pieces: Uint8Array<ArrayBuffer>[] = [];
   #bytes = 0;
 
-  /** Doesn't start the program. */
   constructor(options: StdioTransportOptions) {
     this.#options = options;
   }
@@ -232,7 +204,6 @@ class StdioTransport {
     return this.#ending;
   }
 
-  /** Starts the program. @throws the system's error */
   start(): Promise<void> {
     return this.#started = this.#start();
   }
@@ -241,7 +212,6 @@ class StdioTransport {
     const { entry, cwd, env, owner, sandbox } = this.#options;
     const start = sandbox ? this.#sandboxed(sandbox) : unconfined([entry.command, ...entry.args]);
     const program = this.#program = await startProgram({ ...start, env: {} }, {
-      // In bubblewrap, the sandbox sets the folder.
       cwd: start.endsWhole ? cwd : entry.cwd ?? cwd,
       ...{ env: { ...env, ...start.env, ...entry.env }, owner, hasInput: true },
       onOutput: (chunk) => this.#read(chunk),
@@ -251,7 +221,6 @@ class StdioTransport {
     });
     this.#ended = program.exited.then(async ({ code, signal }) => {
       this.#leave();
-      // Processes that it left running must not outlive it.
       await program.end();
       const said = new TextDecoder().decode(this.#stderr).trim();
       const how = signal === null ? `exit code ${code}` : `signal ${signal}`;
@@ -273,7 +242,6 @@ class StdioTransport {
     });
   }
 
-  /** Sends a message; resolves once the program can take more. */
   async send(message: unknown): Promise<void> {
     const { id, method } = asRecord(message) ?? {};
     if (typeof id === "number" && method !== undefined) this.#open.add(id);
@@ -282,14 +250,11 @@ class StdioTransport {
     await new Promise<void>((resolve) => stdin.write(`${JSON.stringify(message)}\n`, () => resolve()));
   }
 
-  /** Ends the program and its processes: end of input, then SIGTERM, then SIGKILL. */
   close(): Promise<void> {
-    // The client and the connection both close it.
     return this.#closed ??= this.#close();
   }
 
   async #close(): Promise<void> {
-    // A connection that is closed while it starts must not leave the program running.
     await this.#started.catch(() => {});
     this.#program?.stdin?.end();
     if (!await settlesWithin(this.#ended, CLOSE_MS)) await this.#program?.end();
@@ -322,7 +287,6 @@ class StdioTransport {
     const [isTooLarge, bytes] = [this.#bytes > MAX_MESSAGE_BYTES, joinBytes(this.#pieces)];
     this.#pieces = [];
     this.#bytes = 0;
-    // Other output is common and harmless.
     if (bytes[0] !== OPENING_BRACE) return;
     const text = new TextDecoder().decode(bytes);
     if (isTooLarge) return this.#refuse(text, TOO_LARGE);
@@ -340,12 +304,10 @@ class StdioTransport {
       return;
     }
     const { id, method } = asRecord(message) ?? {};
-    // Not a response to an open request.
     if (method === undefined && !(typeof id === "number" && this.#open.delete(id))) return;
     this.onmessage?.(message);
   }
 
-  /** Answers the request of an unreadable message with an error, or all open ones if its id is unknown. */
   #refuse(edges: string, why: string): void {
     const named = Array.from(edges.matchAll(/"id"\s*:\s*(\d+)/g), ([, id]) => Number(id));
     const meant = named.filter((id) => this.#open.has(id));
@@ -385,11 +347,9 @@ function httpTransport(
   });
 }
 
-/** Bytes of a stream that are forwarded at once, and lines per millisecond. */
 const PIECE_BYTES = 8_192;
 const LINES_PER_MS = 50;
 
-/** Forwards a server's bytes while no message is too large or has too many values. */
 function limited(
   body: ReadableStream<Uint8Array<ArrayBuffer>>,
   isStream: boolean,
@@ -456,7 +416,6 @@ async function* events(
   }
 }
 
-/** Maximum size of a server's message, in bytes. */
 const MAX_MESSAGE_BYTES: number = 16 * 2 ** 20;
 
 const TOO_LARGE: string = `its response is larger than ${

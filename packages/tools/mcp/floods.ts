@@ -1,6 +1,5 @@
 import { jsonExcess } from "@tare/wire/internal";
 
-/** Duration of work on one server's messages, and of the pause after it, in milliseconds. */
 const STRETCH_MS = 10;
 
 /** Yields half of the processor time to others. */
@@ -8,7 +7,6 @@ export class Breaks {
   #worked = 0;
   #since = performance.now();
 
-  /** Resets the time after a wait. */
   goOn(): void {
     this.#since = performance.now();
   }
@@ -32,7 +30,6 @@ const SECOND_MS = 1_000;
 
 const LIST_CHANGED = "notifications/tools/list_changed";
 
-/** Message handler of a transport. */
 type Receive = (message: unknown, ...more: readonly unknown[]) => void;
 
 /**
@@ -58,7 +55,6 @@ export function limitNotes(transport: object, onChanged: () => void): void {
   });
 }
 
-/** Size up to which messages are forwarded without inspection, in bytes. */
 const LARGE_BYTES = 65_536;
 
 /** Returns why a JSON message can't be parsed: its number of values would block the process. */

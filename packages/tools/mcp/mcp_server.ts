@@ -17,11 +17,10 @@ import { settlesWithin } from "../shell/processes.ts";
 export interface McpOptions {
   /** Loads `@modelcontextprotocol/client` when a server starts. */
   readonly sdk: () => Promise<McpSdk>;
-  /** Default working directory of programs. */
   readonly cwd: string;
   /** Environment of every program; its entry overrides it. Default: empty. */
   readonly env?: Readonly<Record<string, string>>;
-  /** Owner in the mark of the processes, by which a later process finds them after a crash. Default: none. */
+  /** Owner in the mark of the processes, for a later process after a crash. Default: none. */
   readonly owner?: string;
   /** Sandbox of programs unless their entry excludes them. Default: none. */
   readonly sandbox?: Sandbox | undefined;
@@ -35,10 +34,8 @@ export interface McpOptions {
   readonly onWarning?: (sentence: string) => void;
 }
 
-/** Maximum restart delay, in milliseconds. */
 const MAX_RESTART_MS = 60_000;
 
-/** Running time after which earlier ends are forgotten, in milliseconds. */
 const STEADY_MS = 60_000;
 
 /**
@@ -47,13 +44,10 @@ const STEADY_MS = 60_000;
 const LIST_EVERY_MS = 200;
 const MAX_LIST_EVERY_MS = 5_000;
 
-/** Maximum of distinct warnings per server. */
 const MAX_TOLD = 100;
 
-/** Maximum length of a progress note, in characters. */
 const MAX_NOTE_CHARS = 1_000;
 
-/** Maximum of a timer's delay, for requests with another time limit. */
 const NO_LIMIT_MS = 2 ** 31 - 1;
 
 /** Server that is restarted when it ends. Meanwhile its tools return an error. */
@@ -66,11 +60,9 @@ export class McpServer {
   #connection: McpConnection | undefined;
   #problem: string | undefined = "is still starting";
   #tools: ReadonlyMap<string, Tool> = new Map();
-  /** Tools by their JSON definition: unchanged ones keep their identity. */
   #known: ReadonlyMap<string, Tool | string> = new Map();
   #listing: Promise<void> | undefined;
   #isStale = false;
-  /** Settles with the list requested after the last change notification. */
   #renamed: PromiseWithResolvers<void> | undefined;
   readonly #told = new Set<string>();
 
@@ -88,7 +80,6 @@ export class McpServer {
     return this.#renamed?.promise ?? this.#started.promise;
   }
 
-  /** Tools as last listed. */
   get tools(): readonly Tool[] {
     return [...this.#tools.values()];
   }
@@ -124,7 +115,6 @@ export class McpServer {
     this.#started.resolve();
   }
 
-  /** Connects and resolves to the reason of the loss; never rejects. */
   async #live(signal: AbortSignal): Promise<string> {
     const { sdk, cwd, env = {}, owner = "", sandbox, startTimeoutMs = 60_000 } = this.#options;
     let connection: McpConnection | undefined;
@@ -143,14 +133,12 @@ export class McpServer {
       this.#connection = connection;
       this.#problem = undefined;
       this.#started.resolve();
-      // A change was reported during the listing.
       if (this.#isStale) this.#changed();
       return await connection.lost;
     } catch (error) {
       return errorText(error);
     } finally {
       this.#connection = undefined;
-      // Until the restart is scheduled.
       this.#problem ??= "was lost just now";
       this.#letGoOn();
       signal.removeEventListener("abort", onAbort);
@@ -159,7 +147,6 @@ export class McpServer {
     }
   }
 
-  /** Lists the tools again, at a limited rate. */
   #changed(): void {
     this.#isStale = true;
     this.#renamed ??= Promise.withResolvers();
@@ -195,7 +182,6 @@ export class McpServer {
     this.#letGoOn();
   }
 
-  /** Releases all that wait for the new list. */
   #letGoOn(): void {
     this.#renamed?.resolve();
     this.#renamed = undefined;
@@ -208,10 +194,9 @@ export class McpServer {
   }
 
   /**
-   * Reads the list of tools. Names get the server's prefix, `server__tool`; characters that providers reject
-   * become `_`, and a hash replaces the end of a long one. Duplicate names and invalid definitions are
-   * skipped. Tools with a read-only hint may be repeated if hints are trusted; others count as `once`. Known
-   * definitions aren't parsed again, and others get processor time in between.
+   * Reads the list of tools. Names get the server's prefix, `server__tool`; invalid characters become `_`,
+   * and a hash replaces the end of a long name. Duplicate names and invalid definitions are skipped. Tools
+   * with a trusted read-only hint may be repeated; others count as `once`.
    */
   async #readOffer(pages: AsyncIterable<readonly unknown[]>): Promise<Offer> {
     const server = this.#entry.name;
@@ -258,7 +243,6 @@ export class McpServer {
         faults.push(`Cannot use tool ${quote(ownName)} of MCP server ${server}: ${why}.`);
       }
     }
-    // Sorted for a stable prompt prefix.
     const sorted = [...tools].sort(([a], [b]) => a < b ? -1 : 1);
     return { tools: new Map(sorted), faults, known };
   }
@@ -323,14 +307,13 @@ export class McpServer {
         ? "It only reads: call it again later if you need it."
         : "It may have taken effect: find out before you call it again.";
       const content =
-        `Cannot tell the result of ${name}: MCP server ${server} was lost during the call, because ${
+        `Cannot return the result of ${name}: MCP server ${server} was lost during the call, because ${
           connection.reason ?? errorText(error)
         }. ${advice}`;
       return { content, error: true };
     }
   }
 
-  /** Pings a server after a timeout, and restarts it if it doesn't answer. */
   #probe(connection: McpConnection): void {
     const { aliveMs = 30_000 } = this.#options;
     connection.request("ping", {}, { timeout: aliveMs, signal: this.#closing.signal })
@@ -342,7 +325,6 @@ async function pause(ms: number, signal: AbortSignal): Promise<void> {
   await settlesWithin(new Promise(() => {}), ms, signal);
 }
 
-/** Maximum length of tool names at providers. */
 const MAX_NAME = 64;
 
 /** Maximum size of a definition, in characters of JSON: it is in every prompt. */
@@ -350,10 +332,8 @@ const MAX_DEFINITION_CHARS = 65_536;
 
 const MAX_TOOLS = 1_000;
 
-/** Maximum size of all definitions of a server, in characters of JSON. */
 const MAX_OFFER_CHARS = 4 * 2 ** 20;
 
-/** Tools of a server by name, warnings on the unusable ones, and the tools by definition. */
 interface Offer {
   readonly tools: ReadonlyMap<string, Tool>;
   readonly faults: readonly string[];
@@ -361,7 +341,6 @@ interface Offer {
 }
 
 interface OfferedTool extends Pick<Tool, "definition" | "stance" | "hints"> {
-  /** Name at the server. */
   readonly ownName: string;
 }
 
@@ -412,15 +391,13 @@ function quote(value: unknown): string {
   return text.length > 100 ? `${text.slice(0, 100)}…` : text;
 }
 
-/** Maximum length of a result, in UTF-16 code units. The loop truncates it for the prompt. */
 const MAX_CHARS = 2 ** 20;
 
-/** Maximum of images per result. */
 const MAX_PICTURES = 20;
 
 /**
  * Returns a call's result for the model: text and, if accepted, images. One line describes each other part,
- * and omitted text. Structured content that the text repeats is omitted.
+ * and omitted text. Structured content that equals the text is omitted.
  */
 function callResult(result: unknown, context: Pick<ToolContext, "seesPictures">): ToolOutput {
   const { content, structuredContent, isError } = asRecord(result) ?? {};
@@ -438,7 +415,6 @@ function callResult(result: unknown, context: Pick<ToolContext, "seesPictures">)
   return { content: text, error: isError === true, ...(urls.length > 0 && { pictures: urls }) };
 }
 
-/** Images of a result, after its text. */
 class Pictures {
   readonly urls: string[] = [];
   readonly #areSeen: boolean;
@@ -448,7 +424,6 @@ class Pictures {
     this.#areSeen = seesPictures;
   }
 
-  /** Adds an image and returns its description. */
   describe(base64: unknown, mimeType: unknown): string {
     const what = `[image, ${sizeOf(base64, mimeType)}: omitted, because`;
     if (!this.#areSeen || typeof base64 !== "string") return `${what} ${TEXT_ALONE}]`;
@@ -507,7 +482,6 @@ function sizeOf(base64: unknown, mimeType: unknown): string {
   return `${typeof mimeType === "string" ? mimeType : "of no type"}, ${bytes.toLocaleString("en")} bytes`;
 }
 
-/** Length above which base64 is treated as binary. */
 const MAX_BASE64 = 1_000;
 
 /** Replaces binary content in structured content by a description. */
@@ -519,7 +493,6 @@ function withoutBinary(_: string, value: unknown): unknown {
     : `[binary, ${sizeOf(base64, undefined)}: omitted, because ${TEXT_ALONE}]`;
 }
 
-/** Returns whether a text equals the structured content: as JSON, or as its only value. */
 function repeats(content: unknown, structured: unknown): boolean {
   if (!Array.isArray(content)) return false;
   const values = Object.values(asRecord(structured) ?? {});
@@ -528,7 +501,6 @@ function repeats(content: unknown, structured: unknown): boolean {
     const { text } = asRecord(block) ?? {};
     if (typeof text !== "string") return false;
     if (values.length === 1 && values[0] === text) return true;
-    // Longer content isn't compared.
     if ((chars += text.length) > MAX_CHARS) return false;
     try {
       return isDeepStrictEqual(JSON.parse(text), structured);

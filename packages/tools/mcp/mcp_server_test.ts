@@ -1,7 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { type McpSdk, mcpServers } from "@tare/tools/mcp";
 
-/** Returns an MCP server in this process: its tools, and its notifications. */
 function fakeServer() {
   const state = { tools: ["first"], changed: () => {} };
   const sdk: McpSdk = {
@@ -42,7 +41,6 @@ Deno.test("mcpServers() lists tools again that change during an earlier listing"
     assertEquals(await names(), ["s__first"]);
     state.tools = ["second"];
     const after = Promise.withResolvers<readonly string[]>();
-    // The list changes again this many steps after the pause between two listings.
     globalThis.setTimeout = ((work: () => void, ms = 0) =>
       setTimeout(async () => {
         work();

@@ -25,10 +25,8 @@ export type { McpClient, McpRequestOptions, McpSdk } from "./connection.ts";
 export type { McpOptions } from "./mcp_server.ts";
 export { type McpServerEntry, readMcpServers } from "./read_servers.ts";
 
-/** Maximum wait for the tools of starting servers, in milliseconds. */
 const WAIT_MS = 30_000;
 
-/** Maximum delay between starts, in milliseconds, because each start uses much processor time. */
 const STAGGER_MS = 2_000;
 
 /** MCP servers of one configuration. */
@@ -50,7 +48,6 @@ export interface McpServerSet {
    * Starts the servers one after the other; `take()` starts its servers at once. Ended servers are restarted.
    */
   start(): void;
-  /** Ends all servers. */
   close(): Promise<void>;
 }
 

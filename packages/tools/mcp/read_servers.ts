@@ -6,7 +6,6 @@ import { type Static, Type } from "typebox";
 /** MCP server of a configuration file. */
 export type McpServerEntry =
   & {
-    /** Prefix of its tools' names. */
     readonly name: string;
     /** Time limit of a call, in milliseconds. Default: the loop's. */
     readonly timeoutMs?: number;
@@ -19,7 +18,6 @@ export type McpServerEntry =
       readonly by: "stdio";
       readonly command: string;
       readonly args: readonly string[];
-      /** Complete environment. `PATH` is added if missing. */
       readonly env: Readonly<Record<string, string>>;
       /** Absolute path of its working directory. Default: `cwd` of the options. */
       readonly cwd?: string;
@@ -28,11 +26,9 @@ export type McpServerEntry =
       /** Absolute paths of additional writable folders in the sandbox. Default: none. */
       readonly folders?: readonly string[];
     }
-    /** Remote server over streamable HTTP. */
     | {
       readonly by: "http";
       readonly url: string;
-      /** Headers of every request, such as `authorization`. */
       readonly headers: Readonly<Record<string, string>>;
     }
   );

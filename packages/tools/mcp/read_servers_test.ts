@@ -65,11 +65,11 @@ Deno.test("readMcpServers() explains invalid entries", () => {
     [{ a: { type: "stdio", url: "http://y" } }, "type is stdio, but it has a url."],
     [
       { a: { command: "x", comand: "x" } },
-      "it must not have 'comand' (it takes command, args, env, cwd, sandbox, folders, type, timeout",
+      "it must not have 'comand' (allowed: command, args, env, cwd, sandbox, folders, type, timeout",
     ],
     [
       { a: { url: "http://y", env: {} } },
-      "it must not have 'env' (it takes url, headers, type, timeout, disabled, trustHints).",
+      "it must not have 'env' (allowed: url, headers, type, timeout, disabled, trustHints).",
     ],
     [{ a: { command: "" } }, "command must not be empty."],
     [{ a: { command: "x", args: "y" } }, "args must be array."],

@@ -1,30 +1,25 @@
 export interface Given {
-  /** Time of the program, in milliseconds since the epoch. */
   readonly nowMs: number;
-  /** Seed of its random numbers. */
   readonly seed: number;
-  /** Maximum of printed text, and of a call's arguments as JSON, in UTF-16 code units. */
   readonly mostPrinted: number;
   readonly mostArguments: number;
 }
 
 /** Result of a program. */
 export interface Ended {
-  /** Text printed after its last call. */
   readonly printed: string;
   readonly failure?: Pick<Error, "name" | "message"> & { readonly stack: string };
 }
 
-/** Makes a call, with the text printed before it. */
 type Call = (name: string, args: string, printed: string) => Promise<{
   readonly content: string;
   readonly error: boolean;
 }>;
 
 /**
- * Runs a program in the engine with its tools, `print`, and a time and random numbers that are the same in
- * every run. Waits for every call, and fails once there is nothing left to wait for. This function is passed
- * to the engine as source text: it may use only its parameters and the language.
+ * Runs a program in the engine with its tools, `print`, and the same time and random numbers in every run.
+ * Waits for every call, and fails once there is nothing left to wait for. Passed to the engine as source
+ * text, so it may use only its parameters and the language.
  */
 export async function playIn(
   host: { readonly call: Call; readonly rest: () => Promise<void> },
@@ -32,7 +27,6 @@ export async function playIn(
   program: (...own: readonly unknown[]) => Promise<unknown>,
 ): Promise<Ended> {
   let printed = "";
-  /** Length of the printed text that calls have taken. */
   let taken = 0;
   const shown = (value: unknown): string => {
     if (typeof value === "string") return value;
@@ -65,7 +59,6 @@ export async function playIn(
     if (!error) return content;
     const failure = new Error(content);
     failure.name = "ToolError";
-    // The stack of the program's call, not of this code.
     if (stack !== undefined) failure.stack = stack;
     throw failure;
   };
@@ -75,7 +68,6 @@ export async function playIn(
     return made;
   };
   const tools = new Proxy({}, {
-    // Awaiting `tools` itself returns it.
     get: (_, name) =>
       typeof name === "symbol" || name === "then" ? undefined : (args: unknown) => call(name, args),
   });

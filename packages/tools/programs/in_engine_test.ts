@@ -9,7 +9,6 @@ type Own = readonly [
   chance: Pick<Math, "random" | "max">,
 ];
 
-/** Runs a program here, as the engine does, and returns its result and calls. */
 async function played(program: (...own: Own) => Promise<unknown>) {
   const called: (readonly [name: string, args: string, printed: string])[] = [];
   const host = {

@@ -5,22 +5,16 @@ import type { ToolContext, ToolOutput } from "@tare/messages";
 import { createRunner, getHostFunctionContext, RunError, setMaxWorkers } from "run";
 import { type Ended, type Given, playIn } from "./in_engine.ts";
 
-/** Maximum of concurrent programs in this process; more wait. */
 const MOST_AT_ONCE = 8;
 
-/** Processor time of a program, in milliseconds. */
 const COMPUTES_MS = 3_000;
 
-/** Interval of processor time readings, in milliseconds. */
 const READ_EVERY_MS = 100;
 
-/** Memory of a program, in bytes. */
 const MEMORY_BYTES = 64 * 2 ** 20;
 
-/** Maximum of printed text, in UTF-16 code units. */
 const MOST_PRINTED = 256 * 1024;
 
-/** Maximum length of a call's arguments as JSON, in UTF-16 code units. */
 const MOST_ARGUMENTS = 1024 * 1024;
 
 /** Maximum of calls; a program that ignores the error is ended. */
@@ -34,7 +28,6 @@ const ENOUGH = 2 ** 30;
 
 setMaxWorkers(MOST_AT_ONCE);
 
-// The engine can suspend and report; its own resumption isn't used.
 const runner = createRunner({
   continuationSecret: "nothing is ever resumed with this secret",
   limits: {
@@ -57,7 +50,6 @@ return await playIn(host, GIVEN, async (tools, print, console, Date, Math, globa
 
 const AFTER = "\n}});";
 
-/** Lines before a program: the prefix, and the engine's in stack traces. */
 const LINES_BEFORE = BEFORE.split("\n").length - 1;
 const ENGINE_LINES = 2;
 
@@ -111,7 +103,6 @@ function failed(problem: string, printed: string): ToolOutput {
 const TOO_LONG =
   "It computed for too long without calling a tool. Look for a loop that doesn't end, or do less in one program.";
 
-/** Returns whether the engine stopped it for its computing time. */
 function isTimeout(error: Error): boolean {
   return "code" in error && error.code === "RUN_TIMEOUT";
 }
@@ -125,7 +116,6 @@ function problemOf(
     : `${name}: ${message}${placesOf(stack, program)}`;
 }
 
-/** Returns the positions in the program's own lines, innermost first. */
 function placesOf(
   stack: string,
   { code, engineLines }: { readonly code: string; readonly engineLines: number },
@@ -138,17 +128,14 @@ function placesOf(
   }).join("");
 }
 
-/** Returns a number that is determined by the call. */
 function seedOf(callId: string, beganAtMs: number): number {
   let hash = beganAtMs | 0;
   for (const char of callId) hash = Math.imul(hash ^ char.codePointAt(0)!, 16_777_619);
   return hash;
 }
 
-/** Worker of the engine. Deno and Node.js ≥ 24.6 report its processor time. */
 type EngineWorker = Worker & { cpuUsage?(): Promise<NodeJS.CpuUsage> };
 
-/** Program for which the engine acts. */
 const usages = new AsyncLocalStorage<EngineUsage>();
 
 // The engine starts and reuses its workers internally and listens to one per program, in the program's
@@ -160,13 +147,10 @@ process.on("worker", (worker: EngineWorker) => {
   });
 });
 
-/** Newest program of a worker. */
 const users = new WeakMap<EngineWorker, EngineUsage>();
 
-/** Memory of the process when a worker's first program began, including the engine. */
 const baselines = new WeakMap<EngineWorker, number>();
 
-/** Memory of a worker's engine, in bytes. */
 const ENGINE_BYTES = 64 * 2 ** 20;
 
 /** Resources of a program. Ends it if it uses too much processor time, without waits for calls. */
@@ -175,7 +159,6 @@ class EngineUsage {
   readonly signal: AbortSignal;
   readonly #timer = setInterval(() => void this.#read(), READ_EVERY_MS);
   #worker: EngineWorker | undefined;
-  /** Processor time at the first reading, in milliseconds: a worker is reused. */
   #from: number | undefined;
 
   constructor(signal: AbortSignal) {

@@ -2,8 +2,7 @@
  * Code mode: with `run_program`, the model writes a short program that calls its tools, and sees only the
  * printed output.
  *
- * Results of the calls don't enter the prompt. The program runs in QuickJS, in its own worker without other
- * access, loaded with the first program.
+ * The program runs in QuickJS, in its own worker without other access, loaded with the first program.
  *
  * @example
  * ```ts

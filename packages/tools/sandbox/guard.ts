@@ -7,7 +7,6 @@ import { type Sandbox, sandboxed, writeInputs } from "./sandbox.ts";
 
 /** Protection of a workspace's paths from a sandboxed command. */
 export interface Guard {
-  /** Protected paths of the workspace, which the command can't write. */
   readonly fixed: readonly string[];
   /** Ends with the command. Returns the protected paths that appeared meanwhile, with their new names. */
   readonly end: () => Promise<readonly Renamed[]>;
@@ -16,28 +15,23 @@ export interface Guard {
 /** Protected path that appeared while a command ran. */
 export interface Renamed {
   readonly from: string;
-  /** New path. Absent: renaming failed. */
   readonly to?: string;
 }
 
-/** Number of running commands per workspace without its own `.git`. */
 const placeholders = new Map<string, number>();
 
-/** Interval of searches, in milliseconds. */
 const SEARCH_EVERY_MS = 1_000;
 
-/** Maximum of folders searched, nearest first. */
 const MAX_FOLDERS = 5_000;
 
-/** Installed packages contain such files, which the user's tools don't search for there. */
 const INSTALLED = "node_modules";
 
 /**
  * Guards a workspace's protected paths while a command runs: existing ones are mounted read-only, new ones
- * are renamed within a second, and once the command has ended.
+ * are renamed within a second.
  *
  * A missing folder can't be mounted, so an empty `.git` is created, which git ignores.
- * {@linkcode clearWorkspaces} removes it later, because processes of the command may outlive it briefly.
+ * {@linkcode clearWorkspaces} removes it later, because processes may outlive the command briefly.
  *
  * @param options.isSearched Whether new paths are searched for. Default: true.
  * @throws {ToolRefusal} if `.git` is a link, because a link can be replaced.
@@ -64,7 +58,6 @@ export function guardWorkspace(
       return !isHidden && !approved.has(path) &&
         (!then || then.target !== now.target || !then.isEntry && now.isEntry);
     });
-    // One entry makes a folder a bare repository.
     const paths = found.flatMap(([path, { isEntry }]) => !isEntry || /\/HEAD$/i.test(path) ? [path] : []);
     if (paths.length > 0) renamed.push(...await rename(sandbox, { paths, fixed }));
   };
@@ -86,7 +79,6 @@ export function guardWorkspace(
   return { fixed, end: () => ended ??= end() };
 }
 
-/** Protected paths that tools wrote with approval. */
 const approved = new Set<string>();
 
 /** Records that a path was written with the user's approval, so that it isn't renamed. */
@@ -130,23 +122,19 @@ export function clearWorkspaces(): void {
   }
 }
 
-/** Protected path: its target if it is a link, and whether it is one only because of its siblings. */
 interface Protected {
   readonly target?: string;
   readonly isEntry: boolean;
 }
 
-/** Relevant entries of a folder, valid while its times are unchanged. */
 interface Listing {
   readonly stamp: string;
   readonly folders: readonly string[];
   readonly found: ReadonlyMap<string, Protected>;
 }
 
-/** By path. Searches read only changed folders. */
 const listings = new Map<string, Listing>();
 
-/** Changes within the clock's resolution leave the same times. */
 const SETTLED_MS = 50;
 
 function protectedPaths(workspace: string): ReadonlyMap<string, Protected> {
@@ -187,12 +175,10 @@ function listed(folder: string): Listing | undefined {
     if (Date.now() - Number(changed) > SETTLED_MS) listings.set(folder, listing);
     return listing;
   } catch {
-    // It is gone, or unreadable for the user's tools too.
     return undefined;
   }
 }
 
-/** Returns the target of a link if it is in the workspace, where the file that is executed is. */
 function withinOf(target: string, workspace: string): readonly string[] {
   try {
     const path = realpathSync(target);
@@ -202,11 +188,9 @@ function withinOf(target: string, workspace: string): readonly string[] {
   }
 }
 
-/** Renames its arguments, each with a random suffix. */
 const RENAME =
   'id=$1; shift; for p; do chmod u+rwx -- "$(dirname -- "$p")"; mv -n -- "$p" "$p.blocked-$id"; done';
 
-/** Renames paths in the sandbox, so that a folder replaced by a link leads nowhere. */
 async function rename(
   sandbox: Sandbox,
   { paths, fixed }: { readonly paths: readonly string[]; readonly fixed: readonly string[] },
@@ -228,7 +212,6 @@ async function rename(
   return paths.flatMap((from) => {
     const to = `${from}.blocked-${id}`;
     if (lstatSync(to, { throwIfNoEntry: false })) return [{ from, to }];
-    // It may be deleted already.
     return lstatSync(from, { throwIfNoEntry: false }) ? [{ from }] : [];
   });
 }
@@ -282,7 +265,6 @@ function plainName(name: string): string {
   return /^git~\d$/.test(plain) ? ".git" : plain;
 }
 
-/** Entries of a bare repository whose settings and hooks git follows. */
 const REPOSITORY = namesIn(
   "head config config.worktree objects refs hooks info packed-refs commondir worktrees modules",
 );

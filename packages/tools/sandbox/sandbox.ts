@@ -13,38 +13,31 @@ import { systemCallFilter } from "./system_call_filter.ts";
  */
 export interface Sandbox {
   readonly by: "bubblewrap" | "seatbelt";
-  /** Absolute path of bubblewrap or sandbox-exec. */
   readonly program: string;
   /** Absolute path, without links, of the only writable folder. */
   readonly workspace: string;
-  /** Home folder of the user, of which only {@linkcode Sandbox.shown} is visible. */
   readonly home: string;
   /** Readable folders of the system. `link` is the target of one that is a link. */
   readonly system: readonly { readonly path: string; readonly link?: string }[];
   /** Readable folders of programs at `at`; `path` is their real path. */
   readonly shown: readonly { readonly path: string; readonly at: string }[];
-  /** Hidden paths within those. */
   readonly hidden: readonly { readonly path: string; readonly isFolder: boolean }[];
-  /** Read-only files in the workspace. */
   readonly readOnly: readonly string[];
   /** Reachable hosts; `*.example.com` matches subdomains. Empty: no network. */
   readonly domains: readonly string[];
   /** Connection to these hosts. Absent without `domains`. */
   readonly proxy?: {
-    /** Absolute path of the socket of a proxy for the allowed hosts. */
     readonly socket: string;
     /**
      * Command that, in the sandbox, forwards the proxy's port to the socket and runs the following arguments.
      */
     readonly bridge: readonly string[];
-    /** Files that the bridge reads. */
     readonly files: readonly string[];
   };
 }
 
 /** Options of {@linkcode findSandbox}. */
 export interface SandboxOptions {
-  /** Working directory of commands. */
   readonly workspace: string;
   /** Home folder of the user. Default: none. */
   readonly home?: string | undefined;
@@ -56,7 +49,6 @@ export interface SandboxOptions {
   readonly hiddenFiles?: readonly string[];
   /** Read-only files, such as those with rules. Default: none. */
   readonly readOnly?: readonly string[];
-  /** Reachable hosts and their proxy. Default: no network. */
   readonly network?: { readonly domains: readonly string[]; readonly proxy: NonNullable<Sandbox["proxy"]> };
   /** Runs a program and returns its error output if it failed. @throws if there is no such program. */
   readonly tryOut: (program: string, args: readonly string[]) => Promise<string | undefined>;
@@ -71,11 +63,8 @@ export interface NoSandbox {
 export interface SandboxedCommand {
   readonly command: readonly string[];
   readonly cwd: string;
-  /** Additional writable folders. Default: none. */
   readonly folders?: readonly string[];
-  /** Read-only paths in the workspace. Default: none. */
   readonly fixed?: readonly string[];
-  /** Additional readable folders and files. Default: none. */
   readonly reads?: readonly string[];
   /**
    * Whether it has the user's own rights, files and network. On Linux, it still can't see other processes or
@@ -87,11 +76,8 @@ export interface SandboxedCommand {
 export interface SandboxStart {
   readonly program: string;
   readonly args: readonly string[];
-  /** Input for its descriptors from 3 on, by {@linkcode writeInputs}. */
   readonly inputs: readonly (string | Uint8Array)[];
-  /** Additional environment variables. */
   readonly env: Readonly<Record<string, string>>;
-  /** Whether the system ends all processes with the first one. */
   readonly endsWhole: boolean;
 }
 
@@ -130,7 +116,6 @@ export function writeInputs(child: Pick<ChildProcess, "stdio">, inputs: SandboxS
     if (!(pipe instanceof Writable)) {
       throw new TypeError(`Cannot write to descriptor ${3 + at}: it is no pipe.`);
     }
-    // It may have ended already.
     pipe.on("error", () => {});
     pipe.end(input);
   }
@@ -138,7 +123,6 @@ export function writeInputs(child: Pick<ChildProcess, "stdio">, inputs: SandboxS
 
 const PROXY = `http://127.0.0.1:${PROXY_PORT}`;
 
-/** Proxy variables of common programs, and Node's switch to use them. */
 const PROXY_ENVIRONMENT = {
   HTTP_PROXY: PROXY,
   HTTPS_PROXY: PROXY,
@@ -152,7 +136,6 @@ const PROXY_ENVIRONMENT = {
 /** All namespaces, no capabilities, and an end with the parent. */
 const APART = [
   "--unshare-all",
-  // Even for root, whose mounts could be undone otherwise.
   "--unshare-user",
   "--die-with-parent",
   "--new-session",
@@ -203,7 +186,6 @@ function inside(
     ...writable.flatMap((path) => ["--bind", path, path]),
     // A folder around a read-only path could be renamed and replaced unless it is a mount itself.
     ...pinned(fixed, workspace).flatMap((path) => ["--bind-try", path, path]),
-    // Missing only if `guardWorkspace()` can't create it; then a command can't either.
     ...(isThere(git) ? show(git) : []),
     ...kept.flatMap((path) => ["--ro-bind-try", path, path]),
     ...hide(hides),
@@ -212,11 +194,9 @@ function inside(
   ];
 }
 
-/** Returns arguments for the user's rights without other processes and hidden paths. */
 function outside({ hidden }: Sandbox): readonly string[] {
   return [
     ...["--die-with-parent", "--new-session", "--unshare-pid"],
-    // These capabilities could undo the hiding.
     ...["--cap-drop", "CAP_SYS_ADMIN", "--cap-drop", "CAP_SYS_PTRACE"],
     ...["--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--proc", "/proc"],
     // Commands outside may need the system's private files, but never the server's.
@@ -234,7 +214,6 @@ function hide(hidden: Sandbox["hidden"]): readonly string[] {
   );
 }
 
-/** Returns the folders between a folder and these paths, outermost first. */
 function pinned(paths: readonly string[], folder: string): readonly string[] {
   const between = new Set<string>();
   for (const path of paths.filter((path) => isWithin(path, folder))) {
@@ -247,7 +226,6 @@ function isThere(path: string): boolean {
   return lstatSync(path, { throwIfNoEntry: false }) !== undefined;
 }
 
-/** macOS paths that nearly every program reads. */
 const MACOS = [
   ...[
     "/usr",
@@ -264,7 +242,6 @@ const MACOS = [
   ...["/var/select", "/private/var/select", "/dev", "/Applications"],
 ];
 
-/** Services for names, users, time zones and certificates; none that starts programs. */
 const SERVICES = [
   "com.apple.system.opendirectoryd.libinfo",
   "com.apple.system.opendirectoryd.membership",
@@ -273,7 +250,6 @@ const SERVICES = [
   "com.apple.trustd.agent",
 ];
 
-/** Returns the arguments of `sandbox-exec`: everything is denied by default. */
 function seatbeltArgs(
   { workspace, shown, hidden, readOnly }: Sandbox,
   { command, folders = [], reads = [], fixed: given = [] }: SandboxedCommand,
@@ -305,14 +281,12 @@ function seatbeltArgs(
   return ["-p", profile.join("\n"), "/bin/sh", "-c", WITH_TEMPORARY, "sh", temporary, ...command];
 }
 
-/** Creates the temporary folder and runs the command. */
 const WITH_TEMPORARY = 'export TMPDIR="$1"; mkdir -p "$1"; shift; exec "$@"';
 
 function quoted(text: string): string {
   return `"${text.replaceAll("\\", "\\\\").replaceAll('"', '\\"')}"`;
 }
 
-/** Folders of the system that are visible. */
 const SYSTEM = [
   ...["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt"],
   ...["/nix/store", "/gnu/store"],
@@ -320,7 +294,6 @@ const SYSTEM = [
 
 const MAKERS: Readonly<Record<string, Sandbox["by"]>> = { linux: "bubblewrap", darwin: "seatbelt" };
 
-/** Default program folders. */
 const USUAL_PATH = "/usr/local/bin:/usr/bin:/bin";
 
 /**
@@ -378,7 +351,6 @@ export async function findSandbox(options: SandboxOptions): Promise<Sandbox | No
   };
 }
 
-/** A folder that is empty in each sandbox may be the workspace. */
 function isTemporary(folder: string): boolean {
   return ["/tmp", "/var/tmp"].includes(folder);
 }
@@ -406,7 +378,6 @@ function partsOf(path: string): number {
   return path.split(SEPARATOR).filter(Boolean).length;
 }
 
-/** Returns the files in a system folder that aren't world-readable, which this user may be able to read. */
 function kept(folder: string): Sandbox["hidden"] {
   return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
     const path = join(folder, entry.name);
@@ -417,7 +388,6 @@ function kept(folder: string): Sandbox["hidden"] {
   });
 }
 
-/** Returns the real path, as far as it exists. */
 function realPath(path: string): string {
   const absolute = resolve(path);
   if (existsSync(absolute)) return realpathSync(absolute);

@@ -6,7 +6,6 @@ import { shellTool } from "../shell/shell_tool.ts";
 import { sandboxOf } from "./sandbox_fixture_test.ts";
 import { BUBBLEWRAP, needs } from "../../../tests/needs.ts";
 
-/** Returns `shell` in a sandbox for this workspace. */
 async function shellIn(root: string) {
   const sandbox = await sandboxOf(root);
   if ("why" in sandbox) throw new Error(sandbox.why);
@@ -33,7 +32,7 @@ Deno.test(needs(BUBBLEWRAP, "shell in a sandbox works in the workspace as withou
 });
 
 Deno.test(
-  needs(BUBBLEWRAP, "shell in a sandbox stops a command at once when it is cancelled or its time is up"),
+  needs(BUBBLEWRAP, "shell in a sandbox stops a command when it is canceled or times out"),
   async () => {
     await using ws = await makeWorkspace();
     const shell = await shellIn(ws.root);
@@ -48,7 +47,7 @@ Deno.test(
 );
 
 Deno.test(
-  needs(BUBBLEWRAP, "shell in a sandbox begins no repository, and leaves nothing where there was none"),
+  needs(BUBBLEWRAP, "shell in a sandbox creates no repository, and removes the temporary .git"),
   async () => {
     await using ws = await makeWorkspace();
     const shell = await shellIn(ws.root);
@@ -68,7 +67,6 @@ Deno.test(
 );
 
 Deno.test(needs(BUBBLEWRAP, "shell in a sandbox works in a folder that can't be changed"), async () => {
-  // Even root can't create anything there.
   const shell = await shellIn("/sys/kernel");
   assertEquals(
     await callOk(shell, { command: "pwd; mkdir .git 2>/dev/null || echo none" }),
@@ -76,7 +74,7 @@ Deno.test(needs(BUBBLEWRAP, "shell in a sandbox works in a folder that can't be 
   );
 });
 
-Deno.test(needs(BUBBLEWRAP, "findSandbox() says why there is none"), async () => {
+Deno.test(needs(BUBBLEWRAP, "findSandbox() returns the reason if there is none"), async () => {
   await using ws = await makeWorkspace({ "home/project/": "" });
   const home = ws.at("home");
   for (const workspace of [home, ws.root, "/", "/usr"]) {

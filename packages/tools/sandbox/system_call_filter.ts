@@ -10,13 +10,10 @@ export function systemCallFilter(arch: string = process.arch): Uint8Array | unde
 }
 
 interface Calls {
-  /** Kernel constant of the architecture (`AUDIT_ARCH_…`). */
   readonly audit: number;
   /** First number of another ABI's system calls. */
   readonly foreign?: number;
-  /** Calls with flags in the first argument that create a user namespace. */
   readonly namespaces: readonly number[];
-  /** Calls that set a mode, with that argument's position. */
   readonly modes: readonly (readonly [call: number, mode: number])[];
   /** Calls that set a mode if their flags create a file, with both positions. */
   readonly opens: readonly (readonly [call: number, flags: number, mode: number])[];
@@ -31,17 +28,13 @@ const ARCHITECTURES: Readonly<Record<string, Calls>> = {
   x64: {
     audit: 0xc000003e,
     foreign: 0x40000000,
-    // clone, unshare; setns enters a namespace that exists
     namespaces: [56, 272],
-    // chmod, fchmod, fchmodat, mknod, mknodat, creat
     modes: [[90, 1], [91, 1], [268, 2], [133, 1], [259, 2], [85, 1], FCHMODAT2],
-    // open, openat
     opens: [[2, 1, 2], [257, 2, 3]],
   },
   arm64: {
     audit: 0xc00000b7,
     namespaces: [220, 97],
-    // fchmod, fchmodat, mknodat
     modes: [[52, 1], [53, 2], [33, 2], FCHMODAT2],
     opens: [[56, 2, 3]],
   },
@@ -65,12 +58,10 @@ const NO_SUCH_CALL = 0x00050026;
 
 type Instruction = readonly [code: number, ifTrue: number, ifFalse: number, value: number];
 
-/** Loads the lower half of an argument. */
 const argument = (at: number): Instruction => [LOAD, 0, 0, 16 + 8 * at];
 
 const end = (result: number): Instruction => [RETURN, 0, 0, result];
 
-/** Instructions that return EPERM if one of the bits is set. */
 const refuse = (at: number, bits: number): readonly Instruction[] => [
   argument(at),
   [JUMP_IF_SET, 0, 1, bits],

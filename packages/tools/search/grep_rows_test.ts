@@ -1,7 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { GrepRows, searchPattern } from "./search_files_tool.ts";
 
-/** Adds files of lines, of which those with an `x` match. */
 function rowsOf(
   files: Readonly<Record<string, readonly string[]>>,
   options: { maxMatches?: number; contextLines?: number } = {},

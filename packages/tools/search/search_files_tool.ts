@@ -32,7 +32,7 @@ const MAX_CONTEXT_LINES = 20;
 
 /**
  * Returns `search_files`, which returns lines that match an RE2 regular expression, the files with such
- * lines, or their number per file. The pattern `^` with `output: "count"` counts the lines of each file.
+ * lines, or their number per file.
  *
  * @example
  * ```ts
@@ -126,7 +126,6 @@ interface TextFile {
   readonly path: string;
 }
 
-/** Yields the file at `place`, or the text files in the folder there. The caller closes them. */
 async function* textFiles(
   place: WorkspacePath,
   { glob, include_hidden: includeHidden }: SearchFilesArguments,
@@ -188,15 +187,12 @@ function header(found: readonly FileMatches[], { output, complete, shown, tally 
 export interface SearchTextOptions {
   readonly path: string;
   readonly pattern: SearchPattern;
-  /** Receives rows; the search ends once it is full. */
   readonly rows?: GrepRows | undefined;
-  /** Whether to stop at the first match. Default: false. */
   readonly firstOnly?: boolean;
 }
 
 interface TextMatches {
   readonly matches: number;
-  /** Number of lines of which only the start was searched. */
   readonly cutLines: number;
 }
 
@@ -236,12 +232,10 @@ interface SearchedLine {
 interface GrepRowsOptions {
   readonly pattern: SearchPattern;
   readonly maxMatches: number;
-  /** Context lines before and after each match. */
   readonly contextLines: number;
 }
 
 const MAX_ROW_CHARS = 300;
-/** Characters of a long line before the match. */
 const LEAD_CHARS = 100;
 
 /**
@@ -250,11 +244,9 @@ const LEAD_CHARS = 100;
 export class GrepRows {
   readonly rows: string[] = [];
   matches = 0;
-  /** True once a matching line was omitted. */
   full = false;
   readonly #options: GrepRowsOptions;
   #bytes = 0;
-  /** Last lines that were not added, for the context of the next match. */
   #before: SearchedLine[] = [];
   #after = 0;
   #last: SearchedLine | undefined;
@@ -308,7 +300,6 @@ export class GrepRows {
 
 interface SearchPattern {
   matches(line: string): boolean;
-  /** Returns the index of the first match in a line; 0 if there is none. */
   matchStart(line: string): number;
 }
 

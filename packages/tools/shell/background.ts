@@ -13,11 +13,9 @@ import {
   type StartOptions,
 } from "./run_command.ts";
 
-/** Maximum of background commands per session, and in total. */
 const MAX_RUNNING = 4;
 const MAX_RUNNING_IN_ALL = 32;
 
-/** Maximum of ended commands per session whose output is retained. */
 const MAX_ENDED = 8;
 
 /** Wait after the start, in milliseconds, so that the first result contains immediate failures. */
@@ -26,7 +24,6 @@ const FIRST_LOOK_MS = 300;
 /** Maximum wait of a call, in milliseconds: the loop considers a longer silent turn stalled. */
 const MAX_WAIT_MS = 240_000;
 
-/** Newest output that is searched for `until`, in UTF-16 code units. */
 const SOUGHT_CHARS = 10_000;
 
 /** Commands that outlive their calls. They end with the server, or after a crash by their owner's mark. */
@@ -57,7 +54,6 @@ export class BackgroundCommands {
     }
     const name = `bg_${randomBytes(3).toString("hex")}`;
     const background = new BackgroundCommand({ ...options, name, session });
-    // Reserves the slot during the start.
     this.#all.set(name, background);
     try {
       await background.begin(command);
@@ -116,7 +112,6 @@ export class BackgroundCommands {
     for (const { name } of this.#of(session)) this.#all.delete(name);
   }
 
-  /** Ends all commands. */
   async close(): Promise<void> {
     await Promise.all([...this.#all.values()].map((background) => background.stop()));
     this.#all.clear();
@@ -137,9 +132,7 @@ export class BackgroundCommand {
   readonly #options: BackgroundOptions;
   readonly #startedAt = performance.now();
   readonly #ended = Promise.withResolvers<void>();
-  /** Output since the last call. */
   #output: BoundedOutput;
-  /** Newest output, and the waiters for a text in it. */
   #newest = "";
   readonly #decoder = new TextDecoder();
   #sought: (() => void) | undefined;
@@ -160,12 +153,10 @@ export class BackgroundCommand {
     this.#output = new BoundedOutput(options.maxOutputBytes);
   }
 
-  /** Exit status; `undefined` while it runs. */
   get status(): CommandStatus | undefined {
     return this.#status;
   }
 
-  /** Settles when it and its processes have ended. */
   get ended(): Promise<void> {
     return this.#ended.promise;
   }
@@ -192,7 +183,6 @@ export class BackgroundCommand {
     });
   }
 
-  /** Waits until it has ended, its newest output contains a text, or the time is up. */
   async wait(
     { waitMs, until, signal }: {
       readonly waitMs: number;
@@ -214,7 +204,6 @@ export class BackgroundCommand {
     if (this.#started) await this.ended;
   }
 
-  /** Returns its state and new output, for the model. */
   look(): string {
     this.#isTold = this.#status !== undefined;
     const output = this.#output.describe("new output");
@@ -222,14 +211,12 @@ export class BackgroundCommand {
     return `${this.#state()}; ${output}${describeRenamed(this.#renamed)}`;
   }
 
-  /** Returns its end if it wasn't reported. */
   tellEnd(): string | undefined {
     if (!this.#status || this.#isTold) return undefined;
     this.#isTold = true;
     return `${this.#state()}.`;
   }
 
-  /** Runs another command in its sandbox. Returns the exit code; `undefined` if it was stopped before. */
   async beside(
     command: string,
     options: { readonly signal: AbortSignal; readonly onOutput: (piece: Uint8Array) => void },
@@ -266,7 +253,7 @@ export class BackgroundCommand {
 /**
  * Runs the command, and in the same sandbox further ones from standard input: `run MARK COMMAND`, with
  * special characters as octal codes, and `stop MARK`. Their output goes to standard error, followed by mark
- * and exit code. All end with the command.
+ * and exit code.
  */
 const BESIDES = "exec 3<&0 4>&2; while IFS= read -r line <&3; do rest=${line#* }; mark=${rest%% *}; " +
   'case $line in run*) code=$(printf "%b." "${rest#* }"); ' +
@@ -274,10 +261,8 @@ const BESIDES = "exec 3<&0 4>&2; while IFS= read -r line <&3; do rest=${line#* }
   'pid=$!;; stop*) kill -KILL "-$pid" 2>/dev/null; printf "\\n%s stopped\\n" "$mark" >&4;; esac; done & ' +
   '/bin/sh -c "$1" </dev/null 2>&1 3<&- 4>&-';
 
-/** Further commands in the sandbox of a command, one at a time. */
 class Besides {
   readonly #write: (text: string) => void;
-  /** Settles when earlier commands are done. */
   #before: Promise<unknown> = Promise.resolve();
   #reader: ((piece: Uint8Array) => void) | undefined;
   readonly #closed = Promise.withResolvers<undefined>();
@@ -286,7 +271,6 @@ class Besides {
     this.#write = write;
   }
 
-  /** Adds a piece of their output. */
   take(piece: Uint8Array): void {
     this.#reader?.(piece);
   }
@@ -332,7 +316,6 @@ class Besides {
       signal.addEventListener("abort", () => resolve(undefined), { once: true })
     );
     const result = await Promise.race([code.promise, aborted, this.#closed.promise]);
-    // Ends processes that it left running.
     this.#write(`stop ${mark}\n`);
     await Promise.race([stopped.promise, this.#closed.promise]);
     this.#reader = undefined;
@@ -344,7 +327,6 @@ function give(latin1: string, onOutput: (piece: Uint8Array) => void): void {
   if (latin1 !== "") onOutput(Uint8Array.from(latin1, (character) => character.charCodeAt(0)));
 }
 
-/** Encodes a command in one line for `printf %b`. */
 function octal(command: string): string {
   return Array.from(new TextEncoder().encode(command), (byte) => {
     const character = String.fromCharCode(byte);

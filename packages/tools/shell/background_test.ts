@@ -6,7 +6,6 @@ import { call, callError, callOk, context, cutOff, makeWorkspace, type Workspace
 import { sandboxOf } from "../sandbox/sandbox_fixture_test.ts";
 import { BUBBLEWRAP, needs } from "../../../tests/needs.ts";
 
-/** Calls `work` with both tools for one set of commands. */
 async function withTools(
   work: (tools: {
     readonly ws: Workspace;
@@ -32,7 +31,6 @@ async function withTools(
   }
 }
 
-/** Removes times from a result. */
 const timeless = (text: string) => text.replaceAll(/\d+ s( so far)?/g, "N s$1");
 
 Deno.test("background returns the new output of a command, and waits for it", async () => {
@@ -74,7 +72,6 @@ Deno.test("the end of a background command is reported once, with the next resul
     await commands.find("", b).ended;
     assertEquals(timeless(commands.news("", [b])!), `${b} ended: exit code 0 after N s.`);
     assertEquals(commands.news("", [b]), undefined);
-    // The output is retained until it is read.
     assertStringIncludes(await callOk(look, { name: a }), "4 bytes of new output\nsaid");
   });
 });
@@ -83,7 +80,6 @@ Deno.test("stopping a command or the server ends all its processes", async () =>
   await withTools(async ({ ws, commands, start, look }) => {
     await new Deno.Command("mkfifo", { args: [ws.at("alive")] }).output();
     const held = () => Deno.open(ws.at("alive")).then((pipe) => new Response(pipe.readable).text());
-    // The process must hold the pipe before it is stopped.
     const begin = async () => {
       const name = await start("exec 3>alive; echo ready; sleep 1000 & sleep 1000");
       await callOk(look, { name, wait_ms: 60_000, until: "ready" });
@@ -159,7 +155,6 @@ Deno.test(
       const { content, timeoutMs } = await cutOff(shell, { command: long, beside: name });
       assertStringIncludes(content, `its time limit of ${timeoutMs / 1000} s was over`);
       assertMatch(content, /6 bytes of output\nfirst\n$/);
-      // Ends once no process of the command holds the pipe.
       assertEquals(await held, "");
       assertStringIncludes(
         await callError(shell, { command: "true", beside: name, outside: "x" }),

@@ -49,7 +49,7 @@ function signalGroup(group: number, signal: "SIGTERM" | "SIGKILL" | 0): boolean 
     process.kill(-group, signal);
     return true;
   } catch {
-    return false; // No process, or none that may be signaled.
+    return false;
   }
 }
 
@@ -59,10 +59,8 @@ export const MARK = "TARE_COMMAND";
 /** The only variable that Node.js passes to programs with their own environment. */
 export const NOTHING_INHERITED: Readonly<Record<string, undefined>> = { NODE_V8_COVERAGE: undefined };
 
-/** Processes of one command, or of all with this owner. */
 interface Marked {
   readonly owner: string;
-  /** Id of the command. Default: any. */
   readonly id?: string;
 }
 
@@ -79,7 +77,6 @@ export async function endMarked(marked: Marked): Promise<number> {
     await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
     left = await findMarked(marked);
   }
-  // Includes processes started meanwhile, within limits.
   for (let round = 0; round < MAX_ROUNDS && left.length > 0; round++) {
     for (const id of left) signal(id, "SIGKILL");
     left = await findMarked(marked);

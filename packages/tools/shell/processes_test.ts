@@ -3,7 +3,6 @@ import { endGroup, groupIsAlive, settlesWithin } from "./processes.ts";
 
 const never = new Promise(() => {});
 
-/** Starts a script in its own process group and waits for its first output. */
 async function start(script: string): Promise<Deno.ChildProcess> {
   const child = new Deno.Command("/bin/sh", {
     args: ["-c", script],

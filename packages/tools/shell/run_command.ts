@@ -18,16 +18,14 @@ import {
 export interface CommandPlace {
   readonly cwd: string;
   readonly env: Readonly<Record<string, string>>;
-  /** Owner in the mark of its processes, by which {@linkcode endMarked} finds them. Default: none. */
+  /** Owner in the mark of its processes, for {@linkcode endMarked}. Default: none. */
   readonly owner?: string | undefined;
-  /** Sandbox. Default: none. */
   readonly sandbox?: Sandbox | undefined;
   /** Whether it runs outside of the sandbox, which still ends its processes where it can. Default: false. */
   readonly isOutside?: boolean;
 }
 
 export interface StartOptions extends CommandPlace {
-  /** Called with each piece of both outputs, in order. Reading continues once it has resolved. */
   readonly onOutput: (piece: Uint8Array<ArrayBuffer>) => Promise<void> | void;
   /** Called with each piece of output of the sandbox itself, and of `script`. Default: `onOutput`. */
   readonly onAside?: (piece: Uint8Array<ArrayBuffer>) => void;
@@ -46,7 +44,6 @@ export interface CommandOptions extends CommandPlace {
   readonly context: ToolContext;
 }
 
-/** Options of a program. `onAside` receives its standard error. */
 interface ProgramOptions extends Omit<StartOptions, "sandbox" | "isOutside" | "confirm" | "script"> {
   /** Whether its standard input can be written. Default: false. */
   readonly hasInput?: boolean;
@@ -61,12 +58,10 @@ export interface CommandStatus {
 export interface CommandEnd {
   readonly status: CommandStatus;
   readonly leftProcesses: boolean;
-  /** Protected paths that appeared while it ran in a sandbox, with their new names. */
   readonly renamed: readonly Renamed[];
 }
 
 export interface StartedCommand {
-  /** Settles when the process has ended; its children may still run. */
   readonly exited: Promise<CommandStatus>;
   readonly stdin: Writable | undefined;
   /** Ends it and its processes; settles when its output is complete. */
@@ -76,19 +71,15 @@ export interface StartedCommand {
 export interface CommandOutcome extends Pick<CommandEnd, "renamed"> {
   readonly ending: "exited" | "timed_out" | "cancelled";
   readonly status: CommandStatus;
-  /** Both outputs, in order. */
   readonly output: BoundedOutput;
-  /** Whether processes were left in the background, which were then ended. */
   readonly leftProcesses: boolean;
 }
 
-/** Runs the command with both outputs in one pipe, in order. */
 const MERGE_OUTPUTS = 'exec /bin/sh -c "$1" 2>&1';
 
 /**
- * Runs a command with `sh` in its own process group until it exits, times out or is canceled. Then all its
- * processes are ended: those of the group and, on Linux, others. Output is read continuously, so that a full
- * pipe never blocks the command.
+ * Runs a command with `sh` in its own process group until it exits, times out or is canceled, then ends all
+ * its processes: those of the group and, on Linux, others. Output is read continuously.
  */
 export async function runShellCommand(command: string, options: CommandOptions): Promise<CommandOutcome> {
   const { timeoutMs, context: { signal, confirm }, ...start } = options;
@@ -157,12 +148,10 @@ export async function startProgram(
     stdio: [hasInput ? "pipe" : "ignore", "pipe", "pipe", ...inputs.map(() => "pipe" as const)],
   });
   const { pid: group, stdin, stdout, stderr } = child;
-  // The start failed.
   if (group === undefined || !stdout || !stderr) {
     throw await new Promise((resolve) => child.once("error", resolve));
   }
   writeInputs(child, inputs);
-  // A program that no longer reads is about to end.
   stdin?.on("error", () => {});
   const exited = new Promise<CommandStatus>((resolve) => {
     child.once("exit", (code, signal) => resolve({ code, signal }));
@@ -171,14 +160,12 @@ export async function startProgram(
   exited.then(() => hasExited = true);
   const read = Promise.allSettled([readAll(stdout, onOutput), readAll(stderr, onAside)]);
   const leave = async () => {
-    // A process that couldn't be ended may keep the pipe open.
     await settlesWithin(read, GRACE_MS);
     for (const stream of [stdin, stdout, stderr]) stream?.destroy();
     await read;
   };
   const end = async () => {
     if (endsWhole) {
-      // The system ends the others with the first process.
       child.kill("SIGKILL");
       const status = await exited;
       await leave();
@@ -210,7 +197,6 @@ async function readAll(
 export class BoundedOutput {
   readonly #head: Uint8Array;
   #headBytes = 0;
-  /** Ring buffer: byte n after the head is at n modulo its length. */
   readonly #tail: Uint8Array;
   #tailBytes = 0;
 
@@ -267,7 +253,6 @@ function join(a: Uint8Array, b: Uint8Array): Uint8Array {
   return joined;
 }
 
-/** Returns the bytes without partial UTF-8 characters at either end. */
 function wholeCharacters(bytes: Uint8Array): Uint8Array {
   let start = 0;
   while (start < 3 && isContinuation(bytes[start])) start++;

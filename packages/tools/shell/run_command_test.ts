@@ -60,14 +60,13 @@ Deno.test(
   async () => {
     const { ending, leftProcesses, text } = await run(STRAY);
     assertEquals([ending, leftProcesses], ["exited", true]);
-    // Until init reaps it, it is a zombie.
     const stat = await Deno.readTextFile(`/proc/${text.trim()}/stat`).catch(() => "gone) Z");
     assertMatch(stat, /\) Z/);
   },
 );
 
 Deno.test(
-  needs(LINUX, "endLeftCommands() ends what commands of its owner left running, and nothing of another"),
+  needs(LINUX, "endLeftCommands() ends processes that commands of its owner left running, and no others"),
   async () => {
     const started = ["one", "two"].map((owner) =>
       new Deno.Command("/bin/sh", {
@@ -77,7 +76,6 @@ Deno.test(
         stdout: "piped",
       }).spawn()
     );
-    // A starting process has no environment yet.
     for (const { stdout } of started) for await (const _ of stdout) break;
     assertEquals([await endLeftCommands("one"), await endLeftCommands("one")], [1, 0]);
     assertEquals((await started[0]!.status).signal, "SIGTERM");

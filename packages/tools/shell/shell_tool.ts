@@ -9,7 +9,6 @@ import { collectOutput, type CommandOptions, type CommandOutcome, runShellComman
 
 /** Options of {@linkcode shellTool}. */
 export interface ShellToolOptions {
-  /** Working directory of commands. */
   readonly workspace: string;
   /**
    * Maximum time limit of a command, in milliseconds. Default: 240,000, below the time after which the loop
@@ -88,7 +87,6 @@ export function shellTool(options: ShellToolOptions): Tool {
     required: ["command"],
     stance: "once",
     ...(sandbox && { isContained: ({ outside }) => outside === undefined }),
-    // Time to stop the command and return its output before the caller's limit.
     timeoutMs: timeoutMs + 5 * GRACE_MS,
     attempt: () => "run the command",
     async run({ command, timeout_ms: limitMs = defaultTimeoutMs, outside, ...given }, context) {
@@ -127,7 +125,6 @@ export function shellTool(options: ShellToolOptions): Tool {
   });
 }
 
-/** Runs a command in the sandbox of a background command. */
 async function runBeside(
   background: BackgroundCommand,
   command: string,
@@ -150,13 +147,11 @@ async function runBeside(
   return { ending, status: { code: code ?? null, signal: null }, output, leftProcesses: false, renamed: [] };
 }
 
-/** Argument that leaves a command running. */
 const BACKGROUND = {
   type: "boolean",
   description: "Keeps it running, such as a server; inspect it with the tool background.",
 } as const;
 
-/** Argument that selects another command's sandbox. */
 const BESIDE = {
   type: "string",
   description: "Name of a background command in whose sandbox to run, to reach its ports.",
@@ -171,7 +166,6 @@ function describe({ domains, by }: Sandbox): string {
     `and agents and the like, sees no home folders, and ${network}.`;
 }
 
-/** Argument for running outside of the sandbox. */
 const OUTSIDE = {
   type: "string",
   minLength: 1,

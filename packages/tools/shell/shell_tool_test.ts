@@ -17,7 +17,6 @@ async function openPipe(ws: Workspace): Promise<{ readonly closed: Promise<void>
   const { success } = await new Deno.Command("mkfifo", { args: [ws.at("alive")] }).output();
   assert(success);
   return {
-    // Opening waits for a writer, reading for the end of the last one.
     closed: Deno.open(ws.at("alive")).then(async (pipe) => {
       assertEquals(await new Response(pipe.readable).text(), "");
     }),

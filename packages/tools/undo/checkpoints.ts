@@ -30,23 +30,20 @@ export class UndoRefused extends Error {
   /** `conflict`: files have changed since, which `force` would overwrite. */
   readonly code: "nothing" | "busy" | "conflict";
 
-  /** Creates an error with a message for the user. */
   constructor(code: UndoRefused["code"], message: string) {
     super(message);
     this.code = code;
   }
 }
 
+/** Turn of a session. */
 export interface TurnOfSession {
-  /** Id of the session. */
   readonly session: string;
-  /** Number of the turn, increasing within a session. */
   readonly turn: number;
 }
 
 /** Result of an undo or a redo. */
 export interface UndoResult {
-  /** Turns that were undone or redone, oldest first. */
   readonly turns: readonly number[];
   readonly files: readonly ChangedFile[];
   /** Changes that were not undone, one sentence each. */
@@ -57,7 +54,6 @@ export interface UndoResult {
 export interface Checkpoints {
   /** Returns the tool with its calls watched: changes during a call are recorded for the turn. */
   watch(tool: Tool, turn: TurnOfSession): Tool;
-  /** Returns the changes of a session's turns, oldest first. */
   changes(session: string): Promise<readonly TurnChanges[]>;
   /** Restores files to their state before this turn of a session and all later ones. @throws {UndoRefused} */
   undo(session: string, options?: {
@@ -71,28 +67,21 @@ export interface Checkpoints {
     /** Whether to overwrite files that have changed since. Default: false. */
     readonly force?: boolean | undefined;
   }): Promise<UndoResult>;
-  /** Deletes the data of a session. */
   forget(session: string): Promise<void>;
-  /** Resolves once all work is done. */
   close(): Promise<void>;
 }
 
-/** Pending undo or redo, which the next process continues after a crash. */
 interface Pending {
   readonly session: string;
   readonly line: Exclude<JournalLine, { readonly turn: number }>;
 }
 
-/** Call that ran when the process ended. */
 interface OpenCall extends TurnOfSession {
-  /** Whether a later process has begun to inspect its changes. */
   readonly isInspected?: boolean;
 }
 
-/** Running call. */
 interface Window {
   readonly of: TurnOfSession;
-  /** The only paths that it changes. Absent: unknown. */
   readonly paths: readonly string[] | undefined;
   readonly notCovered: string[];
 }
@@ -112,10 +101,8 @@ const CANNOT_KEEP =
  * Opens the store of file changes. An interrupted undo is finished, and changes of an interrupted command are
  * recorded for its turn.
  *
- * Contents before and after changes are stored once each, by SHA-256. The first command stores the whole
- * workspace; later only files with changed metadata are read.
- *
- * Calls run whether or not their changes can be stored.
+ * The first command stores the whole workspace, contents by SHA-256; later only files with changed metadata
+ * are read. Calls run whether or not their changes can be stored.
  *
  * @example
  * ```ts
@@ -161,11 +148,9 @@ class KeptChanges implements Checkpoints {
     }).catch(onError);
   }
 
-  /** Continues interrupted work of an earlier process. */
   async #goOn(states: FileStates): Promise<void> {
     const call = await readJson<OpenCall>(this.#openCall);
     if (call) {
-      // If this ends the process, the next one skips it.
       if (!call.isInspected) {
         const inspected: OpenCall = { ...call, isInspected: true };
         await writeWhole(this.#openCall, JSON.stringify(inspected), { isFlushed: true });
@@ -287,7 +272,6 @@ class KeptChanges implements Checkpoints {
     });
   }
 
-  /** Returns the combined changes of these lists, and those that can't be made. */
   async #targets(
     states: FileStates,
     verb: "undo" | "redo",
@@ -357,7 +341,6 @@ class KeptChanges implements Checkpoints {
     await rm(this.#pending);
   }
 
-  /** Makes the changes that aren't made yet. Paths that have changed meanwhile are skipped. */
   async #apply(states: FileStates, targets: readonly FileStateChange[]): Promise<void> {
     const sorted = [...targets].sort(([a], [b]) => (a < b ? -1 : 1));
     const isDue = async ([path, from, to]: FileStateChange) =>
@@ -372,7 +355,6 @@ class KeptChanges implements Checkpoints {
       await states.setMode(path, modeOf(from) | 0o700);
       opened.set(path, await states.stateOf(path));
     }
-    // Removes the content of a folder before the folder.
     for (const target of sorted.toReversed()) {
       const [path, from, to] = target;
       const ceases = from !== "none" && (to === "none" || isFolder(from) !== isFolder(to));
@@ -385,7 +367,6 @@ class KeptChanges implements Checkpoints {
     }
     await inGroups(rest.filter(([, , to]) => !isFolder(to)), async ([path, from, to]) => {
       const now = await states.stateOf(path);
-      // Nothing is there now: a folder was removed, or a link will be created.
       const isFree = now === "none" && (isFolder(from) || to.startsWith("link "));
       if (now === from || isFree) await states.put(path, to, now);
     });
@@ -411,7 +392,6 @@ class KeptChanges implements Checkpoints {
     if (![...this.#windows].some(({ paths }) => !paths)) await rm(this.#openCall, { force: true });
   }
 
-  /** Inspects the paths that a call may change, and records changes for the call `by`, if any. */
   async #look(states: FileStates, { paths, notCovered }: Window, by: Window | undefined): Promise<void> {
     const seen = paths
       ? await states.lookAt(paths)
@@ -429,20 +409,17 @@ class KeptChanges implements Checkpoints {
     await this.#journals.add(session, { atMs: Date.now(), turn, changes, notCovered });
   }
 
-  /** Reports that changes can't be stored. */
   #failed(window: Window, error: unknown): void {
     this.#windows.delete(window);
     window.notCovered.push("Files of a call: they couldn't be stored; the server's log contains the reason.");
     this.#onError(error);
   }
 
-  /** Returns the paths that a call changes, from the workspace, or `undefined` if unknown. */
   async #written(
     tool: Tool,
     args: Readonly<Record<string, unknown>>,
   ): Promise<readonly string[] | undefined> {
     if (tool.writes === undefined) return undefined;
-    // The tool itself reports an invalid call.
     const effects = await Promise.resolve(tool.effects?.(args)).catch(() => undefined);
     const paths = effects?.writes?.map((path) => pathWithin(effects.root, path));
     return paths?.every((path) => path !== undefined) ? paths : undefined;

@@ -142,7 +142,7 @@ Deno.test("undo() skips and reports contents that aren't stored", async () => {
 });
 
 Deno.test(
-  needs(NOT_WINDOWS, "undo() puts permissions of files and folders back, set-user-ID and the like included"),
+  needs(NOT_WINDOWS, "undo() restores permissions of files and folders, set-user-ID and the like included"),
   async () => {
     await using ws = await makeWorkspace({ "a": "a", "d/b": "b", "gone/c": "c" });
     const modes: Readonly<Record<string, number>> = {
@@ -178,7 +178,7 @@ Deno.test(
 );
 
 Deno.test(
-  needs(LINUX, "undo() names hard links and names that aren't UTF-8, which it can't put back as they were"),
+  needs(LINUX, "undo() reports hard links and names that aren't UTF-8, which it can't restore exactly"),
   async () => {
     await using ws = await makeWorkspace({ "a": "a", "other": "o" });
     await Deno.link(ws.at("a"), ws.at("b"));
@@ -309,7 +309,6 @@ Deno.test("data of a session is deleted on forget() and after keepMs", async () 
 
 const PATHS = ["a", "b", "d/a", "d/e/a", "f"];
 
-/** Change of a file, by a turn or the user. */
 type Action = {
   readonly at: string;
   readonly as: "file" | "gone" | "folder" | "link" | "mode";
@@ -322,7 +321,6 @@ const action: fc.Arbitrary<Action> = fc.record({
   text: fc.constantFrom("x", "y", "zz"),
 });
 
-/** Gives a path the requested state. */
 async function act(root: string, { at, as, text }: Action): Promise<void> {
   const absolute = join(root, at);
   const info = await Deno.lstat(absolute).catch(() => undefined);
@@ -386,7 +384,6 @@ Deno.test("any sequence of turns, undos, redos and restarts matches a model in m
             for (const action of what) await act(ws.root, action);
           });
           const after = await picture(ws.root);
-          // A turn without changes has nothing to undo, but follows the earlier ones.
           const isChanged = JSON.stringify(Object.entries(seen).sort()) !==
             JSON.stringify(Object.entries(after).sort());
           if (isChanged) {
@@ -421,7 +418,6 @@ Deno.test("undo() never changes what the user has changed since the turn's end",
         if (outcome !== "done") assertEquals(now, seen);
         for (const path of Object.keys({ ...before, ...after, ...seen, ...now })) {
           if (now[path] === seen[path]) continue;
-          // Changes are the turn's, or folders of restored files.
           const isFolder = now[path] === "folder" && seen[path] === undefined;
           assert(isFolder || seen[path] === after[path], `${path}: ${seen[path]} became ${now[path]}`);
           assertEquals(now[path], before[path] ?? (isFolder ? "folder" : undefined));

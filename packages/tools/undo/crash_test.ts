@@ -86,7 +86,6 @@ Deno.test("changes of a command that was interrupted by a kill are recorded for 
   await next.close();
 });
 
-/** Starts a process and kills it once it has written this text. */
 async function killOnce(ws: Workspace, what: "command" | "inspect", text: string): Promise<void> {
   const child = start(ws, what);
   for await (const piece of child.stdout.pipeThrough(new TextDecoderStream())) {

@@ -13,7 +13,6 @@ export type FileStateChange = readonly [path: string, before: FileState, after: 
 
 /** Created, changed or deleted file. */
 export interface ChangedFile {
-  /** From the workspace, with forward slashes. */
   readonly path: string;
   readonly change: "created" | "changed" | "deleted";
 }

@@ -36,9 +36,7 @@ import { contentsOf, type FileState, type FileStateChange, isFolder, modeOf } fr
 /** Options of `openCheckpoints()`. */
 export interface CheckpointOptions {
   readonly workspace: string;
-  /** Folder of the store, for this workspace only. */
   readonly folder: string;
-  /** Excluded folder of the workspace. Default: none. */
   readonly hidden?: string | undefined;
   readonly limits?: {
     /** Maximum size of a file, in bytes. Default: 4 MiB. */
@@ -68,13 +66,11 @@ const YOUNG_MS = 2_000;
 
 interface Known {
   readonly state: FileState;
-  /** Times, size and the like. While unchanged, the content isn't read again. */
   readonly stamp: string;
   /** Whether the file has other hard links. */
   readonly isLinked: boolean;
 }
 
-/** Stored form of {@linkcode FileStates}. */
 interface Index {
   readonly isWhole: boolean;
   readonly known: readonly (readonly [path: string, state: FileState, stamp: string, isLinked: boolean])[];
@@ -88,16 +84,13 @@ export class FileStates {
   readonly #folder: string;
   readonly #limits: Required<NonNullable<CheckpointOptions["limits"]>>;
   #known = new Map<string, Known>();
-  /** Excluded paths; those of folders end in a slash. */
   #ignored = new Set<string>();
-  /** Whether all other paths are known. */
   #isWhole = false;
   /**
    * Whether this process may create links: Deno denies it to processes with permissions for some folders
    * only.
    */
   #mayLink = true;
-  /** Whether the stored form is current. */
   #isSaved = false;
 
   private constructor(
@@ -118,7 +111,6 @@ export class FileStates {
     const states = new FileStates(root, { ...options, hidden: own, folder });
     states.#mayLink = await triesToLink(join(folder, "probe"));
     const index = await readJson<Index>(join(folder, "index.json")).catch((error) => {
-      // A damaged index is rebuilt.
       if (!(error instanceof SyntaxError)) throw error;
     });
     if (index) {
@@ -132,7 +124,6 @@ export class FileStates {
     return states;
   }
 
-  /** Stores the states for the next process, in case this one is killed during a command. */
   async save(): Promise<void> {
     if (this.#isSaved) return;
     const index: Index = {
@@ -276,7 +267,6 @@ export class FileStates {
     return temporaryName([this.#folder, path]);
   }
 
-  /** Removes all contents except these. */
   async sweep(kept: ReadonlySet<string>): Promise<void> {
     const folder = join(this.#folder, "contents");
     for (const group of await readdir(folder)) {
@@ -300,13 +290,11 @@ export class FileStates {
     return known;
   }
 
-  /** Returns the metadata of a path without links in it. */
   async #stat(absolute: string): Promise<Stats | "none" | "unkept"> {
     try {
       return await inFolder(dirname(absolute), (folder) => lstat(folder.at(basename(absolute))));
     } catch (error) {
       if (systemCode(error) === "ENOENT") return "none";
-      // A parent is no folder: a link may lead to something, a file doesn't.
       if (systemCode(error) === "ENOTDIR") return await isBehindLink(absolute) ? "unkept" : "none";
       if (error instanceof ToolRefusal || isForbidden(error)) return "unkept";
       throw error;
@@ -326,7 +314,6 @@ export class FileStates {
       return `file ${permissionsOf(read.info)} ${await this.#keep(read.bytes)}`;
     } catch (error) {
       if (systemCode(error) === "ENOENT") return "none";
-      // A path that can't be read can't be restored either.
       if (error instanceof ToolRefusal || isForbidden(error)) return unkeptState(info);
       throw error;
     }
@@ -393,7 +380,6 @@ export class FileStates {
     const here: string[] = [];
     for await (const slice of entriesOf(folder)) {
       for (const { name, kind } of slice) {
-        // File of a concurrent call before its rename.
         if (isTemporary(name)) continue;
         const path = `${base}${name}`;
         const shown = kind === "folder" ? `${path}/` : path;
@@ -414,7 +400,6 @@ export class FileStates {
         sinceMs = performance.now();
       }
       if (!info) {
-        // The listed name isn't the one on disk.
         if (name.includes("\uFFFD")) walked.unnamed.push(path);
         continue;
       }
@@ -430,7 +415,6 @@ export class FileStates {
 interface Walked {
   readonly paths: Map<string, Stats>;
   readonly ignored: Set<string>;
-  /** Paths with names that aren't UTF-8. */
   readonly unnamed: string[];
   bytes: number;
 }
@@ -446,7 +430,6 @@ export interface Seen {
 
 type Comparison = readonly [path: string, before: Pick<Known, "state" | "isLinked">, after: Known];
 
-/** Returns the changes between two inspections. */
 function changesOf(compared: readonly Comparison[], unnamed: readonly string[] = []): Seen {
   const changed = compared.filter(([, before, after]) => before.state !== after.state)
     .sort(([a], [b]) => (a < b ? -1 : 1));
@@ -476,7 +459,6 @@ async function isBehindLink(absolute: string): Promise<boolean> {
   return await realpath(folder).catch(() => folder) !== folder;
 }
 
-/** Returns whether the system or the runtime denied an access. */
 function isForbidden(error: unknown): boolean {
   return isDenied(error) || ["EACCES", "EPERM", "ELOOP"].includes(systemCode(error) ?? "");
 }
@@ -518,7 +500,6 @@ function stampOf({ mtimeMs, ctimeMs, ino, size, mode }: Stats, now: number): str
 
 export const MOST_NAMED = 20;
 
-/** Maximum of concurrent inspections. */
 const AT_ONCE = 32;
 
 /** Calls a function for each element, some at a time. */

@@ -27,7 +27,6 @@ export async function picture(root: string, base = ""): Promise<Readonly<Record<
   return found;
 }
 
-/** Returns a command, whose changes are unknown before. */
 export function command(work: () => Promise<unknown>): Tool {
   return {
     definition: { type: "function", function: { name: "shell" } },

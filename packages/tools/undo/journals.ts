@@ -25,7 +25,6 @@ export interface TurnChanges {
   /** Time of its last change, in milliseconds since the epoch. */
   readonly atMs: number;
   readonly files: readonly ChangedFile[];
-  /** Whether its changes were undone. */
   readonly isUndone: boolean;
   /** Changes that an undo doesn't cover, one sentence each. */
   readonly notCovered: readonly string[];
@@ -59,7 +58,6 @@ export class Journals {
 
   async read(session: string): Promise<{
     readonly turns: readonly JournaledTurn[];
-    /** Undos that can be redone, newest last. */
     readonly undone: readonly Extract<JournalLine, { readonly undo: unknown }>[];
   }> {
     const text = await readFile(this.#pathOf(session), "utf8").catch(ignoreMissing) ?? "";
@@ -127,7 +125,6 @@ function linesOf(text: string): readonly JournalLine[] {
     try {
       return [JSON.parse(line)];
     } catch {
-      // Partial line of a killed process.
       return [];
     }
   });

@@ -9,7 +9,7 @@
  * const fetch = fetchTool({ domains: ["docs.example.com"], socket: "/run/proxy.sock" });
  * const context = { signal: new AbortController().signal, progress() {} };
  * assertEquals(await fetch.run({ url: "https://other.example/" }, context), {
- *   content: 'Cannot read "https://other.example/": of the web only docs.example.com may be read. ' +
+ *   content: 'Cannot read "https://other.example/": only allowed hosts can be read: docs.example.com. ' +
  *     "The user can allow more (TARE_ALLOW_DOMAINS).",
  *   error: true,
  * });
@@ -38,18 +38,15 @@ type FetchArguments = { readonly url: string };
 
 const MAX_REDIRECTS = 5;
 
-/** Maximum length of a text, in UTF-16 code units. */
 const MAX_CHARS = 400_000;
 
-/** Maximum length of an error response. */
 const MAX_ERROR_CHARS = 1_000;
 
-/** Maximum number of hosts in the description. */
 const NAMED_DOMAINS = 8;
 
 /**
  * Returns `fetch`, which gets a web page, HTML as Markdown. The proxy enforces the allowed hosts and blocks
- * private networks, also for each redirect; this tool refuses earlier with a clearer message.
+ * private networks, also for each redirect; this tool refuses earlier.
  *
  * @example
  * ```ts
@@ -96,7 +93,6 @@ export function fetchTool(options: FetchToolOptions): Tool {
   });
 }
 
-/** Returns the address to read, if allowed. @throws {ToolRefusal} */
 function allowed(given: string, from: URL | undefined, domains: readonly string[]): URL {
   const url = URL.parse(given, from);
   const said = from === undefined ? "" : `it leads to ${given}, and `;
@@ -110,7 +106,7 @@ function allowed(given: string, from: URL | undefined, domains: readonly string[
   );
   if (!isAllowed) {
     throw refuse(
-      `of the web only ${domains.join(", ")} may be read. The user can allow more (TARE_ALLOW_DOMAINS).`,
+      `only allowed hosts can be read: ${domains.join(", ")}. The user can allow more (TARE_ALLOW_DOMAINS).`,
     );
   }
   if (url.port !== "") throw refuse("only the ports 80 and 443 can be reached.");
@@ -121,11 +117,9 @@ function allowed(given: string, from: URL | undefined, domains: readonly string[
 interface Answer {
   readonly status: number;
   readonly location: string | undefined;
-  /** Media type without parameters, and charset. */
   readonly type: string;
   readonly charset: string | undefined;
   readonly bytes: Uint8Array;
-  /** Whether the response is longer. */
   readonly isCut: boolean;
 }
 
@@ -140,7 +134,6 @@ function get(
   const { promise, resolve, reject } = Promise.withResolvers<Answer>();
   const sent = request({
     socketPath: socket,
-    // Absolute form for the proxy, which routes the request.
     path: address.href,
     headers: {
       "host": address.host,
@@ -219,7 +212,6 @@ async function tell(address: URL, answer: Answer, signal: AbortSignal): Promise<
   return `${head}\n\n${text === "" ? "(no text)" : text.slice(0, MAX_CHARS).toWellFormed()}`;
 }
 
-/** Decodes text by the charset of its header or document. */
 function decode({ bytes, charset, type }: Answer): string {
   const inside = type === "text/html"
     ? /<meta[^>]+charset\s*=\s*["']?([\w-]+)/i.exec(
@@ -231,7 +223,6 @@ function decode({ bytes, charset, type }: Answer): string {
     try {
       return new TextDecoder(label).decode(bytes).replaceAll("\0", "\uFFFD");
     } catch (error) {
-      // Unknown charsets are read as UTF-8.
       if (!(error instanceof RangeError)) throw error;
     }
   }

@@ -4,7 +4,6 @@ import { createServer, type ServerResponse } from "node:http";
 import { fetchTool, type FetchToolOptions } from "./fetch_tool.ts";
 import { call, callError, callOk } from "../fixture_test.ts";
 
-/** Responses of a proxy by address: a body, or a handler. */
 type Pages = Readonly<Record<string, string | ((response: ServerResponse) => void)>>;
 
 /** Runs a test with the tool and a proxy for these pages, and returns the requested addresses. */
@@ -105,7 +104,7 @@ Deno.test("fetch requests only allowed hosts, also at redirects, and lists them"
       HEAD("https://x.lib.example/new") + "Here.",
     );
     const only =
-      "of the web only docs.example, *.lib.example may be read. The user can allow more (TARE_ALLOW_DOMAINS).";
+      "only allowed hosts can be read: docs.example, *.lib.example. The user can allow more (TARE_ALLOW_DOMAINS).";
     const refusals: Readonly<Record<string, string>> = {
       "https://docs.example/out": `it leads to http://169.254.169.254/latest/meta-data, and ${only}`,
       "https://docs.example/file":

@@ -7,7 +7,6 @@ export interface PageText {
   readonly text: string;
 }
 
-/** Omitted elements: code, menus, invisible parts. */
 const LEFT_OUT = new Set(
   ("script style noscript template svg math iframe object embed canvas video audio select textarea button nav footer dialog")
     .split(" "),
@@ -19,13 +18,10 @@ const BLOCKS = new Set(
     "header hr html li main ol p pre section summary table tbody tfoot thead tr ul").split(" "),
 );
 
-/** Elements of the page's main text. */
 const MAIN = new Set(["main", "article"]);
 
-/** Minimum length of a main part, in characters. */
 const MAIN_CHARS = 200;
 
-/** Paragraph, row or item. */
 interface Block {
   readonly text: string;
   /** Kind, if it follows one of the same kind without a blank line. */
@@ -36,22 +32,19 @@ interface Block {
 /** Maximum nesting: for each closing tag a parser searches all open ones. */
 const MAX_DEPTH = 1_000;
 
-/** Maximum indentation, in levels. */
 const MAX_INDENT = 8;
 
-/** UTF-16 code units that are parsed before other work runs. */
 const PIECE_CHARS = 100_000;
 
 /**
- * Returns the readable text of an HTML page, in linear time and memory however its tags are nested. Menus,
- * scripts and hidden parts are omitted, and everything outside of `main` or `article` if there is one.
+ * Returns the readable text of an HTML page, in linear time and memory. Menus, scripts and hidden parts are
+ * omitted, and everything outside of `main` or `article` if there is one.
  *
  * @throws {ToolRefusal} if it is nested too deep.
  */
 export async function pageText(
   html: string,
   { base, signal }: {
-    /** Base address of links. */
     readonly base: URL;
     readonly signal: AbortSignal;
   },
@@ -69,20 +62,16 @@ export async function pageText(
 }
 
 interface OpenElement {
-  /** Whether its content is omitted. */
   readonly leaves: boolean;
   /** Target of a link, and position of its first piece. */
   readonly link?: { readonly to: string; readonly line: number; readonly at: number };
 }
 
-/** Parser handler that collects the text. */
 class PageReader implements Partial<Handler> {
   readonly #base: URL;
   readonly #blocks: Block[] = [];
   readonly #open: OpenElement[] = [];
-  /** Open lists: number of items of a numbered one. */
   readonly #lists: (number | undefined)[] = [];
-  /** Pieces of the current line, and number of earlier lines. */
   #line: string[] = [];
   #lines = 0;
   #title = "";
@@ -91,7 +80,6 @@ class PageReader implements Partial<Handler> {
   #main = 0;
   #pre = 0;
   #quotes = 0;
-  /** Prefix and kind of the next block. */
   #mark = "";
   #kind: Block["kind"];
 
@@ -173,7 +161,6 @@ class PageReader implements Partial<Handler> {
     this.#kind = "item";
   }
 
-  /** Collapses white space. */
   #say(text: string): void {
     if (this.#pre > 0) {
       this.#line.push(text);
@@ -213,7 +200,6 @@ function isHidden(attributes: Readonly<Record<string, string>>): boolean {
     );
 }
 
-/** Returns the target of a link if it is another web page. */
 function addressOf(href: string | undefined, base: URL): string | undefined {
   if (href === undefined || href.startsWith("#")) return undefined;
   const url = URL.parse(href, base);

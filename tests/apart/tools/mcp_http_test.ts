@@ -78,7 +78,7 @@ Deno.test("MCP over HTTP: a flood of 100 MB is read to 16 MiB, whole or streamed
     read.mib = 0;
     assertEquals(await call(tools, `web__${name}`), {
       content:
-        `Cannot tell the result of web__${name}: MCP server web was lost during the call, because its answer is ` +
+        `Cannot return the result of web__${name}: MCP server web was lost during the call, because its response is ` +
         "larger than 16 MiB: request less per call. It may have taken effect: find out before you call it again.",
       error: true,
     });
@@ -123,7 +123,7 @@ Deno.test("MCP over HTTP: an answer of too many values, or an event of too many 
   ) {
     assertEquals(
       Object(await call(tools, `web__${name}`)).content,
-      `Cannot tell the result of web__${name}: MCP server web was lost during the call, because ${why}. It may have ` +
+      `Cannot return the result of web__${name}: MCP server web was lost during the call, because ${why}. It may have ` +
         "taken effect: find out before you call it again.",
     );
     await untilFine(tools);
@@ -171,7 +171,7 @@ Deno.test("MCP over HTTP: a server that dies during a call, or lost its session,
   );
   const tools = await servers.tools();
   const lost =
-    /^Cannot tell the result of web__\w+: MCP server web was lost during the call, because .+ It may have taken/;
+    /^Cannot return the result of web__\w+: MCP server web was lost during the call, because .+ It may have taken/;
   assertMatch(`${Object(await call(tools, "web__die")).content}`, lost);
   await untilFine(tools);
   assertMatch(`${Object(await call(tools, "web__forget")).content}`, lost);

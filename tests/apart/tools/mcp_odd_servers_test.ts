@@ -66,7 +66,7 @@ Deno.test("timeout: a server that hangs is restarted after a call that timed out
     assertEquals(await sleeping, "its time is up");
     assertEquals(await waiting, {
       content:
-        "Cannot tell the result of odd__add: MCP server odd was lost during the call, because it no longer " +
+        "Cannot return the result of odd__add: MCP server odd was lost during the call, because it no longer " +
         "answers. It only reads: call it again later if you need it.",
       error: true,
     });
@@ -84,7 +84,7 @@ Deno.test("crash: a server dies during a call: that call and later ones fail unt
     const why = "it ended with exit code 3; its last output: a stack\nthe last words";
     assertEquals(await call(tools, "odd__die"), {
       content:
-        `Cannot tell the result of odd__die: MCP server odd was lost during the call, because ${why}. ` +
+        `Cannot return the result of odd__die: MCP server odd was lost during the call, because ${why}. ` +
         "It may have taken effect: find out before you call it again.",
       error: true,
     });
@@ -121,7 +121,7 @@ Deno.test("flood: 100 MB fail only their own call, and aren't held in memory", a
   const sleeping = call(tools, "odd__sleep", { signal: stop.signal }).catch((error) => error.message);
   assertEquals(await call(tools, "odd__flood_line"), {
     content:
-      "Cannot run odd__flood_line: MCP server odd says: its response is larger than 16 MiB: request less per call",
+      "Cannot run odd__flood_line: MCP server odd: its response is larger than 16 MiB: request less per call",
     error: true,
   });
   stop.abort(new Error("slept enough"));
@@ -172,7 +172,7 @@ Deno.test("too many values: such an answer fails only its own call", async () =>
   const tools = await servers.tools();
   assertEquals(await call(tools, "odd__crowded", { args: { times: 200_000 } }), {
     content:
-      "Cannot run odd__crowded: MCP server odd says: its response can't be parsed: it holds more than 100000 values",
+      "Cannot run odd__crowded: MCP server odd: its response can't be parsed: it holds more than 100000 values",
     error: true,
   });
   assertEquals(await call(tools, "odd__add", { args: { a: 1, b: 2 } }), "3");
@@ -190,7 +190,7 @@ Deno.test("invalid tools: a server's valid tools are usable, and errors of the o
     `${
       cannot('"bad_schema"')
     }its inputSchema is no JSON Schema: Cannot use the schema: properties.a.type must be ` +
-    "of array, boolean, integer, null, number, object, string.",
+    "one of array, boolean, integer, null, number, object, string.",
     `${cannot('"huge"')}its definition has 1048675 characters, and at most 65536 may be.`,
     `${cannot('"add"')}its name becomes odd__add, and so does that of "add".`,
     `${
@@ -206,7 +206,7 @@ Deno.test("invalid tools: a server's valid tools are usable, and errors of the o
   const long = [...tools.keys()].find((name) => name.startsWith("odd__lll"));
   assertEquals([long?.length, tools.has("odd__with_dot")], [64, true]);
   assertEquals(await call(tools, long!), {
-    content: `Cannot run ${long}: MCP server odd says: no tool ${"l".repeat(80)}`,
+    content: `Cannot run ${long}: MCP server odd: no tool ${"l".repeat(80)}`,
     error: true,
   });
   assertEquals(await call(tools, "odd__lie"), '[structured content]\n{"size":"large"}');
@@ -245,8 +245,7 @@ Deno.test("changed tools: the turn keeps its list, the next one has the new", as
     [true, false],
   ]);
   assertEquals(await call(before, "odd__sleep"), {
-    content:
-      "Cannot run odd__sleep: MCP server odd no longer has it. The next turn has its current tools.",
+    content: "Cannot run odd__sleep: MCP server odd no longer has it. The next turn has its current tools.",
     error: true,
   });
   assertEquals(await call(before, "odd__add", { args: { a: 1, b: 2 } }), "3");

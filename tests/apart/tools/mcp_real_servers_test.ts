@@ -92,7 +92,7 @@ Deno.test("server-everything over streamable HTTP: tools and calls work, also af
   assertEquals(await call(tools, "web__echo", { args: { message: "hi" } }), "Echo: hi");
   await first[Symbol.asyncDispose]();
   const lost = await call(tools, "web__echo", { args: { message: "hi" } });
-  assertMatch(`${Object(lost).content}`, /^Cannot tell the result of web__echo: MCP server web was lost/);
+  assertMatch(`${Object(lost).content}`, /^Cannot return the result of web__echo: MCP server web was lost/);
   await using _second = await httpEverything(first.port);
   for (;;) {
     const answer = await call(tools, "web__echo", { args: { message: "again" } });

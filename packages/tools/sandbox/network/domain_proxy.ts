@@ -13,27 +13,21 @@ interface Wanted {
   readonly port: number;
   /** First bytes for the host; absent if the client speaks to it directly (CONNECT). */
   readonly head?: string;
-  /** Whether to use TLS on behalf of the client. */
   readonly isSecure?: boolean;
 }
 
-/** Allowed ports: HTTP and HTTPS. */
 const PORTS = [80, 443];
 
 const MAX_HEAD_BYTES = 65_536;
 
-/** Used part of a connection. */
 type Carried = Pick<Deno.Conn, "readable" | "writable" | "close" | "remoteAddr">;
 
 /** Forwards a connection to the host that it requests first, or returns an error and closes it. */
 export async function carry<Connection extends Carried>(
   client: Pick<Carried, "readable" | "writable" | "close">,
   { domains, connect, secure }: {
-    /** Hosts; `*.` matches subdomains. */
     readonly domains: readonly string[];
-    /** Connects to a host. */
     readonly connect: (to: { readonly hostname: string; readonly port: number }) => Promise<Connection>;
-    /** Upgrades a connection to TLS and verifies the host. */
     readonly secure: (connection: Connection, hostname: string) => Promise<Carried>;
   },
 ): Promise<void> {
@@ -98,7 +92,6 @@ async function readHead(
     longer.set(bytes);
     longer.set(value, bytes.length);
     bytes = longer;
-    // Each byte is one character.
     const end = new TextDecoder("latin1").decode(bytes).indexOf("\r\n\r\n");
     if (end >= 0) {
       return { head: new TextDecoder("latin1").decode(bytes.subarray(0, end)), rest: bytes.slice(end + 4) };
@@ -107,7 +100,6 @@ async function readHead(
   return { head: "", rest: bytes };
 }
 
-/** Parses a proxy request; `undefined` for anything else. */
 function wantedBy(head: string): Wanted | undefined {
   const [line = "", ...fields] = head.split("\r\n");
   const [method, target = "", version] = line.split(" ");
@@ -163,7 +155,9 @@ if (import.meta.main) {
     }
   };
   serve().catch(() => {});
-  for await (const _ of Deno.stdin.readable) {}
+  for await (const _ of Deno.stdin.readable) {
+    // Until the end of input.
+  }
   Deno.removeSync(path);
   Deno.exit();
 }

@@ -1,9 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { carry } from "./domain_proxy.ts";
 
-/**
- * Sends a text through the proxy. Returns the client's answer and the proxy's connection; the host echoes.
- */
 async function sent(text: string, address = "203.0.113.7") {
   const reached: string[] = [];
   const input = new TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>>();

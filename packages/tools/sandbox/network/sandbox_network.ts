@@ -10,10 +10,8 @@ function programIn(name: string): string {
   return fromFileUrl(new URL(name, import.meta.url));
 }
 
-/** Location of Deno's cache, and its certificates. */
 const VARIABLES = ["HOME", "DENO_DIR", "XDG_CACHE_HOME", "DENO_CERT", "DENO_TLS_CA_STORE"];
 
-/** Starts the bridge in the background, waits until it listens, and executes the command. */
 const BRIDGED =
   'deno=$1 bridge=$2 socket=$3; shift 3; mkfifo /tmp/.bridge; DENO_DIR=/tmp/.deno "$deno" run --no-prompt ' +
   '--no-config --no-lock "--allow-net=127.0.0.1:3128,unix:$socket" "--allow-read=$socket" "--allow-write=$socket" ' +
