@@ -11,7 +11,6 @@ async function denoDir(): Promise<string> {
   return JSON.parse(new TextDecoder().decode(stdout)).denoDir;
 }
 
-/** Runs `tare prompt` with this environment only. */
 async function prompt(args: readonly string[], env: Readonly<Record<string, string>>) {
   const command = new Deno.Command(Deno.execPath(), {
     args: ["run", "--no-prompt", "--allow-read", "--allow-run", "--allow-env", PROGRAM, ...args],
