@@ -191,6 +191,29 @@ function importFault(name: string, path: string, specifier: string): string | un
   return `${specifier} leaves the package: import another package by its name.`;
 }
 
+/** How a comment doesn't begin: its first word is a verb, or the noun that it describes. */
+const OPENINGS = /^(?:What|Who|Whoever|Whatever|So many|So much|Of)\b/;
+
+/** Words without a meaning in this field, and the words to write instead. */
+const WORDS: Readonly<Record<string, string>> = {
+  nobody: "the passive",
+  somebody: "the user, the caller or the client",
+  anybody: "any user, caller or client",
+  whoever: "the user, the caller or the client",
+  anew: "again",
+  beside: "next to or in addition to",
+  "behind which": "after which",
+};
+
+/** Returns why a comment isn't standard English; `undefined` if it is. */
+function commentFault(comment: string): string | undefined {
+  const text = comment.replace(/^[*\s]+/, "").replaceAll(/`[^`]*`|\{@link[^}]*\}/g, "");
+  const [opening] = OPENINGS.exec(text) ?? [];
+  if (opening !== undefined) return `A comment begins with a verb or a noun, not with "${opening}".`;
+  const [word] = Object.keys(WORDS).filter((one) => new RegExp(`\\b${one}\\b`, "i").test(text));
+  return word === undefined ? undefined : `Instead of "${word}", write ${WORDS[word]}.`;
+}
+
 type Visitor = Deno.lint.LintVisitor;
 
 /** Calls `check` with every module specifier of the file: imports, re-exports and dynamic imports. */
@@ -312,6 +335,18 @@ const plugin: Deno.lint.Plugin = {
               : "";
             if (called === "test" || called === "step") {
               refuse(node, "State why a test is ignored: needs(NEED, name) of tests/needs.ts.");
+            }
+          },
+        };
+      },
+    },
+    "standard-english": {
+      create(context) {
+        return {
+          Program() {
+            for (const comment of context.sourceCode.getAllComments()) {
+              const message = commentFault(comment.value);
+              if (message !== undefined) context.report({ range: comment.range, message });
             }
           },
         };

@@ -144,3 +144,23 @@ Deno.test("stated-needs refuses a test that is ignored without a reason, and cas
   for (const source of allowed) assertEquals(faults("/repo/tests/a_test.ts", source), [], source);
   assertEquals(faults("/repo/tests/cases.ts", 'import fc from "fast-check";'), []);
 });
+
+Deno.test("standard-english refuses comments that open with a pronoun, and words without a meaning in the field", () => {
+  const refused = [
+    "/** What it returns. */",
+    "// Of these, the newest.",
+    "/**\n * Whoever calls it.\n */",
+    "// So many at most.",
+    "/** Returns it anew. */",
+    "// Called by nobody.",
+    "/** The file beside it. */",
+  ];
+  for (const source of refused) assertEquals(faults("/repo/packages/loop/a.ts", source).length, 1, source);
+  const allowed = [
+    "/** Returns `nobody`. */",
+    "// Besides, it is retried.",
+    "/** Whatsoever */",
+    'const text = "What now?";',
+  ];
+  for (const source of allowed) assertEquals(faults("/repo/packages/loop/a.ts", source), [], source);
+});

@@ -114,6 +114,12 @@ async function consumer(): Promise<Outcome> {
   return { passed: Number(fault === undefined), failed: Number(fault !== undefined) };
 }
 
+/** Comments, texts, pages and names use the words of the field. */
+function language(): Promise<Outcome> {
+  const permissions = ["--frozen", "--allow-read", "--allow-env", "--allow-run=git"];
+  return command(["run", "--quiet", ...permissions, "check_language.ts"], "tests/apart/language");
+}
+
 /** The packages as npm gets them, as two public checkers of packages see them. */
 async function packed(): Promise<Outcome> {
   const folder = await Deno.makeTempDir();
@@ -136,6 +142,7 @@ const gates: Readonly<Record<string, () => Promise<Outcome>>> = {
   fmt: () => everywhere(["fmt", "--check"]),
   lint: () => everywhere(["lint"]),
   sources,
+  language,
   page: () => command(["task", "page", "--check"]),
   check: () => everywhere(["check", "--doc", "--frozen"], [LOCK]),
   doc,

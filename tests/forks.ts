@@ -110,7 +110,7 @@ const delegating: SimulatedModel = ({ messages }) => {
 };
 
 function isTask(message: Message | undefined): boolean {
-  return message?.role === "user" && contentText(message.content).startsWith("You are a helper now");
+  return message?.role === "user" && contentText(message.content).startsWith("You are a subagent now");
 }
 
 function isHelper(messages: readonly Message[]): boolean {

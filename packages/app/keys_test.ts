@@ -174,10 +174,9 @@ Deno.test("keys: without a key a client can neither decide approvals nor read se
   assertEquals(refused.body.error, {
     status: 401,
     code: "unauthorized",
-    message:
-      "Cannot say what calls may do without a key: send the owner's, as in Authorization: Bearer KEY. " +
-      "The owner's is in owner.json of the server's data folder, or what TARE_TOKEN says there; commands send what TARE_TOKEN " +
-      "says here.",
+    message: "Unauthorized: to approve calls, send the owner's key as `Authorization: Bearer KEY`. " +
+      "The owner's key is in owner.json in the server's data folder, or is the server's TARE_TOKEN; commands send " +
+      "their own TARE_TOKEN.",
   });
   // Calls that run without approval also run for other keys.
   place.replies.push(WRITE);
@@ -343,7 +342,7 @@ Deno.test("keys: a key with an exhausted budget is refused in each protocol's fo
   const { body: { id } } = await place.ask("POST /tare/v1/sessions", alice, {});
   // A request that has begun may exceed the budget.
   assertEquals((await place.ask("POST /v1/chat/completions", alice, HELLO)).status, 200);
-  const words = "Cannot answer: key alice has spent its budget of $0.001 for today";
+  const words = "Budget exceeded: key alice has spent its budget of $0.001 for today";
   const check = async () => {
     const chat = await place.ask("POST /v1/chat/completions", alice, HELLO);
     assertEquals([chat.status, chat.body.error.code], [402, "insufficient_quota"]);
@@ -413,7 +412,7 @@ Deno.test("keys: a key is limited to its routes and rate, and stops working when
   assertEquals(await place.statuses(gateway, [chat, asAgent, session]), [200, 403, 403]);
   assertEquals(await place.statuses(agent, [chat, asAgent, session]), [403, 200, 201]);
   const refused = await place.ask(chat[0], agent, chat[1]);
-  assertEquals(refused.body.error.message, "Cannot answer: key a is for agent, and this is gateway.");
+  assertEquals(refused.body.error.message, "Forbidden: key a is for agent, not for gateway.");
   const rated = await place.add("r", { perMinute: 2 });
   const answers = [await place.ask(chat[0], rated, chat[1]), await place.ask(chat[0], rated, chat[1])];
   // The minute may end in between.
@@ -433,9 +432,9 @@ Deno.test("keys: a key is limited to its routes and rate, and stops working when
   const gone = await place.ask(chat[0], gateway, chat[1]);
   assertEquals([gone.status, gone.body.error.message], [
     401,
-    "Cannot let the request in: its key isn't known here, or was removed. " +
-    "The owner's is in owner.json of the server's data folder, or what TARE_TOKEN says there; commands send what TARE_TOKEN " +
-    "says here.",
+    "Unauthorized: the key is unknown or was removed. " +
+    "The owner's key is in owner.json in the server's data folder, or is the server's TARE_TOKEN; commands send " +
+    "their own TARE_TOKEN.",
   ]);
   assertEquals((await place.ask("DELETE /tare/v1/keys/g", place.owner)).status, 404);
   assertEquals((await place.ask("DELETE /tare/v1/keys/owner", place.owner)).status, 404);
@@ -460,7 +459,7 @@ Deno.test("keys: only the owner, or a permitted key, decides approvals; the log 
   const refused = await answer(ofAlice, alice);
   assertEquals([refused.status, refused.body.error.message], [
     403,
-    "Cannot say what calls may do with key alice: the owner's may, or one that was added with --routes approve.",
+    "Forbidden: key alice may not approve calls. Send the owner's key, or one that was added with --routes approve.",
   ]);
   assertEquals((await answer(ofAlice, carol)).status, 404);
   assertEquals([(await answer(ofAlice, place.owner)).status, (await answer(ofCarol, carol)).status], [

@@ -1,7 +1,7 @@
 import type { Message } from "@tare/messages";
 import { checkGiven, pairCalls } from "@tare/messages/internal";
 
-/** A range of messages: one or more user messages and everything up to the next. */
+/** Range of messages: one or more user messages and everything up to the next. */
 export interface Turn {
   /** Index of its first message. */
   readonly start: number;
@@ -12,17 +12,15 @@ export interface Turn {
 /**
  * Groups a conversation into turns, oldest first. The last one is the active turn.
  *
- * A turn is a user message, or several in a row, and all that follows up to the next. What comes before the first
- * user message is a turn of its own; a conversation without any user message is one turn. System and developer
- * messages belong to no turn: those before the first turn are in no range, those further on lie inside ranges
- * without ending anything. A user message between a call and its answer opens no turn: calls and their answers
- * stay together.
+ * A turn is a user message, or several in a row, and everything up to the next. Messages before the first
+ * user message form a turn; so does a conversation without user messages. System and developer messages
+ * neither start nor end a turn: leading ones are in no range. A user message between a call and its answer
+ * starts no turn.
  *
- * @param activeTurnStart Index of the first message of the active turn, which then reaches to the end, whatever it
- * holds. It may be `messages.length`, if nothing of the turn is stored yet. If a call in front of it is answered
- * behind it, the active turn begins with the turn of that call.
- * @throws {RangeError} if `activeTurnStart` is no index of `messages`, nor their number.
- *
+ * @param activeTurnStart Index of the first message of the active turn, which reaches to the end;
+ * `messages.length` if nothing of it is stored yet. If a call before it is answered after it, the active turn
+ * starts with that call's turn.
+ * @throws {RangeError} if `activeTurnStart` is no integer from 0 to `messages.length`.
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
@@ -47,7 +45,7 @@ export function groupTurns(messages: readonly Message[], activeTurnStart?: numbe
   return whole.map((start, i) => ({ start, end: whole[i + 1] ?? length }));
 }
 
-/** True of the messages that are core context wherever they stand: those of the operator. */
+/** Returns whether a message is a system or developer message, which every view retains. */
 export function isInstruction(message: Message): boolean {
   return message.role === "system" || message.role === "developer";
 }

@@ -1,9 +1,9 @@
 /**
- * Keeps a tool loop from resending old turns with every follow-up call.
+ * Removes old turns from the follow-up calls of a tool loop.
  *
- * A loop that appends each call and each result to one array of messages, and sends that array, pays for the whole
- * conversation once per tool call. {@linkcode toolLoopContext} leaves out of follow-up calls what lies too far back;
- * the conversation itself stays as it is.
+ * A loop that sends its whole array of messages with every tool call pays for the whole conversation each
+ * time. {@linkcode toolLoopContext} omits distant turns from follow-up calls; the conversation itself is
+ * unchanged.
  *
  * @example
  * ```ts ignore

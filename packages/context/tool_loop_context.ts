@@ -2,33 +2,32 @@ import { countRequestTokens, type CountTokens, estimateTokens, type Message } fr
 import { checkGiven, countMessageTokens, type NeededOptions } from "@tare/messages/internal";
 import { groupTurns, isInstruction, type Turn } from "./group_turns.ts";
 
-/** The messages of one model call, and those that were removed for it. */
+/** Messages of one model call, and those removed from it. */
 export interface ToolLoopView<M extends Message> {
-  /** The messages to send: the very objects that were passed in, in their order. */
+  /** Messages to send: the same objects, in order. */
   readonly messages: readonly M[];
   /**
-   * The messages that were removed, in order. They are archived nowhere and the model doesn't learn of them: a caller
-   * that wants the model to be able to read them back archives them, and inserts a line that says where at index
-   * {@linkcode ToolLoopView.removedAt}.
+   * Removed messages, in order. The model can't recall them unless the caller archives them and inserts a
+   * line with the reference at {@linkcode ToolLoopView.removedAt}.
    */
   readonly removed: readonly M[];
-  /** Index, in `messages`, of the first one after all that were removed; 0 if none were. */
+  /** Index in `messages` of the first one after all removed ones; 0 if none were removed. */
   readonly removedAt: number;
   /** Tokens of all messages, without tool definitions. */
   readonly tokensBefore: number;
   /** Tokens of the messages to send. */
   readonly tokensAfter: number;
-  /** Number of turns that were removed. */
+  /** Number of removed turns. */
   readonly removedTurns: number;
 }
 
 /** Options of {@linkcode toolLoopContext}. */
 export interface ToolLoopOptions {
-  /** Counts the tokens of a text. Default: `estimateTokens`. */
+  /** Token counter. Default: `estimateTokens`. */
   readonly countTokens?: CountTokens | undefined;
-  /** Tokens that turns before the active one may take in follow-up calls. Default: 16,000. */
+  /** Budget of follow-up calls for turns before the active one, in tokens. Default: 16,000. */
   readonly historyBudgetTokens?: number | undefined;
-  /** Index of the first message of the active turn, for callers that know it. Default: where the last turn starts. */
+  /** Index of the first message of the active turn. Default: the start of the last turn. */
   readonly activeTurnStart?: number | undefined;
 }
 
@@ -39,16 +38,15 @@ const OPTIONS: NeededOptions<ToolLoopOptions> = {
 };
 
 /**
- * Shapes the messages of the next model call in a tool loop. The first call of a turn gets the whole conversation.
- * Once the active turn holds a tool result, follow-up calls get all system and developer messages, the whole active
- * turn, and as many of the most recent turns before it as fit into a budget; older turns are left out whole, so no
- * call is parted from its result.
+ * Returns the messages of the next model call in a tool loop. The first call of a turn gets the whole
+ * conversation. Once the active turn contains a tool result, follow-up calls get all system and developer
+ * messages, the active turn, and the most recent turns before it that fit into the budget. Turns are removed
+ * whole, so that calls keep their results.
  *
- * Only the request changes: `messages` is not touched, and the next turn starts from all of it again. Until then the
- * model can't read what was removed, unless the caller archives `removed`, as README.md shows.
+ * `messages` is not changed, and the next turn starts from all of it. Until then the model can't read
+ * `removed`, unless the caller archives it: see README.md.
  *
  * @throws {RangeError} if the budget is negative or not a number, or if `activeTurnStart` is out of range.
- *
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
@@ -104,9 +102,8 @@ function isResult(message: Message): boolean {
 }
 
 /**
- * The most recent turns that fit into a budget, oldest first. Walks from the newest turn to the oldest and stops at
- * the first that doesn't fit; turns stay or go whole. System and developer messages are core context and don't
- * count.
+ * Returns the most recent turns that fit into a budget, oldest first, up to the first that doesn't fit.
+ * System and developer messages don't count.
  *
  * @throws {RangeError} if the budget is negative or not a number.
  */
@@ -115,7 +112,7 @@ export function fitTurns(
   turns: readonly Turn[],
   { countTokens, historyBudgetTokens }: {
     readonly countTokens: CountTokens;
-    /** Tokens that the turns may take together. */
+    /** Total tokens of the turns. */
     readonly historyBudgetTokens: number;
   },
 ): readonly Turn[] {

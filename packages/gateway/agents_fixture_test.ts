@@ -1,20 +1,17 @@
 /**
- * Requests as unmodified agents send them, field by field. Holds no tests.
- *
+ * Requests in the exact form of unmodified agents. Holds no tests.
  * @module
  */
 import { call, post } from "./fixture_test.ts";
 import type { ScriptedItems } from "./responses_fixture_test.ts";
 
-/** A part of a history. */
 export type Json = Readonly<Record<string, unknown>>;
 
-/** A result of a tool, of about 4,000 tokens, that tells which it is. */
+/** Returns a tool result of about 4,000 tokens that contains `name`. */
 export function longResult(name: string): string {
   return `${name}: ${Array.from({ length: 5_000 }, (_, at) => `${at % 97}`).join(" ")}`;
 }
 
-/** An instruction to sum a conversation up, as programs append it. */
 export const SUM_UP: string =
   "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools. Tool calls will be rejected and will " +
   "waste your only turn.\n\nYour task is to create a detailed summary of the conversation so far, paying close " +
@@ -23,13 +20,12 @@ export const SUM_UP: string =
 
 const THREAD = "01a1ff65-f07e-7780-b146-79c88547cbf8";
 
-/** A message as Codex has it in its history. */
 export function said(role: string, text: string, id: string): Json {
   const type = role === "assistant" ? "output_text" : "input_text";
   return { type: "message", id, role, content: [{ type, text }] };
 }
 
-/** What Codex makes of an item of a reply when it sends it back: some fields go, others change places. */
+/** Returns an item of a reply as Codex sends it back: without some fields, with others in another order. */
 export function spelledByCodex(item: Json): Json {
   const { type, id, summary, encrypted_content, name, arguments: args, call_id, content, role } = item;
   if (type === "reasoning") return { type, id, summary, encrypted_content };
@@ -37,7 +33,6 @@ export function spelledByCodex(item: Json): Json {
   return { type, id, role, content };
 }
 
-/** A tool of Codex. */
 export const EXEC_COMMAND: Json = {
   type: "function",
   name: "exec_command",
@@ -51,7 +46,7 @@ export const EXEC_COMMAND: Json = {
   },
 };
 
-/** A request of Codex: for a turn, or for what `kind` says. */
+/** Returns a request of Codex for a turn, or for `kind`. */
 export function codexRequest(
   input: readonly Json[],
   { kind = "turn", tools = [EXEC_COMMAND] }: { readonly kind?: string; readonly tools?: readonly Json[] } =
@@ -80,7 +75,6 @@ export function codexRequest(
   return post(body, headers, "/responses");
 }
 
-/** What Codex begins a history with. */
 export function codexOpening(task: string, window = 0): Json[] {
   return [
     said("developer", "You are a coding agent running in the Codex CLI.", "msg_base"),
@@ -94,7 +88,6 @@ export function codexOpening(task: string, window = 0): Json[] {
   ];
 }
 
-/** A step of Codex: reasoning, a call and its result, as it sends them back. */
 export function codexStep(name: string, output: string, cmd?: string): Json[] {
   return [
     { type: "reasoning", id: `rs_${name}`, summary: [], encrypted_content: `gAAAA${name}` },
@@ -103,7 +96,6 @@ export function codexStep(name: string, output: string, cmd?: string): Json[] {
   ];
 }
 
-/** A call of Codex' tool, as the upstream gives it. */
 export function execCommand(name: string, cmd = `cat ${name}`): ScriptedItems[number] {
   return {
     id: `fc_${name}`,
@@ -115,7 +107,6 @@ export function execCommand(name: string, cmd = `cat ${name}`): ScriptedItems[nu
   };
 }
 
-/** Tools of an agent that speaks chat completions. */
 export const BASH: Json = {
   type: "function",
   function: {
@@ -125,7 +116,7 @@ export const BASH: Json = {
   },
 };
 
-/** A tool like it that the model doesn't call at first. */
+/** Another tool, which the model doesn't call at first. */
 export const PATCH: Json = {
   type: "function",
   function: {
@@ -135,7 +126,6 @@ export const PATCH: Json = {
   },
 };
 
-/** A step of an agent that speaks chat completions. */
 export function chatStep(name: string, content: string): Json[] {
   return [
     {

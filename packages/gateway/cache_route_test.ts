@@ -8,7 +8,6 @@ const CODEX = "https://chatgpt.com/backend-api/codex";
 const user = (content: string) => ({ role: "user", content });
 const assistant = (content: string) => ({ role: "assistant", content });
 
-/** A gateway before a provider at this address, and what it is sent for histories of chat messages. */
 function routed(baseURL: string, options: Parameters<typeof gatewayed>[1] = {}) {
   const upstream = { ...UPSTREAM, baseURL };
   const answer = () => completion({ content: "Yes." });
@@ -32,21 +31,20 @@ function routed(baseURL: string, options: Parameters<typeof gatewayed>[1] = {}) 
 const SYSTEM = { role: "system", content: "Be brief." };
 const FIRST = [SYSTEM, user("Mend the parser, please.")];
 
-Deno.test("gateway names a conversation to a provider that asks for it, the same for all that begin alike", async () => {
+Deno.test("cache routing: conversations with the same beginning send the same key", async () => {
   const { ask } = routed(OPENAI);
   const keyOf = async (...args: Parameters<typeof ask>) => (await ask(...args)).body.prompt_cache_key;
   const key = await keyOf(FIRST);
   assertMatch(key, /^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-8[0-9a-f]{3}-[0-9a-f]{12}$/);
   const gone = [...FIRST, assistant("Yes."), user("Now the printer.")];
   assertEquals(await keyOf(gone), key);
-  // A fork, and somebody who asks the same anew.
   assertEquals(await keyOf([...gone.slice(0, -1), user("Now the lexer.")]), key);
   assertEquals(await routed(OPENAI).ask(FIRST).then(({ body }) => body.prompt_cache_key), key);
-  // Others of the same agent would only be in its way.
+  // Different conversations of an agent need different caches.
   assertNotEquals(await keyOf([SYSTEM, user("Write a test, please.")]), key);
 });
 
-Deno.test("gateway asks for a day in the cache where that costs nothing, and for nothing that the client has set", async () => {
+Deno.test("cache routing: a day's retention is requested where it is free, unless the client sets one", async () => {
   const { ask } = routed(OPENAI);
   const asked = async (model: string, more: object = {}) => {
     const { body } = await ask(FIRST, { more: { ...more, model } });
@@ -61,7 +59,7 @@ Deno.test("gateway asks for a day in the cache where that costs nothing, and for
   assertEquals([body.prompt_cache_key, body.prompt_cache_retention], ["mine", "24h"]);
 });
 
-Deno.test("gateway names a conversation by headers where these count, unless the client does", async () => {
+Deno.test("cache routing: headers name a conversation unless the client sends them", async () => {
   const { ask } = routed(CODEX);
   const { headers, body } = await ask(FIRST);
   assertEquals(headers.get("session_id"), body.prompt_cache_key);
@@ -75,7 +73,7 @@ Deno.test("gateway names a conversation by headers where these count, unless the
   ]);
 });
 
-Deno.test("gateway names nothing to others, nor where its client's bytes are to pass", async () => {
+Deno.test("cache routing: other providers and unchanged requests get no key", async () => {
   const sent = JSON.stringify({ model: "gpt-5.4", messages: FIRST });
   for (
     const baseURL of ["https://proxy.example/v1", "https://api.openai.com.example/v1", "http://localhost/v1"]
@@ -98,11 +96,11 @@ Deno.test("gateway names nothing to others, nor where its client's bytes are to 
   assertEquals(counted.seen[0]?.text, input);
 });
 
-Deno.test("gateway keeps a conversation's name when its client begins the history anew, after a restart too", async () => {
+Deno.test("cache routing: the key survives a new history and a restart", async () => {
   const store = memoryStore();
   const headers = { "x-tare-session": "n" };
   const before = routed(OPENAI, { store });
-  // Without tools or answers it could be for a title.
+  // Without tools or answers it may be for a title.
   const more = { tools: [READ] };
   const { body: { prompt_cache_key: key } } = await before.ask(FIRST, { more, headers });
   const summary = [SYSTEM, user("Here is what was done: all of it.")];
@@ -113,7 +111,7 @@ Deno.test("gateway keeps a conversation's name when its client begins the histor
   assertNotEquals((await after.ask(summary, { more })).body.prompt_cache_key, key);
 });
 
-Deno.test("gateway sends its client's own request where the provider refuses what names the conversation", async () => {
+Deno.test("cache routing: the client's own request is sent if the provider rejects the key", async () => {
   const upstream = { ...UPSTREAM, baseURL: OPENAI };
   const { fetch, seen } = gatewayed(
     ({ body }) =>

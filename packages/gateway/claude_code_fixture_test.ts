@@ -1,6 +1,5 @@
 /**
- * Requests as Claude Code sends them, field by field, and an upstream for them. Holds no tests.
- *
+ * Requests in the exact form of Claude Code, and an upstream for them. Holds no tests.
  * @module
  */
 import type { JsonRecord } from "@tare/wire";
@@ -10,20 +9,16 @@ import type { Forwarded } from "./fixture_test.ts";
 
 const MARK = { cache_control: { type: "ephemeral" } };
 
-/** A message of the conversation: who says it, and its blocks. */
 export interface Said {
   readonly role: "user" | "assistant";
   readonly content: readonly JsonRecord[];
 }
 
-/** What changes from session to session, and inside of one. */
 export interface ClaudeCode {
   readonly session?: string;
-  /** The digits at the end of the first block. */
   readonly bill?: string;
-  /** What the third block says of the repository. */
+  /** The state of the repository, in the third block. */
   readonly status?: string;
-  /** Another system prompt: that of a sub-agent. */
   readonly system?: string;
   readonly stream?: boolean;
 }
@@ -31,13 +26,15 @@ export interface ClaudeCode {
 const RULES = Array.from({ length: 300 }, (_, at) => `Rule ${at}: keep what people said, whatever it is.`)
   .join("\n");
 
-/** A request of Claude Code: marks on two blocks of the system prompt and on the last block of all. */
+/**
+ * Returns a request of Claude Code, with cache breakpoints on two blocks of the system prompt and on the last block.
+ */
 export function claudeRequest(said: readonly Said[], now: ClaudeCode = {}): Request {
   const { session = "s1", bill = "a1b", status = "clean", system = RULES, stream = false } = now;
   const messages = said.map(({ role, content }, at) => {
     const [first] = content;
     if (at < said.length - 1) {
-      // Said once as a block, a text comes again as it is.
+      // A text that was sent as a block is sent as a string later.
       return {
         role,
         content: role === "user" && content.length === 1 && first?.type === "text" ? first.text : content,
@@ -79,12 +76,10 @@ const BASH = {
   input_schema: { type: "object", properties: { command: { type: "string" } }, required: ["command"] },
 };
 
-/** What somebody says. */
 export function says(role: Said["role"], text: string): Said {
   return { role, content: [{ type: "text", text }] };
 }
 
-/** A step: thoughts with their signature, calls at once, and their results, perhaps with a text beside them. */
 export function step(name: string, results: readonly string[], reminder?: string): Said[] {
   const ids = results.map((_, at) => `toolu_${name}_${at}`);
   return [
@@ -105,14 +100,13 @@ export function step(name: string, results: readonly string[], reminder?: string
   ];
 }
 
-/** What the upstream's model says or calls. */
 export interface Replied {
   readonly content?: string;
   readonly thoughts?: string;
   readonly calls?: readonly { readonly name: string; readonly args: object; readonly id: string }[];
 }
 
-/** A gateway before an upstream that replies so, streamed if it is asked to. */
+/** Returns a gateway before an upstream with these replies, streamed if requested. */
 export function claudeGateway(
   reply: (asked: Forwarded, index: number) => Replied | Response,
 ): ReturnType<typeof gatewayed> {

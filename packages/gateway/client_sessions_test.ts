@@ -3,7 +3,7 @@ import { gateway } from "@tare/gateway";
 import { call, completion, gatewayed, OPTIONS, post, READ } from "./fixture_test.ts";
 import { functionCall, responsesUpstream, says } from "./responses_fixture_test.ts";
 
-Deno.test("gateway recognises sessions by name or content, follows forks, and doesn't mix sub-agents up", async () => {
+Deno.test("gateway() recognises sessions by name or content, forks and subagents", async () => {
   const { fetch } = gatewayed(() => completion({ content: "Hi" }));
   const ask = async (texts: string[], headers: Record<string, string> = {}) => {
     const messages = texts.map((content, at) => ({
@@ -29,7 +29,6 @@ Deno.test("gateway recognises sessions by name or content, follows forks, and do
   assertEquals(await ask(["T", "rolled back"], { "x-tare-session": "n" }), named);
 });
 
-/** Requests that fill the memory of a gateway: sessions of one message each. */
 async function flood(fetch: (request: Request) => Promise<Response>): Promise<void> {
   for (let at = 0; at < 50; at++) {
     const content = `${at} ${"x".repeat(2_000)}`;
@@ -37,7 +36,7 @@ async function flood(fetch: (request: Request) => Promise<Response>): Promise<vo
   }
 }
 
-Deno.test("gateway forgets a session with all that refers to it", async () => {
+Deno.test("gateway() evicts a session with all references to it", async () => {
   const { fetch, seen } = gatewayed((_, index) => Response.json({ id: `resp_${index}`, output: [] }), {
     limits: { memoryBytes: 100_000 },
   });
@@ -53,7 +52,7 @@ Deno.test("gateway forgets a session with all that refers to it", async () => {
   assertEquals(seen.at(-1)?.body.previous_response_id, "resp_1");
 });
 
-Deno.test("gateway keeps the responses of clients with different keys apart", async () => {
+Deno.test("gateway() separates the responses of clients with different keys", async () => {
   const { fetch } = gatewayed((_, index) => Response.json({ id: `resp_${index}`, output: [] }));
   const ask = async (key: string, body: object) => {
     const headers = { authorization: `Bearer ${key}` };
@@ -67,7 +66,7 @@ Deno.test("gateway keeps the responses of clients with different keys apart", as
   assertEquals(await ask("mine", follow), mine);
 });
 
-Deno.test("gateway tells only the client whose response it is of its id at the upstream", async () => {
+Deno.test("gateway() resolves a response's upstream id only for its client", async () => {
   const upstream = responsesUpstream([
     [functionCall("recall", { ref: "none" }, "r1")],
     [says("Done.")],
@@ -91,7 +90,7 @@ Deno.test("gateway tells only the client whose response it is of its id at the u
   assertEquals(urls.slice(2).map((url) => url.split("/").at(-1)), ["resp_2", "resp_1"]);
 });
 
-Deno.test("gateway keeps what a session archives after a fork from the fork", async () => {
+Deno.test("gateway() hides texts archived after a fork from the fork", async () => {
   const long = Array.from({ length: 4_000 }, (_, at) => `${at % 97}`).join(" ");
   const { fetch, seen } = gatewayed(({ body }) => {
     const { role, content } = body.messages.at(-1);
@@ -128,5 +127,5 @@ Deno.test("gateway keeps what a session archives after a fork from the fork", as
     found.body.choices[0].message.content,
     `ref ${ref}, read {"id":"c0"}: 1 of 1 lines\n1, offset 0: … c0 0 1`,
   );
-  assertStringIncludes(missed.body.choices[0].message.content, "Nothing has left this conversation.");
+  assertStringIncludes(missed.body.choices[0].message.content, "Nothing was evicted from this conversation.");
 });

@@ -7,7 +7,7 @@ const RESULT = "A line of a file that was read. ".repeat(250);
 
 const SUMMARY = "Seventeen files were read, and nothing is amiss in any of them; five are left.";
 
-/** The prompts, in tokens, before which a client of this name would have compacted its window, as far as it knows it. */
+/** Returns the prompts, in tokens, before which a client of this name would have compacted its window. */
 async function compactedAt(agent: string, windowTokens: number) {
   const { fetch, sessions } = gatewayed(
     ({ text }) => completion({ content: "Go on." }, Math.ceil(text.length / 4)),
@@ -29,18 +29,17 @@ async function compactedAt(agent: string, windowTokens: number) {
   return calls.flatMap(({ without }, at) => without?.compacts ? [calls[at - 1]!.without!.promptTokens] : []);
 }
 
-Deno.test("gateway reckons with a client that compacts where its agent does, by the reply that it asks for too", async () => {
+Deno.test("baseline: clients compact where their agent does, with the requested reply length", async () => {
   const [pi] = await compactedAt("pi", 40_000);
   const [opencode] = await compactedAt("opencode", 40_000);
   assert(pi! > 20_000 && pi! < 40_000 - 16_384, `${pi}`);
-  // It has sent what is too much.
   assert(opencode! > 36_000 && opencode! < 40_000, `${opencode}`);
   const [other] = await compactedAt("somebody", 40_000);
   assert(other! > pi! && other! < opencode!);
   assertEquals(await compactedAt("pi", 100_000), []);
 });
 
-/** What it would have cost without Tare, if a client of no known habit has its window of so many tokens summed up late. */
+/** Returns the baseline cost of a client of unknown habits that compacts this window late. */
 async function withoutTare(windowTokens: number): Promise<number> {
   const prompts: string[] = [];
   const { fetch, ledger } = gatewayed(
@@ -81,7 +80,7 @@ async function withoutTare(windowTokens: number): Promise<number> {
   return withoutTokenUnits;
 }
 
-Deno.test("gateway takes a compaction back that it thought of, once the client compacts later by itself", async () => {
+Deno.test("baseline: an assumed compaction is removed once the client compacts later", async () => {
   const thought = await withoutTare(40_000);
   const nothing = await withoutTare(1_000_000);
   assertAlmostEquals(thought, nothing, 0.01 * nothing);

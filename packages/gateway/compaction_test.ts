@@ -19,19 +19,18 @@ import fc, { cases } from "../../tests/cases.ts";
 const SYSTEM = { role: "system", content: "You are a coding agent with a shell." };
 const TASK = "Read all files of the folder, and say what is in them.";
 
-/** The line of a result by which it is found. */
 const factOf = (name: string) =>
   `fact ${name} = ${createHash("sha256").update(name).digest("hex").slice(0, 12)}`;
 const resultOf = (name: string) => `${longResult(name).slice(0, 6_000)}\n${factOf(name)}`;
 
-/** A conversation of a client: its history, what that has read, and what of all that it ever read was evicted. */
+/** A client's conversation: its history, the files that it contains, and all files that were ever evicted. */
 interface Talk {
   readonly history: readonly Json[];
   readonly read: readonly string[];
   readonly evicted: readonly string[];
 }
 
-/** Clients of one gateway, before a provider with a cache and a window of so many tokens. */
+/** Returns clients of one gateway, before a provider with a cache and a window of this many tokens. */
 function clientsOf(dialect: Dialect, windowTokens: number, headers: Record<string, string> = {}) {
   const store = memoryStore();
   const sent: string[] = [];
@@ -70,7 +69,6 @@ function clientsOf(dialect: Dialect, windowTokens: number, headers: Record<strin
   return {
     unread,
     sent,
-    /** Reads so many files in one turn. */
     async reads({ history, read, evicted }: Talk, files: number): Promise<Talk> {
       let now = history.length > 1 ? [...history, says("user", `Read ${files} more.`)] : [...history];
       const names: string[] = [];
@@ -90,7 +88,7 @@ function clientsOf(dialect: Dialect, windowTokens: number, headers: Record<strin
         evicted: [...new Set([...evicted, ...gone])],
       };
     },
-    /** Has it summed up, by a model that leaves out all facts, and continues from the summary. */
+    /** Compacts with a summary without facts, and continues from it. */
     async compacts({ history, evicted }: Talk): Promise<Talk> {
       const summary =
         `This is summary number ${++count}: files were read, and facts were found in each of them.`;
@@ -101,7 +99,6 @@ function clientsOf(dialect: Dialect, windowTokens: number, headers: Record<strin
         evicted,
       };
     },
-    /** What its model gets that looks for a text in all that left. */
     async finds({ history }: Talk, text: string): Promise<string> {
       const question = says("user", `Where is ${++count}?`);
       await ask([...history, question], { recalls: text, by: "find" }, {
@@ -119,7 +116,7 @@ function clientsOf(dialect: Dialect, windowTokens: number, headers: Record<strin
 }
 
 for (const dialect of DIALECTS) {
-  Deno.test(`compaction: the request for a summary sees what had left, and changes no turn: ${dialect.name}`, async () => {
+  Deno.test(`compaction: a summary request contains evicted content and changes no turn: ${dialect.name}`, async () => {
     const clients = clientsOf(dialect, 200_000);
     const talk = await clients.reads(clients.unread, 45);
     const view = clients.sent.at(-1)!;
@@ -129,7 +126,6 @@ for (const dialect of DIALECTS) {
     const request = clients.sent.at(-1)!;
     for (const name of talk.read) assertStringIncludes(request, factOf(name));
     assertNotMatch(request, /\[elided: \w/);
-    // Its client may go on as if it had asked for none.
     const before = clients.sent.length;
     await clients.reads(talk, 1);
     const [next = ""] = clients.sent.slice(before);
@@ -139,7 +135,7 @@ for (const dialect of DIALECTS) {
   });
 }
 
-/** A provider whose cache holds whatever it was sent, and what it was paid, in the price of an uncached token. */
+/** Returns a provider that caches every prompt, and its total in cost units. */
 function cachingProvider() {
   const held: string[] = [];
   let paid = 0;
@@ -156,7 +152,7 @@ function cachingProvider() {
     const [promptTokens, cachedTokens] = [Math.ceil(text.length / 4), Math.floor(shared / 4)];
     paid += promptTokens - 0.9 * cachedTokens;
     const content = text.includes("TEXT ONLY")
-      ? "A summary of what was done, by which the work goes on."
+      ? "A summary of what was done, to continue the work."
       : "Well.";
     return Response.json({
       choices: [{ message: { role: "assistant", content }, finish_reason: "stop" }],
@@ -170,16 +166,16 @@ function cachingProvider() {
   return { answer, paid: () => paid };
 }
 
-Deno.test("compaction: the ledger's baseline is what the client would have paid, and Tare costs no more", async () => {
+Deno.test("compaction: the ledger's baseline is the client's cost without Tare, and Tare costs no more", async () => {
   const [through, direct] = [cachingProvider(), cachingProvider()];
-  // The JSON around what messages say is in no prompt.
+  // The JSON around texts is not part of the prompt.
   const textOf = ({ messages }: { readonly messages: readonly object[] }) =>
     (messages as readonly { readonly content?: unknown; readonly tool_calls?: unknown }[]).map((
       { content, tool_calls: calls },
     ) => `\n${content ?? ""}${calls ? JSON.stringify(calls) : ""}`).join("");
   const { fetch, ledger } = gatewayed(({ body }) => through.answer(textOf(body)), {
     upstreams: { chat: { ...UPSTREAM, profile: profileNamed("openai"), windowTokens: 200_000 } },
-    // As the provider counts.
+    // Must equal the provider's count.
     countTokens: () => Promise.resolve((text) => Math.ceil(text.length / 4)),
   });
   const ask = async (messages: readonly object[]) => {
@@ -194,7 +190,7 @@ Deno.test("compaction: the ledger's baseline is what the client would have paid,
     }
     if (from > 0) break;
     await ask([...messages, { role: "user", content: SUM_UP }]);
-    messages = [SYSTEM, { role: "user", content: "A summary of what was done, by which the work goes on." }];
+    messages = [SYSTEM, { role: "user", content: "A summary of what was done, to continue the work." }];
   }
   const { compactions, tokenUnits, withoutTokenUnits, savedTokens } = (await ledger()).planned;
   assert(compactions === 1 && savedTokens > 0);
@@ -203,7 +199,6 @@ Deno.test("compaction: the ledger's baseline is what the client would have paid,
   assert(tokenUnits <= 1.05 * direct.paid(), `${tokenUnits} of ${direct.paid()}`);
 });
 
-/** What may happen to a conversation. */
 const ACTS = fc.array(
   fc.oneof(
     fc.record({ type: fc.constant("reads" as const), files: fc.integer({ min: 1, max: 5 }) }),
@@ -212,7 +207,7 @@ const ACTS = fc.array(
   { minLength: 3, maxLength: 7 },
 );
 
-/** Forks that compact: of a history that was evicted after it, and of one that is a summary alone. */
+/** Forks that compact: of a history with later evictions, and of a summary only. */
 const FORKED: (typeof ACTS extends fc.Arbitrary<infer Acts> ? [Acts] : never)[] = [
   [[{ type: "reads", files: 3 }, { type: "forks" }, { type: "reads", files: 1 }, { type: "compacts" }]],
   [[
@@ -227,13 +222,12 @@ const FORKED: (typeof ACTS extends fc.Arbitrary<infer Acts> ? [Acts] : never)[] 
 for (const dialect of DIALECTS) {
   for (const headers of [{}, { "x-tare-session": "mine" }]) {
     const how = Object.keys(headers).length > 0 ? "by name" : "by content";
-    Deno.test(`recall finds whatever left, after any compaction, fork and restart: ${dialect.name}, ${how}`, async () => {
+    Deno.test(`recall: all evicted content is found after any compaction, fork and restart: ${dialect.name}, ${how}`, async () => {
       await fc.assert(
         fc.asyncProperty(ACTS, async (acts) => {
           const clients = clientsOf(dialect, 10_000, headers);
           let talk = await clients.reads(clients.unread, 6);
           assert(talk.evicted.length > 0);
-          /** What isn't of the conversation as it is now. */
           const foreign: string[] = [];
           let past = [talk];
           for (const act of acts) {
@@ -241,7 +235,6 @@ for (const dialect of DIALECTS) {
             else if (act.type === "compacts") past = [talk = await clients.compacts(talk)];
             else if (act.type === "reads") past.push(talk = await clients.reads(talk, act.files));
             else if (how === "by content" && past.length > 1) {
-              // Another way from where it stood before.
               const { evicted } = talk;
               past.pop();
               talk = past.at(-1)!;
@@ -263,7 +256,7 @@ for (const dialect of DIALECTS) {
   }
 }
 
-Deno.test("compaction: in a full window the newest of what left is shown, and the rest can be recalled", async () => {
+Deno.test("compaction: a full window shows the newest evicted content, and the rest can be recalled", async () => {
   const windowTokens = 20_000;
   const { fetch, seen } = gatewayed(() => completion({ content: "Well." }, 0), {
     upstreams: { chat: { ...UPSTREAM, windowTokens } },
@@ -286,7 +279,7 @@ Deno.test("compaction: in a full window the newest of what left is shown, and th
   assert(body.tools.some((tool: typeof BASH) => (tool.function as { name: string }).name === "recall"));
 });
 
-Deno.test("compaction: a request that is refused for its length is made shorter", async () => {
+Deno.test("compaction: a request rejected for its length is shortened", async () => {
   const windowTokens = 26_000;
   for (const told of [true, false]) {
     const { fetch, seen } = gatewayed(({ text }) => {
@@ -310,7 +303,6 @@ Deno.test("compaction: a request that is refused for its length is made shorter"
     const summary = await ask([{ role: "user", content: SUM_UP }]);
     assertEquals([summary.status, seen.length - before], [200, 2]);
     assertMatch(seen.at(-1)!.text, /\[elided: bash result/);
-    // As much is shown as is known to fit.
     const facts = seen.at(-1)!.text.match(/fact file\d+\.ts/g)!.length;
     const viewed = seen.at(before - 1)!.text.match(/fact file\d+\.ts/g)!.length;
     assert(told ? facts > viewed : facts === viewed, `${facts}, ${viewed}`);

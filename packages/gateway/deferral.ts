@@ -13,7 +13,6 @@ import {
 /** Fewest tools with a common first word that count as those of an MCP server. */
 const FAMILY = 5;
 
-/** The first word of a name with several. */
 const FIRST_WORD = /^([^_\-.:/]+)[_\-.:/]/;
 
 /**

@@ -63,7 +63,7 @@ const result = (id = "c1"): JsonRecord => ({
 const deferredIn = ({ body }: Forwarded) =>
   (body.tools as readonly JsonRecord[]).filter((tool) => tool.defer_loading).map(({ name }) => name);
 
-Deno.test("gateway goes on by itself where the provider pauses in a search that its client doesn't know of", async () => {
+Deno.test("deferred tools: gateway continues a reply that the provider paused in a hidden search", async () => {
   const { ask, seen } = claude((_, index) =>
     index === 0
       ? message([text("I look."), ...searches("mcp__tracker__1")], "pause_turn")
@@ -84,7 +84,7 @@ Deno.test("gateway goes on by itself where the provider pauses in a search that 
   ]);
 });
 
-Deno.test("gateway tells its client of one reading of the prompt, and books all", async () => {
+Deno.test("deferred tools: the client receives the usage of one call, the ledger records all", async () => {
   const reads = { input_tokens: 3_000, cache_read_input_tokens: 8_000, cache_creation_input_tokens: 1_000 };
   const { ask, ledger } = claude(() =>
     message([...searches("mcp__tracker__1"), use("mcp__tracker__1")], "tool_use", {
@@ -105,7 +105,7 @@ Deno.test("gateway tells its client of one reading of the prompt, and books all"
   assertEquals((await ledger()).planned.promptTokens, 12_000);
 });
 
-Deno.test("gateway streams what stands behind a search with the indexes that its client expects, and the first reading", async () => {
+Deno.test("deferred tools: blocks after a search are streamed with the client's indexes and the first usage", async () => {
   const blocks = [text("I look."), ...searches("mcp__tracker__1"), use("mcp__tracker__1")];
   const counted = (read: number, output: number) => ({
     input_tokens: 10,
@@ -131,7 +131,7 @@ Deno.test("gateway streams what stands behind a search with the indexes that its
   assertEquals([usage.cache_read_input_tokens, usage.input_tokens, usage.output_tokens], [4_000, 10, 9]);
 });
 
-Deno.test("gateway has a tool in front that the model is told to call, in that request alone", async () => {
+Deno.test("deferred tools: a forced tool is not deferred, in that request only", async () => {
   const { ask, seen } = claude(() => message([text("Yes.")], "end_turn"));
   const messages = [user("Go.")];
   await (await ask(messages)).text();
@@ -143,7 +143,7 @@ Deno.test("gateway has a tool in front that the model is told to call, in that r
   assertEquals(seen.map(deferredIn), [all, all.filter((name) => name !== "mcp__tracker__3"), all]);
 });
 
-Deno.test("gateway has the tokens of what is sent counted, and leaves searches out of requests without tools", async () => {
+Deno.test("deferred tools: token counts use the sent prompt, and requests without tools omit searches", async () => {
   const { ask, seen } = claude(({ url }, index) =>
     url.includes("count_tokens")
       ? { input_tokens: 1 }
@@ -163,7 +163,7 @@ Deno.test("gateway has the tokens of what is sent counted, and leaves searches o
   assert(seen[2]!.text.includes("mcp__tracker__1"));
 });
 
-Deno.test("gateway sends what its client sent where deferred tools are refused, and defers none after the second time", async () => {
+Deno.test("deferred tools: the client's own request is sent after a rejection, and deferring ends after the second", async () => {
   const { ask, seen } = claude(({ body }) =>
     (body.tools as readonly JsonRecord[]).some((tool) => tool.defer_loading)
       ? Response.json({ type: "error", error: { type: "invalid_request_error", message: "no" } }, {
@@ -180,7 +180,7 @@ Deno.test("gateway sends what its client sent where deferred tools are refused, 
   assertEquals(seen.map((one) => deferredIn(one).length > 0), [true, false, true, false, false]);
 });
 
-Deno.test("gateway asks a model that can't search with all tools in front, and without searches", async () => {
+Deno.test("deferred tools: a model without search gets all tools and no searches", async () => {
   const { ask, seen } = claude((_, index) =>
     index === 0
       ? message([...searches("mcp__tracker__1"), use("mcp__tracker__1")], "tool_use")

@@ -9,7 +9,6 @@ const MARK = { cache_control: { type: "ephemeral" } };
 const MIN_TOKENS = 1_024;
 const LOOK_BACK = 20;
 
-/** What the provider is asked, field by field. */
 interface Asked {
   readonly tools: readonly JsonRecord[];
   readonly system: readonly JsonRecord[];
@@ -17,8 +16,8 @@ interface Asked {
 }
 
 /**
- * A provider as it documents itself: tools that are deferred aren't in front of the prompt, each reference shows the tool
- * that it names where it stands, and the cache holds prompts up to marks, which look back 20 blocks.
+ * Returns a provider according to its documentation: deferred tools are not at the beginning of the prompt but where a
+ * reference names them, and the cache contains prompts up to breakpoints, which look back 20 blocks.
  */
 function provider() {
   const held = new Set<string>();
@@ -95,11 +94,8 @@ const LATER = Array.from(
   (_, at) => tool(`mcp__tracker__${at}`, { defer_loading: true }),
 );
 
-/** How tools come to be known: who searches for them, and whether they are listed before. */
 interface Way {
-  /** The list at a call by which so many have been found. */
   readonly tools: (found: number) => readonly JsonRecord[];
-  /** What is said where one is found. */
   readonly find: (at: number) => Asked["messages"];
 }
 
@@ -143,7 +139,6 @@ const WAYS: Readonly<Record<string, Way>> = {
   },
 };
 
-/** Thirty discoveries, each with a read beside it. */
 async function play({ tools, find }: Way) {
   const { answer, served } = provider();
   const { fetch, seen, sessions } = gatewayed(answer, {
@@ -180,15 +175,15 @@ async function play({ tools, find }: Way) {
 }
 
 for (const [name, way] of Object.entries(WAYS)) {
-  Deno.test(`gateway expects of the cache what is served, where deferred tools are found by ${name}`, async () => {
+  Deno.test(`deferred tools: the predicted cache matches the served one, with tools found by ${name}`, async () => {
     const { served, predicted, calls, asked, sent } = await play(way);
     for (const [at, { cachedTokens }] of served.entries()) {
-      // Each prompt was held to its end.
+      // The provider reads the whole previous prompt from the cache.
       assertEquals(cachedTokens, served[at - 1]?.promptTokens ?? 0);
       const off = Math.abs(predicted[at]! - cachedTokens);
       assert(off <= 0.02 * cachedTokens, `call ${at}: ${predicted[at]} expected, ${cachedTokens} served`);
     }
-    // Who counts a few tokens less than was expected seems to have lost them.
+    // A provider that counts a few tokens less seems to have lost them.
     const causes = calls.map(({ promptTokens, uncached }) =>
       uncached.filter(({ cause, tokens }) => cause !== "provider_lost" || tokens > 0.02 * promptTokens)
         .map(({ cause }) => cause)

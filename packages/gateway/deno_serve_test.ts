@@ -4,7 +4,6 @@ import { chunk, completion, gatewayed, post, sse } from "./fixture_test.ts";
 
 const BODY = { model: "m", messages: [{ role: "user", content: "Go." }] };
 
-/** The gateway served by `Deno.serve`, and the signals of its calls to the upstream. */
 function served(answer: () => Response, { reportsClient }: { readonly reportsClient: boolean }) {
   const signals: AbortSignal[] = [];
   const { fetch, ledger } = gatewayed(() => new Response(), {
@@ -25,12 +24,12 @@ function served(answer: () => Response, { reportsClient }: { readonly reportsCli
   return { server, signals, ask, ledger };
 }
 
-Deno.test("gateway() served by Deno.serve doesn't take a finished request for a client that disconnected", async () => {
+Deno.test("gateway() under Deno.serve distinguishes a finished request from a disconnected client", async () => {
   const { warn } = console;
   const warnings: unknown[] = [];
   console.warn = (...message) => warnings.push(message);
   try {
-    // The last one: the runtime warns once in a process.
+    // Last, because the runtime warns once per process.
     for (const reportsClient of [false, true]) {
       assertEquals(warnings, []);
       const stream = () => sse(chunk({ content: "So it is." }, "stop"), "[DONE]");
@@ -51,7 +50,7 @@ Deno.test("gateway() served by Deno.serve doesn't take a finished request for a 
   }
 });
 
-Deno.test("gateway() served by Deno.serve cancels the call of a client that leaves its answer", async () => {
+Deno.test("gateway() under Deno.serve cancels the call of a client that disconnects during its answer", async () => {
   for (const path of ["/v1/chat/completions", "/v1/embeddings"]) {
     const bytes = new TextEncoder().encode(`data: ${JSON.stringify(chunk({ content: "So" }))}\n\n`);
     const endless = new ReadableStream({ start: (body) => body.enqueue(bytes) });
@@ -69,7 +68,7 @@ Deno.test("gateway() served by Deno.serve cancels the call of a client that leav
   }
 });
 
-Deno.test("gateway() cancels the call of a client that leaves before its answer, if it is reported", async () => {
+Deno.test("gateway() cancels the call of a client that disconnects before its answer, if reported", async () => {
   const called = Promise.withResolvers<void>();
   const { fetch } = gatewayed(() => new Response(), {
     fetch: (_url, init) =>

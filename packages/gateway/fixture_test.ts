@@ -1,13 +1,11 @@
 /**
- * Upstreams for the tests of the gateway. Holds no tests.
- *
+ * Upstreams for the gateway's tests. Holds no tests.
  * @module
  */
 import { gateway, type GatewayOptions, type GatewayUpstream, type HttpGateway } from "@tare/gateway";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 
-/** A request as an upstream got it. */
 export interface Forwarded {
   readonly method: string;
   readonly url: string;
@@ -17,23 +15,20 @@ export interface Forwarded {
   readonly body: any;
 }
 
-/** The provider of the tests. */
 export const UPSTREAM: GatewayUpstream = {
   baseURL: "http://upstream.example/v1",
   profile: profileNamed("none"),
   windowTokens: 100_000,
 };
 
-/** What all gateways of the tests have. */
 export const OPTIONS: GatewayOptions = {
   upstreams: { chat: UPSTREAM, responses: UPSTREAM },
   countTokens: () => Promise.resolve(estimateTokens),
   now: () => 0,
-  // However busy the machine is.
+  // Independent of the machine's load.
   retention: { waitMs: 60_000 },
 };
 
-/** A gateway before an upstream that answers so. */
 export function gatewayed(
   answer: (forwarded: Forwarded, index: number) => Response | Promise<Response>,
   options: Partial<GatewayOptions> = {},
@@ -58,7 +53,6 @@ export function gatewayed(
   return { ...made, ledger: (by) => made.sessions.ledger({ by }), fetch, seen };
 }
 
-/** A chat completion that says or calls so. */
 export function completion(message: object, promptTokens = 1000): Response {
   const finish_reason = "tool_calls" in message ? "tool_calls" : "stop";
   return Response.json({
@@ -69,23 +63,19 @@ export function completion(message: object, promptTokens = 1000): Response {
   });
 }
 
-/** The events of a streamed answer. */
 export function sse(...data: readonly (object | string)[]): Response {
   const text = data.map((one) => `data: ${typeof one === "string" ? one : JSON.stringify(one)}\n\n`).join("");
   return new Response(text, { headers: { "content-type": "text/event-stream" } });
 }
 
-/** A chunk of a streamed chat completion. */
 export function chunk(delta: object, finish_reason: string | null = null, more: object = {}): object {
   return { id: "c", object: "chat.completion.chunk", choices: [{ index: 0, delta, finish_reason }], ...more };
 }
 
-/** A call of a function. */
 export function call(name: string, args: object, id: string): object {
   return { id, type: "function", function: { name, arguments: JSON.stringify(args) } };
 }
 
-/** A request to the gateway. */
 export function post(
   body: unknown,
   headers: Record<string, string> = {},
@@ -98,7 +88,6 @@ export function post(
   });
 }
 
-/** A tool of the client. */
 export const READ = {
   type: "function",
   function: { name: "read", parameters: { type: "object", properties: { path: { type: "string" } } } },

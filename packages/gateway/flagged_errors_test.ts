@@ -3,21 +3,22 @@ import { claudeGateway, claudeRequest, type Said, says, step } from "./claude_co
 import { call, completion, gatewayed, post, READ } from "./fixture_test.ts";
 import { functionCall, responsesUpstream } from "./responses_fixture_test.ts";
 
-/** A long text with names that no other has. */
 function long(of: string): string {
   return Array.from({ length: 250 }, (_, at) => `name_${of}_${at % 97}`).join(" ");
 }
 
 const STEPS = 24;
 
-/** Ways in which a client states how a call ended, and whether its result stays longer; the first result is one of each. */
+/**
+ * A form in which a client reports how a call ended, and whether its result is retained longer; the first results are
+ * one of each.
+ */
 interface Way {
   readonly text: string;
   readonly flags?: object;
   readonly stays: boolean;
 }
 
-/** What a way says, with the long text that it is about. */
 const WAYS: Readonly<Record<"chat" | "responses" | "messages", readonly Way[]>> = {
   messages: [
     { text: `<tool_use_error>${long("w1")}`, flags: { is_error: true }, stays: true },
@@ -42,7 +43,6 @@ const WAYS: Readonly<Record<"chat" | "responses" | "messages", readonly Way[]>> 
   ],
 };
 
-/** What each request shows of the results of these ways, while many more come. */
 type Play = (ways: readonly Way[]) => Promise<readonly (readonly unknown[])[]>;
 
 const PLAYS: Readonly<Record<keyof typeof WAYS, Play>> = {
@@ -57,7 +57,7 @@ const PLAYS: Readonly<Record<keyof typeof WAYS, Play>> = {
     }
     await (await fetch(claudeRequest(said))).text();
     const shown = seen.map(({ body }) => body.messages[2].content as { content: unknown }[]);
-    // What the protocol says of a result goes up as it came, and nothing else does.
+    // Only the protocol's own error fields are forwarded.
     assertEquals(
       shown.at(-1)!.map(({ content: _, ...block }) => block),
       results.map(({ content: _, ...block }) => block),
@@ -131,7 +131,7 @@ const PLAYS: Readonly<Record<keyof typeof WAYS, Play>> = {
 };
 
 for (const [protocol, play] of Object.entries(PLAYS)) {
-  Deno.test(`gateway keeps the results of calls that failed longer than others, as ${protocol} and its clients state it`, async () => {
+  Deno.test(`eviction: results of failed calls are retained longer, in the forms of ${protocol} and its clients`, async () => {
     const ways = WAYS[protocol as keyof typeof WAYS];
     const requests = await play(ways);
     const leftAt = ways.map(({ text }, at) => {

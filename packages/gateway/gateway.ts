@@ -42,9 +42,7 @@ export type { GatewayOptions, GatewayUpstream } from "./options.ts";
 
 /** Properties of a request that are not part of it. */
 export interface GatewayCall {
-  /** Its decompressed body, if it was already read. */
   readonly body?: Uint8Array<ArrayBuffer> | undefined;
-  /** The caller. Default: the owner. */
   readonly asker?: Asker | undefined;
   /**
    * Aborted if the client disconnects before the answer begins, which cancels the provider's call; later the client
@@ -60,7 +58,6 @@ export interface HttpGateway {
   readonly fetch: (request: Request, call?: GatewayCall) => Promise<Response> | undefined;
   /** Whether a request is forwarded or answered with an upgrade error, not refused. */
   readonly takes: (request: Request) => boolean;
-  /** Largest request body in bytes. */
   readonly maxBodyBytes: number;
   /** Its sessions: lists, calls, totals and changes by users. */
   readonly sessions: SessionRegistry<GatewaySessionSummary, GatewaySessionDetails>;
@@ -215,7 +212,6 @@ export function gateway(options: GatewayOptions): HttpGateway {
     const { path, sent } = asked;
     assertMay(asker);
     if (isUpgrade(request)) {
-      // Clients fall back to HTTP on this status.
       const message = `Cannot open a WebSocket at /v1${sent}: only HTTP is supported.`;
       throw new ApiError(426, message, { code: "upgrade_required" });
     }
@@ -231,7 +227,6 @@ export function gateway(options: GatewayOptions): HttpGateway {
       const reason = "it was sent by a page of another origin without a CORS preflight";
       throw new ApiError(403, `Cannot forward the request: ${reason}.`, { code: "origin_not_allowed" });
     }
-    // Listing models is free.
     if (request.method !== "GET" && request.method !== "HEAD") assertMay(asker, false);
     const { own, protocol } = protocolOf(asked, request);
     const refused = refusal(asked, request, protocol);
@@ -308,16 +303,13 @@ export function gateway(options: GatewayOptions): HttpGateway {
   };
 }
 
-/** A requested path under `/v1`. */
 interface Asked {
-  /** The path as it was sent. */
   readonly sent: string;
   /** The path with decoded parts, unless one of them contains a `/`. */
   readonly path: string;
   readonly parts: readonly string[];
 }
 
-/** Returns the requested path; `undefined` if it isn't under `/v1`. */
 function askedOf(pathname: string): Asked | undefined {
   const sent = /^\/v1(\/.*)$/.exec(pathname)?.[1];
   if (sent === undefined) return undefined;
@@ -330,7 +322,6 @@ function isUpgrade({ headers }: Request): boolean {
   return headers.get("upgrade")?.toLowerCase() === "websocket";
 }
 
-/** Returns the request without the headers of its encoded body. */
 function decoded(request: Request): Request {
   if (!request.headers.has("content-encoding")) return request;
   const headers = new Headers(request.headers);
@@ -353,9 +344,7 @@ function unreachable(error: unknown): string {
   return `Cannot reach the provider: ${error instanceof Error ? error.message : error}.`;
 }
 
-/** A model path under `/v1`. */
 interface ModelPath {
-  /** Its parts after `/v1`. */
   readonly path: string;
   /** Whether paths below it are included. Default: false. */
   readonly below?: boolean;
@@ -418,7 +407,6 @@ function isModelPath(
   return all.some((one) => fits(one, parts) && (one.methods?.includes(method) ?? true));
 }
 
-/** Returns the methods of a path that is limited to some. */
 function methodsOf(parts: readonly string[]): readonly string[] {
   return MODEL_PATHS.find((one) => one.methods && fits(one, parts))?.methods ?? [];
 }

@@ -4,7 +4,7 @@ import { call, chunk, completion, gatewayed, post, READ, sse, UPSTREAM } from ".
 
 const HELLO = { model: "m", messages: [{ role: "user", content: "Hello." }] };
 
-Deno.test("gateway passes what it doesn't edit on byte for byte, in both directions", async () => {
+Deno.test("gateway() forwards unedited bytes in both directions", async () => {
   const answer =
     '{ "id":"x","choices":[{"message":{"role":"assistant","content":"Hi"}}],"big":12345678901234567890}';
   const { fetch, seen } = gatewayed(() =>
@@ -44,7 +44,7 @@ Deno.test("gateway passes what it doesn't edit on byte for byte, in both directi
   assert(Number(told("x-tare-tokens-sent")) > 0);
 });
 
-Deno.test("gateway sends the server's key instead of the client's", async () => {
+Deno.test("gateway() sends the server's key instead of the client's", async () => {
   const configured = gatewayed(() => completion({ content: "Hi" }), {
     upstreams: { chat: { ...UPSTREAM, apiKey: "configured" } },
   });
@@ -52,7 +52,7 @@ Deno.test("gateway sends the server's key instead of the client's", async () => 
   assertEquals(configured.seen[0]?.headers.get("authorization"), "Bearer configured");
 });
 
-Deno.test("gateway passes errors on, and tells when the upstream can't be reached", async () => {
+Deno.test("gateway() forwards errors and reports an unreachable upstream", async () => {
   const limited = { error: { message: "Slow down.", type: "requests", code: "rate_limit" } };
   const { fetch } = gatewayed((_, index) => {
     if (index === 0) return Response.json(limited, { status: 429, headers: { "retry-after": "3" } });
@@ -68,7 +68,7 @@ Deno.test("gateway passes errors on, and tells when the upstream can't be reache
   assertEquals([failed.status, (await failed.json()).error.code], [502, "upstream_unreachable"]);
 });
 
-Deno.test("gateway asks streams for usage, and withholds it from clients that didn't", async () => {
+Deno.test("gateway() requests usage of streams and hides it from clients that didn't", async () => {
   const usage = { prompt_tokens: 9, completion_tokens: 1, total_tokens: 10 };
   const { fetch, seen, ledger } = gatewayed(() =>
     sse(
@@ -93,7 +93,7 @@ Deno.test("gateway asks streams for usage, and withholds it from clients that di
   assertEquals([planned.sessions, planned.calls, planned.promptTokens], [1, 2, 18]);
 });
 
-Deno.test("gateway sends a shape that it doesn't know on as it came, with a warning", async () => {
+Deno.test("gateway() forwards an unknown shape unchanged, with a warning", async () => {
   const errors: unknown[] = [];
   const { fetch, seen } = gatewayed(() => completion({ content: "Hi" }), {
     onError: (error) => errors.push(error),
@@ -109,7 +109,7 @@ Deno.test("gateway sends a shape that it doesn't know on as it came, with a warn
   assertStringIncludes(String(errors[0]), "the request was forwarded unchanged");
 });
 
-Deno.test("gateway leaves a session alone once the upstream refused twice in a row what was made of it", async () => {
+Deno.test("gateway() stops editing a session after two successive rejections", async () => {
   const { fetch, seen } = gatewayed(({ body }) =>
     body.tools?.length > 1 ? Response.json({ error: {} }, { status: 400 }) : completion({ content: "Hi" })
   );
@@ -127,7 +127,7 @@ Deno.test("gateway leaves a session alone once the upstream refused twice in a r
   assertEquals(seen.map(({ body }) => body.messages), Array(5).fill(request.messages));
 });
 
-Deno.test("gateway goes on with a session of which one request was too long with what was added to it", async () => {
+Deno.test("gateway() continues a session after one request that was too long with Tare's additions", async () => {
   const { fetch, seen } = gatewayed(({ body }, index) =>
     body.tools.length > 1 && index === 2
       ? Response.json({ error: { message: "prompt is too long" } }, { status: 400 })
@@ -138,7 +138,7 @@ Deno.test("gateway goes on with a session of which one request was too long with
   assertEquals(seen.map(({ body }) => body.tools.length), [2, 2, 2, 1, 2, 2]);
 });
 
-Deno.test("gateway answers recalls itself, and the upstream finds them again in its next prompt", async () => {
+Deno.test("gateway() answers recalls and includes them in the next prompt", async () => {
   const { fetch, seen } = gatewayed((_, index) =>
     index === 0
       ? completion({ content: "Wait. ", tool_calls: [call("recall", { ref: "0123456789abcdef" }, "r1")] })
@@ -157,7 +157,7 @@ Deno.test("gateway answers recalls itself, and the upstream finds them again in 
   assertEquals(seen[2]?.body.messages[3].content, "Done 1.");
 });
 
-Deno.test("gateway hides a recall beside the client's own calls, streamed", async () => {
+Deno.test("gateway() hides a streamed recall next to the client's own calls", async () => {
   const { fetch, seen } = gatewayed((_, index) =>
     index > 0 ? completion({ content: "Done." }) : sse(
       chunk({ role: "assistant", content: null }),
@@ -182,7 +182,7 @@ Deno.test("gateway hides a recall beside the client's own calls, streamed", asyn
   assertEquals([recalled.tool_call_id, read.tool_call_id, read.content], ["r1", "c1", "A."]);
 });
 
-Deno.test("gateway leaves control sessions, bypassed requests and other people's recall as they are", async () => {
+Deno.test("gateway() forwards control sessions, bypassed requests and foreign recall tools unchanged", async () => {
   const request = { ...HELLO, tools: [READ] };
   const control = gatewayed(() => completion({ content: "Hi" }), { control: 1 });
   await (await control.fetch(post(request))).text();
@@ -201,7 +201,7 @@ Deno.test("gateway leaves control sessions, bypassed requests and other people's
   assertEquals([seen[0]?.body, answer.choices[0].message.tool_calls[0].id], [own, "c"]);
 });
 
-Deno.test("gateway takes old results out of long prompts, and edits stay", async () => {
+Deno.test("gateway() evicts old results from long prompts, and evictions remain", async () => {
   const { fetch, seen } = gatewayed(() => completion({ content: "Hi" }, 0));
   const result = (at: number) => Array.from({ length: 4_000 }, (_, i) => `${at}-${i % 97}`).join(" ");
   const messages: object[] = [{ role: "user", content: "Go." }];
@@ -221,7 +221,7 @@ Deno.test("gateway takes old results out of long prompts, and edits stay", async
   assertEquals(last[2], before[2]);
 });
 
-Deno.test("gateway stops the upstream when the client leaves", async () => {
+Deno.test("gateway() cancels the upstream when the client disconnects", async () => {
   const { promise: cancelled, resolve } = Promise.withResolvers<void>();
   const { fetch } = gatewayed(() =>
     new Response(
@@ -239,7 +239,7 @@ Deno.test("gateway stops the upstream when the client leaves", async () => {
   await cancelled;
 });
 
-Deno.test("gateway sends on what it can't read, and lets the upstream say what is wrong with it", async () => {
+Deno.test("gateway() forwards unreadable requests for the upstream to reject", async () => {
   const errors: unknown[] = [];
   const { fetch, seen } = gatewayed(() => Response.json({ error: {} }, { status: 400 }), {
     onError: (error) => errors.push(error),
@@ -248,7 +248,7 @@ Deno.test("gateway sends on what it can't read, and lets the upstream say what i
   assertEquals([response.status, seen[0]?.text, errors.length], [400, "[1]", 1]);
 });
 
-Deno.test("gateway refuses bodies over its limit and those that a page could send unasked", async () => {
+Deno.test("gateway() rejects bodies over its limit and those without a CORS preflight", async () => {
   const { fetch, seen } = gatewayed(() => completion({ content: "Hi" }), { limits: { bodyBytes: 100 } });
   const told = async (request: Request) => {
     const response = await fetch(request);
@@ -262,7 +262,7 @@ Deno.test("gateway refuses bodies over its limit and those that a page could sen
   assertEquals(seen, []);
 });
 
-Deno.test("gateway counts no fork as a session of its own, of a key's sessions either, kept or not", async () => {
+Deno.test("gateway() counts no fork as a session, with or without a store or key", async () => {
   const ann = { asker: { name: "ann", routes: ["gateway"] } } as const;
   for (const kept of [{}, { store: memoryStore() }]) {
     const { fetch, ledger, close } = gatewayed(() => completion({ content: "Hi" }), kept);
@@ -287,7 +287,7 @@ Deno.test("gateway counts no fork as a session of its own, of a key's sessions e
 
 const RECALLING = { tool_calls: [call("recall", { ref: "none" }, "r1")] };
 
-Deno.test("gateway tells of an upstream that fails behind a recall, whole or streamed", async () => {
+Deno.test("gateway() reports an upstream's failure after a recall, whole or streamed", async () => {
   const failing = (first: () => Response) =>
     gatewayed((_, index) => index === 0 ? first() : new Response("broken", { status: 503 }));
   const whole = failing(() => completion(RECALLING));
@@ -313,7 +313,7 @@ Deno.test("gateway tells of an upstream that fails behind a recall, whole or str
   });
 });
 
-Deno.test("gateway passes answers on that it can't read, and those that nothing can follow", async () => {
+Deno.test("gateway() forwards unreadable and final answers", async () => {
   const errors: unknown[] = [];
   const onError = (error: unknown) => errors.push(error);
   const headers = { "content-type": "application/json" };
@@ -329,7 +329,7 @@ Deno.test("gateway passes answers on that it can't read, and those that nothing 
   await response.text();
 });
 
-Deno.test("gateway asks nobody for a client that has left", async () => {
+Deno.test("gateway() sends no call for a disconnected client", async () => {
   const { fetch } = gatewayed(() => {
     throw new DOMException("left", "AbortError");
   });

@@ -15,7 +15,7 @@ const SEARCH: ToolDefinition = {
 };
 const TASK: ToolDefinition = { type: "function", function: { name: "task", parameters: {} } };
 
-Deno.test("gateway expects of a sub-agent's first prompt the tools that its parent's begin with, too", async () => {
+Deno.test("cache prediction: a subagent's first prompt shares its parent's tools", async () => {
   const { fetch } = gatewayed(() => completion({ content: "Done." }), {
     upstreams: { chat: { ...UPSTREAM, profile: profileNamed("openai") } },
   });
@@ -28,11 +28,10 @@ Deno.test("gateway expects of a sub-agent's first prompt the tools that its pare
   assertEquals(await expected("m", [SEARCH, TASK, READ], "all"), 0);
   const tokens = countToolTokens(SEARCH, estimateTokens);
   assertEquals(await expected("m", [SEARCH, READ], "a part"), tokens - tokens % 128);
-  // Another model has another cache.
   assertEquals(await expected("n", [SEARCH, READ], "another part"), 0);
 });
 
-Deno.test("gateway expects of instructions that end otherwise, and of a first message, what they begin with", async () => {
+Deno.test("cache prediction: changed instructions and a first message share their beginning", async () => {
   const { fetch } = gatewayed(() => completion({ content: "Done." }), {
     upstreams: {
       chat: { ...UPSTREAM, profile: { ...profileNamed("openai"), minTokens: 0, blockTokens: 1 } },
@@ -53,7 +52,7 @@ Deno.test("gateway expects of instructions that end otherwise, and of a first me
   const shared = [
     await ask(`${half}Today is Friday.`, text(half), text("Go.")),
     await ask(`${half}Today is Monday.`, text(half), text("Stay.")),
-    // What stands behind a picture isn't looked at alone.
+    // Blocks after an image are not compared alone.
     await ask(`${half}Today is Monday.`, picture, text(half)),
   ];
   const wanted = [tokens, 2 * tokens, tokens];
@@ -62,7 +61,7 @@ Deno.test("gateway expects of instructions that end otherwise, and of a first me
   }
 });
 
-Deno.test("gateway expects of a cache what a request for a summary left there, if its session was found by its end alone", async () => {
+Deno.test("cache prediction: a summary request's prompt counts for a session recognised by its end", async () => {
   const { fetch } = gatewayed(() => completion({ content: "Done." }), {
     upstreams: {
       chat: { ...UPSTREAM, profile: { ...profileNamed("openai"), minTokens: 0, blockTokens: 1 } },
@@ -84,12 +83,10 @@ Deno.test("gateway expects of a cache what a request for a summary left there, i
   assertLess(countMessageTokens(listed("a file"), estimateTokens) - 150, expected);
 });
 
-/** Three blocks of a system prompt. */
 function systemOf(text: string): readonly string[] {
   return ["", " ", "  "].map((end) => text.repeat(40) + end);
 }
 
-/** Asks a new gateway over Messages, whose provider caches prompts up to marks. */
 function marking(options: Partial<GatewayOptions> = {}) {
   const { fetch } = gatewayed(
     ({ body: { model } }, index) => {
@@ -114,7 +111,6 @@ function marking(options: Partial<GatewayOptions> = {}) {
   };
   const mark = { cache_control: { type: "ephemeral" } };
   const said = ["Go on.", "Yes.", "And then?", "Yes.", "And last?"];
-  /** Sends the first `length` messages, one of them marked, and gives what was sent and what is expected. */
   return async (length: number, marked: number, system = systemOf("You help people. ")) => {
     const messages = said.slice(0, length).map((text, at) => ({
       role: at % 2 === 0 ? "user" : "assistant",
@@ -124,7 +120,7 @@ function marking(options: Partial<GatewayOptions> = {}) {
       model: "m",
       max_tokens: 10,
       tools: [tool],
-      // All four are its own, so that none is added.
+      // The client sets all four breakpoints, so that none is added.
       system: system.map((text) => ({ type: "text", text, ...mark })),
       messages,
     };
@@ -136,27 +132,26 @@ function marking(options: Partial<GatewayOptions> = {}) {
   };
 }
 
-Deno.test("gateway expects no more of a cache that goes by marks than these let it hold", async () => {
+Deno.test("cache prediction: breakpoints limit what is cached", async () => {
   const ask = marking();
   const [first, second] = [await ask(1, 0), await ask(3, 2)];
-  // Its mark stands in front of what the one before was marked behind.
+  // Its breakpoint is before the previous request's.
   const third = await ask(5, 1);
-  const other = await ask(5, 4, systemOf("You help nobody. "));
+  const other = await ask(5, 4, systemOf("You help others. "));
   assertEquals([first, second, third, other].map(([, expected]) => expected), [0, first![0], first![0], 0]);
 });
 
-Deno.test("gateway expects the marked blocks with which a system prompt begins, where a later block is another", async () => {
+Deno.test("cache prediction: marked blocks before a changed block of the system prompt count", async () => {
   const ask = marking();
   const system = systemOf("You help people. ");
   const [sent = 0] = await ask(1, 0, system);
-  const [, expected = 0] = await ask(1, 0, system.with(2, "You help nobody. ".repeat(40)));
+  const [, expected = 0] = await ask(1, 0, system.with(2, "You help others. ".repeat(40)));
   const rest = countMessageTokens({ role: "system", content: system[2]! }, estimateTokens) +
     countMessageTokens({ role: "user", content: "Go on." }, estimateTokens);
   assertLessOrEqual(Math.abs(sent - rest - expected), 5);
 });
 
-Deno.test("gateway sends the same messages wherever a client marks its system prompt, request by request", async () => {
-  /** The messages of each request of a long session, in which each request marks these blocks of its system prompt. */
+Deno.test("breakpoints: their position in the system prompt doesn't change the messages", async () => {
   const sent = async (marksOf: (request: number) => readonly boolean[]) => {
     const { fetch, seen } = gatewayed(() => new Response("{}", { status: 503 }), {
       upstreams: { messages: { ...UPSTREAM, windowTokens: 20_000, profile: profileNamed("anthropic-5m") } },
@@ -192,7 +187,7 @@ Deno.test("gateway sends the same messages wherever a client marks its system pr
   assertEquals(moving, still);
 });
 
-Deno.test("gateway expects of a cache that goes by marks the same after a restart", async () => {
+Deno.test("cache prediction: breakpoints survive a restart", async () => {
   const store = memoryStore();
   const whole = marking();
   const expected = [await whole(3, 2), await whole(5, 4), await whole(5, 1)];
@@ -204,7 +199,7 @@ Deno.test("gateway expects of a cache that goes by marks the same after a restar
   assertEquals(found, expected);
 });
 
-Deno.test("gateway books what a resumed conversation, whose instructions have changed, costs the same after a restart", async () => {
+Deno.test("cache prediction: the cost of a resumed conversation with changed instructions survives a restart", async () => {
   const profile = { ...profileNamed("openai"), minTokens: 0, blockTokens: 1 };
   const half = "You help people. ".repeat(2_000);
   const played = async (isAnew: boolean) => {

@@ -16,15 +16,12 @@ const OWN_RESPONSE_HEADERS = new RegExp(
     "transfer-encoding|upgrade|access-control-.*)$",
 );
 
-/** Bytes of an error that are quoted. */
 const MAX_QUOTED_BYTES = 1_000;
 
-/** A call of an upstream. */
 export interface UpstreamCall {
   readonly upstream: GatewayUpstream;
   /** The client's request: its method, query and most headers are sent. */
   readonly request: Request;
-  /** Default: none. */
   readonly body?: Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array<ArrayBuffer>>;
   /** Header of the key. Default: a bearer token. */
   readonly auth?: Protocol["auth"];

@@ -3,7 +3,7 @@ import { answerHeaders, passOn, upstreamHeaders, warned } from "./http.ts";
 import { readBody } from "@tare/gateway/internal";
 import { ApiError } from "@tare/wire/internal";
 
-Deno.test("upstreamHeaders() keeps what is the upstream's business", () => {
+Deno.test("upstreamHeaders() retains the headers for the upstream", () => {
   const request = new Request("http://localhost/", {
     headers: {
       authorization: "Bearer a",
@@ -24,7 +24,7 @@ Deno.test("upstreamHeaders() keeps what is the upstream's business", () => {
   ]);
 });
 
-Deno.test("answerHeaders() leaves out what belongs to the connection", () => {
+Deno.test("answerHeaders() omits headers of the connection", () => {
   const headers = {
     "content-encoding": "gzip",
     "content-length": "3",
@@ -34,14 +34,14 @@ Deno.test("answerHeaders() leaves out what belongs to the connection", () => {
   assertEquals([...answerHeaders(new Response(null, { headers }))], [["x-request-id", "r"]]);
 });
 
-Deno.test("upstreamHeaders() and answerHeaders() leave out what a message names in Connection", () => {
+Deno.test("upstreamHeaders() and answerHeaders() omit headers named by Connection", () => {
   const headers = { connection: "close, X-Hop, x-other", "x-hop": "1", "X-Other": "2", "x-end": "3" };
   const request = new Request("http://localhost/", { headers });
   assertEquals([...upstreamHeaders(request, {})], [["x-end", "3"]]);
   assertEquals([...answerHeaders(new Response(null, { headers }))], [["x-end", "3"]]);
 });
 
-Deno.test("answerHeaders() asks proxies to pass events on at once", () => {
+Deno.test("answerHeaders() disables buffering of events by proxies", () => {
   const headers = { "content-type": "text/event-stream; charset=utf-8" };
   assertEquals([...answerHeaders(new Response(null, { headers }))], [
     ["content-type", "text/event-stream; charset=utf-8"],
@@ -49,7 +49,7 @@ Deno.test("answerHeaders() asks proxies to pass events on at once", () => {
   ]);
 });
 
-Deno.test("passOn() gives status, headers and bytes as they are, and tells when the reader leaves", async () => {
+Deno.test("passOn() returns status, headers and bytes unchanged, and aborts when the reader cancels", async () => {
   const abort = new AbortController();
   const response = passOn(new Response("abc", { status: 418, headers: { a: "b" } }), abort, { c: "d" });
   assertEquals([response.status, response.headers.get("a"), response.headers.get("c")], [418, "b", "d"]);
@@ -58,25 +58,24 @@ Deno.test("passOn() gives status, headers and bytes as they are, and tells when 
   assertEquals([abort.signal.aborted, passOn(new Response(null, { status: 204 }), abort).body], [true, null]);
 });
 
-Deno.test("warned() makes a header of any sentence", () => {
+Deno.test("warned() returns a valid header for any text", () => {
   assertEquals([warned(undefined), warned("a\nü")], [{}, { "x-tare-warning": "a " }]);
 });
 
-/** A request whose body comes in these pieces. */
 function sent(...pieces: readonly Uint8Array<ArrayBuffer>[]): Request {
   return new Request("http://localhost/", { method: "POST", body: ReadableStream.from(pieces) });
 }
 
 const piece = (length: number) => new Uint8Array(length).fill(0x20);
 
-Deno.test("readBody() hands a body on that came in one piece, and copies one of more pieces once", async () => {
+Deno.test("readBody() returns a single piece without a copy, and copies several once", async () => {
   const whole = piece(10);
   assertEquals(await readBody(sent(whole), { maxBytes: 10 }) === whole, true);
   assertEquals((await readBody(sent(piece(4), piece(6)), { maxBytes: 10 }))?.length, 10);
   assertEquals(await readBody(new Request("http://localhost/"), { maxBytes: 10 }), new Uint8Array());
 });
 
-Deno.test("readBody() asks once, when a body gets long, how much of it is wanted: by its first piece, then by all", async () => {
+Deno.test("readBody() requests a long body's limit with its first piece, then with all pieces", async () => {
   const asked: number[] = [];
   const read = (limits: readonly (number | undefined)[]) => {
     asked.length = 0;
@@ -93,7 +92,7 @@ Deno.test("readBody() asks once, when a body gets long, how much of it is wanted
   assertEquals([refused.status, asked], [413, [4]]);
 });
 
-Deno.test("readBody() leaves a body alone whose compression it doesn't know", async () => {
+Deno.test("readBody() leaves a body of unknown encoding unread", async () => {
   const headers = { "content-encoding": "snappy" };
   const request = new Request("http://localhost/", { method: "POST", body: "x", headers });
   assertEquals(await readBody(request, { maxBytes: 10 }), undefined);

@@ -12,14 +12,13 @@ import { askUpstream, upstreamOf } from "./http.ts";
 /** The last call of a turn, with its reply. */
 export interface EndedTurn {
   readonly request: Request;
-  /** The body that was sent to the upstream. */
   readonly body: Uint8Array<ArrayBuffer>;
   readonly response: Response;
   readonly reply: Uint8Array<ArrayBuffer>;
   readonly isStream: boolean;
 }
 
-/** Statuses of a provider that rejects a request's content. */
+/** Statuses of rejected content. */
 const REFUSALS: readonly number[] = [400, 422];
 
 /** Headers that mark a request as a repetition of an earlier one. */
@@ -83,7 +82,6 @@ export function pingableOf(
   };
 }
 
-/** Most conversations and clients in memory. */
 const MAX_KNOWN = 1_000;
 
 type Asking = Pick<GatewaySession, "id" | "facts" | "session">;
@@ -93,7 +91,6 @@ type Asking = Pick<GatewaySession, "id" | "facts" | "session">;
  * their answer, and are not continued.
  */
 export class SubAgents {
-  /** The conversation that waits for its tools, by client and key. */
   readonly #waiting = new LRUCache<string, string>({ max: MAX_KNOWN });
   readonly #helpers = new LRUCache<string, true>({ max: MAX_KNOWN });
 
@@ -106,12 +103,10 @@ export class SubAgents {
     }
   }
 
-  /** Notes that a conversation waits for its client's tools. */
   calls({ id, facts: { scope } }: Asking): void {
     this.#waiting.set(scope, id);
   }
 
-  /** Whether a conversation is a subagent's. */
   has({ id }: Pick<Asking, "id">): boolean {
     return this.#helpers.has(id);
   }

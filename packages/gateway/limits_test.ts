@@ -6,7 +6,6 @@ const MIB = 2 ** 20;
 const encode = (text: string) => new TextEncoder().encode(text);
 const REQUEST = { model: "m", stream: true, messages: [{ role: "user", content: "Hi" }], tools: [BASH] };
 
-/** What a client gets of a stream of these pieces, or of a whole reply, and what was told of it. */
 async function passed(pieces: readonly string[], type = "text/event-stream") {
   let next = 0;
   const upstream = () =>
@@ -29,13 +28,13 @@ async function passed(pieces: readonly string[], type = "text/event-stream") {
 const chunk = (delta: object) => `data: ${JSON.stringify({ id: "c", choices: [{ index: 0, delta }] })}\n\n`;
 const isSame = (text: string, pieces: readonly string[]) => text === pieces.join("");
 
-Deno.test("gateway passes a stream that begins with line feeds", async () => {
+Deno.test("gateway() forwards a stream that begins with line feeds", async () => {
   const pieces = ["\n", "\r\n\n", chunk({ content: "Hi" }), "data: [DONE]\n\n"];
   const { text, told } = await passed(pieces);
   assertEquals([isSame(text, pieces), told], [true, []]);
 });
 
-Deno.test("gateway passes an event that is too long on as it comes, with all that is behind it", async () => {
+Deno.test("gateway() forwards a stream unchanged from an event that is too long", async () => {
   const pieces = [
     chunk({ content: "Hi" }),
     'data: {"x":"',
@@ -49,7 +48,7 @@ Deno.test("gateway passes an event that is too long on as it comes, with all tha
   ]]);
 });
 
-Deno.test("gateway passes a stream on whose calls are too many to be read", async () => {
+Deno.test("gateway() forwards a stream with too many calls unchanged", async () => {
   const call = (index: number) => ({ index, id: `c${index}`, function: { name: "f", arguments: "{}" } });
   const pieces = [
     ...Array.from({ length: 257 }, (_, index) => chunk({ tool_calls: [call(index)] })),
@@ -63,7 +62,7 @@ Deno.test("gateway passes a stream on whose calls are too many to be read", asyn
   );
 });
 
-Deno.test("gateway passes a whole reply on as it comes that is too long to be read", async () => {
+Deno.test("gateway() forwards a reply that is too long unchanged", async () => {
   const pieces = ['{"choices": [], "x": "', ...Array(17).fill("x".repeat(MIB)), '"}'];
   const { text, told } = await passed(pieces, "application/json");
   assertEquals([isSame(text, pieces), told], [true, [
@@ -71,7 +70,7 @@ Deno.test("gateway passes a whole reply on as it comes that is too long to be re
   ]]);
 });
 
-Deno.test("gateway reads no more of an error than it tells", async () => {
+Deno.test("gateway() reads only the quoted part of an error", async () => {
   const left = Promise.withResolvers<void>();
   const recall = { index: 0, id: "r", function: { name: "recall", arguments: '{"ref":"x"}' } };
   const replies = [
@@ -98,7 +97,7 @@ Deno.test("gateway reads no more of an error than it tells", async () => {
   await left.promise;
 });
 
-Deno.test("gateway passes a request on as it came that is nested too deep to be worked through", async () => {
+Deno.test("gateway() forwards a request that is nested too deep unchanged", async () => {
   const errors: unknown[] = [];
   const { fetch, seen } = gatewayed(() => completion({ content: "Hi" }), {
     onError: (error) => errors.push(error),

@@ -11,7 +11,6 @@ import { ListCache } from "./request_cache.ts";
 
 const encode = (text: string) => new TextEncoder().encode(text);
 
-/** Reads each piece anew, and counts them. */
 function counting(lists?: ListCache) {
   const counted = { items: 0 };
   const readers: RequestReaders = {
@@ -36,14 +35,13 @@ function requestOf(text: string, readers: RequestReaders) {
 const bodyOf = (messages: readonly unknown[]) => JSON.stringify({ model: "m", messages, stream: true });
 const message = (content: string) => ({ role: "user", content });
 
-Deno.test("ListCache spares a request all items that one before it began with", () => {
+Deno.test("ListCache returns the items that a request shares with an earlier one", () => {
   const { counted, readers } = counting(new ListCache({ maxBytes: 100_000 }));
   const said = ["a", "b", "c", "d"].map(message);
   const first = requestOf(bodyOf(said.slice(0, 2)), readers);
   const second = requestOf(bodyOf(said.slice(0, 3)), readers);
   assertStrictEquals(second.items[1]?.parts, first.items[1]?.parts);
   assertEquals(counted.items, 3);
-  // The same again, and one that goes on from the list before, as what is no turn does.
   requestOf(bodyOf(said.slice(0, 3)), readers);
   requestOf(bodyOf([...said.slice(0, 3), message("Sum it up.")]), readers);
   assertEquals(counted.items, 4);
@@ -51,7 +49,7 @@ Deno.test("ListCache spares a request all items that one before it began with", 
   assertEquals(counted.items, 5);
 });
 
-Deno.test("ListCache takes a list with another byte, or of another protocol, for a new one", () => {
+Deno.test("ListCache distinguishes lists with another byte or protocol", () => {
   const lists = new ListCache({ maxBytes: 100_000 });
   const { counted, readers } = counting(lists);
   requestOf(bodyOf([message("a"), message("b")]), readers);
@@ -64,7 +62,7 @@ Deno.test("ListCache takes a list with another byte, or of another protocol, for
   assertEquals(lists.find(bytes.subarray(0, -20), start, "chat"), undefined);
 });
 
-Deno.test("ListCache tells apart lists of one length that end alike", () => {
+Deno.test("ListCache distinguishes lists with the same length and end", () => {
   const { counted, readers } = counting(new ListCache({ maxBytes: 100_000 }));
   const end = message("the same end ".repeat(10));
   const sessions = ["a", "b", "c"].map((name) => [message(name), end]);
@@ -77,7 +75,7 @@ Deno.test("ListCache tells apart lists of one length that end alike", () => {
   assertEquals(counted.items, 3);
 });
 
-Deno.test("ListCache finds the longest list at whatever length it ends, of one conversation among many", () => {
+Deno.test("ListCache finds the longest list of any length among many conversations", () => {
   const lists = new ListCache({ maxBytes: 10_000_000 });
   const { counted, readers } = counting(lists);
   const instructions = message("the same instructions ".repeat(300));
@@ -93,7 +91,7 @@ Deno.test("ListCache finds the longest list at whatever length it ends, of one c
       assertEquals(counted.items, 1);
     }
   }
-  // One that goes back behind what two lists hold begins with neither.
+  // A list that is cut back before both cached lists begins with neither.
   counted.items = 0;
   requestOf(bodyOf([...conversations[0]!.slice(0, 40), message("else")]), readers);
   assertEquals(counted.items, 1);
@@ -101,7 +99,7 @@ Deno.test("ListCache finds the longest list at whatever length it ends, of one c
   assertEquals(counted.items, 22);
 });
 
-Deno.test("ListCache forgets what was used longest ago", () => {
+Deno.test("ListCache evicts the least recently used lists", () => {
   const { counted, readers } = counting(new ListCache({ maxBytes: 3 * 230 }));
   const bodies = ["a", "b", "c", "d"].map((letter) => bodyOf([message(letter.repeat(100))]));
   for (const body of bodies) requestOf(body, readers);
@@ -110,7 +108,7 @@ Deno.test("ListCache forgets what was used longest ago", () => {
   assertEquals(counted.items, 1);
 });
 
-Deno.test("ListCache changes nothing of what is read, whatever the bytes", () => {
+Deno.test("ListCache doesn't change what is read, for any bytes", () => {
   const text = fc.oneof(fc.constantFrom("", "a", '"', "\\", "}]", "é\n"), fc.string());
   const bodies = fc.array(fc.array(text, { maxLength: 5 }), { maxLength: 4 });
   const damage = fc.option(fc.tuple(fc.nat(80), fc.constantFrom("]", "}", ",", '"', "{", " ", "")));
@@ -131,7 +129,6 @@ Deno.test("ListCache changes nothing of what is read, whatever the bytes", () =>
   }));
 });
 
-/** What is made of a request, or why nothing is. */
 function outcome(text: string, readers: RequestReaders) {
   try {
     const { known: _, ...read } = requestOf(text, readers);

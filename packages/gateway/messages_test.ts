@@ -12,7 +12,7 @@ import { completion, gatewayed, post, UPSTREAM } from "./fixture_test.ts";
 
 const LONG = Array.from({ length: 5_000 }, (_, at) => `${at % 97}`).join(" ");
 
-Deno.test("gateway sends each request to the upstream of its protocol, with its key or the client's own", async () => {
+Deno.test("gateway() sends requests to the upstream of their protocol, with its key or the client's", async () => {
   const claude = { ...UPSTREAM, baseURL: "http://claude.example/v1" };
   const answer = () => completion({ content: "Hi" });
   const own = gatewayed(answer, { upstreams: { chat: UPSTREAM, messages: claude } });
@@ -60,7 +60,7 @@ Deno.test("gateway sends each request to the upstream of its protocol, with its 
   ]);
 });
 
-Deno.test("gateway passes errors of the Messages format on as they are, byte for byte", async () => {
+Deno.test("gateway() forwards errors of the Messages format byte for byte", async () => {
   const text =
     '{"type":"error", "error":{"type":"invalid_request_error","message":"prompt is too long: 5 > 3 maximum"}}';
   const { fetch, seen } = claudeGateway(() =>
@@ -75,13 +75,13 @@ Deno.test("gateway passes errors of the Messages format on as they are, byte for
     "req_1",
     text,
   ]);
-  // With the client's own request, should that be what was wrong.
+  // The client's own request is tried as well.
   assertEquals(seen.length, 2);
   const big = new Request("http://localhost/v1/messages", { method: "POST", body: "{}" });
   assertEquals((await (await fetch(big)).json()).type, "error");
 });
 
-Deno.test("gateway keeps one session where instructions change in a few lines, and sub-agents apart", async () => {
+Deno.test("sessions: changed lines of instructions continue a session, and subagents have their own", async () => {
   const { fetch } = claudeGateway(() => ({ content: "Done." }));
   const ask = async (said: readonly Said[], now?: ClaudeCode) => {
     const response = await fetch(claudeRequest(said, now));
@@ -100,12 +100,11 @@ Deno.test("gateway keeps one session where instructions change in a few lines, a
   assertEquals(new Set([one, found, other]).size, 3);
   assertEquals(await ask([says("user", "Find a."), ...step("x", ["X."])], agent), found);
   assertEquals(await ask([says("user", "Find b."), ...step("x", ["X."])], agent), other);
-  // The same words to an agent with other instructions.
   assertNotEquals(await ask([says("user", "Go.")], agent), one);
   assertEquals(await ask([...resumed, ...step("b", ["B."])], { status: "M a.ts" }), one);
 });
 
-Deno.test("gateway edits single blocks of long sessions: replies stay, a mark stands at the end, four at most", async () => {
+Deno.test("messages: edits replace single blocks, retain replies, and use at most four breakpoints", async () => {
   const { fetch, seen } = claudeGateway(() => ({ content: "Done." }));
   const said: Said[] = [says("user", "RULE-7 is in CLAUDE.md. Go.")];
   for (let at = 0; at < 12; at++) {
@@ -137,7 +136,7 @@ Deno.test("gateway edits single blocks of long sessions: replies stay, a mark st
   assertEquals(JSON.stringify(system).match(/"cache_control"/g)?.length, 2);
 });
 
-Deno.test("gateway restores a hidden recall with thoughts and signature, and shifts the indexes of the stream", async () => {
+Deno.test("messages: a hidden recall is restored with its signed reasoning, and stream indexes are shifted", async () => {
   const { fetch, seen } = claudeGateway((_, index) =>
     index === 0
       ? { thoughts: "Which?", calls: [{ name: "recall", args: { ref: "none" }, id: "r1" }] }
@@ -183,7 +182,7 @@ Deno.test("gateway restores a hidden recall with thoughts and signature, and shi
   assertMatch(sent[2].content[0].content, /^Cannot recall/);
 });
 
-Deno.test("gateway goes by the cache that a request asks for, and by what the upstream says it wrote", async () => {
+Deno.test("messages: the requested cache lifetime and the reported writes determine costs", async () => {
   const usage = (short: number, hour: number) => ({
     input_tokens: 0,
     output_tokens: 1,
@@ -203,7 +202,7 @@ Deno.test("gateway goes by the cache that a request asks for, and by what the up
   assertEquals([await cost(1_000, 0), await cost(0, 1_000), await cost(400, 600)], [1_250, 2_000, 1_700]);
 });
 
-Deno.test("gateway goes on with a conversation that is resumed under another name, hidden recalls and all", async () => {
+Deno.test("sessions: a conversation resumed under another name continues with hidden recalls", async () => {
   const { fetch, seen } = claudeGateway((_, index) =>
     index === 0 ? { calls: [{ name: "recall", args: { ref: "none" }, id: "r1" }] } : { content: "Done." }
   );
@@ -222,12 +221,11 @@ Deno.test("gateway goes on with a conversation that is resumed under another nam
   assertEquals(recalls(), true);
   assertEquals(await ask([...later, ...step("g", ["G."])], { session: "s2", status: "M a.ts" }), two);
   assertEquals(recalls(), true);
-  // What merely begins alike is a conversation of its own.
   assertNotEquals(await ask([...opening, ...step("f0", ["Other."])], { session: "s3" }), two);
   assertEquals(recalls(), false);
 });
 
-Deno.test("gateway answers a recall beside the client's own calls in one message with their results", async () => {
+Deno.test("messages: a recall next to the client's calls is answered in one message with their results", async () => {
   const calls = [{ name: "recall", args: { ref: "none" }, id: "r1" }, { name: "Bash", args: {}, id: "c1" }];
   const { fetch, seen } = claudeGateway((_, index) => index === 0 ? { calls } : { content: "Done." });
   await (await fetch(claudeRequest([says("user", "Go.")]))).text();
@@ -250,7 +248,7 @@ Deno.test("gateway answers a recall beside the client's own calls in one message
   );
 });
 
-Deno.test("gateway leaves alone what makes tools known, and the step that it stands in", async () => {
+Deno.test("messages: results that define tools, and their step, are not edited", async () => {
   const { fetch, seen } = claudeGateway(() => ({ content: "Done." }));
   const id = "toolu_search";
   const search: Said[] = [

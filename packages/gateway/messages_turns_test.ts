@@ -31,13 +31,12 @@ const call = (id: string): Json => ({
 });
 const result = (id: string): Json => ({ type: "tool_result", tool_use_id: id, content: longResult(id) });
 
-/** A value without the marks of the cache, which move from request to request. */
+/** Returns a value without cache breakpoints, which move from request to request. */
 // deno-lint-ignore no-explicit-any
 function unmarked(value: unknown): any {
   return JSON.parse(JSON.stringify(value, (name, field) => name === "cache_control" ? undefined : field));
 }
 
-/** Asks a gateway as Claude Code does. */
 function claude() {
   const { fetch, seen, ledger: report } = gatewayed(({ url, body }) => {
     if (new URL(url).pathname.endsWith("/count_tokens")) return Response.json({ input_tokens: 7 });
@@ -77,13 +76,12 @@ function claude() {
   return { ask, work, ledger };
 }
 
-Deno.test("gateway recognises Claude Code's compaction behind the last result, and the history behind it", async () => {
+Deno.test("sessions: Claude Code's compaction and the history after it are recognised", async () => {
   const { ask, work, ledger } = claude();
   const { messages, last } = await work();
   assertMatch(JSON.stringify(last.body.messages), /\[elided: Bash result/);
   const late = { role: "user", content: [result("toolu_late"), { type: "text", text: SUM_UP }] };
   const compaction = await ask([...messages, call("toolu_late"), late]);
-  // It sees what had left, marks aside.
   assertEquals(unmarked(compaction.body.messages), unmarked([...messages, call("toolu_late"), late]));
   assertEquals([compaction.body.tools, compaction.body.system], [last.body.tools, unmarked(SYSTEM)]);
   assertEquals([compaction.session, compaction.epoch], [last.session, last.epoch]);
@@ -94,7 +92,7 @@ Deno.test("gateway recognises Claude Code's compaction behind the last result, a
   assertEquals([next.session, next.body.messages, sessions, compactions], [last.session, fresh, 1, 1]);
 });
 
-Deno.test("gateway lets Claude Code's titles and counts move nothing, and keeps its sub-agents apart", async () => {
+Deno.test("sessions: Claude Code's titles and token counts change nothing, and subagents have their own", async () => {
   const { ask, work, ledger } = claude();
   const title = { system: [{ type: "text", text: "Write a title, in sentence case." }], tools: undefined };
   const titled = await ask([{ role: "user", content: TASK }], title);
@@ -116,7 +114,7 @@ Deno.test("gateway lets Claude Code's titles and counts move nothing, and keeps 
   assertEquals(resumed.session, last.session);
 });
 
-Deno.test("gateway knows Claude Code's session by whatever device: two first starts at once agree on one late", async () => {
+Deno.test("sessions: Claude Code's device id doesn't matter, and concurrent first requests share a session later", async () => {
   const { ask, ledger } = claude();
   const from = (device_id: string) => ({
     metadata: { user_id: JSON.stringify({ device_id, account_uuid: "", session_id: "e6b0a7ba" }) },
@@ -130,7 +128,7 @@ Deno.test("gateway knows Claude Code's session by whatever device: two first sta
   assertEquals([session, (await ledger()).sessions], [first.session, 1]);
 });
 
-Deno.test("gateway says that it has no upstream for a protocol, in its own words", async () => {
+Deno.test("gateway() rejects a protocol without upstream, in its own error format", async () => {
   const { fetch } = gatewayed(() => Response.json({}), { upstreams: { messages: UPSTREAM } });
   const told = async (path: string) => {
     const response = await fetch(post({ model: "m" }, {}, path));

@@ -23,7 +23,6 @@ const USER = { role: "user", content: TASK };
 const OPENAI = "https://api.openai.com/v1";
 const NAMES = Array.from({ length: 8 }, (_, at) => `file${at}.ts`);
 
-/** Asks a gateway before an upstream of chat completions. */
 function chatGateway(
   answer: (body: { readonly messages: readonly Json[]; readonly tools?: readonly Json[] }) => string,
 ) {
@@ -38,7 +37,6 @@ function chatGateway(
     };
   };
   const ledger = async () => (await report()).planned;
-  /** Plays a turn of some steps, step by step, after what was said before. */
   const work = async (before: readonly Json[], headers = {}) => {
     let messages = [...before];
     let last = await ask(messages, undefined, headers);
@@ -51,7 +49,6 @@ function chatGateway(
   return { fetch, seen, ask, work, ledger };
 }
 
-/** Asks a gateway before an upstream of responses, as Codex does. */
 function codexGateway(replies: readonly ScriptedItems[]) {
   const upstream = responsesUpstream(replies);
   const { fetch, sessions } = gateway({ ...OPTIONS, fetch: upstream.fetch });
@@ -82,7 +79,7 @@ const answers = (reply: ScriptedItems): ScriptedItems[] => [...NAMES.map(() => [
 const SUMMARY =
   "The user wants four constants of src/ in answer.txt; eight files were read, none was written yet.";
 
-Deno.test("gateway has Codex' own compaction made from all that its client sent, and the session continues", async () => {
+Deno.test("compaction: Codex' request contains all that its client sent, and the session continues", async () => {
   const { ask, work, ledger } = codexGateway(answers([said("assistant", SUMMARY, "msg_sum")]));
   const { input, last } = await work();
   assertMatch(JSON.stringify(last.asked), /\[elided: exec_command result/);
@@ -105,7 +102,7 @@ Deno.test("gateway has Codex' own compaction made from all that its client sent,
   assert(compactionTokenUnits > 0 && compactionTokenUnits < tokenUnits);
 });
 
-Deno.test("gateway leaves out of a transcript what had left the prompt, if it is refused otherwise", async () => {
+Deno.test("compaction: evicted content is omitted from a transcript that is too long", async () => {
   const limit = 80_000;
   let tells = false;
   const { fetch, seen } = gatewayed(({ text }) => {
@@ -120,7 +117,7 @@ Deno.test("gateway leaves out of a transcript what had left the prompt, if it is
     assertEquals(turn.status, 200);
     await turn.text();
   }
-  // Some cut what they quote.
+  // Some clients truncate quotes.
   const QUOTED_CHARS = 12_000;
   const quote = (content: unknown) => {
     const text = String(content ?? "");
@@ -147,16 +144,15 @@ Deno.test("gateway leaves out of a transcript what had left the prompt, if it is
   const sent = seen.at(-1)?.body.messages[1].content;
   assertMatch(sent, /\[tool\]: \[elided: bash result, \d+ bytes; recall with ref [0-9a-f]{16}\]… \(cut\)/);
   assertStringIncludes(sent, TASK);
-  // Of a window that is told as much is quoted as fits, the newest first.
+  // With a known window, as many of the newest quotes remain as fit.
   tells = true;
   await ask(transcript);
   const told = seen.at(-1)?.body.messages[1].content;
   assertMatch(told, /\[elided: bash result/);
   assert(told.length > sent.length && told.length < limit, `${told.length}, ${sent.length}`);
-  // One more result would not fit.
   assert(told.length > limit - QUOTED_CHARS, `${told.length}`);
   tells = false;
-  // What quotes nothing that left is refused as it was, and so is what stays too long.
+  // A rejected request without quotes, or still too long, remains rejected.
   const long = await ask(`${TASK} ${"word ".repeat(limit)}`);
   assertEquals([long.status, long.warning, seen.length - before], [400, null, 5]);
   const both = await ask(`${transcript} ${"word ".repeat(limit)}`);
@@ -168,7 +164,7 @@ Deno.test("gateway leaves out of a transcript what had left the prompt, if it is
   ]);
 });
 
-Deno.test("gateway recognises a compaction that the provider makes, and the opaque history behind it", async () => {
+Deno.test("compaction: the provider's own compaction and its opaque history are recognised", async () => {
   const { ask, work, ledger } = codexGateway(
     answers([{ type: "compaction", id: "cmp_1", encrypted_content: "gAAAA-opaque" }]),
   );
@@ -183,7 +179,7 @@ Deno.test("gateway recognises a compaction that the provider makes, and the opaq
   assertEquals([next.asked?.input, next.session, (await ledger()).compactions], [fresh, last.session, 1]);
 });
 
-Deno.test("gateway recognises an instruction to sum up that is appended behind a history, tools and all", async () => {
+Deno.test("compaction: an instruction at the end of a history with tools is recognised", async () => {
   const { ask, work, ledger } = chatGateway(({ messages }) =>
     JSON.stringify(messages.at(-1)).includes("TEXT ONLY") ? `<summary>\n${SUMMARY}\n</summary>` : "Go on."
   );
@@ -193,7 +189,6 @@ Deno.test("gateway recognises an instruction to sum up that is appended behind a
   assertMatch(JSON.stringify(last.body), /\[elided: bash result/);
   assertEquals(compaction.body.messages, [...messages, ...more, { role: "user", content: SUM_UP }]);
   assertEquals([compaction.session, compaction.epoch], [last.session, last.epoch]);
-  // The same first message, then the summary, as a program writes it that takes the tags off.
   const fresh = [SYSTEM, {
     role: "user",
     content: `${TASK}\n\nThis session is being continued.\n${SUMMARY}`,
@@ -201,11 +196,10 @@ Deno.test("gateway recognises an instruction to sum up that is appended behind a
   const next = await ask(fresh);
   const { sessions, compactions } = await ledger();
   assertEquals([next.session, sessions, compactions], [last.session, 1, 1]);
-  // What the client did before the summary isn't the session's history any more.
   assertNotEquals((await ask([...messages, { role: "user", content: "Back." }])).session, last.session);
 });
 
-Deno.test("gateway shows a summary with other instructions and no tools all that its client sent", async () => {
+Deno.test("compaction: a summary request with other instructions and no tools contains evicted content", async () => {
   const snapshot = `<state_snapshot>${SUMMARY}</state_snapshot>`;
   const { ask, work, ledger } = chatGateway(({ tools }) => tools ? "Go on." : snapshot);
   const { messages, last } = await work([SYSTEM, { role: "user", content: TASK }]);
@@ -221,14 +215,14 @@ Deno.test("gateway shows a summary with other instructions and no tools all that
   assertMatch(JSON.stringify(last.body), /\[elided: bash result/);
   assertEquals(summary.body.messages, [compressor, ...messages.slice(1), instruction]);
   assertEquals([summary.session, summary.epoch, summary.body.tools], [last.session, last.epoch, undefined]);
-  // Nothing said that it is a compaction, until the client goes on from it.
+  // It isn't counted as a compaction until the client continues from it.
   assertEquals((await ledger()).compactions, 0);
   const next = await ask([SYSTEM, { role: "user", content: SUMMARY }, { role: "user", content: "Go on." }]);
   const { sessions, compactions } = await ledger();
   assertEquals([next.session, sessions, compactions], [last.session, 1, 1]);
 });
 
-Deno.test("gateway recognises a summary of a transcript by what it quotes, without any name of a session", async () => {
+Deno.test("compaction: a summary of a transcript is recognised by its quotes, without a session name", async () => {
   const { ask, work, ledger } = chatGateway(({ tools }) => tools ? "Go on." : SUMMARY);
   const { messages, last } = await work([SYSTEM, { role: "user", content: TASK }]);
   const transcript = [
@@ -246,17 +240,16 @@ Deno.test("gateway recognises a summary of a transcript by what it quotes, witho
   assertEquals([next.session, sessions, compactions], [last.session, 1, 1]);
 });
 
-Deno.test("gateway goes on with a session whose client cuts off the start of its history in the middle of a turn", async () => {
+Deno.test("sessions: a history whose beginning is cut off during a turn continues", async () => {
   const { ask, work, ledger } = chatGateway(({ tools }) => tools ? "Go on." : SUMMARY);
   const { messages, last } = await work([SYSTEM, { role: "user", content: TASK }]);
   const next = await ask([SYSTEM, { role: "user", content: "What came before: …" }, ...messages.slice(-4)]);
   assertEquals([next.session, (await ledger()).sessions], [last.session, 1]);
-  // What isn't its end isn't where it went on.
   const other = await ask([SYSTEM, { role: "user", content: "Another task." }, ...messages.slice(-4, -2)]);
   assertEquals([other.session === last.session, (await ledger()).sessions], [false, 2]);
 });
 
-Deno.test("gateway goes on with a session whose client says a summary as the model, and then puts calls behind it", async () => {
+Deno.test("sessions: a summary as a message of the model, with calls after it, continues the session", async () => {
   const { ask, work, ledger } = chatGateway(({ messages }) =>
     messages.at(-1)?.content === SUM_UP ? SUMMARY : "Go on."
   );
@@ -272,12 +265,12 @@ Deno.test("gateway goes on with a session whose client says a summary as the mod
   assertEquals(told.map(({ session }) => session), Array(3).fill(last.session));
   const { sessions, compactions } = await ledger();
   assertEquals([sessions, compactions], [1, 1]);
-  // What it began with is known until it has gone on from there.
+  // The summary is known until the client has continued from it.
   const other = await ask([SYSTEM, { role: "user", content: `It said: ${SUMMARY}` }]);
   assertNotEquals(other.session, last.session);
 });
 
-Deno.test("gateway goes on with a session whose client worked on while it was summed up", async () => {
+Deno.test("sessions: a history that grew during its compaction continues", async () => {
   const { ask, work, ledger } = chatGateway(({ messages }) =>
     messages.at(-1)?.content === SUM_UP ? SUMMARY : "Go on."
   );
@@ -298,7 +291,7 @@ Deno.test("gateway goes on with a session whose client worked on while it was su
   assertEquals([sessions, compactions], [1, 1]);
 });
 
-Deno.test("gateway recognises an instruction to sum up behind a history that begins otherwise in a new process", async () => {
+Deno.test("compaction: an instruction after a history with another beginning is recognised after a restart", async () => {
   const { ask, work, ledger } = chatGateway(({ messages }) =>
     messages.at(-1)?.content === SUM_UP ? SUMMARY : "Go on."
   );
@@ -314,7 +307,7 @@ Deno.test("gateway recognises an instruction to sum up behind a history that beg
   assertEquals([next.session, (await ledger()).sessions], [last.session, 1]);
 });
 
-Deno.test("gateway lets no title or summary move a session, whether content, key or name tells whose it is", async () => {
+Deno.test("sessions: titles and summaries change no session that is recognised by content, key or name", async () => {
   const title = [
     { role: "system", content: "You are a title generator. You output ONLY a thread title." },
     { role: "user", content: "Generate a title for this conversation:" },
@@ -331,18 +324,18 @@ Deno.test("gateway lets no title or summary move a session, whether content, key
   }
 });
 
-Deno.test("gateway knows a title that comes before the first turn by its key for one of the same conversation", async () => {
+Deno.test("sessions: a title before the first turn belongs to the conversation with its key", async () => {
   const { ask, work, ledger } = chatGateway(() => "Reading four constants");
   const headers = { "x-session-id": "ses_1" };
   const titled = await ask([{ role: "system", content: "You are a title generator." }, USER], {}, headers);
   const { last } = await work([SYSTEM, USER], headers);
   assertEquals([titled.session, (await ledger()).sessions], [last.session, 1]);
-  // A sub-agent of that key has tools and is answered: it is a conversation of its own.
+  // A subagent with that key has tools and replies: it is another conversation.
   const helper = await ask([{ role: "system", content: "You explore." }, USER], undefined, headers);
   assertNotEquals(helper.session, last.session);
 });
 
-Deno.test("gateway counts tokens of the view that the model had last, and passes the count on", async () => {
+Deno.test("gateway() counts the tokens of the newest view and forwards the count", async () => {
   const { fetch, seen } = gatewayed(({ url }) =>
     url.endsWith("/input_tokens")
       ? Response.json({ object: "response.input_tokens", input_tokens: 7 })
@@ -360,13 +353,13 @@ Deno.test("gateway counts tokens of the view that the model had last, and passes
   assertStringIncludes(seen.at(-1)?.url ?? "", "/v1/responses/input_tokens");
   assertEquals(seen.at(-1)?.body, view);
   assertMatch(JSON.stringify(view), /\[elided: /);
-  // Of a conversation that isn't known all is counted.
+  // Of an unknown conversation all tokens are counted.
   input = [said("user", "Something else altogether, never heard of before.", "msg_other")];
   await (await fetch(post(request(), {}, "/responses/input_tokens"))).text();
   assertEquals(seen.at(-1)?.body, request());
 });
 
-Deno.test("gateway passes a summary of a conversation that it doesn't know on as it came", async () => {
+Deno.test("gateway() forwards the summary of an unknown conversation unchanged", async () => {
   const { ask, ledger } = chatGateway(() => SUMMARY);
   const messages = [SYSTEM, { role: "user", content: TASK }];
   for (const name of NAMES) messages.push(...chatStep(name, longResult(name)) as typeof messages);
@@ -375,9 +368,8 @@ Deno.test("gateway passes a summary of a conversation that it doesn't know on as
   assertEquals([body, session, (await ledger()).sessions], [{ model: "m", messages: request }, null, 0]);
 });
 
-Deno.test("gateway takes nothing for a summary that is a turn", async () => {
+Deno.test("compaction: turns are not mistaken for summary requests", async () => {
   const { ask, ledger } = chatGateway(() => "Hi");
-  // A chat without tools, and a task that speaks of summaries at length.
   const chat = await ask([{ role: "user", content: "Hello, who are you and what can you do?" }], {});
   const more = [{ role: "assistant", content: "Hi" }, { role: "user", content: SUM_UP }];
   const next = await ask([{ role: "user", content: "Hello, who are you and what can you do?" }, ...more], {});
@@ -386,14 +378,14 @@ Deno.test("gateway takes nothing for a summary that is a turn", async () => {
   assertNotEquals(task.session, chat.session);
 });
 
-/** What a client may ask for before its first turn, without tools: the last one is as short as can be. */
+/** Requests before the first turn, without tools: the last allows only the shortest reply. */
 const BEFORE: readonly (readonly [messages: readonly object[], more?: object])[] = [
   [[{ role: "user", content: "quota" }], { max_completion_tokens: 1 }],
   [[{ role: "system", content: "You are a title generator." }, USER], {}],
   [[SYSTEM, USER], { tools: [BASH], max_completion_tokens: 1 }],
 ];
 
-Deno.test("gateway begins a session with its first turn, whatever its client asked for before under the same name", async () => {
+Deno.test("sessions: a session begins with its first turn, whatever preceded it under the same name", async () => {
   for (const headers of [{ "x-session-id": "ses_1" }, { "x-tare-session": "mine" }]) {
     const { fetch, sessions, ledger } = gatewayed(() => completion({ content: "Yes." }, 900), {
       upstreams: { chat: { ...UPSTREAM, profile: profileNamed("openai") } },
@@ -415,7 +407,7 @@ Deno.test("gateway begins a session with its first turn, whatever its client ask
       ["turn", 1],
       ["turn", 1],
     ]);
-    // Nothing of what came before is said to have changed or expired.
+    // Earlier requests are not reported as changed or expired.
     const [, , , { uncached = [], changed = null } = {}, { changed: later = null } = {}] = calls;
     assertEquals([uncached.map(({ cause }) => cause), changed, later], [["first_call"], null, null]);
     const alone = calls.slice(0, 4).map(({ without, tokenUnits }) => [without?.tokenUnits, tokenUnits]);
@@ -426,7 +418,7 @@ Deno.test("gateway begins a session with its first turn, whatever its client ask
   }
 });
 
-Deno.test("gateway passes what comes before the first turn on as it came, and what warms the cache as the turn begins", async () => {
+Deno.test("gateway() forwards requests before the first turn unchanged, and cache warming as the turn begins", async () => {
   const { ask } = chatGateway(() => "Yes.");
   const headers = { "x-session-id": "ses_1" };
   for (const [messages, more] of BEFORE.slice(0, 2)) {
@@ -438,7 +430,7 @@ Deno.test("gateway passes what comes before the first turn on as it came, and wh
   assertEquals(warmed, turn.body);
 });
 
-Deno.test("gateway keeps the session of a chat without tools, with titles between its turns and after a restart", async () => {
+Deno.test("sessions: a chat without tools continues with titles between its turns and after a restart", async () => {
   for (const headers of [{}, { "x-session-id": "ses_1" }, { "x-tare-session": "mine" }]) {
     const store = memoryStore();
     const open = () => gatewayed(() => completion({ content: "Yes." }), { store });
@@ -468,7 +460,7 @@ Deno.test("gateway keeps the session of a chat without tools, with titles betwee
   }
 });
 
-Deno.test("gateway takes nobody who repeats a title for one who goes on from a summary", async () => {
+Deno.test("sessions: a repeated title is not mistaken for a summary", async () => {
   const titled = "Reading four constants of src/";
   const { ask, work, ledger } = chatGateway(({ tools }) => tools ? "Go on." : titled);
   const { last } = await work([SYSTEM, USER]);
@@ -482,7 +474,7 @@ Deno.test("gateway takes nobody who repeats a title for one who goes on from a s
   assertEquals((await ledger()).compactions, 0);
 });
 
-Deno.test("gateway leaves no session alone because requests beside its turns are refused", async () => {
+Deno.test("sessions: rejected requests other than turns don't stop edits", async () => {
   const { fetch, seen } = gatewayed(
     ({ body }) =>
       "prompt_cache_key" in body && body.messages.at(-1).content === SUM_UP

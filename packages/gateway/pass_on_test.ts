@@ -7,7 +7,7 @@ import { functionCall, responsesUpstream } from "./responses_fixture_test.ts";
 const HELLO = { model: "m", messages: [{ role: "user", content: "Hello." }], tools: [READ] };
 const BASE = "http://localhost/v1";
 
-Deno.test("gateway passes whatever else is under /v1 on: method, query, body and answer", async () => {
+Deno.test("gateway() forwards other paths under /v1 with method, query, body and answer", async () => {
   const { fetch, seen } = gatewayed(({ url }) => Response.json({ at: url.slice(url.indexOf("/v1")) }));
   const asked = [
     ["GET", "/models/gpt-5?limit=1000"],
@@ -31,7 +31,7 @@ Deno.test("gateway passes whatever else is under /v1 on: method, query, body and
   }
 });
 
-Deno.test("gateway passes unread bodies on while they come, in both directions", async () => {
+Deno.test("gateway() streams unread bodies in both directions", async () => {
   const got: string[] = [];
   const upstream = (async (...args: Parameters<typeof globalThis.fetch>) => {
     const reader = new Request(...args).body!.getReader();
@@ -66,7 +66,7 @@ Deno.test("gateway passes unread bodies on while they come, in both directions",
   assertEquals((await reader.read()).done, true);
 });
 
-Deno.test("gateway gives nothing but /v1 and HEAD / an answer", async () => {
+Deno.test("gateway() answers only /v1 and HEAD /", async () => {
   const { fetch } = gateway({ ...OPTIONS, fetch: () => Promise.resolve(new Response()) });
   const ask = (path: string, method = "GET") => fetch(new Request(`http://localhost${path}`, { method }));
   for (const path of ["/", "/v2/models", "/v1", "/health"]) assertEquals(ask(path), undefined);
@@ -74,7 +74,7 @@ Deno.test("gateway gives nothing but /v1 and HEAD / an answer", async () => {
   assertEquals([head?.status, await head?.text()], [200, ""]);
 });
 
-Deno.test("gateway tells clients that ask for a websocket to go on over HTTP", async () => {
+Deno.test("gateway() answers WebSocket upgrades with 426", async () => {
   const { fetch, seen } = gatewayed(() => completion({ content: "Hi" }));
   const headers = { connection: "Upgrade", upgrade: "websocket", "sec-websocket-version": "13" };
   const response = await fetch(new Request(`${BASE}/responses`, { headers }));
@@ -94,7 +94,7 @@ function compressed(encoding: string, body: Uint8Array, path = "/chat/completion
   return new Request(`${BASE}${path}`, { method: "POST", headers, body: new Uint8Array(body) });
 }
 
-Deno.test("gateway reads bodies that clients have compressed, and plans them like others", async () => {
+Deno.test("gateway() decompresses bodies and plans them", async () => {
   for (const [encoding, compress] of Object.entries(COMPRESSORS)) {
     const { fetch, seen } = gatewayed(() => completion({ content: "Hi" }));
     const response = await fetch(compressed(encoding, compress(JSON.stringify(HELLO))));
@@ -109,7 +109,7 @@ Deno.test("gateway reads bodies that clients have compressed, and plans them lik
   }
 });
 
-Deno.test("gateway passes a body on unread that is compressed in a way that it doesn't know", async () => {
+Deno.test("gateway() forwards a body of unknown encoding unread", async () => {
   const got: [string | null, string][] = [];
   const { fetch } = gateway({
     ...OPTIONS,
@@ -124,7 +124,7 @@ Deno.test("gateway passes a body on unread that is compressed in a way that it d
   await response?.text();
 });
 
-Deno.test("gateway refuses a compressed body that is too large, or isn't what it says it is", async () => {
+Deno.test("gateway() rejects a compressed body that is too large or invalid", async () => {
   const { fetch, seen } = gatewayed(() => completion({ content: "Hi" }), { limits: { bodyBytes: 10_000 } });
   const told = async (request: Request) => {
     const response = await fetch(request);
@@ -141,7 +141,7 @@ Deno.test("gateway refuses a compressed body that is too large, or isn't what it
   assertEquals(seen, []);
 });
 
-Deno.test("gateway passes nothing on that a page of another origin sends without asking first", async () => {
+Deno.test("gateway() rejects requests of other origins without a CORS preflight", async () => {
   const { fetch, seen } = gatewayed(() => Response.json({}));
   const send = async (headers: Record<string, string>) => {
     const response = await fetch(new Request(`${BASE}/files`, { method: "POST", body: '"x"', headers }));
@@ -154,7 +154,7 @@ Deno.test("gateway passes nothing on that a page of another origin sends without
   assertEquals(await send({ "content-type": "multipart/form-data; boundary=x" }), 200);
 });
 
-Deno.test("gateway passes requests below a response on under the upstream's own id", async () => {
+Deno.test("gateway() forwards paths below a response with the upstream's id", async () => {
   const upstream = responsesUpstream([[functionCall("recall", { ref: "none" }, "r1")], []]);
   const urls: string[] = [];
   const { fetch } = gateway({
@@ -179,7 +179,7 @@ Deno.test("gateway passes requests below a response on under the upstream's own 
   ]);
 });
 
-Deno.test("gateway tells that it can't reach an upstream as the clients of the path expect it", async () => {
+Deno.test("gateway() reports an unreachable upstream in the path's error format", async () => {
   const unreachable = () => Promise.reject(new TypeError("fetch failed"));
   const chat = OPTIONS.upstreams.chat!;
   const { fetch } = gateway({ ...OPTIONS, upstreams: { chat, messages: chat }, fetch: unreachable });
@@ -194,7 +194,7 @@ Deno.test("gateway tells that it can't reach an upstream as the clients of the p
   assertEquals(await told("/embeddings"), [502, { error }]);
 });
 
-Deno.test("gateway passes on with the server's key by what models are used, and what it is told", async () => {
+Deno.test("gateway() limits the server's key to model paths and forwarded paths", async () => {
   const keyed = { ...OPTIONS.upstreams.chat!, apiKey: "sk-server" };
   const { fetch, seen } = gatewayed(() => Response.json({}), {
     upstreams: { chat: keyed, responses: keyed, messages: keyed },
@@ -220,7 +220,7 @@ Deno.test("gateway passes on with the server's key by what models are used, and 
     `--forward ${path} (TARE_FORWARD).`;
   const error = { message, type: "invalid_request_error", param: null, code: "not_found" };
   assertEquals(await ask(path.slice("/v1".length)), [404, 0, { error }]);
-  // Who speaks another protocol is told in that.
+  // The error has the form of the client's protocol.
   assertEquals(await ask(path.slice("/v1".length), "GET", { "anthropic-version": "2023-06-01" }), [404, 0, {
     type: "error",
     error: { type: "not_found_error", message },

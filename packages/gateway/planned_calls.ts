@@ -27,20 +27,20 @@ import {
   withClientSignal,
 } from "./http.ts";
 
-/** Most calls of a turn that only recall; the last of them gets no recall tool. */
+/** Calls of a turn that only recall, after which one has no recall tool. */
 const MAX_RECALL_CALLS = 64;
 
-/** Most replies that only repeat earlier recalls. */
+/** Replies that only repeat earlier recalls, after which one call has no recall tool. */
 const MAX_REPEATED_RECALLS = 3;
 
 /** Fewest bytes of JSON per token, usually; of a stream, whose events contain little text. */
 const TOKEN_BYTES = 3;
 const STREAMED_BYTES = 16;
 
-/** Statuses of an upstream that rejects a request's content. */
+/** Statuses of rejected content. */
 const REFUSALS: readonly number[] = [400, 422];
 
-/** Statuses of an upstream that rejects a request, possibly for its length. */
+/** Statuses of a request that may be too long. */
 const TOO_LONG: readonly number[] = [400, 413];
 
 /** Consequences of a failure, by its cause. */
@@ -56,13 +56,11 @@ const FAIL_OPEN: Readonly<Record<Exclude<Parameters<Telemetry["failedOpen"]>[0],
   warmth: "a prompt gets no cache keep-alive",
 };
 
-/** The state of an answer. */
 interface Exchange {
   readonly turn: GatewayTurn;
   /** The upstream's first reply. */
   readonly response: Response;
   readonly send: (bytes: Uint8Array<ArrayBuffer>) => Promise<Response>;
-  /** Traces of the calls; `undefined` if telemetry is off. */
   readonly traced: TracedCalls | undefined;
   readonly abort: AbortController;
   /** The newest reply and its request, for cache keep-alive. Absent: there is none. */
@@ -241,7 +239,6 @@ export class PlannedCalls {
     },
   ): Promise<Sent> {
     const response = await send(bytes).catch((error) => {
-      // The provider bills it even if the client has disconnected.
       if (signal.aborted && !counts) this.#attempt("usage", () => this.#turns.unfinished(turn, {}, 0));
       throw error;
     });
@@ -509,7 +506,6 @@ export class PlannedCalls {
   }
 }
 
-/** The reservation without a budget. */
 const NOTHING_RESERVED: Reservation = { usd: 0, release() {} };
 
 /** The reservations of one request's calls, one at a time. */
@@ -517,7 +513,6 @@ class ReservedCalls {
   #held: Reservation | undefined;
 
   hold(reservation: Reservation): void {
-    // An answer without a reservation isn't wrapped.
     if (reservation.usd > 0) this.#held = reservation;
   }
 
@@ -563,30 +558,22 @@ interface ReadReply {
   readonly written: number;
 }
 
-/** The end of a turn's replies. */
 interface LastReply {
   readonly response: Response;
-  /** Usage of the last call; absent if it failed or reported none. */
   readonly usage?: WireReply["usage"];
-  /**
-   * Resolves when the session is stored, or after a short wait. Absent: nothing is stored, or the stream has waited for
-   * it.
-   */
+  /** Resolves when the session is stored, or after a short wait. Absent: there is no store. */
   readonly saved?: Promise<void> | undefined;
 }
 
-/** A sent call. */
 interface Sent {
   readonly response: Response;
-  /** Whether it was rejected for its length. */
   readonly isTooLong: boolean;
   /** Whether a retry is pointless: the window is known, or a shorter prompt was sent. */
   readonly isFinal: boolean;
 }
 
 /**
- * Returns the error for a conversation that exceeds the window, in words by which clients recognise it: some compact
- * then.
+ * Returns the error for a prompt beyond the window, in words that clients recognise: some then compact.
  */
 function refuseTooLong(protocol: Protocol, error: PromptTooLong, turn: GatewayTurn): Response {
   const { promptTokens, windowTokens, message } = error;
@@ -603,7 +590,6 @@ async function wholeAnswer(
   replies: AsyncGenerator<Uint8Array<ArrayBuffer>, LastReply>,
   { turn, response: first, abort, warning }: {
     readonly turn: GatewayTurn;
-    /** The upstream's first reply. */
     readonly response: Response;
     readonly abort: AbortController;
     readonly warning: string | undefined;
@@ -632,7 +618,6 @@ async function wholeAnswer(
   }
 }
 
-/** Yields all bytes, and ends when the work is done. */
 async function* endingWith(
   bytes: Uint8Array<ArrayBuffer>,
   work: Promise<void>,
@@ -656,7 +641,6 @@ class TracedCalls {
   constructor(options: {
     readonly telemetry: Telemetry;
     readonly upstream: GatewayUpstream;
-    /** Aborted when the client disconnects. */
     readonly signal: AbortSignal;
   }) {
     this.#options = options;
@@ -690,7 +674,6 @@ class TracedCalls {
     }
   }
 
-  /** Ends the newest call with its reply. */
   replied({ view, request: { protocol } }: GatewayTurn, reply: WireReply, sent: SentCall | undefined): void {
     const chat = this.#chat;
     if (!chat) return;
@@ -707,7 +690,6 @@ class TracedCalls {
     this.#chat?.end(this.#options.signal.aborted ? "cancelled" : errorType);
   }
 
-  /** Yields the replies and ends the last call after them. */
   async *read<T, Last>(replies: AsyncGenerator<T, Last>): AsyncGenerator<T, Last> {
     let failure: string | undefined;
     try {
@@ -738,7 +720,6 @@ function messagesOf(protocol: Protocol, json: string): readonly Message[] {
   try {
     return protocol.readItem(JSON.parse(json)).map(({ message }) => message);
   } catch {
-    // A failure of telemetry must not end the call.
     return [];
   }
 }

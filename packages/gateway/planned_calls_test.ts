@@ -17,7 +17,6 @@ import {
 
 const BODY = { model: "m", messages: [{ role: "user", content: "Go." }] };
 
-/** What is told of the calls that a request comes to: the class of error of each. */
 async function told(
   request: Request,
   answer: (forwarded: Forwarded, index: number) => Response | Promise<Response>,
@@ -33,7 +32,7 @@ async function told(
   return { errors, spans, count, seen };
 }
 
-Deno.test("the gateway tells of each call to its upstream, however it ends", async () => {
+Deno.test("telemetry: every call of the upstream has a span, however it ends", async () => {
   const whole = await told(post(BODY), () => completion({ content: "So." }));
   assertEquals(whole.errors, [""]);
   const [{ name, attributes }] = whole.spans as [typeof whole.spans[0]];
@@ -60,7 +59,6 @@ Deno.test("the gateway tells of each call to its upstream, however it ends", asy
   assertEquals(empty.errors, [""]);
 });
 
-/** A stream that begins, and goes on as it is told. */
 function begun(end: (controller: ReadableStreamDefaultController<Uint8Array>) => void): Response {
   const bytes = new TextEncoder().encode(`data: ${JSON.stringify(chunk({ content: "So" }))}\n\n`);
   const body = new ReadableStream<Uint8Array>({
@@ -80,7 +78,7 @@ async function leave({ body }: Response): Promise<void> {
   await reader.cancel();
 }
 
-Deno.test("a call that was broken off is counted, and said to be, and what it left in the cache is reckoned with", async () => {
+Deno.test("telemetry: an interrupted call is counted as such, and its cached prompt is predicted", async () => {
   for (
     const breakOff of [
       (fetch: (request: Request) => Promise<Response>) => fetch(post({ ...BODY, stream: true })).then(leave),
@@ -103,9 +101,9 @@ Deno.test("a call that was broken off is counted, and said to be, and what it le
   }
 });
 
-Deno.test("each request that was sent is counted, whatever becomes of its reply", async () => {
+Deno.test("telemetry: every sent request is counted, with any reply", async () => {
   const json = { headers: { "content-type": "application/json" } };
-  // What a provider is asked for fails once its client has left.
+  // A provider's call fails once its client has disconnected.
   const never = (signal: AbortSignal) =>
     new Promise<Response>((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
   const open = (signal: AbortSignal) => {
@@ -120,7 +118,7 @@ Deno.test("each request that was sent is counted, whatever becomes of its reply"
   const cases: readonly [string, object, (signal: AbortSignal) => Response | Promise<Response>, number][] = [
     ["no answer before its client left", BODY, never, 0],
     ["a whole reply that its client didn't wait for", BODY, open, 0],
-    ["a whole reply that nobody can read", BODY, () => new Response("{no json at all", json), 5],
+    ["an unreadable whole reply", BODY, () => new Response("{no json at all", json), 5],
     [
       "a stream that reports nothing",
       stream,
@@ -128,7 +126,7 @@ Deno.test("each request that was sent is counted, whatever becomes of its reply"
       3,
     ],
     ["a stream that ends in a call", stream, () => sse(chunk(delta)), 5],
-    ["a stream that nobody can read", stream, () => sse("x".repeat(17 * 2 ** 20)), 0],
+    ["an unreadable stream", stream, () => sse("x".repeat(17 * 2 ** 20)), 0],
   ];
   for (const [name, body, answer, outputTokens] of cases) {
     const { promise: sent, resolve } = Promise.withResolvers<void>();
@@ -147,7 +145,7 @@ Deno.test("each request that was sent is counted, whatever becomes of its reply"
   }
 });
 
-Deno.test("a client that leaves cancels the call, and an upstream that breaks off fails it", async () => {
+Deno.test("telemetry: a disconnected client cancels the call, and a broken upstream fails it", async () => {
   for (const headers of [{}, { "x-tare": "off" }]) {
     assertEquals(
       (await told(post({ ...BODY, stream: true }, headers), () => begun(() => {}), leave)).errors,
@@ -163,7 +161,7 @@ Deno.test("a client that leaves cancels the call, and an upstream that breaks of
   assertEquals(broken.errors, ["TypeError"]);
 });
 
-Deno.test("calls that a recall leads to stand beside each other in the client's span, whoever reads the answer", async () => {
+Deno.test("telemetry: calls after a recall are siblings in the client's span", async () => {
   const request = post({ ...BODY, stream: true, tools: [READ] }, { traceparent: "theirs" });
   const { errors, spans, count, seen } = await told(request, (_, index) => {
     const calls = { tool_calls: [{ index: 0, ...call("recall", { ref: "0".repeat(16) }, "r") }] };
@@ -178,11 +176,11 @@ Deno.test("calls that a recall leads to stand beside each other in the client's 
     ["chat m", "theirs"],
   ]);
   assertEquals(count("tare.recalls"), { "": 1 });
-  // Whoever makes the request writes them anew.
+  // The caller of `fetch` adds them.
   assertEquals(seen.map(({ headers }) => headers.get("traceparent")), [null, null]);
 });
 
-Deno.test("a store of conversations that fails is counted", async () => {
+Deno.test("telemetry: a failing store is counted", async () => {
   const { count } = recordTelemetry();
   const broken = () => Promise.reject(new Error("away"));
   const store = new Proxy({} as Store, { get: (_, name) => name === "shared" ? undefined : broken });
@@ -194,7 +192,7 @@ Deno.test("a store of conversations that fails is counted", async () => {
   assert(count("tare.fail_opens", "tare.fail_open.cause").store! > 0);
 });
 
-Deno.test("what the gateway can't plan is counted by what became of it", async () => {
+Deno.test("telemetry: failures of planning are counted by their consequence", async () => {
   const unread = await told(post({ ...BODY, messages: 5 }), () => completion({ content: "So." }));
   assertEquals(unread.count("tare.fail_opens", "tare.fail_open.cause"), { request: 1 });
   const reply = await told(
@@ -204,7 +202,7 @@ Deno.test("what the gateway can't plan is counted by what became of it", async (
   assertEquals([reply.errors, reply.count("tare.fail_opens", "tare.fail_open.cause")], [[""], { reply: 1 }]);
 });
 
-Deno.test("gateway ends a key's call whose client leaves while the upstream is silent, and books it", async () => {
+Deno.test("gateway() ends and records a key's call when its client disconnects from a silent upstream", async () => {
   const store = memoryStore();
   const keys = new Keys({ store, owners: [], onError() {} });
   await keys.add({ name: "ann", routes: ["gateway"], budgetUsdPerDay: 1 });

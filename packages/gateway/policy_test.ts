@@ -2,13 +2,10 @@ import { assertEquals, assertMatch } from "@std/assert";
 import type { GatewayOptions } from "@tare/gateway";
 import { call, completion, type Forwarded, gatewayed, post, READ, UPSTREAM } from "./fixture_test.ts";
 
-/** A provider whose models have a small window. */
 const SMALL = { upstreams: { chat: { ...UPSTREAM, windowTokens: 11_000 } } };
 
-/** A result of about so many tokens. */
 const text = (tokens: number, name: string) => `${name} `.repeat(tokens * 4 / (name.length + 1));
 
-/** A turn that reads a file; it goes on, or ends with an answer. */
 function turn(id: string, tokens: number, answer?: string): object[] {
   return [
     { role: "user", content: `Read ${id}.` },
@@ -18,7 +15,6 @@ function turn(id: string, tokens: number, answer?: string): object[] {
   ];
 }
 
-/** What an upstream is sent for each of these histories, one after the other. */
 async function sentFor(histories: readonly (readonly object[])[], options: Partial<GatewayOptions>) {
   const { fetch, seen } = gatewayed(() => completion({ content: "ok" }, 0), options);
   const answers: Response[] = [];
@@ -33,7 +29,7 @@ async function sentFor(histories: readonly (readonly object[])[], options: Parti
 const contents = ({ body }: Forwarded): string[] =>
   body.messages.map(({ content }: { content: unknown }) => String(content).slice(0, 8));
 
-Deno.test("gateway prunes by the triggers of the policy classic, stickily, and knows no costs then", async () => {
+Deno.test("policy classic: gateway prunes by triggers, permanently and without costs", async () => {
   const history = [...turn("a", 3_000, "ok"), ...turn("b", 3_000, "ok")];
   const go = { role: "user", content: "Go on." };
   const more = { role: "assistant", content: text(3_000, "said") };
@@ -63,7 +59,7 @@ Deno.test("gateway prunes by the triggers of the policy classic, stickily, and k
   assertEquals(planned.answers[0]?.headers.get("x-tare-saved-token-units"), "0");
 });
 
-Deno.test("gateway leaves old turns out of a tool loop with the policy classic, and the model recalls them", async () => {
+Deno.test("policy classic: gateway evicts old turns of a tool loop, and the model recalls them", async () => {
   const old = turn("a", 3_000, "The name is Ada.");
   const active = turn("b", 10);
   const { fetch, seen } = gatewayed(({ body }, index) => {
@@ -81,7 +77,7 @@ Deno.test("gateway leaves old turns out of a tool loop with the policy classic, 
   ]);
 });
 
-Deno.test("gateway truncates a huge result on arrival with either policy, and sends it so from then on", async () => {
+Deno.test("truncation: both policies truncate a large result at ingestion, permanently", async () => {
   for (const policy of ["planner", "classic"] as const) {
     const messages = turn("big", 40_000);
     const later = [...messages, { role: "assistant", content: "ok" }, { role: "user", content: "And?" }];
@@ -99,7 +95,7 @@ Deno.test("gateway truncates a huge result on arrival with either policy, and se
   }
 });
 
-Deno.test("gateway truncates nothing that couldn't be recalled, and nothing where it is told not to", async () => {
+Deno.test("truncation: results are not truncated without recall, or if disabled", async () => {
   const messages = turn("big", 40_000);
   for (const options of [{ recall: false }, { planning: { mechanisms: { truncate: false } } }] as const) {
     const { seen } = await sentFor([messages], options);
@@ -107,7 +103,7 @@ Deno.test("gateway truncates nothing that couldn't be recalled, and nothing wher
   }
 });
 
-Deno.test("gateway forks a session of the policy classic with what was pruned of it", async () => {
+Deno.test("policy classic: a fork contains pruned results", async () => {
   const history = [...turn("a", 3_000, "ok"), ...turn("b", 3_000, "ok"), ...turn("c", 3_000, "ok")];
   const ask = (content: string) => [...history, { role: "user", content }];
   const { seen } = await sentFor([ask("one"), ask("other"), history.slice(0, 5)], {

@@ -18,7 +18,6 @@ import { type AskedResponse, functionCall, responsesUpstream, says } from "./res
 
 const NAMES = Array.from({ length: 8 }, (_, at) => `file${at}.ts`);
 
-/** Plays Codex: a turn of eight steps and an answer for each task, then the last task. Gives what the upstream saw. */
 async function playCodex(
   tasks: readonly string[],
   cut: (input: readonly Json[]) => readonly Json[] = (it) => it,
@@ -46,25 +45,24 @@ async function playCodex(
 
 const TASKS = ["Find the constants.", "Now sum them up.", "Now write them down.", "What did I ask first?"];
 
-Deno.test("gateway keeps project rules, surroundings and tasks that come as user messages", async () => {
+Deno.test("real agents: rules, environments and tasks in user messages are retained", async () => {
   const { input, asked } = await playCodex(TASKS);
   assertEquals(
     asked.input.filter(({ type }) => type === "message"),
     input.filter(({ type }) => type === "message"),
   );
   assertStringIncludes(JSON.stringify(asked.input), "RULE-7: never touch generated files.");
-  // Not because nothing left.
   assert(JSON.stringify(asked).length < JSON.stringify(input).length / 2);
   assertMatch(JSON.stringify(asked.input), /\[elided: /);
 });
 
-Deno.test("gateway keeps a turn that was interrupted, with all its calls, when the user says continue", async () => {
+Deno.test("real agents: an interrupted turn is retained with all its calls", async () => {
   const interrupted = said(
     "user",
     "<turn_aborted>The user interrupted the turn.</turn_aborted>",
     "msg_aborted",
   );
-  // No answer comes: the turn ends in the result of its last call.
+  // Without a final answer the turn ends in the result of its last call.
   const { input, asked } = await playCodex(
     ["Find the constants.", "Continue."],
     (input) => [...input.slice(0, -1), interrupted],
@@ -77,7 +75,7 @@ Deno.test("gateway keeps a turn that was interrupted, with all its calls, when t
 const RECALLING = { content: null, tool_calls: [call("recall", { ref: "none" }, "r1")] };
 const HELLO = { model: "m", messages: [{ role: "user", content: "Hello." }], tools: [READ] };
 
-Deno.test("gateway tells clients what the last call took, and its ledger what all took", async () => {
+Deno.test("usage: the client receives the last call's usage, the ledger records all", async () => {
   const usage = (prompt_tokens: number) => ({
     prompt_tokens,
     completion_tokens: 5,
@@ -107,7 +105,7 @@ Deno.test("gateway tells clients what the last call took, and its ledger what al
   }
 });
 
-Deno.test("gateway tells what the last call took over responses too, whole and streamed", async () => {
+Deno.test("usage: the responses API reports the last call's usage, whole and streamed", async () => {
   for (const stream of [false, true]) {
     const upstream = responsesUpstream([[functionCall("recall", { ref: "none" }, "r1")], [says("Done.")]]);
     const { fetch } = gateway({ ...OPTIONS, fetch: upstream.fetch });
@@ -119,7 +117,7 @@ Deno.test("gateway tells what the last call took over responses too, whole and s
   }
 });
 
-Deno.test("gateway makes the last call of a turn without recall, so that a model that recalls the same again and again ends in words", async () => {
+Deno.test("recall: a turn's last call has no recall tool, so that repeated recalls end with a text", async () => {
   const { fetch, seen } = gatewayed(({ body }, index) => {
     const recall = body.tools.some((tool: typeof READ) => tool.function.name === "recall");
     const again = recall && body.messages.at(-1).content !== "More.";
@@ -133,13 +131,12 @@ Deno.test("gateway makes the last call of a turn without recall, so that a model
   assertEquals(seen.at(-1)?.body.tools, [READ]);
   const roles = seen.at(-1)?.body.messages.map(({ role }: { readonly role: string }) => role);
   assertEquals(roles, ["user", ...Array.from({ length: 4 }, () => ["assistant", "tool"]).flat()]);
-  // All of it is what the upstream finds again.
   const messages = [...HELLO.messages, answer.choices[0].message, { role: "user", content: "More." }];
   await (await fetch(post({ ...HELLO, messages }))).text();
   assertEquals(seen.at(-1)?.body.messages.slice(0, 9), seen.at(-2)?.body.messages);
 });
 
-Deno.test("gateway answers as many recalls in a row as ask for something new, up to 64", async () => {
+Deno.test("recall: up to 64 successive recalls of new content are answered", async () => {
   for (const [wanted, answered] of [[11, 11], [100, 64]] as const) {
     const { fetch, seen } = gatewayed(({ body }, index) => {
       const again = index < wanted && body.tools.length > 1;
@@ -155,7 +152,7 @@ Deno.test("gateway answers as many recalls in a row as ask for something new, up
   }
 });
 
-Deno.test("gateway ends recalls of the same in words too when they are streamed, in one stream that says nothing of them", async () => {
+Deno.test("recall: repeated streamed recalls end with a text in one stream without recalls", async () => {
   const { fetch, seen } = gatewayed(({ body }, index) => {
     if (body.tools.length === 1) {
       return sse(chunk({ role: "assistant", content: "Done." }), chunk({}, "stop"), "[DONE]");
@@ -180,7 +177,7 @@ Deno.test("gateway ends recalls of the same in words too when they are streamed,
   assertEquals(upstream.asked.map(({ tools }) => tools?.length), [...Array(4).fill(2), 1]);
 });
 
-Deno.test("gateway keeps the prose of tools that were never called, and recall's", async () => {
+Deno.test("schemas: descriptions of uncalled tools and of recall are retained", async () => {
   const { fetch, seen } = gatewayed(() => completion({ content: "Hi" }, 0));
   const messages: Json[] = [{ role: "user", content: "Find the constants." }];
   for (const name of NAMES) {
@@ -190,10 +187,10 @@ Deno.test("gateway keeps the prose of tools that were never called, and recall's
   const [bash, patch, recall] = seen.at(-1)?.body.tools ?? [];
   assertEquals(patch, PATCH);
   assertEquals([bash.function.name, bash.function.description], ["bash", undefined]);
-  assertStringIncludes(recall.function.description, "Reads back what left this conversation");
+  assertStringIncludes(recall.function.description, "Returns content evicted from this conversation");
 });
 
-Deno.test("gateway shows the upstream each item in its own spelling again, so that a recall breaks no prefix", async () => {
+Deno.test("real agents: each item is restored to its first spelling, so that recalls break no prefix", async () => {
   const reasoning = (id: string) => ({
     type: "reasoning",
     id,
@@ -202,7 +199,7 @@ Deno.test("gateway shows the upstream each item in its own spelling again, so th
     status: "completed",
     summary: [],
   });
-  /** opencode tells an item's content alone. */
+  /** opencode sends only an item's content. */
   const spelledByOpencode = ({ id: _, status: __, content, ...item }: Json) => ({
     ...item,
     ...(item.type === "reasoning" || !content ? {} : { content }),
@@ -231,7 +228,7 @@ Deno.test("gateway shows the upstream each item in its own spelling again, so th
   }
 });
 
-Deno.test("gateway shows recalls of several replies at their places, before and behind what was said", async () => {
+Deno.test("recall: recalls of several replies appear at their places before and after texts", async () => {
   const upstream = responsesUpstream([
     [functionCall("recall", { ref: "none" }, "r1"), says("One.", "msg_1"), functionCall("recall", {}, "r2")],
     [functionCall("recall", { ref: "none" }, "r3"), execCommand("a.ts")],
@@ -254,7 +251,7 @@ Deno.test("gateway shows recalls of several replies at their places, before and 
   ]);
 });
 
-Deno.test("gateway goes on with a session that Codex resumes, whose items come in another spelling then", async () => {
+Deno.test("sessions: a session resumed by Codex with respelled items continues", async () => {
   const upstream = responsesUpstream([]);
   const { fetch } = gateway({ ...OPTIONS, fetch: upstream.fetch });
   const ask = async (input: readonly Json[]) => {
@@ -274,7 +271,7 @@ Deno.test("gateway goes on with a session that Codex resumes, whose items come i
   const outputs = ({ input }: AskedResponse) => input.flatMap(({ output }) => output ?? []);
   const [before, after] = upstream.asked.slice(-2).map(outputs);
   assertMatch(String(before?.[0]), /^\[elided: exec_command result/);
-  // A new turn may evict more, and what was evicted stays so.
+  // A new turn may evict more, and evictions remain.
   for (const [at, output] of before!.entries()) {
     if (after?.[at] !== output) {
       assertMatch(String(after?.[at]), /^\[elided: exec_command result/);

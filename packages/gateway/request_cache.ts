@@ -11,10 +11,8 @@ import {
 } from "@tare/wire/internal";
 import { LRUCache } from "lru-cache";
 
-/** Items that a list shares with one that was read before. */
 type KnownList = NonNullable<ReturnType<ListReader["find"]>>;
 
-/** Memory for an entry in addition to its texts, in bytes. */
 const ENTRY_BYTES = 600;
 
 /** Shares of the memory; their sum is 1. */
@@ -28,28 +26,24 @@ const SHARES = {
   responses: 1 / 32,
 };
 
-/** A response that a request continues from, as the upstream knows it. */
 export interface Followed {
   readonly upstreamId: string;
-  /** Items that the upstream waits for and that are hidden from the client: answers to recalls. */
+  /** Answers to recalls that the upstream waits for and the client doesn't know of. */
   readonly owed: readonly string[];
 }
 
-/** A response that a request may continue from, and its session. */
 interface FollowedResponse extends Followed {
   readonly sessionId: string;
 }
 
 /**
- * Caches what was read of requests and what providers hold of them. With the sessions it takes at most `maxBytes` bytes.
- * The least recently used entries are evicted first: JSON is parsed again, and a response is no longer known.
+ * Caches parsed requests and the prompts that providers hold. With the sessions it takes at most `maxBytes` bytes; the
+ * least recently used entries are evicted first.
  */
 export class RequestCache {
-  /** Most bytes for the sessions. */
   readonly sessionBytes: number;
-  /** The prompts that providers hold. */
+  /** The prompts that providers have cached. */
   readonly prompts: HeldPrompts;
-  /** Items of requests and replies. */
   readonly #items: JsonCache<readonly ItemPart[]>;
   readonly #lists: ListCache;
   readonly #tools: JsonCache<ReturnType<Protocol["readTool"]>>;
@@ -67,7 +61,7 @@ export class RequestCache {
     this.#responses = new LRUCache({ maxSize: share("responses") });
   }
 
-  /** Returns what requests of this client are read with. */
+  /** Returns the readers of this client's requests. */
   readers(client: string): RequestReaders {
     return {
       lists: this.#lists,
@@ -77,7 +71,6 @@ export class RequestCache {
     };
   }
 
-  /** Adds an item of a reply to this client. */
   refer(client: string, id: string, parts: readonly ItemPart[]): void {
     const { length } = JSON.stringify(parts.map(({ message }) => message));
     this.#referred.set(`${client} ${id}`, parts, { size: ENTRY_BYTES + 2 * length });
@@ -94,9 +87,9 @@ export class RequestCache {
 }
 
 /**
- * Parsed pieces of JSON by their bytes, so that of a history that is sent again only its new items are parsed. Equal bytes
- * give the same objects, by which others cache tokens, hashes and names. Takes at most `maxBytes` bytes of text; the least
- * recently used pieces are evicted first.
+ * Caches parsed JSON by its bytes, so that only the new items of a repeated history are parsed. Equal bytes give the
+ * same objects, which are keys of other caches. Takes at most `maxBytes` bytes of text; the least recently
+ * used are evicted first.
  */
 export class JsonCache<T> implements JsonReader<T> {
   readonly #pieces: LRUCache<string, ReturnType<JsonReader<T>["read"]>>;
@@ -105,7 +98,7 @@ export class JsonCache<T> implements JsonReader<T> {
     this.#pieces = new LRUCache({ maxSize: maxBytes });
   }
 
-  /** Returns the piece at this place. @throws {SyntaxError} if it is no JSON. @throws whatever `read` throws. */
+  /** Returns the piece at this position. @throws {SyntaxError} if it isn't JSON. @throws the error of `read`. */
   read(
     bytes: Uint8Array<ArrayBuffer>,
     { start, end, kind, read, spelling }: Parameters<JsonReader<T>["read"]>[1],
@@ -134,38 +127,32 @@ function keyOf(kind: string, piece: string | Uint8Array<ArrayBuffer>): string {
   return createHash("sha256").update(kind).update(piece).digest("base64");
 }
 
-/** Memory for an item, in bytes. */
 const ITEM_BYTES = 100;
 
 /** Bytes at the end of a list that are compared first. */
 const TAIL_BYTES = 64;
 
-/** Bytes before the mark of a list that are hashed: many lists begin with the same instructions. */
+/** Hashed bytes before the mark of a list: many lists begin with the same instructions. */
 const MARKED_BYTES = 4_096;
 
-/** A cached list. */
 interface Entry {
   readonly kind: string;
-  /** Its bytes up to the end of the last item; part of the longer list that continues it, if one does. */
+  /** Its bytes up to the end of the last item; part of a longer list that continues it. */
   readonly bytes: Uint8Array<ArrayBuffer>;
   readonly items: KnownList["items"];
-  /** The list that this one continues. */
   readonly before?: number | undefined;
-  /** Whether another list continues it, which counts its bytes. Default: no. */
+  /** Whether another list continues it, which counts its bytes. Default: false. */
   readonly isContinued?: boolean;
-  /** Hash of the bytes before its mark. */
   readonly print: number;
 }
 
 /**
- * Parsed lists of items by their bytes, at most `maxBytes` bytes; the least recently used are evicted first. Each
- * conversation has two, the newest and the one before it, which a request that was no turn may have continued. Comparing
- * bytes takes a fortieth of the time of hashing them; a hash of the bytes before a mark selects the lists to compare, so
- * that a request costs the same however many lists there are.
+ * Caches parsed lists by their bytes, at most `maxBytes`; the least recently used are evicted first. Each conversation
+ * has two: a request that is no turn may have continued the newest. Comparing bytes is forty times as fast as hashing
+ * them; a hash of the bytes before a mark selects candidates, so that lookups don't depend on the number of lists.
  */
 export class ListCache implements ListReader {
   readonly #lists: LRUCache<number, Entry>;
-  /** Numbers of lists by mark, and by the hash of the bytes before it. */
   readonly #marked = new Map<number, Map<number, Set<number>>>();
   readonly #found = new WeakMap<KnownList, number>();
   #added = 0;
@@ -180,7 +167,7 @@ export class ListCache implements ListReader {
     });
   }
 
-  /** Returns the longest cached list that is a prefix of the list at this byte. */
+  /** Returns the longest cached list that is a prefix of the list at `start`. */
   find(
     bytes: Uint8Array<ArrayBuffer>,
     start: number,
@@ -198,20 +185,18 @@ export class ListCache implements ListReader {
     return known;
   }
 
-  /** Adds a list. */
   keep(
     bytes: Uint8Array<ArrayBuffer>,
     { start, kind, items, known }: Parameters<ListReader["keep"]>[1],
   ): void {
     const { end: length = 0 } = items.at(-1) ?? {};
     const end = start + length;
-    // A number may continue.
+    // A number could continue after its last byte.
     if (bytes[end - 1] !== CLOSE_OBJECT || known?.end === end) return;
     const before = known && this.#found.get(known);
     const entry = before === undefined ? undefined : this.#lists.get(before);
     if (before !== undefined && entry) {
       if (entry.before !== undefined) this.#lists.delete(entry.before);
-      // The shared bytes are stored once.
       const { bytes: { length }, before: _, ...rest } = entry;
       this.#lists.set(before, { ...rest, bytes: bytes.subarray(start, start + length), isContinued: true });
     }
@@ -219,7 +204,7 @@ export class ListCache implements ListReader {
     const print = printOf(bytes, start, mark);
     const number = ++this.#added;
     this.#lists.set(number, { kind, bytes: bytes.subarray(start, end), items, before, print });
-    // One that is larger than the cache is not added.
+    // A list larger than the cache is not added.
     if (!this.#lists.has(number)) return;
     const prints = this.#marked.get(mark) ?? new Map<number, Set<number>>();
     this.#marked.set(mark, prints.set(print, (prints.get(print) ?? new Set()).add(number)));
@@ -258,7 +243,7 @@ function markOf(length: number): number {
   return 2 ** Math.floor(Math.log2(length));
 }
 
-/** Returns a hash of the bytes before a mark of the list at `start`, by FNV-1a (Fowler, Noll, Vo). */
+/** Returns a hash of the bytes before a mark (FNV-1a: Fowler, Noll, Vo). */
 function printOf(bytes: Uint8Array<ArrayBuffer>, start: number, mark: number): number {
   let hash = 0x811c9dc5;
   for (let at = Math.max(0, mark - MARKED_BYTES); at < mark; at++) {
@@ -269,7 +254,6 @@ function printOf(bytes: Uint8Array<ArrayBuffer>, start: number, mark: number): n
 
 const CLOSE_OBJECT = 0x7d;
 
-/** Whether this list is at `start`. */
 function beginsWith(
   bytes: Uint8Array<ArrayBuffer>,
   start: number,

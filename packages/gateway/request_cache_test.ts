@@ -3,7 +3,7 @@ import { JsonCache } from "./request_cache.ts";
 
 const encode = (text: string) => new TextEncoder().encode(text);
 
-Deno.test("JsonCache reads the same bytes once, and forgets what was used longest ago", () => {
+Deno.test("JsonCache parses the same bytes once, and evicts the least recently used", () => {
   let reads = 0;
   const known = new JsonCache<{ value: unknown }>({ maxBytes: 1_220 });
   const read = (text: string, kind = "k") =>

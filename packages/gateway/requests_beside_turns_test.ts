@@ -17,17 +17,11 @@ const SET_TITLE = {
   schema: { type: "object", properties: { title: { type: "string" } } },
 };
 
-/** What differs between the protocols in requests that aren't turns. */
 interface Fields {
-  /** The list of items. */
   readonly list: string;
-  /** Asks for the shortest reply. */
   readonly shortest: JsonRecord;
-  /** Forbids the model to call tools. */
   readonly forbidden: JsonRecord;
-  /** Has the model call one tool. */
   readonly forced: JsonRecord;
-  /** Where tokens are counted. */
   readonly countPath?: string;
 }
 
@@ -67,7 +61,7 @@ type Sent = Pick<Asked, "path" | "body"> & { readonly reply: Reply };
 
 const says = (text: string): Reply => ({ text, id: "msg_beside" });
 
-/** Requests that aren't turns, made from the turn's request next to which they are sent. */
+/** Requests that are no turns, made from the turn's request next to which they are sent. */
 const KINDS: Readonly<Record<string, (turn: Asked, dialect: Dialect, fields: Fields) => Sent>> = {
   title: ({ path }, dialect) => {
     const history = [
@@ -110,7 +104,7 @@ const KINDS: Readonly<Record<string, (turn: Asked, dialect: Dialect, fields: Fie
     body: countPath === path ? { ...body, ...shortest } : body,
     reply: says("I"),
   }),
-  "summary that nothing goes on from": ({ path, body }, dialect, { list }) => {
+  "summary that is not continued": ({ path, body }, dialect, { list }) => {
     const history = [...listOf(body, list), dialect.says("user", SUM_UP, "msg_sum")];
     const { tools: _, ...rest } = body;
     return {
@@ -123,10 +117,9 @@ const KINDS: Readonly<Record<string, (turn: Asked, dialect: Dialect, fields: Fie
   },
 };
 
-/** Those whose prompts begin with what turns show. */
+/** Kinds whose prompts begin as those of turns. */
 const ALIKE = Object.keys(KINDS).filter((kind) => /history|topic|warm-up|count|summary/.test(kind));
 
-/** Compares texts that are too long for a diff. */
 function assertSameText(actual = "", expected: string, message: string): void {
   if (actual === expected) return;
   const at = Array.from(expected).findIndex((character, at) => character !== actual[at]);
@@ -138,22 +131,18 @@ function listOf(body: JsonRecord, name: string): readonly Json[] {
   return body[name] as readonly Json[];
 }
 
-/** A request that isn't a turn, and where it is sent. */
+/** A request that is no turn, and when it is sent. */
 interface Beside {
   readonly kind: string;
-  /** Number of the turn's request next to which it is sent. */
   readonly at: number;
-  /** Before that request, while it is answered, or before it with an answer that comes later. */
+  /** Before that request, during its answer, or before it with a later answer. */
   readonly when: "before" | "during" | "across";
-  /** Whether it carries the turns' session id, none, or another one. */
+  /** Its session id: the turns', none, or another one. */
   readonly id: "same" | "none" | "other";
 }
 
-/** What the turns of a conversation came to. */
 interface Outcome {
-  /** Bodies that the provider was sent for them. */
   readonly sent: readonly string[];
-  /** The session of each, by when it was first seen. */
   readonly sessions: readonly number[];
   readonly calls: readonly Omit<CallReport, "number">[];
 }
@@ -161,11 +150,10 @@ interface Outcome {
 const START_MS = 1_000_000;
 const TTL_MS = 300_000;
 
-/** A provider's cache of what it has answered: in blocks, each with all that is in front of it. */
 class BlockCache {
   readonly #blocks = new Map<string, { readonly id: number; usedMs: number }>();
 
-  /** Characters that are read from the cache; `store` has it hold the whole text. */
+  /** Returns the characters that are read from the cache; `store` caches the whole text. */
   serve(text: string, nowMs: number): { readonly chars: number; readonly store: () => void } {
     let [before, chars] = [0, 0];
     for (; chars + BLOCK_CHARS <= text.length; chars += BLOCK_CHARS) {
@@ -187,10 +175,9 @@ class BlockCache {
 }
 
 const BLOCK_CHARS = 256;
-/** More than the first prompts have, and less than all others. */
+/** Between the first prompts and all others. */
 const MIN_TOKENS = 2_048;
 
-/** Plays a conversation with other requests next to its own, on a store whose gateway is opened anew before some of them. */
 async function outcome(
   turns: readonly Asked[],
   { dialect, manner, besides = [], restarts = [] }: {
@@ -237,7 +224,7 @@ async function outcome(
       store,
       onError(error) {
         const { message } = error as Error;
-        // A sentence about what the provider reports is no failure.
+        // Warnings about the provider's numbers are no failures.
         if (message.startsWith("Cannot ")) failures.push(message);
       },
     });
@@ -249,12 +236,12 @@ async function outcome(
     const others = id === "other" ? { "x-session-id": "ses_other" } : {};
     const { prompt_cache_key: _, metadata: __, ...anonymous } = asked.body;
     const body = id === "same" ? { ...asked.body, ...manner.fields } : anonymous;
-    // Of what begins like a turn the cache would hold a part of a block more.
+    // A request that begins like a turn would add to the turn's cache.
     const one = waiting({ reply: asked.reply, isElsewhere: ALIKE.includes(kind) });
     underWay.set(number, one);
     const answered = send(number, { path: asked.path, body }, id === "same" ? manner.headers : others)
       .then((response) => response.text());
-    // What is refused never arrives.
+    // A refused request never arrives.
     await Promise.race([one.arrived.promise, answered]);
     return async () => {
       one.mayAnswer.resolve();
@@ -316,7 +303,7 @@ async function outcome(
 interface UnderWay {
   readonly reply: Reply;
   readonly isTurn?: boolean;
-  /** Whether another machine of the provider answers it, with a cache of its own. */
+  /** Whether another machine of the provider, with its own cache, answers it. */
   readonly isElsewhere?: boolean;
   recalls?: Asked["recalls"];
   readonly arrived: PromiseWithResolvers<void>;
@@ -328,8 +315,7 @@ function waiting(one: Pick<UnderWay, "reply" | "isTurn" | "isElsewhere" | "recal
 }
 
 /**
- * The same so that the provider holds no more of the next turn's prompt than without it: what a turn takes and so when its
- * prompt is rewritten may change otherwise.
+ * Returns a request that adds nothing of the next turn's prompt to the cache, which would change costs and rewrites.
  */
 const cold = (beside: Beside): Beside => {
   if (!ALIKE.includes(beside.kind)) return beside;
@@ -340,7 +326,7 @@ const besidesOf = (turns: number) =>
   fc.array(
     fc.record({
       kind: fc.constantFrom(...Object.keys(KINDS)),
-      // Half of them come before the first turn.
+      // Half of them precede the first turn.
       at: fc.oneof(fc.constant(0), fc.nat(turns - 1)),
       when: fc.constantFrom("before" as const, "during" as const, "across" as const),
       id: fc.constantFrom("same" as const, "none" as const, "other" as const),
@@ -361,7 +347,7 @@ for (const dialect of DIALECTS) {
       fc.asyncProperty(interleavings, async ({ manner, besides, restarts }) => {
         const turns = conversation(dialect, manner);
         const isPlain = restarts.length === 0;
-        // A restart loses what the cache held, and so why something wasn't read from it.
+        // A restart loses the reasons of cache misses.
         const expected = isPlain && known.get(manner) || outcome(turns, { dialect, manner, restarts });
         if (isPlain) known.set(manner, expected);
         const { sent, sessions, calls } = await expected;

@@ -14,18 +14,16 @@ import {
 } from "./sessions/conversations_fixture_test.ts";
 import { type Dialect, DIALECTS } from "./sessions/dialects_fixture_test.ts";
 
-/** What a client does to what it sends back, in one request. */
+/** Changes by a client to content that it sends back, in one request. */
 interface Spelling {
-  /** Ids of calls lose their underscores, or become others. */
+  /** Ids of calls lose their underscores, or are replaced. */
   readonly ids: "kept" | "shortened" | "rewritten";
-  /** Optional fields that hold nothing, and notes of the client's own, are there or not. */
+  /** Empty optional fields and the client's own notes are added. */
   readonly empty: boolean;
-  /** Texts are parts, or not. */
+  /** Texts are parts, or vice versa. */
   readonly parts: boolean;
   readonly space: "" | " " | "\n\n";
-  /** What the model thought has been dropped. */
   readonly thoughtless: boolean;
-  /** Arguments are written with white space. */
   readonly wide: boolean;
 }
 
@@ -38,7 +36,7 @@ const KEPT: Spelling = {
   wide: false,
 };
 
-/** What the provider shows its model in the same words: nothing of its cache is broken. */
+/** Changes that the provider's model doesn't see: they don't invalidate its cache. */
 const unseen: fc.Arbitrary<Spelling> = fc.record({
   ids: fc.constantFrom("kept", "shortened", "rewritten"),
   empty: fc.boolean(),
@@ -66,7 +64,7 @@ const list = (value: unknown) => Array.isArray(value) ? value as readonly Json[]
 
 const listOf = (body: JsonRecord) => list(body.messages ?? body.input);
 
-/** A content with its text spelled so, as it is or as a part of this type. */
+/** Returns a content with its text changed, as a string or a part of this type. */
 function texts(content: unknown, { parts, space }: Pick<Spelling, "parts" | "space">, type: string): unknown {
   if (typeof content === "string") {
     const text = content === "" ? "" : space + content + space;
@@ -84,7 +82,7 @@ function texts(content: unknown, { parts, space }: Pick<Spelling, "parts" | "spa
 const widened = (args: unknown, wide: boolean) =>
   wide ? JSON.stringify(JSON.parse(String(args)), null, 2) : args;
 
-/** How an item is spelled in each protocol. */
+/** Changes of an item, by protocol. */
 const RESPELL: Readonly<Record<string, Respell>> = {
   chat(item, spelling) {
     const { idOf, empty, wide } = spelling;
@@ -148,13 +146,11 @@ const RESPELL: Readonly<Record<string, Respell>> = {
   },
 };
 
-/** An item in each of the ways in which it may stand in a request. */
 interface Respelled {
   readonly before: Json;
   readonly now: readonly Json[];
 }
 
-/** A request whose client spells so all that it has sent before, and all ids. */
 function respelled(
   { name }: Dialect,
   asked: Asked,
@@ -177,7 +173,7 @@ function respelled(
   return { asked: { ...asked, body: { ...asked.body, [field]: items.flatMap(({ now }) => now) } }, items };
 }
 
-/** An item without marks of the provider's cache, each text of the Messages format as a block. */
+/** Returns an item without cache breakpoints, with texts of the Messages format as blocks. */
 function bare(item: Json): string {
   return JSON.stringify(item, (name, value) => {
     if (name === "cache_control") return undefined;
@@ -187,13 +183,11 @@ function bare(item: Json): string {
   });
 }
 
-/** Where the provider is asked to cache the prompt. */
 const marks = (body: JsonRecord) =>
   listOf(body).flatMap((item, at) => JSON.stringify(item).includes('"cache_control":{') ? [at] : []);
 
 const RESULT_ID: Readonly<Record<string, string>> = { chat: "tool_call_id", responses: "call_id" };
 
-/** A list that the provider was sent as it would have been sent, had its client respelled nothing. */
 function undone(dialect: Dialect, sent: readonly Json[], items: readonly Respelled[]): string[] {
   const exact = new Map(items.flatMap(({ before, now }) => now.map((one) => [bare(one), bare(before)])));
   const dropped = new Set(items.flatMap(({ before, now }) => now.length === 0 ? [bare(before)] : []));
@@ -210,14 +204,12 @@ function undone(dialect: Dialect, sent: readonly Json[], items: readonly Respell
   });
 }
 
-/** The ids of an item's calls, or of those that it answers. */
 function idsOf({ tool_calls: calls, tool_call_id, call_id, content }: Json): string[] {
   const blocks = list(content).flatMap(({ type, id, tool_use_id }) => type === "tool_use" ? id : tool_use_id);
   return [...list(calls).map(({ id }) => id), tool_call_id, call_id, ...blocks]
     .filter((id) => typeof id === "string");
 }
 
-/** Results in an item, each with its id. */
 function resultsOf({ name }: Dialect, item: Json): (readonly [string, Json])[] {
   if (name === "messages") {
     return list(item.content).flatMap((block) =>
@@ -228,7 +220,7 @@ function resultsOf({ name }: Dialect, item: Json): (readonly [string, Json])[] {
   return isResult ? [[String(item[RESULT_ID[name]!]), item]] : [];
 }
 
-/** An item that was edited, or that only the provider knows of, as it would be with the ids that calls had. */
+/** Returns an edited or hidden item with the original ids of calls. */
 function withIds(
   { name }: Dialect,
   item: Json,
@@ -255,21 +247,17 @@ function withIds(
   return bare({ ...item, ...(calls.length > 0 && { tool_calls: calls }) });
 }
 
-/** How often the model has been shown what it recalled, by prompt. */
 const recalled = ({ sent }: Played) => sent.map((text) => [...text.matchAll(/"name":"recall"/g)].length);
 
-/** Sessions, by the order in which they began. */
 function sessionsOf({ places }: Played): number[] {
   const ids = [...new Set(places.map(({ session }) => session))];
   return places.map(({ session }) => ids.indexOf(session));
 }
 
-/** The calls of each request. */
 function callsOf<T>({ places }: Played, calls: readonly T[]): (readonly T[])[] {
   return places.map((place, at) => calls.slice(places[at - 1]?.calls ?? 0, place.calls));
 }
 
-/** Requests as a client spells them, each in its way. */
 function requestsOf(dialect: Dialect, asked: readonly Asked[], spellings: readonly Spelling[]) {
   const seen = new Set<string>();
   return asked.map((one, at) => {
@@ -281,7 +269,6 @@ function requestsOf(dialect: Dialect, asked: readonly Asked[], spellings: readon
 
 interface Way {
   readonly how: Spelling;
-  /** Whether the gateway is opened anew for it. */
   readonly isAnew: boolean;
 }
 
@@ -299,7 +286,7 @@ async function playedIn(ways: readonly Way[], asked: readonly Asked[], dialect: 
   });
 }
 
-/** The prompt of each call of a run, as it would have been, had its client respelled nothing. */
+/** Returns the prompt of each call without the client's changes. */
 function promptsOf(
   dialect: Dialect,
   run: Played,
@@ -310,7 +297,6 @@ function promptsOf(
   );
 }
 
-/** Everything else of a body: tools, marks of the cache, and the rest. */
 function restOf(text: string): unknown {
   const { messages: _, input: __, ...rest }: JsonRecord = JSON.parse(text);
   return [rest, marks(JSON.parse(text))];
@@ -320,7 +306,7 @@ for (const dialect of DIALECTS) {
   const asked = conversation(dialect, MANNERS[0]!).slice(0, 34);
   for (const restarts of [false, true]) {
     const of = `${dialect.name}, ${restarts ? "with restarts" : "without a restart"}`;
-    Deno.test(`a client that spells otherwise what a model is shown in the same words changes nothing else: ${of}`, async () => {
+    Deno.test(`respelling: changes that the model doesn't see change nothing else: ${of}`, async () => {
       const expected = await whole(asked, dialect);
       const counted = callsOf(expected, expected.sent);
       assert(recalled(expected).some((count) => count > 1));
@@ -343,7 +329,7 @@ for (const dialect of DIALECTS) {
   }
 }
 
-/** Which requests didn't go on from the newest prompt of their session, though nothing of it was rewritten. */
+/** Returns the requests that didn't continue the newest prompt of their session, although it wasn't rewritten. */
 function broken(run: Played, prompts: ReturnType<typeof promptsOf>): number[] {
   return run.places.flatMap(({ session, epoch }, at) => {
     const before = run.places[at - 1];
@@ -356,11 +342,11 @@ function broken(run: Played, prompts: ReturnType<typeof promptsOf>): number[] {
 }
 
 for (const dialect of DIALECTS) {
-  // One conversation that only goes on: what is broken is its client's doing.
+  // In this conversation only the client breaks prefixes.
   const asked = conversation(dialect, MANNERS[0]!).slice(0, 23);
   for (const restarts of [false, true]) {
     const of = `${dialect.name}, ${restarts ? "with restarts" : "without a restart"}`;
-    Deno.test(`whatever a client does to its spelling, its session and what left and was recalled stay: ${of}`, async () => {
+    Deno.test(`respelling: sessions, evictions and recalls survive any change of spelling: ${of}`, async () => {
       let most = 0;
       await fc.assert(
         fc.asyncProperty(ways(asked.length, any, restarts), async (ways) => {
@@ -378,7 +364,6 @@ for (const dialect of DIALECTS) {
   }
 }
 
-/** What a client changes of the content of one of its items; nothing where there is no such content in it. */
 const CHANGES: Readonly<Record<string, (item: Json) => Json | undefined>> = {
   text: (item) => replaced(item, /"(text|content|output)":"(?=\w)/, (found) => `${found}Other `),
   "white space within": (item) => replaced(item, /(?<="(?:text|content|output)":"[^" ]+) (?=\w)/, () => "  "),
@@ -395,14 +380,14 @@ function replaced(item: Json, what: RegExp, by: (found: string) => string): Json
 for (const dialect of DIALECTS) {
   const asked = conversation(dialect, MANNERS[0]!).slice(0, 12);
   for (const [what, change] of Object.entries(CHANGES)) {
-    Deno.test(`a client that changes ${what} has another conversation, however it is spelled: ${dialect.name}`, async () => {
+    Deno.test(`respelling: a change of ${what} begins another conversation, in any spelling: ${dialect.name}`, async () => {
       let changed = 0;
       const about = fc.record({ at: fc.nat(20), how: any, isAnew: fc.boolean() });
       await fc.assert(
         fc.asyncProperty(about, async ({ at, how, isAnew }) => {
           const newest = asked.at(-1)!;
           const items = listOf(newest.body);
-          // What was sent before, behind the opening: with another one it may be a history whose start was cut off.
+          // After the opening: with another opening it may be a history without its beginning.
           const sent = listOf(asked.at(-2)!.body).length;
           const first = items.findIndex(({ role, type }) => role === "assistant" || type === "reasoning");
           const places = [...items.keys()].slice(first, sent).filter((place) => change(items[place]!));
@@ -425,14 +410,13 @@ for (const dialect of DIALECTS) {
   }
 }
 
-/** What wasn't respelled, and left away where the other was. */
 function asItWas(
   { items }: { readonly items: readonly Respelled[] },
 ): { readonly items: readonly Respelled[] } {
   return { items: items.map(({ before, now }) => ({ before, now: now.length === 0 ? [] : [before] })) };
 }
 
-Deno.test("openclaw, which takes the underscores out of ids, keeps what its model recalled", async () => {
+Deno.test("respelling: openclaw, which removes underscores from ids, retains recalls", async () => {
   const replies = [
     { tool_calls: [call("recall", { ref: "none" }, "call_r_0")] },
     {
@@ -483,7 +467,7 @@ Deno.test("openclaw, which takes the underscores out of ids, keeps what its mode
   assertEquals(new Set(told).size, 1);
 });
 
-Deno.test("Copilot, which says in one process that nothing was refused and in the next takes notes instead, keeps its session", async () => {
+Deno.test("respelling: Copilot's optional fields, which differ between processes, continue its session", async () => {
   const { fetch, seen } = gatewayed(() => completion({ content: "Yes." }));
   const results = Array.from({ length: 24 }, (_, at) => chatStep(`f${at}.ts`, longResult(`f${at}.ts`)))
     .flat();
@@ -505,7 +489,7 @@ Deno.test("Copilot, which says in one process that nothing was refused and in th
   assertEquals(new Set(told).size, 1);
   const [before, after] = seen.slice(-2).map(({ body }) => body.messages as Json[]);
   assertStringIncludes(JSON.stringify(before), "[elided: ");
-  // What was elided stays so, and each item has the fields that its client gave it now.
+  // Placeholders remain, with the client's current fields.
   const elided = (messages: readonly Json[]) =>
     messages.map(({ content }) => String(content).startsWith("[elided: ") ? content : undefined);
   assertEquals(elided(after!).slice(0, before!.length), elided(before!));
@@ -513,7 +497,6 @@ Deno.test("Copilot, which says in one process that nothing was refused and in th
   assertEquals(whole, [...resumed, ...more]);
 });
 
-/** Asks a gateway step by step as an agent in the middle of a turn, of which some results have left the prompt. */
 async function amidTurn() {
   let isLast = false;
   const { fetch, seen } = gatewayed(({ body }) =>
@@ -542,7 +525,7 @@ async function amidTurn() {
 
 const GO_ON = { role: "user", content: "Go on." };
 
-Deno.test("Copilot, which forgets the last steps of a turn that is broken off, goes on with its session", async () => {
+Deno.test("respelling: Copilot, which omits the last steps of an interrupted turn, continues its session", async () => {
   const { history, newest, ask } = await amidTurn();
   const resumed = await ask([...history.slice(0, -4), GO_ON]);
   assertEquals(resumed, { id: newest.id, sent: [...newest.sent.slice(0, -4), GO_ON] });
@@ -550,14 +533,14 @@ Deno.test("Copilot, which forgets the last steps of a turn that is broken off, g
   assertEquals((await ask(next)).id, newest.id);
 });
 
-Deno.test("Copilot, which has another result for the last call that it knows of, goes on with its session", async () => {
+Deno.test("respelling: Copilot, which replaces the last result, continues its session", async () => {
   const { history, newest, ask } = await amidTurn();
   const unknown = { ...history.at(-3)!, content: "It was interrupted before a result was recorded." };
   const resumed = await ask([...history.slice(0, -3), unknown, GO_ON]);
   assertEquals(resumed, { id: newest.id, sent: [...newest.sent.slice(0, -3), unknown, GO_ON] });
 });
 
-Deno.test("Qwen Code, which clears its old results by itself, goes on with its session", async () => {
+Deno.test("respelling: Qwen Code, which clears old results, continues its session", async () => {
   const { history, newest, ask } = await amidTurn();
   const cleared = history.map((message, at) =>
     message.role === "tool" && at < 30
@@ -576,7 +559,7 @@ Deno.test("Qwen Code, which clears its old results by itself, goes on with its s
   assertEquals(another.id === newest.id, false);
 });
 
-Deno.test("a client that goes on from a step of a turn that is over begins a branch, and so does one that asks otherwise", async () => {
+Deno.test("sessions: a request from within a finished turn, or with another text, begins a fork", async () => {
   const { history, newest, ask } = await amidTurn();
   const done = [...history, { role: "assistant", content: "Done." }];
   const more = [...done, { role: "user", content: "And now?" }, ...chatStep("more.ts", "It is short.")];
@@ -588,7 +571,7 @@ Deno.test("a client that goes on from a step of a turn that is over begins a bra
   assertEquals([newest.id, over.newest.id].some((id) => [other.id, branch.id].includes(id)), false);
 });
 
-Deno.test("a client that changes the white space of what it has sent breaks its own prefix, and that is booked", async () => {
+Deno.test("respelling: a client's changed white space breaks its prefix, which is recorded", async () => {
   const { fetch, sessions } = gatewayed(() => completion({ content: "Yes." }));
   const results = Array.from({ length: 4 }, (_, at) => chatStep(`f${at}.ts`, longResult(`f${at}.ts`))).flat();
   const messages: Json[] = [{ role: "user", content: "Go." }, ...results];

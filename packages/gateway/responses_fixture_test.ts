@@ -1,20 +1,17 @@
 /**
- * An upstream that speaks the responses format by a script. Holds no tests.
- *
+ * An upstream of the responses format with a script. Holds no tests.
  * @module
  */
 
 /** A reply: its items. */
 export type ScriptedItems = readonly Readonly<Record<string, unknown>>[];
 
-/** What the upstream was asked. */
 export interface AskedResponse {
   readonly input: readonly Readonly<Record<string, unknown>>[];
   readonly tools?: readonly Readonly<Record<string, unknown>>[];
   readonly previous_response_id?: string;
 }
 
-/** An upstream that gives these replies one after the other, streamed if asked to. */
 export function responsesUpstream(
   replies: readonly (ScriptedItems | ((asked: AskedResponse) => ScriptedItems))[],
 ): {
@@ -64,7 +61,6 @@ export function responsesUpstream(
   };
 }
 
-/** A call of a function. */
 export function functionCall(name: string, args: unknown, call_id: string): ScriptedItems[number] {
   return {
     type: "function_call",
@@ -76,7 +72,6 @@ export function functionCall(name: string, args: unknown, call_id: string): Scri
   };
 }
 
-/** What the model says. */
 export function says(text: string, id = "msg_1"): ScriptedItems[number] {
   return {
     type: "message",

@@ -15,7 +15,7 @@ function gatewayTo({ fetch }: ReturnType<typeof responsesUpstream>) {
 const shape = ({ input }: AskedResponse) =>
   input.map(({ type, role, call_id, id }) => [type ?? role, call_id ?? id].filter(Boolean).join(" "));
 
-Deno.test("gateway answers recalls of the responses format, and keeps them where they were", async () => {
+Deno.test("responses: recalls are answered and retained at their places", async () => {
   const upstream = responsesUpstream([
     [{ type: "reasoning", id: "rs_1", summary: [] }, functionCall("recall", { ref: "none" }, "r1")],
     [
@@ -52,7 +52,7 @@ Deno.test("gateway answers recalls of the responses format, and keeps them where
   );
 });
 
-Deno.test("gateway hides a streamed recall: ids, indexes and numbers go on as if there were none", async () => {
+Deno.test("responses: a hidden streamed recall leaves ids, indexes and sequence numbers continuous", async () => {
   const upstream = responsesUpstream([
     [{ type: "reasoning", id: "rs_1", summary: [] }, functionCall("recall", { ref: "none" }, "r1")],
     [says("Done.")],
@@ -75,7 +75,7 @@ Deno.test("gateway hides a streamed recall: ids, indexes and numbers go on as if
   assertEquals([response.id, response.output.length, text.includes("recall")], ["resp_1", 2, false]);
 });
 
-Deno.test("gateway gives a stored response's open recall its answer, under the upstream's own id", async () => {
+Deno.test("responses: an open recall of a stored response is answered under the upstream's id", async () => {
   const upstream = responsesUpstream([
     [functionCall("recall", { ref: "none" }, "r1")],
     [functionCall("recall", { ref: "none" }, "r2"), functionCall("read", {}, "c1")],
@@ -93,9 +93,8 @@ Deno.test("gateway gives a stored response's open recall its answer, under the u
   ]]);
 });
 
-Deno.test("gateway adds each item once to a conversation that the upstream stores, and no recall", async () => {
+Deno.test("responses: a conversation stored by the upstream gets each item once, and no recall tool", async () => {
   const stored: object[] = [];
-  // Calls whatever it may, as a model that is asked for what it has seen.
   const reply = (asked: AskedResponse) => {
     const names = asked.tools?.map(({ name }) => name) ?? [];
     const isAnswered = asked.input.some(({ type, call_id }) =>
@@ -116,7 +115,7 @@ Deno.test("gateway adds each item once to a conversation that the upstream store
   assertEquals(stored, [...input(0), says("Done.", "msg_0"), ...input(1), says("Done.", "msg_2")]);
 });
 
-Deno.test("gateway edits the outputs of function calls and nothing else", async () => {
+Deno.test("responses: only outputs of function calls are edited", async () => {
   const result = Array.from({ length: 20_000 }, (_, at) => `${at % 97}`).join(" ");
   const upstream = responsesUpstream([]);
   const ask = gatewayTo(upstream);

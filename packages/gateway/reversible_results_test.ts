@@ -23,7 +23,7 @@ function answer(url: string): Response {
   );
 }
 
-/** Sends a result in the terms of a protocol, and returns what the upstream got of it. */
+/** Sends a result in a protocol, and returns the upstream's form of it. */
 type Send = (result: ToolResult, id: string) => Promise<string>;
 
 function protocols(): Readonly<Record<string, Send>> {
@@ -77,7 +77,7 @@ function protocols(): Readonly<Record<string, Send>> {
 }
 
 for (const protocol of Object.keys(protocols())) {
-  Deno.test(`compression over ${protocol}: every result is rebuilt from what the upstream gets, or recalled`, async () => {
+  Deno.test(`compression over ${protocol}: every result is rebuilt from the upstream's text, or recalled`, async () => {
     const send = protocols()[protocol]!;
     let compressed = 0;
     let count = 0;

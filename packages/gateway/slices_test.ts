@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { completion, gatewayed } from "./fixture_test.ts";
 
-Deno.test("gateway() lets a short request overtake a history that takes long to read", async () => {
+Deno.test("gateway() answers a short request before a long history has been read", async () => {
   const { fetch, seen } = gatewayed(() => completion({ content: "Fine." }));
   const post = (messages: readonly object[]) =>
     fetch(

@@ -10,7 +10,6 @@ const tool = (name: string, more: object = {}) => ({
   function: { name, description: `Does ${name}.`, parameters: { type: "object", properties: {} }, ...more },
 });
 
-/** What a gateway sends of tools, each time as JSON. */
 function sentTools(options: Parameters<typeof gatewayed>[1] = {}) {
   const { fetch, seen } = gatewayed(() => completion({ content: "Yes." }), { recall: false, ...options });
   const ask = async (tools: readonly object[], headers: Record<string, string> = {}) => {
@@ -23,22 +22,20 @@ function sentTools(options: Parameters<typeof gatewayed>[1] = {}) {
 const namesOf = (tools: readonly { readonly function: { readonly name: string } }[]) =>
   tools.map((one) => one.function.name).join(" ");
 
-Deno.test("gateway sends tools in the order in which they first came, new ones behind", async () => {
+Deno.test("tools: their first order is retained, and new tools follow", async () => {
   const { names, ask } = sentTools();
   const [a, b, c, d] = ["a", "b", "c", "d"].map((name) => tool(name));
   assertEquals(await names([a!, b!, c!]), "a b c");
   assertEquals(await names([c!, a!, b!]), "a b c");
-  // A server of tools is away, and comes back with one more.
   assertEquals(await names([b!, a!]), "a b");
   assertEquals(await names([d!, c!, b!, a!]), "a b c d");
-  // What says something else is sent as it says it, in its place.
   const { body } = await ask([c!, tool("b", { description: "Does more." }), a!]);
   assertEquals([namesOf(body.tools), body.tools[1].function.description], ["a b c", "Does more."]);
-  // Two of one name can't be told apart.
+  // Tools with the same name are ambiguous.
   assertEquals(await names([b!, a!, a!]), "b a a");
 });
 
-Deno.test("gateway sends tools as they were first spelled, and the client's own bytes where it leaves them alone", async () => {
+Deno.test("tools: their first spelling is retained, and unchanged bodies are forwarded as bytes", async () => {
   const first = [tool("a"), tool("b")];
   const turned = JSON.parse(
     `[{"function":{"parameters":{"properties":{},"type":"object"},"description":"Does b.","name":"b"},"type":"function"},${
@@ -62,7 +59,6 @@ Deno.test("gateway sends tools as they were first spelled, and the client's own 
   }
 });
 
-/** Requests in the Messages format, as they are sent on from a client with these tools and instructions. */
 async function sentMessages(
   requests: readonly { readonly tools?: readonly object[]; readonly system?: unknown }[],
   { baseURL = "http://claude.example/v1", headers = {} }: {
@@ -84,7 +80,7 @@ async function sentMessages(
   return seen.map(({ body }) => body);
 }
 
-Deno.test("gateway leaves the marks of tools where they stand when it sends these in another order", async () => {
+Deno.test("tools: cache breakpoints retain their positions when tools are reordered", async () => {
   const mark = { cache_control: { type: "ephemeral" } };
   const named = (name: string, more: object = {}) => ({ name, input_schema: { type: "object" }, ...more });
   const bodies = await sentMessages([
@@ -97,11 +93,10 @@ Deno.test("gateway leaves the marks of tools where they stand when it sends thes
       one.name + (one.cache_control ? "!" : "")
     ).join(" ")
   );
-  // The last is the gateway's own.
   assertEquals(marks, ["a b!", "a b!", "a b c!"]);
 });
 
-Deno.test("gateway holds the number for the bill still that only Anthropic leaves out of the prompt", async () => {
+Deno.test("gateway() fixes the billing number in instructions, which only Anthropic removes", async () => {
   const line = (number: string) => `x-anthropic-billing-header: cc_version=2.3.4; cch=${number};`;
   const systemOf = (
     number: string,

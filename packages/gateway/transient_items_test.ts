@@ -1,4 +1,7 @@
-/** What clients add to the end of a request and take away in the next: reminders, contexts, thoughts of a broken stream. */
+/**
+ * Tests of items that clients append to one request and remove from the next: reminders, contexts, reasoning of a
+ * broken stream.
+ */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { gateway, type HttpGateway } from "@tare/gateway";
 import { memoryStore } from "@tare/session/sqlite";
@@ -16,11 +19,9 @@ import { type Asked, play, type Step, turn } from "./sessions/conversations_fixt
 import { type Dialect, DIALECTS } from "./sessions/dialects_fixture_test.ts";
 import { responsesUpstream } from "./responses_fixture_test.ts";
 
-/** A block as OpenClaw appends it, another one each time. */
 const blockAt = (at: number) =>
   `<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>\nIt is minute ${at}.\n<<<END_OPENCLAW_INTERNAL_CONTEXT>>>`;
 
-/** An item with a text at the end of its own. */
 function withText(item: Json, text: string): Json {
   const { content, output } = item;
   if (typeof output === "string") return { ...item, output: `${output}\n\n${text}` };
@@ -36,7 +37,6 @@ const TAILS: Readonly<
   "text in the last item": (history, at) => [...history.slice(0, -1), withText(history.at(-1)!, blockAt(at))],
 };
 
-/** Two turns, of which results leave and are recalled. */
 function requests(dialect: Dialect, tail: (typeof TAILS)[string], headers: Record<string, string>): Asked[] {
   const names = (of: string, count: number) => Array.from({ length: count }, (_, at) => `${of}${at}.ts`);
   const first = turn(
@@ -60,12 +60,12 @@ function requests(dialect: Dialect, tail: (typeof TAILS)[string], headers: Recor
 
 for (const dialect of DIALECTS) {
   for (const [what, tail] of Object.entries(TAILS)) {
-    Deno.test(`gateway keeps the session of a client that ends each request in another context: ${dialect.name}, ${what}`, async () => {
+    Deno.test(`sessions: requests that end in changing context continue a session: ${dialect.name}, ${what}`, async () => {
       const played = async (headers: Record<string, string>, isAnew = false) => {
         const store = memoryStore();
         let one: HttpGateway | undefined;
         return await play(requests(dialect, tail, headers), dialect, async (at, options) => {
-          // A first message that ends in another text is found again once it has been answered.
+          // A first message that ends in another text is recognised after a restart once it has been answered.
           if (isAnew && at > 1) {
             await one?.close();
             one = undefined;
@@ -85,7 +85,7 @@ for (const dialect of DIALECTS) {
   }
 }
 
-Deno.test("gateway keeps Codex' session when its stream breaks after a finished thought", async () => {
+Deno.test("sessions: Codex' session continues after a stream that breaks after reasoning", async () => {
   const { fetch } = gateway({ ...OPTIONS, fetch: responsesUpstream([]).fetch });
   const sessions = new Set<string | null | undefined>();
   const ask = async (input: readonly Json[]) => {
@@ -96,17 +96,15 @@ Deno.test("gateway keeps Codex' session when its stream breaks after a finished 
   const opening = codexOpening("Find the constants.");
   const thought = (name: string) => codexStep(name, "")[0]!;
   await ask(opening);
-  // It tries again with the thought, which stands in front of the next reply then.
   await ask([...opening, thought("a")]);
   const step = [...opening, thought("a"), ...codexStep("b", longResult("b"))];
   await ask(step);
   await ask([...step, thought("c")]);
-  // Or without.
   await ask([...step, ...codexStep("d", longResult("d"))]);
   assertEquals(sessions.size, 1);
 });
 
-Deno.test("gateway keeps conversations apart whose titles and subagents come in between", async () => {
+Deno.test("sessions: conversations with titles and subagents between their requests are separate", async () => {
   const { fetch, sessions } = gatewayed(() => completion({ content: "Go on." }));
   const ask = async (messages: readonly object[], tools?: readonly object[]) => {
     const response = await fetch(post({ model: "m", messages, ...(tools && { tools }) }));
@@ -133,7 +131,7 @@ Deno.test("gateway keeps conversations apart whose titles and subagents come in 
   assertEquals((await sessions.ledger({})).planned.sessions, 2);
 });
 
-Deno.test("gateway begins no session for requests that are no turn and are about none", async () => {
+Deno.test("sessions: requests that are no turns and about no session begin none", async () => {
   const { fetch, ledger } = gatewayed(() => completion({ content: "I" }));
   const messages = [{ role: "user", content: "quota" }];
   const response = await fetch(post({ model: "m", messages, max_completion_tokens: 1 }));

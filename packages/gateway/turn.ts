@@ -32,9 +32,7 @@ import type { GatewaySession } from "./sessions/session.ts";
 
 type Recalled = Parameters<typeof recallOriginal>[1];
 
-/** Options of a turn. */
 interface GatewayTurnOptions {
-  /** Identifies the client. */
   readonly client: string;
   /** Whether replies include the model's text. Default: only those that may be a summary. */
   readonly keepsText?: boolean;
@@ -43,7 +41,6 @@ interface GatewayTurnOptions {
   /** The deferred tools. Default: none. */
   readonly deferred?: ReturnType<typeof deferTools> | undefined;
   readonly recall: boolean;
-  /** The response that the request continues from. Default: none is known. */
   readonly follows?: Followed | undefined;
   /** The planner of prompts. Default: none, as if the upstream stores the history. */
   readonly prompts: Pick<Session, "view" | "sent" | "rejected"> | undefined;
@@ -60,16 +57,13 @@ interface GatewayTurnOptions {
    */
   readonly route?: ((key: string) => ReturnType<typeof routeToCache>) | undefined;
   readonly countTokens: CountTokens;
-  /** The prompts that providers have cached. */
   readonly held: HeldPrompts;
   readonly readers: RequestReaders;
   /** Called with each item of a reply that requests may reference. */
   readonly seen?: Parameters<WireRequest["protocol"]["writer"]>[1]["seen"];
-  /** The time in milliseconds since the epoch. */
   readonly now: () => number;
 }
 
-/** The result of a call. */
 export interface SentCall {
   /** Estimated if the upstream reports none. */
   readonly usage: NonNullable<WireReply["usage"]>;
@@ -83,19 +77,15 @@ export interface SentCall {
 export class GatewayTurn {
   readonly client: string;
   readonly session: GatewaySession;
-  /** Writes the replies to the client. */
   readonly writer: ReturnType<Protocol["writer"]>;
   readonly #options: GatewayTurnOptions;
   /** Items after the client's request. */
   readonly #added: WireItem[] = [];
-  /** Answers to recalls, by reply. */
   readonly #answers: (readonly string[])[] = [];
-  /** Arguments of all recalls. */
   readonly #recalled = new Set<string>();
   #view: SessionView | undefined;
-  /** The prompt of the newest call. */
   #sending: HeldPrompt | undefined;
-  /** Tokens that it shares with the provider's cache, counted locally; `undefined` if unknown. */
+  /** Tokens of the newest prompt in the provider's cache, counted locally; `undefined` if unknown. */
   #heldTokens: number | undefined;
   #routed: ReturnType<typeof routeToCache> | undefined;
   #edited = false;
@@ -113,12 +103,10 @@ export class GatewayTurn {
     this.writer = request.protocol.writer(request, { recall: name, hidesSearches, seen, keepsText });
   }
 
-  /** The client's request. */
   get request(): WireRequest {
     return this.#options.request;
   }
 
-  /** The purpose of a request that is no turn. */
   get oneShot(): ItemPart["purpose"] {
     return this.#options.oneShot;
   }
@@ -128,7 +116,6 @@ export class GatewayTurn {
     return this.#edited;
   }
 
-  /** Whether the newest call is the last one of the turn. */
   get isLast(): boolean {
     return this.#isLast;
   }
@@ -148,7 +135,6 @@ export class GatewayTurn {
     return this.#routed?.headers ?? {};
   }
 
-  /** Warnings about the newest view, for users. */
   get warnings(): readonly string[] {
     return this.#view?.warnings ?? [];
   }
@@ -295,7 +281,6 @@ export class GatewayTurn {
     return prompts.rejected(words, this.#view);
   }
 
-  /** Counts the tokens of a text. */
   get countTokens(): CountTokens {
     return this.#options.countTokens;
   }
@@ -341,7 +326,6 @@ export class GatewayTurn {
   /** Ends the turn: stores the items that are hidden from the client. */
   remember(): void {
     const { session, request, oneShot } = this.#options;
-    // The client doesn't continue from it.
     if (oneShot) return;
     const after = request.items.length;
     const hidden = this.writer.hidden(this.#answers).map(({ items, ...place }, part): HiddenPlace => ({
@@ -353,7 +337,6 @@ export class GatewayTurn {
     session.hide(hidden);
   }
 
-  /** The answers to the last reply. */
   get lastAnswers(): readonly string[] {
     return this.#answers.at(-1) ?? [];
   }
@@ -381,7 +364,6 @@ export class GatewayTurn {
   }
 }
 
-/** Returns the request with known items in place of its own. */
 function withKnown(
   request: WireRequest,
   spelled: readonly WireItem[],
@@ -412,7 +394,6 @@ function* counting({ items, known }: WireRequest, countTokens: CountTokens): Gen
 /** Shortest quote that is searched, in UTF-16 code units of JSON: clients may truncate quotes. */
 const LEAST_CHARS = 400;
 
-/** Share of the window that is used: tokens are not spread evenly over a request. */
 const QUOTED_SHARE = 0.95;
 
 /**
@@ -468,7 +449,6 @@ async function goneOf(
   return gone.filter(([original]) => original.length >= LEAST_CHARS);
 }
 
-/** Returns the results among archived messages. */
 function resultsIn(archived: string): string[] {
   try {
     return archived.split("\n").map((line) => JSON.parse(line))
@@ -479,7 +459,6 @@ function resultsIn(archived: string): string[] {
   }
 }
 
-/** Returns a text as it appears in JSON. */
 function jsonOf(text: string): string {
   return JSON.stringify(text).slice(1, -1);
 }

@@ -10,7 +10,7 @@ import { GatewayTurn } from "./turn.ts";
 
 const encode = (value: unknown) => new TextEncoder().encode(JSON.stringify(value));
 
-Deno.test("GatewayTurn answers recalls from the session's archive and goes on behind them", async () => {
+Deno.test("GatewayTurn.recall() answers from the session's archive and continues after it", async () => {
   const maxBytes = 100_000;
   const readers = new RequestCache({ maxBytes }).readers("c");
   const sessions = new GatewaySessions({ maxBytes });

@@ -41,13 +41,11 @@ import { GatewaySessions } from "./sessions/sessions.ts";
 import { GatewayTurn, type SentCall } from "./turn.ts";
 import { upstreamOf } from "./http.ts";
 
-/** A request for the upstream, with its body. */
 export interface Call {
   readonly request: Request;
   /** Aborted if the client disconnects before the answer begins. Default: none. */
   readonly signal?: AbortSignal | undefined;
   readonly bytes: Uint8Array<ArrayBuffer>;
-  /** Name of the key with which it came. Absent: the owner's. */
   readonly by: string | undefined;
   /** Whether it only counts tokens. Default: it is a model call. */
   readonly counts?: boolean;
@@ -65,7 +63,6 @@ function letOthersIn(): Promise<void> {
   return new Promise((resolve) => setTimer(resolve));
 }
 
-/** Most windows and clients in memory. */
 const MAX_WINDOWS = 1_000;
 
 /** Assigns requests to sessions and records their results. */
@@ -74,7 +71,6 @@ export class Turns {
   readonly #options: SetOptions;
   #countTokens: CountTokens | undefined;
   readonly #cache: RequestCache;
-  /** Absent: no cache keep-alive. */
   readonly #warmth: Warmth | undefined;
   readonly #subAgents = new SubAgents();
   /** Windows that errors reported, by client: an error may quote the client's content. */
@@ -110,12 +106,10 @@ export class Turns {
     });
   }
 
-  /** Returns the token counter, loaded once. */
   async #counter(): Promise<CountTokens> {
     return this.#countTokens ??= await this.#options.countTokens();
   }
 
-  /** Waits a while until all sessions are stored. Never rejects. */
   async close(): Promise<void> {
     this.#warmth?.close();
     await this.sessions.close();
@@ -167,7 +161,6 @@ export class Turns {
     const read = (from: Call["bytes"]) => readWireBody(from, { protocol, lists: readers.lists });
     const sent = read(bytes);
     if (bytes.length > LARGE_BYTES) await letOthersIn();
-    // Known bytes have been checked before.
     const excess = jsonExcess(bytes.subarray(sent.known?.end ?? 0));
     if (excess !== undefined) throw new RangeError(excess);
     if (bytes.length > LARGE_BYTES) await letOthersIn();
@@ -352,7 +345,7 @@ export class Turns {
     if (isTurn) session.answeredBy({ id, upstreamId, owed });
   }
 
-  /** Whether a turn's cache may be kept alive after it: its session continues, edited. */
+  /** Whether keep-alive may follow a turn: not for one-shot requests, the holdout and subagents. */
   keepsWarm({ session, oneShot, request: { protocol } }: GatewayTurn): boolean {
     const { facts: { control } } = session;
     return this.#warmth !== undefined && protocol.pings !== undefined && oneShot === undefined && !control &&
@@ -375,7 +368,6 @@ export class Turns {
     if (pingable) this.#warmth?.waits(pingable);
   }
 
-  /** Adds to a session's totals. */
   book(
     session: GatewaySession,
     more: Partial<Sums>,
@@ -388,7 +380,6 @@ export class Turns {
     this.sessions.book(session, more, atMs);
   }
 
-  /** Caches a loaded session's responses and prompt. */
   #remember(sessionId: string, { client, responses, lastMs }: SessionFacts, held?: StoredPrompt): void {
     if (client === undefined) return;
     if (held) this.#cache.prompts.restore(client, held, lastMs);
@@ -425,7 +416,6 @@ export class Turns {
     session.compacted(made);
   }
 
-  /** Returns the parts that stored sessions of a protocol and client are made with. */
   async #makingOf(name: string, client = ""): Promise<Making | undefined> {
     const protocol = PROTOCOLS.find((one) => one.name === name);
     if (!protocol || !this.#options.upstreams[name]) return undefined;
@@ -434,7 +424,6 @@ export class Turns {
     return { protocol, countTokens, prompts, readers: this.#cache.readers(client) };
   }
 
-  /** Returns a model's context window; `undefined` if unknown. */
   #windowOf(protocol: Protocol, { client, model }: { readonly client: string; readonly model: string }) {
     const { windowTokens = listWindow } = upstreamOf(protocol, this.#options);
     if (typeof windowTokens === "number") return windowTokens;
@@ -452,7 +441,6 @@ export class Turns {
     return { key: `${key} 1m`, name: `${model}[1m]` };
   }
 
-  /** Whether that window is only assumed. */
   #assumesWindow(protocol: Protocol, { client, model }: { readonly client: string; readonly model: string }) {
     const { windowTokens, assumesWindow = () => true } = upstreamOf(protocol, this.#options);
     if (typeof windowTokens === "number") return false;
@@ -471,7 +459,7 @@ export class Turns {
     const { profile: rules, baseURL } = upstreamOf(protocol, this.#options);
     return ({ archive, control, agent = "", basis: { model, ttlMs } }, stored) => {
       const profile = () => typeof rules === "function" ? rules(model) : rules;
-      // Tare adds the breakpoints, with the shortest lifetime.
+      // If the client sets no breakpoints, Tare does, with the shortest lifetime.
       const isMarked = ttlMs === 0 && !control && routeToCache({ baseURL, model, key: "" }).needsMarks;
       return policySession({
         ...planning,
@@ -506,7 +494,6 @@ function clientOf({ name, auth }: Protocol, { headers }: Request, by: string | u
   return `${name} ${hashOf(keys)}`;
 }
 
-/** Most characters of a program's name. */
 const AGENT_CHARS = 60;
 
 /** Returns the client's program: the first product of its user agent. */
@@ -518,10 +505,8 @@ function hashOf(value: unknown): string {
   return createHash("sha256").update(JSON.stringify(value)).digest("base64");
 }
 
-/** A request that is no turn. */
 interface OneShot {
   readonly purpose: NonNullable<ItemPart["purpose"]>;
-  /** The session that it is about, if known. */
   readonly about: About<GatewaySession> | undefined;
   /** Whether it precedes all known turns, or is the first turn of a chat. Default: false. */
   readonly isFirst?: boolean;
@@ -544,7 +529,6 @@ const SUMMARY =
 // Excludes names such as `session-manager.ts` and `src/context`.
 const TALK = "(?<![\\w/-])(?:conversation|context|chat|session|history|transcript|discussion)(?![\\w/-])";
 
-/** Matches a sentence with a summary and its subject. */
 const ASKS_FOR_SUMMARY = new RegExp(`${SUMMARY}[^.]{0,80}${TALK}|${TALK}[^.]{0,80}${SUMMARY}`, "i");
 
 /**
@@ -561,12 +545,9 @@ function oneShotOf(
   { purpose, hasTools, isNamed, isKeyed, about: look }: {
     /** The purpose that the client reports. Default: none. */
     readonly purpose?: NonNullable<ItemPart["purpose"]>;
-    /** Whether its model may choose among tools. */
     readonly hasTools: boolean;
-    /** Whether the client names its session. */
     readonly isNamed: boolean;
     readonly isKeyed: boolean;
-    /** Returns the session that it is about. */
     readonly about: () => About<GatewaySession> | undefined;
   },
 ): OneShot | undefined {

@@ -7,10 +7,9 @@ import type { GatewayUpstream } from "./options.ts";
 const TOO_LONG =
   "This model's maximum context length is 40000 tokens. However, your messages resulted in 50000 tokens.";
 
-/** How many of seven long results a model still sees, before and after its provider has told its window in an error. */
 async function play(windowTokens: GatewayUpstream["windowTokens"], model = "gpt-5") {
   let isRefused = false;
-  // Reading is all but free there, so that nothing leaves unless the window is full.
+  // Reads are nearly free there, so that nothing is evicted unless the window is full.
   const { windowTokens: _, ...rest } = { ...UPSTREAM, profile: profileNamed("local") };
   const chat = windowTokens === undefined ? rest : { ...rest, windowTokens };
   const { fetch, seen } = gatewayed(
@@ -37,13 +36,13 @@ async function play(windowTokens: GatewayUpstream["windowTokens"], model = "gpt-
   return { before: before === 7, after: after === 7 };
 }
 
-Deno.test("gateway goes by a model's published window, until an error of the provider's tells it", async () => {
+Deno.test("window: the published window counts until an error of the provider reports another", async () => {
   assertEquals(await play(undefined), { before: true, after: false });
-  // Nothing is published of this one.
+  // This model has no published window.
   assertEquals(await play(undefined, "other"), { before: true, after: false });
 });
 
-Deno.test("gateway asks for a model's window, which an error outranks, and goes by one that is set unless less is told", async () => {
+Deno.test("window: an error overrides the option's function, and its number only if smaller", async () => {
   const asked = (tokens: number) => (model: string) => model === "gpt-5" ? tokens : undefined;
   assertEquals(await play(asked(30_000)), { before: false, after: false });
   assertEquals(await play(asked(200_000)), { before: true, after: false });
@@ -51,7 +50,6 @@ Deno.test("gateway asks for a model's window, which an error outranks, and goes 
   assertEquals(await play(30_000), { before: false, after: false });
 });
 
-/** A conversation of so many results, as a client sends it. */
 function longConversation(results: number): object[] {
   return [
     { role: "user", content: "Read all." },
@@ -62,7 +60,7 @@ function longConversation(results: number): object[] {
   ];
 }
 
-Deno.test("gateway makes a shorter request of one that is refused for its length, and sends that once", async () => {
+Deno.test("window: a request rejected for its length is shortened and sent once more", async () => {
   const { windowTokens: _, ...rest } = { ...UPSTREAM, profile: profileNamed("local") };
   const { fetch, seen } = gatewayed(
     ({ text }) =>
@@ -76,7 +74,7 @@ Deno.test("gateway makes a shorter request of one that is refused for its length
   assertEquals(seen.map(({ text }) => text.length > 160_000), [true, false]);
 });
 
-Deno.test("gateway refuses what people said and the window can't hold, as the protocol does, and says what to do", async () => {
+Deno.test("window: user text beyond the window is rejected in the protocol's format, with advice", async () => {
   const chat = { ...UPSTREAM, windowTokens: 10_000 };
   const { fetch, seen } = gatewayed(() => completion({ content: "Hi" }), {
     upstreams: { chat, messages: chat },
@@ -103,13 +101,11 @@ Deno.test("gateway refuses what people said and the window can't hold, as the pr
   const body = await messaged.json();
   assertEquals([messaged.status, body.type, body.error.type], [400, "error", "invalid_request_error"]);
   assertStringIncludes(body.error.message, "prompt is too long: ");
-  // Nobody was asked.
   assertEquals(seen, []);
 });
 
-/** The same conversation in Anthropic's words. */
 function longMessages(results: number): object[] {
-  // Nothing is said twice.
+  // Texts differ, so that nothing is deduplicated.
   const said = (at: number) =>
     Array.from({ length: 1_900 }, (_, line) => `word ${at}/${line} said`).join("\n");
   return [
@@ -129,7 +125,6 @@ function longMessages(results: number): object[] {
 
 const CLAUDE_BASH = { name: "bash", input_schema: { type: "object" } };
 
-/** Tokens of a conversation that is seen for the first time, and of what is sent of it. */
 async function firstSight(
   { results, profile = "anthropic-5m", headers = {}, model = "claude-sonnet-4-5" }: {
     readonly results: number;
@@ -151,7 +146,7 @@ async function firstSight(
   return { received: tokens("received"), sent: tokens("sent") };
 }
 
-Deno.test("gateway sends what the window holds of a long history that it sees for the first time", async () => {
+Deno.test("window: a long history is reduced to the window in its first request", async () => {
   for (const [results, window] of [[46, 200_000], [20, 200_000], [1, 200_000]] as const) {
     const { received, sent } = await firstSight({ results });
     const isRight = received < 0.8 * window ? sent >= received : sent > 0.3 * window && sent < 0.9 * window;
@@ -159,17 +154,15 @@ Deno.test("gateway sends what the window holds of a long history that it sees fo
   }
 });
 
-Deno.test("gateway knows by beta or name that a client uses a window of a million tokens", async () => {
+Deno.test("window: a million tokens are recognised by beta header or model name", async () => {
   const million = { "anthropic-beta": "oauth-2025-04-20,context-1m-2025-08-07" };
   const whole = async (given: Partial<Parameters<typeof firstSight>[0]>) => {
     const { received, sent } = await firstSight({ results: 60, profile: "local", ...given });
-    // The recall tool is sent with it.
     return sent >= received;
   };
   assertEquals(await whole({}), false);
   assertEquals(await whole({ headers: million }), true);
   assertEquals(await whole({ headers: { "anthropic-beta": "context-management-2025-06-27" } }), false);
   assertEquals(await whole({ model: "claude-sonnet-4-5[1m]" }), true);
-  // More than that doesn't fit there either.
   assertEquals(await whole({ headers: million, results: 160 }), false);
 });

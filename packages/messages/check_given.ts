@@ -1,6 +1,6 @@
 import { nearestName } from "./nearest_name.ts";
 
-/** What a value may be required to be. */
+/** A kind that a value may be required to have. */
 export type NeededKind =
   | "function"
   | "counter"
@@ -17,15 +17,15 @@ export type NeededKind =
   | "value";
 
 /**
- * What a value must be: of a kind, of one of several kinds, one of a set of values, or an object with these fields, of
- * which a name that ends in `?` is optional. `value` is anything but undefined and null, `positive` is a number above 0,
- * `count` one of 0 or more, `share` one from 0 to 1.
+ * The requirement of a value: a kind, one of several kinds, one of a set of values, or an object with fields,
+ * where a name that ends in `?` is optional. `value` is anything but undefined and null, `positive` a number
+ * above 0, `count` one of 0 or more, `share` one from 0 to 1.
  */
 export type Needed = NeededKind | readonly NeededKind[] | ReadonlySet<unknown> | {
   readonly [name: string]: Needed;
 };
 
-/** What options must hold: every name of their type, optional ones with a `?`. */
+/** The requirements of an options object: each name of its type, optional ones with a `?`. */
 export type NeededOptions<Options> = {
   readonly [
     Name in keyof Options as Name extends string
@@ -38,7 +38,7 @@ const isFunction = (value: unknown) => typeof value === "function";
 const isObject = (value: unknown) => typeof value === "object" && value !== null && !Array.isArray(value);
 const isNumber = (value: unknown): value is number => typeof value === "number" && !Number.isNaN(value);
 
-/** Each kind in words, and whether a value is of it. */
+/** Description and check of each kind. */
 const KINDS: Readonly<Record<NeededKind, readonly [words: string, is: (value: unknown) => boolean]>> = {
   function: ["a function", isFunction],
   counter: ["a function that gives the tokens of a text as a number, at once", isFunction],
@@ -58,11 +58,10 @@ const KINDS: Readonly<Record<NeededKind, readonly [words: string, is: (value: un
 const ROLES: readonly unknown[] = ["system", "developer", "user", "assistant", "tool", "function"];
 
 /**
- * Checks what a function was given, for callers without TypeScript.
- *
- * @param caller The function, as an error names it.
- * @param given What it was given, by the names of its parameters.
- * @param needed What it needs, by the same names.
+ * Checks the arguments of a function, for callers without TypeScript.
+ * @param caller The function's name in errors.
+ * @param given The arguments by parameter name.
+ * @param needed The requirements by the same names.
  * @throws {TypeError} at the first wrong value, unknown option, or message that is no chat message.
  * @throws {RangeError} at a number that is out of its range.
  */
@@ -114,7 +113,7 @@ function checkFields(
     });
   }
   const fields = value as Readonly<Record<string, unknown>>;
-  // A list that names what may be left out names all.
+  // A requirement with optional names is complete, so other names are errors.
   const known = new Set(names.map((field) => field.replace("?", "")));
   const unknown = known.size > 0 && names.some((field) => field.endsWith("?"))
     ? Object.keys(fields).find((field) => fields[field] !== undefined && !known.has(field))
@@ -152,7 +151,7 @@ type JsonFields = Readonly<Record<string, unknown>>;
 function checkMessages(caller: string, name: string, messages: readonly unknown[]): void {
   for (let at = 0; at < messages.length; at++) {
     const message = messages[at] as JsonFields | null | undefined;
-    // Nearly all are in order: to say so of thousands must cost next to nothing.
+    // Fast path for valid messages: conversations have thousands.
     switch (message?.role) {
       case "assistant":
       case "function":
@@ -174,7 +173,7 @@ const OF_ANTHROPIC =
 const OF_RESPONSES = "an item of OpenAI's Responses API: fromResponses() of @tare/wire reads its requests";
 const OF_AI_SDK = "a message of the AI SDK: fromAiSdk() of @tare/adapters/ai-sdk makes chat messages of them";
 
-/** Whose messages hold parts of these types, and what makes chat messages of them. Named here only to be refused. */
+/** Part types of other APIs, with the converter that the error names. */
 const FOREIGN_TYPES: readonly (readonly [RegExp, string])[] = [
   [/^tool-(?:call|result|approval-.+)$/, OF_AI_SDK],
   [/^(?:tool_use|tool_result|redacted_thinking|server_tool_use)$/, OF_ANTHROPIC],
@@ -184,7 +183,7 @@ const FOREIGN_TYPES: readonly (readonly [RegExp, string])[] = [
   ],
 ];
 
-/** Whose a part or an item is, if it isn't one of chat messages. Some types are several APIs'. */
+/** Returns the API that a foreign part or item belongs to. Some types belong to several. */
 function foreignOf(fields: JsonFields): string | undefined {
   const { type } = fields;
   switch (type) {
@@ -198,7 +197,7 @@ function foreignOf(fields: JsonFields): string | undefined {
     case "reasoning":
       return "text" in fields ? OF_AI_SDK : OF_RESPONSES;
     case "thinking":
-      // Mistral's chat messages hold such, with a list of parts.
+      // Mistral's chat messages have such parts with a list in this field.
       return typeof fields.thinking === "string" ? OF_ANTHROPIC : undefined;
     default:
       return FOREIGN_TYPES.find(([types]) => typeof type === "string" && types.test(type))?.[1];
@@ -239,7 +238,7 @@ function checkMessage(caller: string, name: string, message: JsonFields): void {
   }
 }
 
-/** What finds a message in its conversation, beside its position. */
+/** Returns the role and call id of a message, for errors. */
 function describeMessage({ role, tool_call_id: id }: JsonFields): string {
   return role === "tool" ? ` (role tool, tool_call_id ${JSON.stringify(id)})` : ` (role ${role})`;
 }

@@ -2,18 +2,18 @@ import { checkGiven } from "./check_given.ts";
 import { type Content, type ContentPart, describeCall, type Message, type ToolCall } from "./message.ts";
 import type { ToolDefinition } from "./tool.ts";
 
-/** Counts the tokens of a text. Must be pure: the same text always gives the same number. */
+/** A token counter. It must be pure. */
 export interface CountTokens {
   (text: string): number;
-  /** Tokens of a picture, or nothing if it doesn't tell how large it is. Default: each is taken for a photograph. */
+  /** Tokens of an image, or `undefined` if its size is unknown. Default: the size of a photograph. */
   readonly ofPicture?: (
     picture: { readonly url: string; readonly detail?: string },
   ) => number | undefined;
 }
 
 /**
- * A rough token count that needs no rank table: one token for each four UTF-16 code units, rounded up. Within a
- * third of the exact count for English and code; use `@tare/tiktoken` where the number matters.
+ * Estimates tokens without a rank table: one per four UTF-16 code units, rounded up. Within a third of the
+ * exact count for English and code; use `@tare/tiktoken` for exact counts.
  *
  * @example
  * ```ts
@@ -27,33 +27,33 @@ export function estimateTokens(text: string): number {
   return Math.ceil(text.length / 4);
 }
 
-/** Tokens that the wire format itself adds to each message. */
+/** Tokens that the wire format adds to each message. */
 export const MESSAGE_OVERHEAD_TOKENS = 4;
 
 /**
- * Tokens of a picture whose counter doesn't tell them: `low` detail is 85, anything else is taken as 1024 × 1024 px, four
- * tiles of OpenAI's formula.
+ * Tokens of an image of unknown size: 85 at `low` detail, otherwise as for 1024 × 1024 px, four tiles of
+ * OpenAI's formula.
  */
 const IMAGE_TOKENS = 765;
 const LOW_IMAGE_TOKENS = 85;
 
-/** Base64 characters for each token of a file: a rough figure, on the safe side for PDF. */
+/** Base64 characters per token of a file: a cautious estimate for PDF. */
 const FILE_CHARS_PER_TOKEN = 32;
 
 /**
- * Base64 characters for each token of a recording or a video. Providers count by the second: 10 to 32 tokens of sound, up to
- * 300 of video. On the safe side for speech at 24 kbit/s and for video at 250 kbit/s.
+ * Base64 characters per token of audio or video. Providers count by the second: 10 to 32 tokens of audio, up
+ * to 300 of video. Cautious for speech at 24 kbit/s and video at 250 kbit/s.
  */
 const STREAM_CHARS_PER_TOKEN = 128;
 
-/** Base64 characters for each token of a text file. */
+/** Base64 characters per token of a text file. */
 const TEXT_CHARS_PER_TOKEN = 16 / 3;
 const TEXT_FILE = /^data:(?:text\/|application\/(?:json|xml|yaml))/;
 
 /**
- * Tokens of one message: its text, parts, name, reasoning (what of it is sealed as its provider counts), tool calls (without their ids, which providers
- * don't show to the model) and the tools that it finds, plus {@linkcode MESSAGE_OVERHEAD_TOKENS}. The count is remembered for each message object and counter, so that a
- * message is counted once, not once per call.
+ * Returns the tokens of one message: text, parts, name, reasoning (sealed reasoning as its provider counts),
+ * tool calls without ids (not visible to the model), found tools and {@linkcode MESSAGE_OVERHEAD_TOKENS}.
+ * Cached per message object and counter.
  */
 export function countMessageTokens(message: Message, countTokens: CountTokens): number {
   return remembered(messageCounts, message, countTokens, countMessage);
@@ -75,7 +75,7 @@ function countMessage(message: Message, countTokens: CountTokens): number {
   return tokens;
 }
 
-/** Returns the tokens of one tool definition, counted as its JSON text and remembered like a message's. */
+/** Returns the tokens of a tool definition's JSON text. Cached per definition and counter. */
 export function countToolTokens(tool: ToolDefinition, countTokens: CountTokens): number {
   return remembered(toolCounts, tool, countTokens, countTool);
 }
@@ -85,7 +85,7 @@ function countTool(tool: ToolDefinition, countTokens: CountTokens): number {
   return countTokens(JSON.stringify(tool));
 }
 
-/** What of a request is counted. */
+/** The counted parts of a request. */
 export interface CountedRequest {
   readonly messages: readonly Message[];
   readonly tools?: readonly ToolDefinition[];
@@ -141,7 +141,10 @@ function countPart(part: ContentPart, countTokens: CountTokens): number {
   return countUnknown(part, countTokens);
 }
 
-/** A part of a kind that a provider added later, or in a form of its own: its JSON text bounds what it can cost, but for data that it holds. */
+/**
+ * Returns an upper bound for a part of unknown type: the tokens of its JSON text, with data counted as a
+ * file.
+ */
 function countUnknown(part: object, countTokens: CountTokens): number {
   let dataLength = 0;
   const text = JSON.stringify(part, (_, value) => {
@@ -159,7 +162,7 @@ function countFile(data: string): number {
   return Math.ceil(data.length / (TEXT_FILE.test(data) ? TEXT_CHARS_PER_TOKEN : FILE_CHARS_PER_TOKEN));
 }
 
-/** A video at an address is taken for a second of it. */
+/** Returns the tokens of a video; one at an address counts as one second. */
 function countVideo(url: string): number {
   return url.startsWith("data:") ? Math.ceil(url.length / STREAM_CHARS_PER_TOKEN) : IMAGE_TOKENS;
 }
@@ -173,7 +176,7 @@ type Counts = WeakMap<CountTokens, WeakMap<object, number>>;
 const messageCounts: Counts = new WeakMap();
 const toolCounts: Counts = new WeakMap();
 
-/** `count` is a function of its own: what is known is asked for so often that making one each time would cost more. */
+/** `count` is a top-level function: a closure per lookup would cost more than the lookup. */
 function remembered<T extends object>(
   counts: Counts,
   subject: T,
@@ -190,7 +193,7 @@ function remembered<T extends object>(
   return tokens;
 }
 
-/** A count that is none would poison every sum. */
+/** Throws on an invalid count, which would corrupt every total. */
 function checkedCount(tokens: number): number {
   if (typeof tokens === "number" && tokens >= 0) return tokens;
   throw new TypeError(
@@ -198,24 +201,23 @@ function checkedCount(tokens: number): number {
   );
 }
 
-/** Shorter texts, in UTF-16 code units, are counted whole. */
+/** Longest text that is counted whole, in UTF-16 code units. */
 const WHOLE_LENGTH = 1_024;
 
-/** One sample of this length for each stretch of that, between so many and so many. */
+/** Sample length, text length per sample, and bounds for the number of samples. */
 const SAMPLES = { length: 256, stretch: 2_048, least: 2, most: 64 };
 
-/** A sample begins and ends at white space if there is some so near: no word is cut that would count as two. */
+/** Distance within which a sample's ends move to white space, so that no word is split and counted twice. */
 const REACH = 32;
 
 const counters = new WeakMap<CountTokens, CountTokens>();
 
 /**
- * A counter that counts short texts as `count` does and reckons those of more than 1,024 UTF-16 code units from samples
- * spread evenly over them, an eighth of what they hold and never more than 16,384 code
- * units do. As pure as `count` is; the same function for the same `count`.
- *
- * On recorded sessions of agents nine in ten long texts are within a tenth of the exact count, and whole prompts within
- * one in a hundred. What a provider charges it counts itself.
+ * Returns a counter that counts texts of up to 1,024 UTF-16 code units with `count` and estimates longer ones
+ * from evenly spread samples: an eighth of the text, at most 16,384 code units. As pure as `count`; the same
+ * function for the same `count`.
+ * On recorded agent sessions, nine in ten long texts are within 10 % of the exact count, whole prompts within
+ * 1 %.
  *
  * @example
  * ```ts
@@ -254,7 +256,7 @@ function reckon(text: string, count: CountTokens): number {
   return Math.round(tokens * text.length / length);
 }
 
-/** The first white space from a place on, if it is near; else the place. */
+/** Returns the first white space within reach of a place, or the place itself. */
 function whiteFrom(text: string, place: number): number {
   for (let at = place; at < place + REACH; at++) {
     const unit = text.charCodeAt(at);

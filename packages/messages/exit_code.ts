@@ -1,17 +1,17 @@
-/** UTF-16 code units at either end of a result in which its program's exit code is looked for. */
+/** UTF-16 code units at each end of a result that are searched for an exit code. */
 const REACH_CHARS = 512;
 
-/** Longer results are not parsed as JSON, in UTF-16 code units. */
+/** Longest result that is parsed as JSON, in UTF-16 code units. */
 const MAX_JSON_CHARS = 1_000_000;
 
-/** The first line, or one of those in front of the output. */
+/** An exit code in the first line, or in a line before the output. */
 const FIRST_LINE =
   /^(?:exit code:? (-?\d+)(?:;|$)|(?:.+\n){0,4}process exited with code (-?\d+)$|command executed .*\bexit code: (-?\d+)$|<(?:exit_?code|returncode)>(-?\d+)<)/im;
 
 const LAST_LINE =
   /(?:^|\n)(?:command exited with code (-?\d+)|\[(?:the )?command (?:completed|finished) with exit code (-?\d+)\.?\])\s*$/i;
 
-/** Fields below one another, as some agents list what a command came to. */
+/** An exit code in a list of fields, as some agents write it. */
 const LISTED = { first: /^(?:command|output): /i, code: /^exit code: (-?\d+)$/im };
 
 /** Returns the exit code in a tool result's own line, fields or JSON; `undefined` if there is none. */
@@ -32,7 +32,7 @@ function codeInJson(text: string): number | undefined {
     const code = fields["exit_code"] ?? fields["exitCode"];
     return typeof code === "number" ? code : undefined;
   } catch {
-    // It only looks like JSON.
+    // Not JSON.
     return undefined;
   }
 }

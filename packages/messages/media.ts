@@ -1,11 +1,14 @@
 import type { Content, ContentPart } from "./message.ts";
 
-/** Kinds of media, as far as their tokens are counted differently. */
+/** Kinds of media whose tokens are counted differently. */
 type MediaKind = "image" | "audio" | "video" | "document";
 
-/** Types of media blocks in every supported protocol and framework, with the kind of one without a media type. */
+/**
+ * Types of media blocks in every supported protocol and framework, with the kind of one without a media type.
+ */
 const MEDIA_TYPES: readonly (readonly [MediaKind, string])[] = [
-  // Chat completions and servers that extend them; Responses; Messages; models of the AI SDK 5 to 7 and Mastra.
+  // Chat completions and servers that extend them; Responses; Messages; models of the AI SDK 5 to 7 and
+  // Mastra.
   ["image", "image_url input_image computer_screenshot image_generation_call image"],
   ["image", "image-data image-url image-file-id image-file-reference"],
   ["audio", "input_audio audio_url"],
@@ -24,26 +27,26 @@ function kindOf(type: unknown): MediaKind | undefined {
   return MEDIA_TYPES.find(([, types]) => typeof type === "string" && types.split(" ").includes(type))?.[0];
 }
 
-/** Types whose `text` is all that they say. */
+/** Types of blocks that contain only `text`. */
 const TEXT_TYPE = /(?:^|_)text$|^text-plain$/;
 
-/** Fields that describe a block, and hold neither its data nor its address. */
+/** Fields that describe a block, without its data or address. */
 const DESCRIPTION =
   /^(?:type|source_type|media_?type|mime_?type|format|detail|filename|name|title|description|context|transcript|providerOptions)$/i;
 
-/** Fields that hold data however short it is. */
+/** Fields that contain data of any length. */
 const DATA_FIELD = /^(?:data|base64|blob|file_?data)$/i;
 
-/** In other fields shorter strings are taken for names and ids, in UTF-16 code units. */
+/** Shortest data in other fields, in UTF-16 code units; shorter strings are names and ids. */
 const SHORTEST_DATA = 256;
 
-/** Blocks are searched this deep for data. */
+/** Deepest level at which blocks are searched for data. */
 const MAX_DEPTH = 8;
 
 /**
- * The parts of a chat message that a content part or block is, of whatever protocol or framework: text as text, media as
- * media, structured data as its JSON text. Data inside structured data is a part of its own, so that it is counted as media
- * and never as text. At least one part.
+ * Returns the chat content parts of a block of any supported protocol or framework: text as text, media as
+ * media, structured data as its JSON text. Binary data inside structured data becomes a part of its own, so
+ * that it is counted as media. Returns at least one part.
  *
  * @example
  * ```ts
@@ -69,12 +72,12 @@ export function partsOfBlock(block: unknown): readonly ContentPart[] {
   return kind ? readMedia(fields, kind) : readData(fields);
 }
 
-/** Whether a part is media: an image, a recording, a video or a file. */
+/** Returns whether a part is an image, audio, video or a file. */
 export function isMedia({ type }: ContentPart): boolean {
   return type !== "text" && type !== "refusal";
 }
 
-/** Whether a content has parts that are media. */
+/** Returns whether content has media parts. */
 export function holdsMedia(content: Content | null | undefined): boolean {
   return Array.isArray(content) && (content as readonly ContentPart[]).some(isMedia);
 }
@@ -91,7 +94,7 @@ function isChatPart(block: Fields): boolean {
 
 const CHAT_MEDIA = /^(?:image_url|input_audio|video_url|file)$/;
 
-/** Data that a block holds, or where it is. */
+/** The data of a block, or its location. */
 interface Payload {
   /** A data URL, an address or an id. */
   readonly url: string;
@@ -107,7 +110,7 @@ function readMedia(block: Fields, kind: MediaKind): readonly ContentPart[] {
   return [mediaPart(payload ?? { url: "", isData: false }, block, kind)];
 }
 
-/** The text of a document that holds one. */
+/** Returns the text of a document that contains one. */
 function readText(block: Fields): readonly ContentPart[] | undefined {
   for (const holder of [block.source, block.data, block.file, block.resource, block]) {
     const { type, text, data, content } = Object(holder) as Fields;
@@ -124,7 +127,7 @@ function readText(block: Fields): readonly ContentPart[] | undefined {
   return undefined;
 }
 
-/** Structured data: its JSON text, and what binary data was in it as parts of their own. */
+/** Returns the JSON text of structured data, and its binary data as parts. */
 function readData(block: Fields): readonly ContentPart[] {
   const found: ContentPart[] = [];
   const take = (holder: unknown, value: unknown): boolean => {
@@ -134,7 +137,7 @@ function readData(block: Fields): readonly ContentPart[] {
     found.push(mediaPart(payload, fields, kindOf(fields.type) ?? "document"));
     return true;
   };
-  // Some classes of bytes have a JSON form, so that the value is looked up where it is held.
+  // Some byte classes define `toJSON`, so the raw value is read from its holder.
   const text = JSON.stringify(block, function (this: unknown, name, value: unknown) {
     const raw = (Object(this) as Fields)[name];
     return take(this, raw) ? "" : value;
@@ -166,7 +169,7 @@ function mediaPart({ url, isData }: Payload, block: Fields, kind: MediaKind): Co
   }
 }
 
-/** The media type that a block states; of one that states none, what its kind usually is. */
+/** Returns the declared media type of a block, or the usual one of its kind. */
 function mediaTypeOf(block: Fields, kind: MediaKind): string {
   const inside = [block, ...Object.values(block)].map((one) => Object(one) as Fields);
   for (const { mediaType, media_type, mimeType, mime_type, format } of inside) {
@@ -177,7 +180,7 @@ function mediaTypeOf(block: Fields, kind: MediaKind): string {
   return kind === "document" ? "application/octet-stream" : `${kind}/*`;
 }
 
-/** The first data in a block; if there is none, the first address or id. */
+/** Returns the first data in a block, or else the first address or id. */
 function findPayload(value: unknown, mediaType: () => string, depth = 0): Payload | undefined {
   const own = payloadIn(value, mediaType);
   if (own || typeof value !== "object" || value === null || depth > MAX_DEPTH) return own;
@@ -194,7 +197,7 @@ function findPayload(value: unknown, mediaType: () => string, depth = 0): Payloa
   return address;
 }
 
-/** What one value is: data of at least a length, or an address. */
+/** Returns a value as data of at least a length, or as an address. */
 function payloadIn(value: unknown, mediaType: () => string, shortest = SHORTEST_DATA): Payload | undefined {
   if (value instanceof ArrayBuffer) return payloadIn(new Uint8Array(value), mediaType);
   if (ArrayBuffer.isView(value)) {
@@ -220,7 +223,7 @@ function dataUrl(base64: string, mediaType: string): string {
   return `data:${mediaType};base64,${base64}`;
 }
 
-/** So many bytes are made text at once: each is an argument of a call. */
+/** Bytes converted to text at once: each is an argument of a call. */
 const CHUNK = 0x8000;
 
 function base64Of(bytes: Uint8Array): string {

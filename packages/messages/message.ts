@@ -7,19 +7,19 @@ export type ContentPart =
     readonly type: "text";
     readonly text: string;
   }
-  /** A picture, by URL or as a `data:` URL. */
+  /** An image, by URL or as a `data:` URL. */
   | {
     readonly type: "image_url";
-    /** Where the picture is, and how closely the model shall look at it. */
+    /** URL of the image, and the level of detail that the model reads. */
     readonly image_url: { readonly url: string; readonly detail?: string };
   }
-  /** A recording, as base64. */
+  /** Audio, as base64. */
   | {
     readonly type: "input_audio";
-    /** The recording as base64, and its format (`wav`, `mp3`). */
+    /** Base64 data and its format (`wav`, `mp3`). */
     readonly input_audio: { readonly data: string; readonly format: string };
   }
-  /** A file, by id of an upload or as base64. */
+  /** A file, by upload id or as base64. */
   | {
     readonly type: "file";
     /** The id of an upload, or name and base64 data. */
@@ -28,88 +28,88 @@ export type ContentPart =
   /** A video, by URL or as a `data:` URL. */
   | {
     readonly type: "video_url";
-    /** Where the video is. */
+    /** URL of the video. */
     readonly video_url: { readonly url: string };
   }
-  /** What the model said instead of an answer it would not give. */
+  /** A refusal of the model to answer. */
   | {
     readonly type: "refusal";
-    /** What the model said instead. */
+    /** The model's explanation. */
     readonly refusal: string;
   };
 
 /** Content of a message: text, or parts in order. */
 export type Content = string | readonly ContentPart[];
 
-/** A function call that the model asks for. `arguments` is the JSON text as the model wrote it, valid or not. */
+/** A function call of the model. `arguments` is the JSON text as the model wrote it, valid or not. */
 export interface FunctionToolCall {
-  /** Names the call; its result carries the same id. */
+  /** Id of the call; its result has the same one. */
   readonly id: string;
-  /** Always `function`. */
   readonly type: "function";
-  /** Which function, with which arguments. */
+  /** Function name and arguments. */
   readonly function: { readonly name: string; readonly arguments: string };
 }
 
 /** A call in an assistant message. */
 export type ToolCall =
   | FunctionToolCall
-  /** A free-text call that the model asks for (OpenAI's custom tools). */
+  /** A free-text call (OpenAI's custom tools). */
   | {
-    /** Names the call; its result carries the same id. */
+    /** Id of the call; its result has the same one. */
     readonly id: string;
     readonly type: "custom";
-    /** Which tool, with which input. */
+    /** Tool name and input. */
     readonly custom: { readonly name: string; readonly input: string };
   };
 
 /**
- * What the model said and which tools it called. `reasoning_content` is how DeepSeek, vLLM and others pass the
- * model's reasoning; it is kept and sent back as it came.
+ * A reply of the model with its tool calls. `reasoning_content` is the field in which DeepSeek, vLLM and
+ * others pass the model's reasoning; it is sent back unchanged.
  */
 export interface AssistantMessage {
-  /** Always `assistant`. */
   readonly role: "assistant";
-  /** What was said; often empty or null beside calls. */
+  /** The reply's text; often empty or null next to calls. */
   readonly content?: Content | null;
-  /** What the model said instead of an answer. */
+  /** The model's refusal to answer. */
   readonly refusal?: string | null;
-  /** Tells apart several who write under one role. */
+  /** Distinguishes several authors of one role. */
   readonly name?: string;
   /** The calls, in the order of the reply. */
   readonly tool_calls?: readonly ToolCall[];
-  /** The reasoning, where the provider shows it. */
+  /** The reasoning, where the provider makes it visible. */
   readonly reasoning_content?: string | null;
   /**
-   * What of the reply only its provider reads, or takes back only as it was. Never shown; it leaves with the reply. Default:
-   * nothing.
+   * Provider-specific data of the reply, which only its provider reads. Never displayed; evicted with the
+   * reply. Default: none.
    */
   readonly carried?: {
-    /** Who said it: to others the reply is sent without. Default: nobody knows. */
+    /** The provider; other providers receive the reply without this data. Default: unknown. */
     readonly by?: string;
-    /** Tokens of sealed reasoning, as the provider counts. Default: what can be read of it is counted. */
+    /** Tokens of sealed reasoning, as the provider counts. Default: the count of its visible text. */
     readonly tokens?: number;
-    /** The pieces that the reply came in, which go back as they were. Default: its fields say all. */
+    /** The original items of the reply, sent back unchanged. Default: the reply's fields. */
     readonly items?: readonly Readonly<Record<string, unknown>>[];
   };
-  /** Tools that the provider itself has found for it: the model is shown their definitions there. Default: none. */
+  /**
+   * Tools that the provider's own search found: the model sees their definitions at this place. Default:
+   * none.
+   */
   readonly findsTools?: readonly ToolDefinition[];
-  /** Whether it has to stay where it stands, such as what makes tools known. Default: it may leave. */
+  /** Whether the message must stay in the prompt, for example because it introduces tools. Default: false. */
   readonly keep?: boolean;
 }
 
 /** The result of one tool call. */
 export interface ToolMessage {
-  /** Always `tool`. */
   readonly role: "tool";
   /** Id of the call that this answers. */
   readonly tool_call_id: string;
   readonly content: Content;
-  /** Whether it has to stay where it stands, such as what makes tools known. Default: it may leave. */
+  /** Whether the message must stay in the prompt, for example because it introduces tools. Default: false. */
   readonly keep?: boolean;
-  /** Whether the call failed, as its client states it: that outranks what its text looks like. Default: nobody states it. */
+  /** Whether the call failed, as reported by its client; overrides detection by text. Default: unknown. */
   readonly failed?: boolean;
-  /** Tools that it names and that the provider shows the model there, in full. Default: none. */
+  /** Tools that the result names, whose full definitions the provider adds at this place. Default: none. */
   readonly findsTools?: readonly ToolDefinition[];
 }
 
@@ -122,26 +122,26 @@ export interface PlainMessage<Role extends "system" | "developer" | "user"> {
 }
 
 /**
- * A message of the OpenAI chat-completions wire format, as far as Tare reads it. The type is structural: fields
- * that it doesn't name (signatures, provider extensions) are legal on any message and pass through every
- * function of Tare untouched. Messages are treated as immutable.
+ * A message of the OpenAI chat-completions wire format, as far as Tare reads it. The type is structural:
+ * other fields (signatures, provider extensions) are legal on any message and pass through every function of
+ * Tare unchanged. Messages are treated as immutable.
  */
 export type Message =
   /** Instructions of the operator, for models that call them `system` or `developer`. */
   | PlainMessage<"system">
   | PlainMessage<"developer">
-  /** What the user said. */
+  /** Text of the user. */
   | PlainMessage<"user">
   | AssistantMessage
   | ToolMessage
-  /** The result of a call in the wire format that came before tools. Passed through, never edited. */
+  /** The result of a call in the wire format that preceded tools. Forwarded, never edited. */
   | {
     readonly role: "function";
     readonly name: string;
     readonly content: string | null;
   };
 
-/** The result of a call: its text, the pictures that it shows as `data:` URLs behind that, and whether the call failed. */
+/** Returns the result of a call: its text, followed by images as `data:` URLs, and whether it failed. */
 export function toolResultMessage(
   id: string,
   text: string,
@@ -155,7 +155,7 @@ export function toolResultMessage(
   return { role: "tool", tool_call_id: id, content, ...(failed && { failed }) };
 }
 
-/** Name and arguments of a call, of either kind: JSON of a function's, the plain input of a custom tool's. */
+/** Returns the name and arguments of a call: JSON of a function, plain input of a custom tool. */
 export function describeCall(call: ToolCall): { readonly name: string; readonly arguments: string } {
   return call.type === "custom"
     ? { name: call.custom.name, arguments: call.custom.input }
@@ -163,8 +163,8 @@ export function describeCall(call: ToolCall): { readonly name: string; readonly 
 }
 
 /**
- * The text of a message's content: the string itself, or its text and refusal parts joined by newlines. Pictures,
- * recordings and files have no text.
+ * Returns the text of a message's content: the string itself, or its text and refusal parts joined by
+ * newlines. Media have no text.
  *
  * @example
  * ```ts
@@ -214,12 +214,12 @@ function argumentLines(input: string): string[] {
       `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`
     );
   } catch {
-    // Free text, or JSON that a model has spoilt.
+    // Free text, or malformed JSON of a model.
     return [input];
   }
 }
 
-/** What a message begins with, in one line: at most 120 UTF-16 code units, no character cut in two. */
+/** Returns the beginning of a message in one line: at most 120 UTF-16 code units, no character split. */
 export function firstWords(content: Content | null | undefined): string {
   const line = contentText(content).slice(0, 10 * MAX_CHARS).replaceAll(/\s+/g, " ").trim();
   return line.slice(0, MAX_CHARS).toWellFormed().replace(/\ufffd$/, "");
@@ -240,23 +240,26 @@ export function hashText(text: string): number {
   return (high & 0x1fffff) * 0x1_0000_0000 + (low >>> 0);
 }
 
-/** Returns a remembered hash of a message or definition; by meaning where {@linkcode tellBy} set it. */
+/** Returns the cached hash of a message or definition; by meaning where {@linkcode tellBy} set it. */
 export function hashPiece(piece: Message | ToolDefinition): number {
   return (told.get(piece) ?? toldByBytes(piece)).hash;
 }
 
-/** Like {@linkcode hashPiece}, by the bytes alone: what a provider's cache goes by. */
+/** Returns the cached hash of a message's or definition's bytes, which a provider's cache compares. */
 export function hashBytes(piece: Message | ToolDefinition): number {
   const known = told.get(piece) ?? toldByBytes(piece);
   return known.bytesHash ??= hashText(JSON.stringify(piece));
 }
 
-/** Sets the hash of a message by meaning, equal for other spellings. `bytesHash` default: the hash of its JSON. */
+/**
+ * Sets the hash of a message by meaning, equal for other spellings. `bytesHash` default: the hash of its
+ * JSON.
+ */
 export function tellBy(message: Message, hash: number, bytesHash?: number): void {
   told.set(message, { hash, bytesHash });
 }
 
-/** What a message or a tool is told by; the hash of its bytes, if that is known. */
+/** Cached hashes of a message or tool. */
 interface Told {
   readonly hash: number;
   bytesHash: number | undefined;
@@ -271,7 +274,10 @@ function toldByBytes(piece: Message | ToolDefinition): Told {
   return known;
 }
 
-/** Name of the tool that stands for others: a call of it names the tool that is meant, and holds that one's arguments. */
+/**
+ * Name of the tool that calls other tools: its arguments contain the name and arguments of the effective
+ * call.
+ */
 export const CALL_TOOL_NAME = "call_tool";
 
 /** Returns the name and arguments of the effective call: those inside `call_tool`, else its own. */
@@ -282,7 +288,7 @@ export function meantCall(call: ToolCall): { readonly name: string; readonly arg
     const { name, arguments: args = {} } = JSON.parse(made.arguments);
     if (typeof name === "string") return { name, arguments: JSON.stringify(args) };
   } catch {
-    // Whoever runs it tells the model what is wrong.
+    // The tool reports malformed arguments to the model.
   }
   return made;
 }
@@ -305,7 +311,10 @@ export function freeCallId(id: string, used: ReadonlySet<string>): string {
   return `call_${number}`;
 }
 
-/** Returns all calls with their answers. Ids may repeat or be empty: the newest message's first open call is answered. */
+/**
+ * Returns all calls with their answers. Ids may repeat or be empty: the newest message's first open call is
+ * answered.
+ */
 export function pairCalls(messages: readonly Message[]): readonly CallPair[] {
   const pairing = new CallPairing();
   for (const message of messages) pairing.add(message);
@@ -314,23 +323,22 @@ export function pairCalls(messages: readonly Message[]): readonly CallPair[] {
 
 /** A call with its answer. */
 export interface CallPair {
-  /** The call as the model made it. */
   readonly call: ToolCall;
   /** Position of the assistant message that made it. */
   readonly at: number;
-  /** Absent: nothing answers it yet. */
+  /** Absent: not answered yet. */
   readonly answer?: { readonly at: number; readonly message: ToolMessage };
 }
 
-/** Pairs the calls of a growing conversation (see {@linkcode pairCalls}), message by message. */
+/** Pairs the calls of a growing conversation, message by message, like {@linkcode pairCalls}. */
 export class CallPairing {
   /** All calls so far. */
   readonly pairs: CallPair[] = [];
-  /** Places in `pairs` of the open calls of each id: a list for each message that made some. */
+  /** Indexes in `pairs` of the open calls of each id: one list per message with such calls. */
   readonly #open = new Map<string, number[][]>();
   #length = 0;
 
-  /** Takes the next message, and gives the call that it answers. */
+  /** Adds the next message. Returns the call that it answers. */
   add(message: Message): CallPair | undefined {
     const at = this.#length++;
     if (message.role === "assistant") {
@@ -353,7 +361,10 @@ export class CallPairing {
   }
 }
 
-/** Returns whether two values are deeply equal, regardless of the order of fields; supports JSON, bytes and URLs. */
+/**
+ * Returns whether two values are deeply equal, regardless of the order of fields; supports JSON, bytes and
+ * URLs.
+ */
 export function sameData(one: unknown, other: unknown): boolean {
   if (one === other) return true;
   if (typeof one !== "object" || typeof other !== "object" || one === null || other === null) return false;
@@ -383,7 +394,7 @@ function sameBytes(one: ArrayBufferView, other: ArrayBufferView): boolean {
   return bytes!.every((byte, at) => byte === others![at]);
 }
 
-/** Blocks that agents add whose names have neither `_` nor `-`. */
+/** Blocks added by agents whose names have neither `_` nor `-`. */
 const AGENTS_BLOCKS: readonly string[] = [
   "INSTRUCTIONS",
   "attachments",
@@ -394,25 +405,25 @@ const AGENTS_BLOCKS: readonly string[] = [
   "summary",
 ];
 
-/** Blocks in which agents put what the person wrote. */
+/** Blocks in which agents wrap the user's text. */
 const PERSONS_BLOCKS: readonly string[] = ["prompt", "task", "user_message", "user_query", "userRequest"];
 const PERSONS_ENDS = new RegExp(`</(?:${PERSONS_BLOCKS.join("|")})>`, "g");
 
-/** What agents put in front of a summary from which a conversation goes on, and of rules. */
+/** Texts that agents write before a summary that continues a conversation, and before rules. */
 const SUMMARY =
   /^(?:This session is being continued from a previous conversation|Another language model started to solve this problem|The conversation history before this point was compacted)/;
 const RULES_LINE = /^#+ [\w.-]+\.md instructions\b.*$/m;
 
-/** So many blocks of a text are looked at: what is behind them is taken as it is. */
+/** Most blocks of a text that are inspected; the text after them is taken unchanged. */
 const MOST_BLOCKS = 64;
 
-/** A line that a block begins. The names of HTML's own elements have neither `_` nor `-`. */
+/** A line with the start of a block. HTML's own element names have neither `_` nor `-`. */
 const BLOCK = /^[ \t]*<([A-Za-z][\w-]*)(?: [^<>\n]*)?>/gm;
 
 /**
- * What a person wrote of a message: nothing of rules, surroundings and reminders, which agents send as blocks such as
- * `<environment_context>` or `<system-reminder>` beside it or as messages of their own, nor of a summary from which the
- * conversation goes on. Empty where nobody wrote anything, as in the messages of others than users.
+ * Returns the text of a message that the user wrote, without rules, environment and reminders, which agents
+ * add as blocks such as `<environment_context>` or `<system-reminder>`, and without summaries that continue a
+ * conversation. Empty for messages without text of the user.
  */
 export function personsWords(
   { role, content }: Pick<Message, "role"> & { readonly content?: Content | null },

@@ -1,8 +1,7 @@
 /**
- * Messages, tool calls and tools of the OpenAI chat-completions wire format, and counting their tokens.
- *
- * The types are structural: an array of `npm:openai`'s message parameters fits {@linkcode Message} as it is, and
- * fields that the types don't name pass through untouched.
+ * Messages, tool calls and tools of the OpenAI chat-completions wire format, and token counting.
+ * The types are structural: `npm:openai`'s message parameters fit {@linkcode Message}, and other fields pass
+ * through unchanged.
  *
  * @example
  * ```ts ignore

@@ -1,17 +1,17 @@
 import type { AssistantMessage, Message } from "./message.ts";
 import type { ToolDefinition } from "./tool.ts";
 
-/** What of a prompt's messages stays as it is, for providers that cache only up to where a request asks for it. */
+/** Unchanged part of a prompt, for providers that cache only up to requested breakpoints. */
 export interface StableMessages {
-  /** How many of them, from the first, an earlier request showed too. */
+  /** Number of messages, from the first, that an earlier request also contained. */
   readonly shared: number;
-  /** How many of all end with the last that shows something else than when it came; 0 if none does. */
+  /** Number of messages up to the last edited one; 0 if none is. */
   readonly edited: number;
 }
 
 /**
- * How a model shall write, in the words of chat completions. What is absent is the provider's own default; what a
- * provider's protocol has no place for is refused, never dropped.
+ * Generation settings, named as in chat completions. Absent ones are the provider's defaults; those that a
+ * provider's protocol doesn't support are refused, never dropped.
  */
 export interface ModelSettings {
   readonly temperature?: number;
@@ -21,7 +21,7 @@ export interface ModelSettings {
   readonly seed?: number;
   readonly reasoning_effort?: string;
   readonly verbosity?: string;
-  /** That a tool must be called, or which one. Default: the model chooses. */
+  /** Requires a tool call, or names the tool. Default: the model chooses. */
   readonly tool_choice?: "required" | {
     readonly type: "function";
     readonly function: { readonly name: string };
@@ -33,54 +33,58 @@ export interface ModelSettings {
 /** One request to a model. */
 export interface ModelRequest {
   readonly messages: readonly Message[];
-  /** The tools that the model may call. */
   readonly tools: readonly ToolDefinition[];
-  /** How the model shall write. Default: as the provider likes. */
+  /** Generation settings. Default: the provider's. */
   readonly settings?: ModelSettings;
-  /** What stays as it is. Default: it isn't known. */
+  /** Unchanged part of the prompt. Default: unknown. */
   readonly stable?: StableMessages;
-  /** Names the conversation for caches that are found by a name. Default: it has none. */
+  /** Cache key of the conversation, for caches that are keyed by name. Default: none. */
   readonly cacheKey?: string;
   /** Aborting it stops the request. */
   readonly signal: AbortSignal;
-  /** Called when the provider shows that it is alive in a way that is no event, such as a keep-alive. */
+  /** Called at a sign of life that is no event, such as a keep-alive. */
   readonly progress?: () => void;
-  /** Told of each answer that is a refusal, such as "api.example limits the rate of requests (429)": it may be asked again. And with nothing once one is none. */
+  /**
+   * Called with the reason of each refused answer that may be retried, such as "api.example limits the rate
+   * of requests (429)", and without one after the next success.
+   */
   readonly refused?: (why: string | undefined) => void;
   /**
-   * Told why that a reply broke off and is asked for again: what came of it doesn't count. Default: one of which anybody has
-   * seen something isn't asked for again.
+   * Called with the reason when an interrupted reply is requested again; its events so far are void. Default:
+   * a reply with visible output isn't retried.
    */
   readonly restarted?: (why: string) => void;
-  /** Throws if nobody is to be asked any more: a model asks right before each request that it sends. Default: it may. */
+  /**
+   * Throws if no request may be sent any more. Models call it right before each request. Default: allowed.
+   */
   readonly confirm?: () => void;
   /**
-   * Told right before the reply is complete how its prompt is kept in the provider's cache. Never called by a model whose
-   * provider has no cheap request for that.
+   * Called right before the reply is complete, with the means to keep its prompt cached. Models without a
+   * cheap keep-alive request never call it.
    */
   readonly keepable?: (prompt: KeepablePrompt) => void;
 }
 
-/** The prompt of a request that was answered: asked for again, it stays in the provider's cache. */
+/** The prompt of an answered request, which a keep-alive request retains in the provider's cache. */
 export interface KeepablePrompt {
-  /** Content blocks of the reply. */
+  /** Number of content blocks of the reply. */
   readonly answerBlocks: number;
   /**
-   * Asks for it once: `exact` again as it was, without a reply; `upgrade` with the reply behind it, to last for an hour.
-   * Gives what that took; nothing if the provider doesn't say.
-   *
-   * @throws {ModelError} if the provider refuses or can't be reached. It isn't asked again.
+   * Sends one keep-alive request, without retry: `exact` repeats the prompt without a reply; `upgrade`
+   * includes the reply and extends the lifetime to an hour. Returns its usage, or `undefined` if the provider
+   * reports none.
+   * @throws {ModelError} if the provider refuses or can't be reached.
    */
   readonly ping: (type: "exact" | "upgrade", signal: AbortSignal) => Promise<Usage | undefined>;
 }
 
-/** Why the model stopped writing. */
+/** Reason why the model stopped generating. */
 export type FinishReason = "stop" | "tool_calls" | "length" | "content_filter";
 
 /**
- * What a model streams. The last event of a reply is `completed`; everything before is for those who watch. Calls of
- * which deltas came may be written anew: a stream that breaks off before it has said anything else is asked for again,
- * and one that has where `restarted` is told of it.
+ * A streamed event of a model. The last one is `completed`; all others are for display. A stream that fails
+ * before any other output than tool-call deltas is retried, so calls may repeat; one that fails later is
+ * retried where `restarted` is set.
  */
 export type ModelEvent =
   | { readonly type: "text_delta"; readonly text: string }
@@ -89,79 +93,82 @@ export type ModelEvent =
     readonly type: "tool_call_delta";
     /** Position of the call in the reply. */
     readonly index: number;
-    /** As the provider sent it: perhaps missing, perhaps not unique. `completed` has the final one. */
+    /** Id as the provider sent it: possibly missing or not unique. `completed` has the final one. */
     readonly id?: string;
     readonly name?: string;
     readonly arguments?: string;
   }
   | {
     readonly type: "completed";
-    /** The whole reply, with every field that the provider sent. Its tool calls have ids that are unique and not empty. */
+    /**
+     * The complete reply, with every field that the provider sent. Its tool calls have unique ids that are
+     * not empty.
+     */
     readonly message: AssistantMessage;
     readonly finishReason: FinishReason;
     /** Absent if the provider sent none. */
     readonly usage?: Usage;
   };
 
-/** The model port: one call of it is one request. Throws `ModelError` when the provider fails. */
+/** The model port: each call is one request. Throws `ModelError` when the provider fails. */
 export type Model = (request: ModelRequest) => AsyncIterable<ModelEvent>;
 
-/** A change of what the model sees: what left the prompt, and why. */
+/** A change of the visible prompt: what was removed, and why. */
 export interface Rewrite {
-  /** Which mechanism made it: `context`, `prune`, `truncate`, `schemas`, … */
+  /** Mechanism that made the change: `context`, `prune`, `truncate`, `schemas`, … */
   readonly mechanism: string;
-  /** Why now, in one sentence. */
+  /** Reason, in one sentence. */
   readonly reason: string;
-  /** What left, in one sentence. */
+  /** Removed content, in one sentence. */
   readonly removed: string;
   /** Tokens of the request before this change. */
   readonly tokensBefore: number;
   /** Tokens of the request after it. */
   readonly tokensAfter: number;
-  /** What people had asked for of single messages and was done with it. Default: nothing. */
+  /** User requests for single messages that this change fulfils. Default: none. */
   readonly asked?: readonly {
     /** Position of the message in the history. */
     readonly place: number;
-    /** That it comes back and stays, or that it leaves. */
+    /** Restores and retains the message, or evicts it. */
     readonly wish: "keep" | "let_go";
     readonly by: string;
   }[];
 }
 
-/** What the model shall see. */
+/** The prompt that the model receives. */
 export interface ContextView {
   readonly messages: readonly Message[];
-  /** The tools, each in the form that the model is shown now. */
+  /** Tools in their current form. */
   readonly tools: readonly ToolDefinition[];
-  /** What of the messages stays as it is. Default: it isn't known. */
+  /** Unchanged part of the messages. Default: unknown. */
   readonly stable?: StableMessages;
-  /** Names the conversation for caches that are found by a name. Default: it has none. */
+  /** Cache key of the conversation, for caches that are keyed by name. Default: none. */
   readonly cacheKey?: string;
   /** Changes that are new with this request. Sticky changes are reported once, when they are made. */
   readonly rewrites?: readonly Rewrite[];
-  /** Tokens that each mechanism keeps out of this very request, by its name. */
+  /** Tokens that each mechanism removes from this request, by mechanism. */
   readonly saved?: Readonly<Record<string, number>>;
-  /** Of the prompt, tokens that the provider's cache is expected to serve. Default: 0. */
+  /** Prompt tokens that are expected to be served from the provider's cache. Default: 0. */
   readonly cachedTokens?: number;
-  /** What models were paid for making it, such as one that summarised. It counts even if the request fails. */
+  /** Usage of models that made the view, such as for a summary. Counted even if the request fails. */
   readonly usage?: Usage;
-  /** Sentences for people, such as an archive that could not be written. */
+  /** Warnings for users, such as an archive that could not be written. */
   readonly warnings?: readonly string[];
   /**
-   * Called once the request has succeeded, with its own usage (not summed over retries), before the reply's calls are
-   * run. What it returns, plain data, becomes the `ledger` of the step's end.
+   * Called once the request has succeeded, before the reply's calls run, with its own usage (without
+   * retries). The returned plain data becomes the `ledger` of the step's end.
    */
   readonly succeeded?: (usage: Usage) => object | undefined;
   /**
-   * Called if the provider refused the request because its prompt is too long, with what it said; then the hook is asked
-   * once more, for a shorter one. Default: the turn ends.
+   * Called with the provider's message if the prompt is too long; the hook is then called once more, for a
+   * shorter one. Default: the turn ends.
    */
   readonly rejected?: (words: string) => void;
 }
 
 /** The loop's one hook: turns the conversation into the view that the next request sends. */
 export type ContextHook = (request: {
-  /** The whole conversation, the active turn included. */
+  /** The whole conversation, including the active turn. */
   readonly messages: readonly Message[];
   /** Index in `messages` of the first message of the active turn. */
   readonly turnStart: number;
@@ -169,44 +176,45 @@ export type ContextHook = (request: {
   readonly tools: readonly ToolDefinition[];
   /** Number of the model call in this turn, from 1. */
   readonly step: number;
-  /** Aborted when the turn is cancelled. A hook that only computes or archives need not look at it. */
+  /** Aborted when the turn is cancelled. Hooks that only compute or archive may ignore it. */
   readonly signal: AbortSignal;
-  /** Tells the watchdog that a hook which takes long, such as one that asks a model for a summary, is alive. */
+  /** Resets the watchdog, for slow hooks such as one that requests a summary. */
   readonly progress: () => void;
 }) => Promise<ContextView> | ContextView;
 
-/** Tokens of one model call, in one dialect for all providers. */
+/** Token usage of one model call, normalized across providers. */
 export interface Usage {
-  /** Tokens of the whole prompt, cached ones included. */
+  /** Tokens of the whole prompt, including cached ones. */
   readonly promptTokens: number;
-  /** Of these, tokens that the provider served from its prefix cache. */
+  /** Prompt tokens read from the cache. */
   readonly cachedTokens: number;
-  /** Of these, tokens that the provider says it wrote to its cache, where it says so. */
+  /** Prompt tokens written to the cache, where reported. */
   readonly cacheWriteTokens?: number;
-  /** Of the tokens written to the cache, those that stay there for an hour, where it says so. */
+  /** Tokens written to the cache for an hour, where reported. */
   readonly hourWriteTokens?: number;
-  /** Tokens that the model wrote, reasoning included. */
+  /** Output tokens, including reasoning. */
   readonly outputTokens: number;
-  /** Of these, tokens of reasoning, where it tells of any. */
+  /** Output tokens of reasoning, where reported. */
   readonly reasoningTokens?: number;
   /** True if the provider sent no usage and the numbers were counted here. */
   readonly estimated?: boolean;
   /**
-   * What the prompt took when it was read first, where the provider read it more than once for one reply, because it ran tools
-   * of its own: the other numbers are sums. Estimated if it told no more than these. Absent: it was read once, or nobody knows.
+   * Usage of the first prompt read, where the provider ran its own tools and read the prompt several times
+   * for one reply; the other numbers are totals. Estimated if only totals were reported. Absent: read once,
+   * or unknown.
    */
   readonly firstRead?: Omit<Usage, "outputTokens" | "firstRead">;
 }
 
-/** What tokens cost. */
+/** Cost of tokens. */
 export interface Cost {
-  /** What prompts cost in token units: the price of one uncached input token is 1. Output isn't in it. */
+  /** Cost of prompts in cost units: one is the price of one uncached input token. Output is excluded. */
   readonly tokenUnits: number;
-  /** What prompts and replies cost in US dollars; absent where the model's price isn't known. */
+  /** Cost of prompts and replies in US dollars; absent if the model's price is unknown. */
   readonly usd?: number;
 }
 
-/** What two calls took together. What one of them doesn't report of cache writes is not in the sum. */
+/** Returns the total of two usages. Optional fields that one of them lacks count as 0. */
 export function addUsage(a: Usage, b: Usage): Usage {
   const both = (name: "cacheWriteTokens" | "hourWriteTokens" | "reasoningTokens") =>
     (a[name] ?? b[name]) !== undefined && { [name]: (a[name] ?? 0) + (b[name] ?? 0) };

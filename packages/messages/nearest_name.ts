@@ -1,10 +1,10 @@
 import { distance } from "fastest-levenshtein";
 
 /**
- * Returns the name that was probably meant: one that begins with the given text, or else the one with the smallest edit
- * distance, case and punctuation apart. `undefined` if it differs in more than two characters and a third of them.
- *
- * @param options.isAny Whether the nearest name is returned however much it differs. Default: false.
+ * Returns the name that was probably meant, ignoring case and punctuation: one that begins with the given
+ * text, or else the one with the smallest edit distance. Returns `undefined` if it differs in more than two
+ * characters and a third of them.
+ * @param options.isAny Whether the nearest name is returned at any distance. Default: false.
  */
 export function nearestName(
   given: string,

@@ -1,9 +1,11 @@
 import type { CountTokens } from "./count_tokens.ts";
 
-/** So many of a picture's first bytes tell how large it is, unless a camera has written much in front. */
+/** Bytes at the start of an image that contain its size, unless long camera metadata precedes it. */
 const PICTURE_HEAD_BYTES = 256 * 1024;
 
-/** What a file's first bytes say of the picture that it holds; nothing if it is none of the kinds that models look at. */
+/**
+ * Returns the type and size of an image from its first bytes; `undefined` if models can't read the format.
+ */
 export function pictureHead(bytes: Uint8Array): {
   readonly type: "image/png" | "image/jpeg" | "image/gif" | "image/webp";
   /** In pixels. */
@@ -24,7 +26,6 @@ export function pictureHead(bytes: Uint8Array): {
   return has(0, "\xff\xd8\xff") ? jpegHead(view) : undefined;
 }
 
-/** A picture, as far as its first bytes tell. */
 type PictureHead = NonNullable<ReturnType<typeof pictureHead>>;
 
 function webpHead(
@@ -45,29 +46,35 @@ function webpHead(
   return { type, width: view.getUint16(26, true) & 0x3fff, height: view.getUint16(28, true) & 0x3fff };
 }
 
-/** A JPEG is a row of segments, one of which begins its frame and says how large that is. */
+/** Reads the size in the JPEG segment that begins a frame. */
 function jpegHead(view: DataView): PictureHead | undefined {
   for (let at = 2; at + 9 <= view.byteLength;) {
     if (view.getUint8(at) !== 0xff) return undefined;
     const marker = view.getUint8(at + 1);
     const isFrame = marker >= 0xc0 && marker <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(marker);
     if (isFrame) return { type: "image/jpeg", width: view.getUint16(at + 7), height: view.getUint16(at + 5) };
-    // Bytes in between fill up.
+    // Fill bytes between segments.
     at += marker === 0xff ? 1 : 2 + view.getUint16(at + 2);
   }
   return undefined;
 }
 
-/** Tokens of a picture, and of each tile of it, by the formula that OpenAI publishes for close looks. */
+/** Tokens of an image and of each tile at high detail, by OpenAI's published formula. */
 const PICTURE_TOKENS = 85;
 const TILE_TOKENS = 170;
 
-/** A tile's side, and what a picture is made to fit before it is cut into tiles: any, and the shorter side. In pixels. */
+/**
+ * Side of a tile, and the limits that an image is scaled to before tiling: longer and shorter side. In
+ * pixels.
+ */
 const TILE = 512;
 const LONGEST = 2_048;
 const SHORTER = 768;
 
-/** Returns a counter that also counts `data:` pictures, by OpenAI's tiles; other providers' counts are within a half. */
+/**
+ * Returns a counter that also counts `data:` images by OpenAI's tiles; within half of other providers'
+ * counts.
+ */
 export function countingPictures(count: CountTokens): CountTokens {
   const ofPicture: CountTokens["ofPicture"] = ({ url, detail }) => {
     const head = detail === "low" ? undefined : headAt(url);
@@ -80,10 +87,10 @@ export function countingPictures(count: CountTokens): CountTokens {
   return Object.assign(count.bind(undefined), { ofPicture });
 }
 
-/** Base64 of so many bytes tells the size of most pictures; that of others tells {@linkcode PICTURE_HEAD_BYTES}. */
+/** Leading bytes that contain the size of most images; {@linkcode PICTURE_HEAD_BYTES} covers the others. */
 const SHORT_HEAD = 64;
 
-/** What a picture in a URL says of itself; nothing if it is at another address, or says nothing. */
+/** Returns the type and size of an image in a `data:` URL; `undefined` if unknown. */
 function headAt(url: string): PictureHead | undefined {
   const start = /^data:[^,]{0,100};base64,/.exec(url)?.[0].length;
   if (start === undefined) return undefined;
@@ -95,7 +102,7 @@ function headAt(url: string): PictureHead | undefined {
   return undefined;
 }
 
-/** The bytes of a base64 text as characters; none if it is no such text. */
+/** Returns the bytes of a base64 text as characters; none if it is invalid. */
 function bytesOf(base64: string): string {
   try {
     return atob(base64);

@@ -1,15 +1,18 @@
-/** Name of the tool with which the model keeps its plan. */
+/** Name of the tool with which the model updates its plan. */
 export const PLAN_TOOL_NAME = "update_plan";
 
-/** What the model means to do, as a person sees it. */
+/** The model's plan, as displayed to users. */
 export interface WorkPlan {
-  /** In their order, a line each. */
+  /** Steps in order, one line each. */
   readonly steps: readonly string[];
-  /** How many of them are done: the next one is under way. */
+  /** Number of finished steps; the next one is in progress. */
   readonly done: number;
 }
 
-/** Returns the plan after a call: steps begin a new plan, a number of done steps continues it; others change nothing. */
+/**
+ * Returns the plan after a call: `steps` begin a new plan, `done` updates the current one; other calls change
+ * nothing.
+ */
 export function planAfter(
   plan: WorkPlan | undefined,
   { name, arguments: text }: { readonly name: string; readonly arguments: string },
@@ -27,7 +30,7 @@ function argumentsIn(text: string): { readonly steps?: unknown; readonly done?: 
   try {
     return JSON.parse(text) ?? {};
   } catch {
-    // Whoever runs it tells the model what is wrong.
+    // The tool reports malformed arguments to the model.
     return {};
   }
 }

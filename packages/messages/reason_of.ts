@@ -1,9 +1,9 @@
-/** Returns why something failed, whatever was thrown. */
+/** Returns the message of a thrown value. */
 export function reasonOf(cause: unknown): string {
   return cause instanceof Error ? cause.message : String(cause);
 }
 
-/** Returns what `work` resolves to; rejects with the signal's reason as soon as that is aborted. */
+/** Returns the result of `work`; rejects with the signal's reason as soon as it is aborted. */
 export async function untilAborted<T>(work: () => Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   const { promise: aborted, reject } = Promise.withResolvers<never>();
   const abort = () => reject(signal?.reason);

@@ -2,32 +2,32 @@ import type { Message } from "@tare/messages";
 import { checkGiven, reasonOf } from "@tare/messages/internal";
 
 /**
- * Where the originals of elided texts are kept. Content-addressed: the reference of a text depends on the text
- * alone (see {@linkcode archiveRef}), so putting the same text again is harmless and nothing is ever overwritten.
+ * Content-addressed storage of elided originals: the reference depends on the text alone (see
+ * {@linkcode archiveRef}), so that putting a text again is harmless and nothing is overwritten.
  */
 export interface Archive {
   /**
-   * Keeps a text and resolves to its reference once it is safe.
+   * Stores a text and resolves to its reference once it is durable.
    *
-   * @throws {Error} if it can't be kept, or if other content stands under the same reference.
+   * @throws {Error} if it can't be stored, or if the reference has other content.
    */
   put(content: string): Promise<string>;
   /**
-   * The text under a reference, every code unit as it was put; `undefined` if there is none.
+   * Returns the text under a reference, with every code unit; `undefined` if there is none.
    *
-   * @throws {Error} if there is one but it can't be read unharmed.
+   * @throws {Error} if it can't be read or is damaged.
    */
   get(ref: string): Promise<string | undefined>;
   /**
-   * Returns the references of all texts that were archived for one conversation, the oldest first. Recall searches them
-   * even where no placeholder is visible any more, as after a compaction by the client. An archive that several
-   * conversations share must not have it. Default: only what visible placeholders stand for can be searched.
+   * Returns all references of one conversation, oldest first, which recall searches even if no placeholder is
+   * visible, as after a compaction by the client. An archive that several conversations share must not have
+   * it. Default: only originals of visible placeholders are searched.
    */
   refs?(): readonly string[] | Promise<readonly string[]>;
 }
 
 /**
- * An archive in a map from reference to text; the map that is handed in, or a new one.
+ * Returns an archive in a map from reference to text. Default: a new map.
  *
  * @example
  * ```ts
@@ -56,27 +56,29 @@ export function memoryArchive(contents: Map<string, string> = new Map()): Archiv
 /** Options of {@linkcode archiveMessages}. */
 export interface ArchiveMessagesOptions {
   readonly archive: Archive;
-  /** What they are archived for, as an error reports it: `Cannot archive 3 messages to drop: …`. */
+  /** Purpose, for errors: `Cannot archive 3 messages to drop: …`. */
   readonly purpose: string;
 }
 
-/** Messages in an archive: their reference, and the text under it. */
+/** Reference and text of archived messages. */
 export interface ArchivedMessages {
   readonly ref: string;
   readonly text: string;
 }
 
-/** Archives messages as JSON lines. @throws {Error} if they can't be archived. */
+/** Archives messages as JSON lines. @throws {Error} if archiving fails. */
 export async function archiveMessages(
   messages: readonly Message[],
   { archive, purpose }: ArchiveMessagesOptions,
 ): Promise<ArchivedMessages> {
-  // What only its provider reads says nothing to who reads it back.
+  // Provider data is of no use to a reader.
   const text = messages.map((message) => JSON.stringify({ ...message, carried: undefined })).join("\n");
   return { ref: await archiveText(text, archive, `${messages.length} messages to ${purpose}`), text };
 }
 
-/** Archives a text and returns its reference. @throws {Error} with `what` in its message, if it can't be archived. */
+/**
+ * Archives a text and returns its reference. @throws {Error} with `what` in its message, if archiving fails.
+ */
 export async function archiveText(text: string, archive: Archive, what: string): Promise<string> {
   try {
     return await archive.put(text);
@@ -86,8 +88,8 @@ export async function archiveText(text: string, archive: Archive, what: string):
 }
 
 /**
- * The reference under which an archive keeps a text: the first 16 hex digits of the SHA-256 of its UTF-8 bytes
- * (see {@linkcode bytesFromText} for texts that UTF-8 can't hold).
+ * Returns the archive reference of a text: the first 16 hex digits of the SHA-256 of its UTF-8 bytes (see
+ * {@linkcode bytesFromText} for texts with lone surrogates).
  *
  * @example
  * ```ts
@@ -100,11 +102,11 @@ export async function archiveText(text: string, archive: Archive, what: string):
 export async function archiveRef(content: string): Promise<string> {
   checkGiven("archiveRef()", { content }, { content: "string" });
   const digest = await crypto.subtle.digest("SHA-256", bytesFromText(content));
-  // Not toHex(): Node has it from 25 on.
+  // toHex() needs Node.js 25.
   return Array.from(new Uint8Array(digest, 0, 8), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** Whether a text has the form of an archive reference: 16 lower-case hex digits. */
+/** Returns whether a text has the form of an archive reference: 16 lower-case hex digits. */
 export function isArchiveRef(text: string): boolean {
   return /^[0-9a-f]{16}$/.test(text);
 }
@@ -117,7 +119,8 @@ export function bytesFromText(text: string): Uint8Array<ArrayBuffer> {
   if (text.isWellFormed()) return encoder.encode(text);
   const bytes = new Uint8Array(text.length * 3);
   let length = 0;
-  // With the flag u the class matches lone surrogates only; the group keeps them in the split, at odd places.
+  // With the flag u the class matches only lone surrogates; the group keeps them in the split, at odd
+  // indices.
   for (const [place, piece] of text.split(/([\ud800-\udfff])/u).entries()) {
     if (place % 2 === 0) {
       length += encoder.encodeInto(piece, bytes.subarray(length)).written;

@@ -1,4 +1,4 @@
-// What the tests of this package share; no tests.
+// Shared fixtures of this package's tests.
 import type { Message } from "@tare/messages";
 import { type Archive, memoryArchive } from "@tare/prune";
 
@@ -6,7 +6,6 @@ export const user = (content: string): Message => ({ role: "user", content });
 
 export const say = (content: string): Message => ({ role: "assistant", content });
 
-/** A call and its result. */
 export function step(
   tool: string,
   args: Record<string, unknown> | string,
@@ -24,10 +23,10 @@ export function step(
   ];
 }
 
-/** A text of so many tokens, as `estimateTokens` counts them; different for each name. */
+/** Returns a text of this many tokens by `estimateTokens`, different for each name. */
 export const text = (tokens: number, name = "x"): string => name.repeat(tokens * 4).slice(0, tokens * 4);
 
-/** An archive in memory, its contents, and how often something was put into it. */
+/** Returns an in-memory archive with its contents and the number of puts. */
 export function spyArchive(): Archive & {
   readonly contents: Map<string, string>;
   readonly puts: () => number;
@@ -43,7 +42,7 @@ export function spyArchive(): Archive & {
   };
 }
 
-/** What came of it, where everything could be archived. */
+/** Returns the result and throws its failure. */
 export async function archived<R extends { readonly failure?: Error | undefined }>(
   outcome: Promise<R>,
 ): Promise<Exclude<R, { readonly failure: Error }>> {
@@ -52,7 +51,7 @@ export async function archived<R extends { readonly failure?: Error | undefined 
   return result as Exclude<R, { readonly failure: Error }>;
 }
 
-/** An archive that can't keep texts that hold `word`. */
+/** Returns an archive that fails for texts that contain `word`. */
 export function failingArchive(word = ""): Archive {
   const archive = memoryArchive();
   return {

@@ -1,5 +1,5 @@
 /**
- * Shared parts of Tare's packages. Not part of the public API: names and behavior may change in any release.
+ * Internal API for Tare's packages, without stability guarantees.
  *
  * @module
  */

@@ -1,9 +1,10 @@
 /**
- * Takes old tool results out of a prompt without losing them: they go to an archive, a one-line placeholder stands
- * in their place, and the model can read them back with the recall tool.
+ * Prunes old tool results without loss: originals are archived, a one-line placeholder replaces each, and the
+ * model reads them with the recall tool.
  *
- * Everything works on a plain array of chat messages. What is taken out comes back as data too (an {@linkcode Elision}
- * for a result, the `summary` of {@linkcode SummarisedTurns} for old turns), for those who keep the history as it was and apply the changes to it.
+ * Works on plain arrays of chat messages. Changes are returned as data as well (an {@linkcode Elision} per
+ * result, the `summary` of {@linkcode SummarisedTurns} for old turns), for callers that keep the original
+ * history.
  *
  * @example
  * ```ts ignore

@@ -1,39 +1,39 @@
 import type { Message, Tool } from "@tare/messages";
 import { archiveMessages, type ArchiveMessagesOptions, bytesFromText } from "./archive.ts";
 
-/** How people and models are told of placeholders in general. */
+/** Form of placeholders, for users and models. */
 export const ANY_PLACEHOLDER = "[elided: …]";
 
 const START = "[elided: ";
-/** Characters of a tool's name. */
+/** Maximum length of a tool's name. */
 const MAX_NAME = 64;
 const WHAT =
   "(?:(middle of )?([\\p{L}\\p{M}\\p{N}_.:/-]{1,64}) result, (\\d+) bytes|(\\d+) messages(?:, (\\d+) bytes)?|middle of this message, (\\d+) bytes)";
 const LINE = new RegExp(`^\\[elided: ${WHAT}; [\\w ,;]*ref ([0-9a-f]{16})\\]$`, "u");
 
-/** What a placeholder line states. */
+/** Content of a placeholder line. */
 export type Placeholder =
-  /** Stands for a tool result, or for the middle of one between its head and its tail. */
+  /** Replaces a tool result, or the middle of one between its head and its tail. */
   | {
     readonly of: "result" | "middle";
-    /** Name of the tool that returned the result. */
+    /** Name of the result's tool. */
     readonly tool: string;
     /** UTF-8 bytes of the original. */
     readonly bytes: number;
     /** Archive reference of the original. */
     readonly ref: string;
   }
-  /** Stands for several messages. */
+  /** Replaces several messages. */
   | {
     readonly of: "messages";
-    /** Number of the messages. */
+    /** Number of messages. */
     readonly messages: number;
-    /** UTF-8 bytes of the original. Absent: the line doesn't state them. */
+    /** UTF-8 bytes of the original. Default: not stated. */
     readonly bytes?: number;
     /** Archive reference of the messages. */
     readonly ref: string;
   }
-  /** Stands for the middle of a message's text, between its head and its tail. */
+  /** Replaces the middle of a message's text. */
   | {
     readonly of: "text";
     /** UTF-8 bytes of the whole text. */
@@ -44,18 +44,19 @@ export type Placeholder =
 
 /** Options of {@linkcode formatPlaceholder}. */
 export interface PlaceholderOptions {
-  /** Whether the recall tool is offered to the model. Default false. */
+  /** Whether the model has the recall tool. Default: false. */
   readonly recall?: boolean | undefined;
-  /** The tool's stance: without recall, running a `rederivable` tool again returns the result. Default `once`. */
+  /** Stance of the tool: without recall, a `rederivable` tool can be run again. Default: `once`. */
   readonly stance?: Tool["stance"] | undefined;
 }
 
 /**
- * Returns the line that stands for what left: what it was, how long, under which reference, and how to get it back. It
- * depends on nothing else, so that the same elision always gives the same bytes; about 35 tokens. A tool's name is cut to
- * 64 letters, digits and `_.:/-`, with `_` for anything else.
+ * Returns the line that replaces an original: its kind, length and reference, and how to get it back, in
+ * about 35 tokens. Deterministic. A tool's name is cut to 64 letters, digits and `_.:/-`, other characters
+ * become `_`.
  *
- * @throws {RangeError} if the reference is not 16 hexadecimal digits in lower case, or a number is no safe integer of 0 or
+ * @throws {RangeError} if the reference is not 16 hexadecimal digits in lower case, or a number is no safe
+ * integer of 0 or
  * more.
  */
 export function formatPlaceholder(placeholder: Placeholder, options: PlaceholderOptions = {}): string {
@@ -79,19 +80,19 @@ export function formatPlaceholder(placeholder: Placeholder, options: Placeholder
 function subjectOf(placeholder: Placeholder): string {
   if (placeholder.of === "messages") return `${placeholder.messages} messages`;
   if (placeholder.of === "text") return "middle of this message";
-  // A model may call a tool by any text, a line break included.
+  // A model may call a tool by any text, line breaks included.
   const plain = placeholder.tool.replaceAll(/[^\p{L}\p{M}\p{N}_.:/-]+/gu, "_");
   const tool = Array.from(plain.slice(0, 2 * MAX_NAME)).slice(0, MAX_NAME).join("") || "tool";
   return `${placeholder.of === "middle" ? "middle of " : ""}${tool} result`;
 }
 
-/** Archived messages, and the line that stands for them. */
+/** Archived messages and their placeholder line. */
 export interface ArchivedStretch {
   readonly ref: string;
   readonly line: string;
 }
 
-/** Archives messages and returns the line that stands for them. @throws {Error} if they can't be archived. */
+/** Archives messages and returns their placeholder line. @throws {Error} if archiving fails. */
 export async function archiveWithLine(
   messages: readonly Message[],
   { recall, ...options }: ArchiveMessagesOptions & Pick<PlaceholderOptions, "recall">,
@@ -104,7 +105,10 @@ export async function archiveWithLine(
   };
 }
 
-/** Parses a placeholder; `undefined` for other text. Only the archive tells it from a tool's own output. */
+/**
+ * Parses a placeholder; `undefined` for other text. Only the archive distinguishes it from a tool's own
+ * output.
+ */
 export function parsePlaceholder(line: string): Placeholder | undefined {
   if (!line.startsWith(START)) return undefined;
   const [, middle, tool, toolBytes, messages, bytes, textBytes, ref] = LINE.exec(line) ?? [];
@@ -119,7 +123,7 @@ export function parsePlaceholder(line: string): Placeholder | undefined {
   };
 }
 
-/** The lines in a text that could stand for its middle, each with what stands before and after it. */
+/** Yields the lines that could replace the middle of a text, with the text before and after each. */
 export function* splitTruncated(
   text: string,
 ): Generator<{ readonly ref: string; readonly bytes: number; readonly head: string; readonly tail: string }> {
@@ -132,12 +136,12 @@ export function* splitTruncated(
   }
 }
 
-/** The references of all placeholders in a text, in order. */
+/** Returns the references of all placeholders in a text, in order. */
 export function placeholderRefs(text: string): string[] {
   return Array.from(text.matchAll(/\bref ([0-9a-f]{16})\]/g), ([, ref]) => ref!);
 }
 
-/** Whether a text holds a placeholder with this reference. */
+/** Returns whether a text contains a placeholder with this reference. */
 export function holdsPlaceholder(text: string, ref: string): boolean {
   return text.includes(`ref ${ref}]`);
 }

@@ -21,9 +21,8 @@ import { formatPlaceholder, holdsPlaceholder, parsePlaceholder, splitTruncated }
 import { RECALL_TOOL } from "./recall_tool.ts";
 
 /**
- * Replaces every old tool result that may go (see {@linkcode selectElisions}) with a one-line placeholder, after
- * archiving its original. Pruning the outcome again changes nothing and archives nothing. An original that can't be
- * archived is told in the result, and then nothing changes.
+ * Replaces every old tool result that {@linkcode selectElisions} returns with a one-line placeholder, after
+ * archiving its original. Idempotent. If archiving fails, the result has a `failure` and nothing changes.
  *
  * @example
  * ```ts
@@ -54,27 +53,27 @@ export async function pruneResults<M extends Message>(
   return await settleElisions(messages, { elisions, countTokens: options.countTokens });
 }
 
-/** Originals could not be archived, so that nothing left the messages. */
+/** Messages that are unchanged because originals could not be archived. */
 export interface PruneFailure<M extends Message> {
   readonly failure: Error;
-  /** The very array that was passed: what to send to continue nevertheless. */
+  /** The array that was passed, for callers that continue nevertheless. */
   readonly unchanged: readonly M[];
 }
 
-/** Pruned messages, or why nothing could be archived: `failure` must be checked first. */
+/** Pruned messages or a failure: check `failure` first. */
 export type PruneResult<M extends Message> = PruneFailure<M> | {
   readonly failure?: undefined;
-  /** The messages; the very array that was passed if nothing changed. */
+  /** Messages; the array that was passed if nothing changed. */
   readonly messages: readonly M[];
-  /** What changed, to be stored and applied again (see {@linkcode applyElisions}). */
+  /** Changes, for storage and {@linkcode applyElisions}. */
   readonly elisions: readonly Elision[];
-  /** Tokens of all the messages before. */
+  /** Tokens of all messages before. */
   readonly tokensBefore: number;
-  /** Tokens of all the messages after. */
+  /** Tokens of all messages after. */
   readonly tokensAfter: number;
 };
 
-/** Applies elisions as soon as their originals are archived, or says why they could not be. */
+/** Archives the originals of elisions and applies them, or returns the failure. */
 export async function settleElisions<M extends Message>(
   messages: readonly M[],
   { elisions: settling, countTokens = estimateTokens }: {
@@ -94,47 +93,46 @@ export async function settleElisions<M extends Message>(
   }
 }
 
-/** What pruning uses of each tool, by name. */
+/** Traits of tools that pruning uses, by tool name. */
 export type ToolTraits = Readonly<Record<string, Pick<Tool, "stance" | "reads" | "writes" | "replays">>>;
 
 /** Options of {@linkcode pruneResults}. */
 export interface PruneOptions {
-  /** Stores the originals. */
+  /** Storage of the originals. */
   readonly archive: Archive;
-  /** Counts tokens; the count of each message object is remembered. Default: `estimateTokens`. */
+  /** Token counter; the count of each message object is cached. Default: `estimateTokens`. */
   readonly countTokens?: CountTokens | undefined;
-  /** The tools by name. A tool that isn't there (any longer) counts as `once`. Default: none. */
+  /** Traits of tools by name; other tools count as `once`. Default: none. */
   readonly tools?: ToolTraits | undefined;
-  /** Whether the recall tool is offered to the model, so that placeholders may point to it. Default false. */
+  /** Whether the model has the recall tool, which placeholders then name. Default: false. */
   readonly recall?: boolean | undefined;
-  /** The model's context window, in tokens. At most half of it is protected. Default: unknown, no such limit. */
+  /** Context window of the model, in tokens; at most half of it is protected. Default: no such limit. */
   readonly windowTokens?: number | undefined;
-  /** Tokens at the end of the messages in which nothing is elided. Default 16,384. */
+  /** Tokens at the end of the messages in which nothing is elided. Default: 16,384. */
   readonly protectTokens?: number | undefined;
-  /** Results with fewer UTF-8 bytes stay. Default 1,024. */
+  /** UTF-8 bytes below which a result is retained. Default: 1,024. */
   readonly minBytes?: number | undefined;
   /**
-   * Whether a result reports an error of which neither a protocol nor a client states whether its call failed; such
-   * results stay. Default: by its exit code, or else by the form of its first and last line.
+   * Returns whether a result whose protocol and client state no outcome reports an error; such results are
+   * retained. Default: by exit code, else by the form of the first and last line.
    */
   readonly isError?: ((message: ToolMessage, index: number) => boolean) | undefined;
 }
 
-/** What may be elided, and how its placeholder reads. */
+/** Options of {@linkcode selectElisions}. */
 export type SelectOptions = Omit<PruneOptions, "archive">;
 
 /**
- * Chooses the tool results that may leave the prompt now: superseded ones first, then the old ones, each oldest
- * first. A caller that needs only some room takes as many as it wants from the front.
+ * Returns the tool results that may be evicted: superseded ones first, then old ones, each oldest first.
+ * Callers that need only some tokens take a prefix of the list.
  *
- * A result may go if it stands before the protected tail, holds nothing but text, is long enough, at least
- * halves its tokens by going, and the model has seen it (an assistant message follows). It stays if its tool's
- * stance is `keep`, if it reports an error, and if it shows an original that was recalled twice. It is *superseded*
- * if the same tool was called with the same arguments again later, or what it read was written later, unless
- * that later call failed. Of a tool that `replays`, the last line of a result says what its calls have written.
+ * A result is a candidate if it is before the protected tail, contains only text, has `minBytes`, loses at
+ * least half of its tokens, and is followed by an assistant message. Retained are results of tools with the
+ * stance `keep`, errors, and originals that were recalled twice. A result is *superseded* if a later
+ * successful call repeats its tool and arguments or writes the file that it read. The last line of a result
+ * of a tool that `replays` lists the files that its calls wrote.
  *
- * Takes time proportional to the number of messages, once their tokens are counted. `tokensAfter` is an estimate, within
- * a few tokens.
+ * Takes linear time, apart from counting tokens. `tokensAfter` is an estimate, accurate to a few tokens.
  *
  * @example
  * ```ts
@@ -182,7 +180,7 @@ export function selectElisions(
       continue;
     }
     const tokensBefore = countMessageTokens(message, countTokens);
-    // With as many digits for its size, so that what goes doesn't depend on what else does.
+    // The size has as many digits as in the placeholder, so that each choice is independent of the others.
     const alike = `${call.tool} ${String(text.length).length}`;
     let tokensAfter = placeholderTokens.get(alike);
     if (tokensAfter === undefined) {
@@ -200,13 +198,12 @@ export function selectElisions(
   return [...first, ...rest];
 }
 
-/** Returns the traits of a tool. */
 export function traitsOf(tool: string, tools: ToolTraits = {}): ToolTraits[string] {
   // A model may call a tool by any name, `constructor` included.
   return (Object.hasOwn(tools, tool) ? tools[tool] : undefined) ?? {};
 }
 
-/** Index of the first message of the protected tail. */
+/** Returns the index of the first message of the protected tail. */
 function protectedFrom(messages: readonly Message[], options: SelectOptions): number {
   const { countTokens = estimateTokens, windowTokens = Infinity, protectTokens = 16_384 } = options;
   let left = Math.min(protectTokens, windowTokens / 2);
@@ -229,7 +226,7 @@ function findSuperseded(results: readonly PairedResult[], options: SelectOptions
     if (keys === undefined) keysByTool.set(call.tool, keys = new Set());
     const read = resource(call, reads);
     if (keys.has(call.key) || (read !== undefined && written.has(read))) superseded.add(index);
-    // What its calls have done stands, however it ended itself.
+    // Files are written even if the program failed afterwards.
     for (const path of replays ? pathsWritten(message) : []) written.add(plainPath(path));
     if (reportsError(message, index, options)) continue;
     keys.add(call.key);
@@ -248,12 +245,12 @@ function plainPath(path: string): string {
   return path.replace(/^(\.\/+)+/, "");
 }
 
-/** What the loop says behind a result that its calls have written. */
+/** Returns the paths in the line that the loop appends about files written by a result's calls. */
 function pathsWritten(message: ToolMessage): readonly string[] {
   return /\n\[Written: (.*)\]$/.exec(resultText(message) ?? "")?.[1]?.split(", ") ?? [];
 }
 
-/** References that the visible calls recalled at least twice. */
+/** Returns references that visible calls recalled at least twice. */
 function recalledTwice(results: readonly PairedResult[]): string[] {
   const counts = new Map<string, number>();
   for (const { call } of results) {
@@ -268,47 +265,46 @@ function recalledRef(call: ParsedCall): string | undefined {
 }
 
 function hasBytes(text: string, bytes: number): boolean {
-  // A UTF-16 code unit takes one to three bytes, so most texts need not be encoded to know.
+  // A UTF-16 code unit takes one to three bytes, so most texts need no encoding.
   if (text.length >= bytes) return true;
   return text.length * 3 >= bytes && bytesFromText(text).length >= bytes;
 }
 
 /**
- * One tool result whose text gives way to a shorter one. Plain data: it can be stored, and applied again to the
- * same history gives the same bytes. Its original stands in the archive.
+ * Replacement of a tool result's text by a shorter one. Plain data: applying it again to the same history
+ * gives the same bytes. The original is in the archive.
  */
 export interface Elision {
-  /** Position of the result in the messages. */
+  /** Index of the result in the messages. */
   readonly index: number;
-  /** Its `tool_call_id`, as a check that the index still means the same message. */
+  /** `tool_call_id` of the result, which verifies the index. */
   readonly toolCallId: string;
-  /** Name of the tool that gave it. */
+  /** Name of the result's tool. */
   readonly tool: string;
   /** Archive reference of the original. */
   readonly ref: string;
-  /** What stands in the message instead. */
+  /** Replacement text. */
   readonly text: string;
   /** Tokens of the message before. */
   readonly tokensBefore: number;
   /** Tokens of the message after. */
   readonly tokensAfter: number;
   /**
-   * Why it left the prompt: `superseded` by a later result, `old` (behind the protected tail), or `truncated`, cut to
-   * head and tail because it was too long when it arrived.
+   * Reason: `superseded` by a later result, `old` (before the protected tail), or `truncated` to head and
+   * tail at ingestion.
    */
   readonly reason: "superseded" | "old" | "truncated";
 }
 
-/** A result that could leave, and what of it would stay. */
+/** Result that may be evicted, with the estimated tokens. */
 export type ElisionCandidate = Omit<Elision, "ref" | "text">;
 
 /**
- * The messages with each elision's text in place of the result's content; everything else is the same object. Meant
- * to be applied to a growing history again and again: an elided message is made once and then reused. Of several
- * elisions of the same message the last counts.
+ * Returns the messages with the text of each elision as the result's content; all other messages are the same
+ * objects. Elided messages are cached, so that it can be called repeatedly on a growing history. The last
+ * elision of a message wins.
  *
- * @throws {RangeError} if an elision points to anything but the tool result that it was made for.
- *
+ * @throws {RangeError} if an elision doesn't match the tool result at its index.
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
@@ -345,7 +341,7 @@ function withText<M extends Message>(message: M, text: string): M {
   return result as M;
 }
 
-/** Options that pruning, truncating and summarising share, so that one object serves all of them. */
+/** Common options of pruning, truncating and summarizing. */
 const SELECTING: Readonly<Record<string, Needed>> = {
   "countTokens?": "counter",
   "tools?": "object",
@@ -364,24 +360,23 @@ const SELECTING: Readonly<Record<string, Needed>> = {
   "activeTurnStart?": "number",
 };
 
-/** The same of what puts originals into an archive. */
+/** Common options of everything that archives originals. */
 export const ELIDING: Readonly<Record<string, Needed>> = {
   ...SELECTING,
   archive: { put: "function", get: "function" },
 };
 
-/** Originals that are archived at the same time: each may be an open file. */
+/** Maximum of concurrent archive writes: each may be an open file. */
 const PARALLEL_PUTS = 16;
 
-/** What archives results that leave, and how their placeholders read. */
+/** Options of {@linkcode elide}. */
 export type ElideOptions = Pick<PruneOptions, "archive" | "countTokens" | "tools" | "recall">;
 
 /**
- * Archives the originals of the chosen results, then returns the elisions that replace them. A result that was
- * truncated keeps the reference of its whole original.
+ * Archives the originals of the chosen results and returns their elisions. A result that was truncated before
+ * keeps the reference of its whole original.
  *
- * @throws {Error} if a single one can't be archived. Then none is elided, and what was archived does no harm.
- *
+ * @throws {Error} if one can't be archived. Then none is elided; originals archived so far are harmless.
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
@@ -437,37 +432,36 @@ async function elideOne(
   return { ...candidate, ref, text, tokensAfter };
 }
 
-/** The whole original of a text that was truncated on arrival, if the archive confirms that it is one. */
+/** Returns the whole original of a text that was truncated at ingestion, if the archive confirms it. */
 async function findWhole(
   text: string,
   archive: Archive,
 ): Promise<{ readonly ref: string; readonly bytes: number } | undefined> {
   for (const { ref, bytes, head, tail } of splitTruncated(text)) {
-    // An original that can't be read is no reason to stop: then the text at hand is archived.
+    // If the original can't be read, the text at hand is archived.
     const whole = await archive.get(ref).catch(() => undefined);
     if (whole !== undefined && whole.startsWith(head) && whole.endsWith(tail)) return { ref, bytes };
   }
   return undefined;
 }
 
-/** A tool call as pruning sees it. */
+/** Parsed tool call. */
 interface ParsedCall {
-  /** Name of the tool. */
   readonly tool: string;
-  /** The same for calls with the same arguments, whatever the order of keys and the spacing. */
+  /** Canonical text of the arguments, independent of key order and white space. */
   readonly key: string;
-  /** The arguments that are short texts: paths, references. */
+  /** Short string arguments: paths, references. */
   readonly args: ReadonlyMap<string, string>;
 }
 
-/** A tool message and the call that it answers. */
+/** Tool message and the call that it answers. */
 export interface PairedResult {
   readonly index: number;
   readonly message: ToolMessage;
   readonly call: ParsedCall;
 }
 
-/** The results whose calls are known, in order, each with its call (see `pairCalls`). */
+/** Returns the results whose calls are known, in order (see `pairCalls`). */
 export function pairResults(messages: readonly Message[]): PairedResult[] {
   return pairCalls(messages)
     .flatMap(({ call, answer }) =>
@@ -476,7 +470,7 @@ export function pairResults(messages: readonly Message[]): PairedResult[] {
     .sort((a, b) => a.index - b.index);
 }
 
-/** The text of a result; `undefined` if it has to stay, or holds anything but text, which pruning leaves alone. */
+/** Returns the text of a result; `undefined` if it must be retained or contains anything but text. */
 export function resultText({ content, keep }: ToolMessage): string | undefined {
   if (keep) return undefined;
   if (typeof content === "string") return content;
@@ -484,9 +478,9 @@ export function resultText({ content, keep }: ToolMessage): string | undefined {
 }
 
 /**
- * What the archive holds of a result: its text, or of one that shows pictures too its parts as JSON, which a
- * recall shows. `undefined` if it has to stay, or holds anything else. Of a tool that isn't known nobody
- * knows whether a recall could show a picture, so that only text leaves.
+ * Returns the text to archive for a result: its text, or its parts as JSON if it contains images, which
+ * recall can return. `undefined` if it must be retained, contains other parts, or contains images of a tool
+ * that isn't known.
  */
 export function resultOriginal(message: ToolMessage, isKnown = true): string | undefined {
   const { content, keep } = message;
@@ -497,7 +491,7 @@ export function resultOriginal(message: ToolMessage, isKnown = true): string | u
   return resultText(message) ?? (holds ? JSON.stringify(content) : undefined);
 }
 
-/** Arguments longer than this are kept and compared as the model wrote them: nobody reads them as a path. */
+/** Length above which arguments are compared verbatim and not parsed as paths. */
 const SHORT_CHARS = 1024;
 
 const known = new WeakMap<ToolCall, ParsedCall>();
@@ -516,7 +510,7 @@ function parseCall(call: ToolCall): ParsedCall {
     const args = new Map(Object.entries(value ?? {}).filter(isShortText));
     return { tool, key: text.length > SHORT_CHARS ? text : canonicalJson(value), args };
   } catch {
-    // Arguments that are no JSON, or nested too deep to walk, are equal only to the same text.
+    // Arguments that aren't JSON, or are nested too deeply, equal only the same text.
     return { tool, key: text, args: new Map() };
   }
 }
@@ -532,23 +526,23 @@ function canonicalJson(value: unknown): string {
   });
 }
 
-/** UTF-16 code units at either end of a text that are inspected. */
+/** UTF-16 code units that are inspected at each end of a text. */
 const HEAD_CHARS = 1_000;
 const TAIL_CHARS = 1_000;
 
-/** Codes by which terminals color. */
+/** ANSI color codes. */
 // deno-lint-ignore no-control-regex
 const COLORS = /\x1b\[[\d;]*m/g;
 
-/** Why a program could not do what it was called for, behind its name and what it was about. */
+/** Error reasons that programs print after their name and operand. */
 const REASONS =
   "no such file or directory|permission denied|command not found|not found|is a directory|not a directory|" +
   "operation not permitted|connection (?:refused|timed out)|cannot [a-z]+ .+";
 
 const FIRST_LINES: readonly RegExp[] = [
-  // `Error: …`, `error[E0308]: …`, `error TS2304: …`, but no count, and no key of a file.
+  // `Error: …`, `error[E0308]: …`, `error TS2304: …`, but no count and no key of a file.
   /^error(?:\s*[[(][^\])]{1,40}[\])]|\s+[A-Z]{1,8}\d+)?:\s+(?!(?:0|none|null|false|undefined|string|boolean)\b)\S/i,
-  // Sentences, as agents and frameworks begin them.
+  // Sentences of agents and frameworks.
   /^error (?:executing|running|reading|writing|calling|invoking|processing|parsing|opening|loading|while|during|occurred|code:? \S)/i,
   /^an? (?:unexpected |internal )?(?:error|exception) (?:occurred|happened|was thrown)\b/i,
   /^cannot (?!be\b)[a-z]+\b/i,
@@ -558,7 +552,6 @@ const FIRST_LINES: readonly RegExp[] = [
   /^<tool_use_error>/,
   /^(?:mcp|tool|execution|runtime|fatal) error\b.{0,40}:\s*\S/i,
   /^request failed with status\b/i,
-  // Exceptions: `TypeError: …`, `java.io.IOException: …`.
   /^(?:(?:uncaught|unhandled)\b.{0,30}\s)?(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)(?:\s*[[(][^\])]{1,40}[\])])?:\s*\S/,
   /^(?:uncaught|unhandled) .{0,40}(?:error|exception|rejection)\b/i,
   /^traceback \(most recent call last\):\s*$/i,
@@ -566,7 +559,6 @@ const FIRST_LINES: readonly RegExp[] = [
   /^panic: \S/,
   /^thread '.*' (?:\(\d+\) )?panicked at\b/,
   /^segmentation fault\b/i,
-  // Programs: git, npm, make, apt, curl, compilers, shells.
   /^fatal: \S/i,
   /^(?:npm|pnpm|yarn) (?:err!|error\b)/i,
   /^\s?ERR_[A-Z_]+/,
@@ -578,13 +570,13 @@ const FIRST_LINES: readonly RegExp[] = [
   new RegExp(`^(?:/\\S*/)?[\\w.-]+: (?:.{0,200}: )?(?:${REASONS})\\s*$`, "i"),
   /^'.{1,200}' is not recognized as an internal or external command/,
   /^[A-Z][\w-]+ ?: (?:cannot|access|the term) /i,
-  // JSON that holds nothing before its error.
+  // JSON whose first key is an error.
   /^\{\s*"error"\s*:\s*(?!null\b|false\b|0\b|""|\{\s*\}|\[\s*\])\S/i,
   /^\{\s*"is_?error"\s*:\s*true\b/i,
   /^\{\s*"(?:success|ok)"\s*:\s*false\b/i,
 ];
 
-/** Last lines with which a program ends that has failed. */
+/** Last lines of failed programs. */
 const LAST_LINES: readonly RegExp[] = [
   /^(?:npm|pnpm|yarn) (?:err!|error\b)/i,
   /^g?make(?:\[\d+\])?: \*\*\* /,
@@ -595,9 +587,9 @@ const LAST_LINES: readonly RegExp[] = [
 const TRACEBACK = { begins: /^traceback \(most recent call last\):\s*$/im, ends: /^[A-Za-z_][\w.]*(?:: |$)/ };
 
 /**
- * Returns whether the text of a tool result reports an error: by the exit code in it, or if there is none by the form of
- * its first or last line, such as `Error: …`, `TypeError: …`, `Traceback (most recent call last):`, `fatal: …` or
- * `npm ERR! …`. Words alone are no error: a text that begins with "Error handling" is a text.
+ * Returns whether the text of a tool result reports an error: by its exit code, else by the form of its first
+ * or last line, such as `Error: …`, `TypeError: …`, `Traceback (most recent call last):`, `fatal: …` or
+ * `npm ERR! …`. A text that begins with "Error handling" is no error.
  */
 export function looksLikeError(message: ToolMessage): boolean {
   const text = contentText(message.content);
@@ -613,8 +605,8 @@ export function looksLikeError(message: ToolMessage): boolean {
 }
 
 /**
- * Returns whether a tool result reports an error: by `failed`, where its protocol or client states it; else by what
- * `isError` returns, which is {@linkcode looksLikeError} by default.
+ * Returns whether a tool result reports an error: by `failed`, if its protocol or client sets it, else by
+ * `isError` (default: {@linkcode looksLikeError}).
  */
 export function reportsError(
   message: ToolMessage,

@@ -5,7 +5,7 @@ import { ANY_PLACEHOLDER, placeholderRefs } from "./placeholder.ts";
 import { RECALL_TOOL, type RecallOptions, type RecallRequest, type RecallResult } from "./recall_tool.ts";
 import { fitHead } from "./truncate_results.ts";
 
-/** Answers what `recallOriginal()` was asked for. */
+/** Returns the answer of `recallOriginal()`. */
 export async function readOriginal(
   archive: Archive,
   request: RecallRequest,
@@ -23,7 +23,7 @@ export async function readOriginal(
       return await searchAll(archive, { find, shown: shown?.() ?? [], countTokens, limitTokens });
     }
     return refuse(
-      "Cannot search all that left: it isn't known which conversation this is. Give a ref as well.",
+      "Cannot search all evicted content: the conversation is unknown. Pass a ref as well.",
     );
   }
   const archived = isArchiveRef(ref) ? await archive.get(ref) : undefined;
@@ -38,14 +38,14 @@ export async function readOriginal(
     const { text, pictures } = pictured;
     return seesPictures
       ? { content: text, error: false, pictures }
-      : refuse(`Cannot recall it: it is a ${text}, and this model is shown no pictures.`);
+      : refuse(`Cannot recall it: it is a ${text}, and this model accepts no images.`);
   }
   const messages = readMessages(archived);
   const original = messages?.map(({ text }) => text).join(BETWEEN) ?? archived;
   const range = lines === undefined ? { start: 0, end: original.length } : rangeOf(original, lines);
   if (typeof range === "string") return refuse(range);
   if (offset > 0 && offset >= range.end) {
-    return refuse(`Cannot recall from offset ${offset}: what was asked for ends at ${range.end}.`);
+    return refuse(`Cannot recall from offset ${offset}: the requested part ends at ${range.end}.`);
   }
   const region = { start: Math.max(range.start, offset), end: range.end, countTokens, limitTokens };
   if (find !== undefined) return search(original, { ...region, find });
@@ -60,10 +60,10 @@ export async function readOriginal(
   };
 }
 
-/** So many pictures of messages that left are shown at once. */
+/** Maximum of images in one answer. */
 const MAX_PICTURES = 8;
 
-/** The pictures of archived messages whose transcripts are shown. */
+/** Returns the images of the archived messages in a range. */
 function picturesIn(messages: readonly Transcribed[], { start, end }: Range): string[] {
   let from = 0;
   return messages.flatMap(({ message: { content }, text }) => {
@@ -76,7 +76,7 @@ function picturesIn(messages: readonly Transcribed[], { start, end }: Range): st
   });
 }
 
-/** The text and the pictures of an original that shows some; nothing if it is a text alone. */
+/** Returns the text and images of an original that contains images, else `undefined`. */
 function readPictures(
   original: string,
 ): { readonly text: string; readonly pictures: readonly string[] } | undefined {
@@ -90,7 +90,6 @@ function readPictures(
     const pictures = content.flatMap((part) => part.type === "image_url" ? [part.image_url.url] : []);
     return { text: contentText(content), pictures };
   } catch {
-    // A text that only looks like it.
     return undefined;
   }
 }
@@ -99,10 +98,10 @@ const WITHOUT_REF =
   `the ref is missing. Copy the 16 hex digits after 'ref' from an ${ANY_PLACEHOLDER} line of this conversation, or ` +
   "give nothing but find, to search all that left it.";
 
-/** Nobody needs more of a line to tell it from others. */
+/** Maximum length of a search text. */
 const MAX_FIND_CHARS = 200;
 
-/** Why a text can't be looked for; nothing if it can. */
+/** Returns why a search text is invalid, else `undefined`. */
 function unfitText(find: string): string | undefined {
   if (find === "") return "Cannot find '': the text is empty. Give some of the line that you look for.";
   if (/[\r\n]/.test(find)) return "Cannot find several lines: give some text of one of them.";
@@ -110,16 +109,17 @@ function unfitText(find: string): string | undefined {
   return `Cannot find a text of ${find.length} characters: give at most ${MAX_FIND_CHARS} of them.`;
 }
 
-/** What stands between two messages of a transcript. */
+/** Separator of messages in a transcript. */
 const BETWEEN = "\n\n";
 
-/** A message with its transcript. */
 interface Transcribed {
   readonly message: Message;
   readonly text: string;
 }
 
-/** The messages in a text that `archiveMessages` wrote, each with its transcript; nothing of any other text. */
+/**
+ * Returns the messages that `archiveMessages` wrote, each with its transcript; `undefined` for other texts.
+ */
 function readMessages(
   archived: string,
 ): readonly Transcribed[] | undefined {
@@ -130,14 +130,14 @@ function readMessages(
       return { message, text: transcribe(message) };
     });
   } catch {
-    // A tool's result that begins like JSON.
+    // A tool result that begins like JSON.
     return undefined;
   }
 }
 
 const ROLES: readonly unknown[] = ["system", "developer", "user", "assistant", "tool"];
 
-/** The message in a line that `archiveMessages` wrote. @throws {Error} if it is none. */
+/** Parses a line that `archiveMessages` wrote. @throws {Error} if it is no message. */
 function parseMessage(line: string): Message {
   const value = JSON.parse(line);
   if (ROLES.includes(value?.role) && ("content" in value || "tool_calls" in value)) return value;
@@ -148,18 +148,18 @@ function refuse(content: string): RecallResult {
   return { content, error: true };
 }
 
-/** A stretch of the original, in UTF-16 code units; `end` is exclusive. */
+/** Range of the original, in UTF-16 code units; `end` is exclusive. */
 interface Range {
   readonly start: number;
   readonly end: number;
 }
 
-/** How long an answer may be. */
+/** Limits of an answer. */
 type Bounds = Required<Pick<RecallOptions, "countTokens" | "limitTokens">>;
 
 type Region = Range & Bounds;
 
-/** Where these lines stand, or why that can't be said. */
+/** Returns the range of these lines, or an error message. */
 function rangeOf(original: string, requested: string): Range | string {
   const [, from, dash, to] = /^\s*(\d+)\s*(-\s*(\d*))?\s*$/.exec(requested) ?? [];
   const first = Number(from);
@@ -180,7 +180,7 @@ function rangeOf(original: string, requested: string): Range | string {
   return { start, end: end < 0 ? original.length : end };
 }
 
-/** Tokens kept free for the line that says how to go on. */
+/** Tokens reserved for the line that states how to continue. */
 const NOTICE_TOKENS = 80;
 
 function read(
@@ -194,11 +194,11 @@ function read(
   const [first, last, all] = [start, next - 1, original.length].map((at) => lineNumber(original, at));
   const notice =
     `[characters ${start} to ${next} of ${original.length}, lines ${first} to ${last} of ${all}; ` +
-    `go on with offset ${next}]`;
+    `continue with offset ${next}]`;
   return { content: `${shown.replace(/\n$/, "")}\n${notice}`, end: next };
 }
 
-/** So many lines are shown in front of a line that was found, and behind it. */
+/** Context lines before and after each match. */
 const LINES_AROUND = 2;
 
 function search(
@@ -211,18 +211,18 @@ function search(
     const tokens = countTokens(`${line.text}\n`);
     if (tokens <= left) found.push(line.text);
     else if (line.isFound) {
-      found.push(`[there is more; go on with the same find and offset ${line.start}]`);
+      found.push(`[there is more; continue with the same find and offset ${line.start}]`);
       break;
     }
-    // What surrounds a line isn't shown where it doesn't fit, nor is anything behind it.
+    // Context that doesn't fit is omitted, and so is everything after it.
     left = tokens <= left ? left - tokens : 0;
   }
-  return { content: found.length > 0 ? found.join("\n") : `No line holds '${find}'.`, error: false };
+  return { content: found.length > 0 ? found.join("\n") : `No line contains '${find}'.`, error: false };
 }
 
-/** Longest answer of a search in all that left, in tokens: it says where to look. */
+/** Maximum of tokens for a search in all evicted originals. */
 const ALL_TOKENS = 2_000;
-/** Lines shown of each original there. */
+/** Lines per original in such a search. */
 const LINES_OF_EACH = 3;
 
 async function searchAll(
@@ -247,33 +247,33 @@ async function searchAll(
     if (left >= 0) found.push(told);
     else more++;
   }
-  if (more > 0) found.push(`[${more} more that came before; find a longer text]`);
+  if (more > 0) found.push(`[${more} more earlier ones; find a longer text]`);
   const listed = await archive.refs?.();
   const none = originals.size > 0 || (listed && listed.length > 0)
-    ? `Nothing that left holds '${find}'.`
+    ? `No evicted content contains '${find}'.`
     : listed
-    ? "Nothing has left this conversation."
+    ? "Nothing was evicted from this conversation."
     : "No placeholder is visible: give the ref of an original.";
   return { content: found.length > 0 ? found.join("\n") : none, error: false };
 }
 
-/** Something that left: a result, a text, or a message of several that left together. */
+/** Evicted result, text or message. */
 interface Left {
   readonly ref: string;
-  /** What it was, in a few words. */
+  /** Short description. */
   readonly what: string;
   readonly text: string;
-  /** Number of its first line in what the reference gives back. */
+  /** Number of its first line in the text under the reference. */
   readonly firstLine: number;
 }
 
-/** The archive, and the references that were read from it. */
+/** Archive and the references that were read from it. */
 interface Reading {
   readonly archive: Archive;
   readonly seen: Set<string>;
 }
 
-/** All originals of a conversation, the newest first: those of visible placeholders, then those of which none is visible. */
+/** Yields all originals of a conversation, newest first: those of visible placeholders, then the others. */
 async function* allThatLeft(messages: readonly Message[], reading: Reading): AsyncGenerator<Left> {
   const { archive, seen } = reading;
   yield* leftOf(messages, reading);
@@ -282,7 +282,7 @@ async function* allThatLeft(messages: readonly Message[], reading: Reading): Asy
   }
 }
 
-/** All that placeholders in these messages stand for, the newest first. */
+/** Yields the originals of the placeholders in these messages, newest first. */
 async function* leftOf(messages: readonly Message[], reading: Reading): AsyncGenerator<Left> {
   const calls = callsOf(messages);
   for (const message of messages.toReversed()) {
@@ -293,7 +293,10 @@ async function* leftOf(messages: readonly Message[], reading: Reading): AsyncGen
   }
 }
 
-/** The text under a reference; of archived messages each, the newest first, with what their placeholders stand for. */
+/**
+ * Yields the text under a reference; of archived messages each one, newest first, with the originals of its
+ * placeholders.
+ */
 async function* originalsOf(ref: string, what: string, reading: Reading): AsyncGenerator<Left> {
   const archived = await reading.archive.get(ref);
   if (archived === undefined) return;
@@ -317,14 +320,13 @@ async function* originalsOf(ref: string, what: string, reading: Reading): AsyncG
 
 type Calls = ReadonlyMap<Message, ReturnType<typeof meantCall>>;
 
-/** What each result was called by. */
 function callsOf(messages: readonly Message[]): Calls {
   return new Map(
     pairCalls(messages).flatMap(({ call, answer }) => answer ? [[answer.message, meantCall(call)]] : []),
   );
 }
 
-/** Whether a message is the answer to a recall: what it says stands in its original. */
+/** Returns whether a message answers a recall: its text is already in its original. */
 function isRecall(message: Message, calls: Calls): boolean {
   return calls.get(message)?.name === RECALL_TOOL.function.name;
 }
@@ -335,33 +337,32 @@ function describe(message: Message, calls: Calls): string {
   return call ? firstWords(`${call.name} ${call.arguments}`) : "a result";
 }
 
-/** Number of the line in which a position stands, from 1. */
+/** Returns the number of the line at a position, from 1. */
 function lineNumber(text: string, position: number): number {
   let number = 1;
   for (let at = text.indexOf("\n"); at >= 0 && at < position; at = text.indexOf("\n", at + 1)) number += 1;
   return number;
 }
 
-/** A line that holds a text, a piece of a long one, or a line beside one. */
+/** Line, or part of a long one, that matches or surrounds a match. */
 interface FoundLine {
-  /** The line with its number in front: `12:…` if it holds the text, `12-…` if it only stands beside one that does. */
+  /** Text with a line number: `12:…` for a match, `12-…` for context. */
   readonly text: string;
-  /** Whether it holds the text. */
   readonly isFound: boolean;
-  /** Position from which the same search finds this and what comes after it. */
+  /** Position from which the same search returns this line and all after it. */
   readonly start: number;
 }
 
-/** A longer line is shown only around what was found in it. */
+/** Length above which only excerpts of a line are returned. */
 const LONG_LINE_CHARS = 500;
-/** How much of a long line is shown around a place. */
+/** Length of an excerpt. */
 const EXCERPT_CHARS = 300;
-/** How much of that in front of the place. */
+/** Characters of an excerpt before the match. */
 const MARGIN_CHARS = 100;
 
 /**
- * Finds the lines that hold a text in upper or lower case, from a position on to the end of the line that `end` ends,
- * and so many lines `around` each. Where others stand between two of them, `--` does, as in grep's output.
+ * Yields the lines that contain a text, ignoring case, from `start` to the end of the line at `end`, with
+ * `around` context lines each. As in grep's output, `--` separates lines that aren't adjacent.
  */
 function* findText(text: string, options: {
   readonly find: string;
@@ -371,14 +372,17 @@ function* findText(text: string, options: {
   readonly end?: number;
   /** Default: none. */
   readonly around?: number;
-  /** Number of the first line. Default 1. */
+  /** Default: 1. */
   readonly firstLine?: number;
 }): Generator<FoundLine> {
   const { find, start = 0, end = text.length, around = 0, firstLine = 1 } = options;
   const folded = fold(text);
   const wanted = fold(find);
   let at = folded.indexOf(wanted, start);
-  /** Lines that may stand in front of what comes, and how many may behind what came. */
+  /**
+   * Candidates for context before the next match, and the number of context lines still due after the last
+   * one.
+   */
   let before: FoundLine[] = [];
   let behind = 0;
   let [hasFound, isGap] = [false, false];
@@ -399,7 +403,7 @@ function* findText(text: string, options: {
         const to = Math.min(lineEnd, from + EXCERPT_CHARS);
         const shown = text.slice(from, to).toWellFormed();
         yield { text: `${number}, offset ${from}: … ${shown} …`, isFound: true, start: at };
-        // What the end of the excerpt cuts is found again.
+        // A match that the end of the excerpt cuts is found again.
         at = folded.indexOf(wanted, Math.max(at + 1, to - wanted.length + 1));
       }
       [before, behind, hasFound, isGap] = [[], around, true, false];
@@ -422,8 +426,8 @@ function shorten(line: string): string {
   return line.length <= LONG_LINE_CHARS ? line : `${line.slice(0, EXCERPT_CHARS).toWellFormed()} …`;
 }
 
-/** A text in which case makes no difference, with each character where it was. */
+/** Returns a text in one case, with each character at its position. */
 function fold(text: string): string {
-  // Of all letters İ alone gets longer, and only Σ becomes one of two.
+  // Only İ changes length in lower case, and only Σ has two lower-case forms.
   return text.replaceAll("İ", "i").toLowerCase().replaceAll("ς", "σ");
 }

@@ -4,14 +4,12 @@ import type { Archive } from "./archive.ts";
 import type { RecallOptions, RecallRequest, RecallResult } from "./recall_tool.ts";
 
 /**
- * Answers a call of the recall tool: the archived original, a range of its lines, or its lines that hold a text, with
- * their numbers and the lines around them. Without a reference it says which of all originals hold the text, what
- * they were, and in which lines. An answer that would be too long ends with a line that says how to go on. An original that
- * shows pictures is answered whole, with these beside its text.
+ * Answers a call of the recall tool: the archived original, a range of its lines, or its matching lines with
+ * numbers and context. Without a reference, lists the originals that contain the text. A long answer ends
+ * with a line that states how to continue. Images of an original are returned with its text.
  *
- * @throws {RangeError} if `limitTokens` is below 200, too short for a piece and the way to the next one.
+ * @throws {RangeError} if `limitTokens` is below 200, too short for a part and the way to the next one.
  * @throws {Error} if the archive can't be read.
- *
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
@@ -48,7 +46,7 @@ export async function recallOriginal(
   if (!(limitTokens >= 200)) {
     throw new RangeError(`Cannot recall within ${limitTokens} tokens: the limit must be at least 200`);
   }
-  // Models ask for what left far less often than they are told that it left.
+  // Loaded late: models recall rarely.
   const { readOriginal } = await import("./read_original.ts");
   return await readOriginal(archive, request, { countTokens, limitTokens, shown, seesPictures });
 }

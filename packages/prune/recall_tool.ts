@@ -1,11 +1,13 @@
 import type { CountTokens, Message, ToolDefinition } from "@tare/messages";
 import { ANY_PLACEHOLDER } from "./placeholder.ts";
 
-/** The definition of the tool by which a model reads an archived original back; {@linkcode recallOriginal} answers it. */
+/**
+ * Definition of the tool by which a model reads archived originals, answered by {@linkcode recallOriginal}.
+ */
 export const RECALL_TOOL: ToolDefinition & {
   readonly function: {
     readonly description: string;
-    /** JSON Schema of the arguments, as exact as frameworks want it that take tools with their types. */
+    /** JSON Schema of the arguments, as precise as frameworks with typed tools require. */
     readonly parameters: {
       type: "object";
       properties: Record<
@@ -20,12 +22,13 @@ export const RECALL_TOOL: ToolDefinition & {
   type: "function",
   function: {
     name: "recall",
-    description: `Reads back what left this conversation: a line \`${ANY_PLACEHOLDER}\` says its ref. ` +
-      "Of long texts ask for lines, or find some; each piece says how to get the next.",
+    description:
+      `Returns content evicted from this conversation: a line \`${ANY_PLACEHOLDER}\` contains its ref. ` +
+      "For long texts pass lines or find; each part states how to get the next.",
     parameters: {
       type: "object",
       properties: {
-        ref: { type: "string", description: "16 hex digits; without it find searches all that ever left" },
+        ref: { type: "string", description: "16 hex digits; without it, find searches everything evicted" },
         lines: { type: "string", description: "`120-180`, `120-` or `120`, from 1" },
         find: { type: "string", description: "plain text in a line, in any case" },
         offset: { type: "integer", minimum: 0, description: "start at this character" },
@@ -36,39 +39,42 @@ export const RECALL_TOOL: ToolDefinition & {
   },
 };
 
-/** What a recall asks for. */
+/** Arguments of a recall. */
 export interface RecallRequest {
-  /** Archive reference of the original. Default: `find` searches everything that left. */
+  /** Archive reference of the original. Default: `find` searches everything evicted. */
   readonly ref?: string;
-  /** Range of lines, counted from 1, both ends included: `120-180`, `120-` or `120`. Default: all. */
+  /** Range of lines, from 1, inclusive: `120-180`, `120-` or `120`. Default: all. */
   readonly lines?: string;
-  /** Only lines that contain this text, in any case; at most 200 characters of one line. Default: all. */
+  /** Text that lines must contain, ignoring case; at most 200 characters. Default: all lines. */
   readonly find?: string;
-  /** First character (UTF-16 code unit) of the original. Default 0. */
+  /** First character (UTF-16 code unit) of the original. Default: 0. */
   readonly offset?: number;
 }
 
 /** Options of {@linkcode recallOriginal}. */
 export interface RecallOptions {
-  /** Default `estimateTokens`. */
+  /** Token counter. Default: `estimateTokens`. */
   readonly countTokens?: CountTokens;
   /**
-   * Longest answer, in tokens; at least 200. Default 7,000: below the limit of `truncateResults` (8,000), so that an
-   * answer isn't cut a second time.
+   * Maximum length of an answer, in tokens; at least 200. Default: 7,000, below the limit of
+   * `truncateResults` (8,000), so that an answer isn't truncated again.
    */
   readonly limitTokens?: number;
-  /** Returns the messages that the model sees: what their placeholders stand for is searched if no reference is given. */
+  /**
+   * Returns the messages that the model sees; without a reference, the originals of their placeholders are
+   * searched.
+   */
   readonly shown?: (() => readonly Message[]) | undefined;
-  /** Whether images can be shown. Default: an original that has some can't be recalled. */
+  /** Whether the model accepts images. Default: originals with images can't be recalled. */
   readonly seesPictures?: boolean;
 }
 
-/** The answer to a recall. */
+/** Answer to a recall. */
 export interface RecallResult {
   /** Text of the tool result. */
   readonly content: string;
-  /** True if the request could not be answered; `content` says what would be right. */
+  /** True if the request failed; `content` states how to correct it. */
   readonly error: boolean;
-  /** Images of the original, each as a data URL. Absent: it has none. */
+  /** Images of the original, as data URLs. Absent: none. */
   readonly pictures?: readonly string[];
 }

@@ -12,7 +12,7 @@ const result = (content: string, failed?: boolean): ToolMessage => ({
   ...(failed !== undefined && { failed }),
 });
 
-/** Results that report an error, of which no protocol states it. */
+/** Results that report an error without a protocol's flag. */
 const ERRORS = [
   "Error: x",
   "error: build failed",
@@ -67,7 +67,7 @@ const ERRORS = [
   '{ "error": "no such user" }',
   '{"isError": true, "content": []}',
   '{"success":false,"message":"no"}',
-  // The exit code outranks the form.
+  // The exit code takes precedence over the form.
   "Exit code: 1\nOutput:\nfine",
   "exit code 2; output (9 bytes):\nall good",
   "Chunk ID: a6\nWall time: 0.6 seconds\nProcess exited with code 128\nOutput:\nx",
@@ -79,7 +79,6 @@ const ERRORS = [
   '{"output":"fine","metadata":{"exit_code":1}}',
 ];
 
-/** Results that report none, however they read. */
 const NO_ERRORS = [
   "",
   "Error handling docs",
@@ -117,7 +116,7 @@ const NO_ERRORS = [
   '{"error":"","ok":true}',
   '{"data":[],"error":"late"}',
   "12 passed, 0 failed",
-  // The exit code outranks the form.
+  // The exit code takes precedence over the form.
   "Exit code: 0\nOutput:\nError: none of them",
   "exit code 0; output (20 bytes):\nerror: it said so",
   '{"output":"Error: it is a log","metadata":{"exit_code":0}}',
@@ -130,19 +129,19 @@ Deno.test("looksLikeError() returns whether a text reports an error, by its exit
   assertEquals(found(NO_ERRORS), []);
 });
 
-Deno.test("reportsError() follows what a protocol states, then what the caller says, then the text", () => {
+Deno.test("reportsError() follows the protocol, then the caller, then the text", () => {
   for (const text of ERRORS) assertEquals(reportsError(result(text, false), 0), false);
   for (const text of NO_ERRORS) assertEquals(reportsError(result(text, true), 0), true);
   assertEquals(reportsError(result("Error: x"), 0, { isError: () => false }), false);
   assertEquals(reportsError(result("fine"), 3, { isError: (_, index) => index === 3 }), true);
 });
 
-Deno.test("pruneResults() keeps each result that reports an error, whatever stands behind its first line", async () => {
+Deno.test("pruneResults() retains each result that reports an error, whatever follows its first line", async () => {
   const countTokens = (text: string) => text.length;
   const more = fc.array(fc.constantFrom("  at a.js:1:2", "more", "", "done"), { maxLength: 3 });
   await fc.assert(
     fc.asyncProperty(fc.constantFrom(...ERRORS, ...NO_ERRORS), more, async (text, lines) => {
-      // The end decides where the exit code follows the output, and JSON is read whole.
+      // The end decides if the exit code follows the output; JSON is read whole.
       const isWhole = text.includes("\n") || text.startsWith("{");
       const content = isWhole ? text : [text, ...lines, "x".repeat(300)].join("\n");
       const messages: Message[] = [

@@ -4,10 +4,10 @@ import type { Archive } from "./archive.ts";
 import { ELIDING, type PruneFailure } from "./prune_results.ts";
 import { type ArchivedStretch, archiveWithLine } from "./placeholder.ts";
 
-/** Old turns that gave way to one message. Plain data: applied again to the same messages it gives the same bytes. */
+/** Replacement of old turns by one message. Plain data: applying it again gives the same bytes. */
 export type TurnsSummary = NonNullable<SummarisedTurns<Message>["summary"]>;
 
-/** The message that replaces old turns. */
+/** Message that replaces old turns. */
 export interface SummaryMessage {
   /** `assistant` for a summary; `user` for dropped turns. */
   readonly role: "assistant" | "user";
@@ -15,7 +15,7 @@ export interface SummaryMessage {
 }
 
 /**
- * Returns the messages after old turns gave way. All but the new one are the same objects.
+ * Returns the messages with the summary applied. All others are the same objects.
  *
  * @example
  * ```ts
@@ -39,94 +39,103 @@ export function applySummary<M extends Message>(
   return [...kept, { role, content: text }, ...messages.slice(end)];
 }
 
-/** Recent turns that stay, in tokens, and as a share of the window. */
+/** Default of recent turns that are retained, in tokens; at most a quarter of the window. */
 const KEEP_TOKENS = 16_384;
 const KEEP_SHARE = 0.25;
 
-/** Returns the tokens of recent turns that stay by default. */
+/** Returns the default of retained tokens. */
 export function keptTokens(windowTokens: number = Infinity): number {
   return Math.min(KEEP_TOKENS, KEEP_SHARE * windowTokens);
 }
 
-/** A summary has to free this share of the prompt, or the next one would follow at once. */
+/** Minimum share of the prompt that a summary must free; otherwise the next one would follow at once. */
 const MIN_SHARE = 0.1;
 
-/** What the line takes that says where the messages are archived, in tokens. */
+/** Tokens reserved for the line with the archive reference. */
 const LINE_TOKENS = 60;
 
 /** Options of {@linkcode summariseTurns}. */
 export interface SummariseTurnsOptions {
-  /** Stores the messages. */
+  /** Storage of the messages. */
   readonly archive: Archive;
-  /** Counts tokens. Default: `estimateTokens`. */
+  /** Token counter. Default: `estimateTokens`. */
   readonly countTokens?: CountTokens | undefined;
   /**
-   * Asks a model for a summary of old messages, user messages included: one paid call. A rejection, an empty text, a text
-   * that is too long, and a timeout count as failure. Default: old turns are dropped.
+   * Requests a summary of old messages, user messages included, from a model: one paid call. A rejection, an
+   * empty or too long text, or a timeout is a failure. Default: old turns are dropped.
    */
   readonly summarise?:
     | ((messages: readonly Message[], request: {
-      /** The messages before this index are to give way. */
+      /** End of the messages to replace, exclusive. */
       readonly end: number;
       readonly signal: AbortSignal | undefined;
     }) => Promise<string>)
     | undefined;
   /**
-   * Ends the wait for the summary. Aborted by a timeout (`AbortSignal.timeout`), the summary has failed; aborted
-   * for any other reason, {@linkcode summariseTurns} throws that reason and nothing changes.
+   * Signal that ends the wait. A timeout (`AbortSignal.timeout`) is a failed summary; for any other reason,
+   * {@linkcode summariseTurns} throws the reason and nothing changes.
    */
   readonly signal?: AbortSignal | undefined;
-  /** Whether the recall tool is offered to the model. Default false. */
+  /** Whether the model has the recall tool. Default: false. */
   readonly recall?: boolean | undefined;
-  /** Tokens of the model's context window. Default: unknown. */
+  /** Context window of the model, in tokens. Default: unknown. */
   readonly windowTokens?: number | undefined;
   /**
-   * Recent whole turns that stay, in tokens; the last turn stays in any case, and all do if it is infinite. Default 16,384,
-   * at most a quarter of the window, so that the next summary is far away.
+   * Tokens of recent whole turns that are retained; the last turn always is, and all turns are if infinite.
+   * Default: 16,384, at most a quarter of the window.
    */
   readonly keepTokens?: number | undefined;
-  /** Index of the first message of the active turn, which stays whole. Default: that of the last turn. */
+  /**
+   * Index of the first message of the active turn, which is retained whole. Default: the start of the last
+   * turn.
+   */
   readonly activeTurnStart?: number | undefined;
 }
 
-/** Messages after old turns gave way. */
+/** Messages after old turns were replaced. */
 export interface SummarisedTurns<M extends Message> {
   readonly failure?: undefined;
-  /** The messages; the very array that was passed if nothing changed. */
+  /** Messages; the array that was passed if nothing changed. */
   readonly messages: readonly (M | SummaryMessage)[];
-  /** What changed. Absent: too little would have been gained. */
+  /** The change. Absent if it would free too little. */
   readonly summary?: {
-    /** The messages before this index give way, but for system and developer messages. */
+    /** End of the replaced messages, exclusive; system and developer messages are retained. */
     readonly end: number;
-    /** `summary`: the user messages stay, and an assistant message follows them. `drop`: a user message stands for all. */
+    /**
+     * `summary`: user messages are retained, followed by an assistant message. `drop`: one user message
+     * replaces all.
+     */
     readonly kind: "summary" | "drop";
     /** Text of that message. */
     readonly text: string;
-    /** Archive reference of these messages, user messages included: the JSON of each on a line of its own. */
+    /** Archive reference of the messages, one JSON line each. */
     readonly ref: string;
-    /** Tokens of all the messages before. */
+    /** Tokens of all messages before. */
     readonly tokensBefore: number;
-    /** Tokens of all the messages after. */
+    /** Tokens of all messages after. */
     readonly tokensAfter: number;
   };
-  /** Tokens of all the messages before. */
+  /** Tokens of all messages before. */
   readonly tokensBefore: number;
-  /** Tokens of all the messages after. */
+  /** Tokens of all messages after. */
   readonly tokensAfter: number;
-  /** Why there is no summary, though one was requested: turns were dropped, or, without `summary`, nothing was done. */
+  /**
+   * Reason why there is no summary though one was requested: turns were dropped, or, without `summary`,
+   * nothing changed.
+   */
   readonly summaryFailure?: Error;
 }
 
 /**
- * Summarises the oldest turns, after archiving them: the last resort when a window is full of what
- * isn't tool results. User, system and developer messages stay verbatim. `failure` of the result must be checked first. If the summary fails, or nobody can be asked
- * for one, whole turns, their user messages included, are dropped instead, with a line that says where they are archived.
+ * Archives and summarizes the oldest turns: the last resort if a full window contains little but messages.
+ * User, system and developer messages are retained verbatim. Check `failure` of the result first. If the
+ * summary fails, or `summarise` is absent, whole turns with their user messages are dropped, and a line
+ * states where they are archived.
  *
- * It guards against getting stuck: if the assistant messages and results of the old turns are no more than a tenth of
- * the prompt, no model is called and nothing changes; a summary that doesn't free a tenth has failed.
+ * If the assistant messages and results of the old turns are at most a tenth of the prompt, no model is
+ * called and nothing changes; a summary that frees less than a tenth has failed.
  *
  * @throws the signal's reason, if it was aborted for any other than a timeout.
- *
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
@@ -200,7 +209,9 @@ export async function summariseTurns<M extends Message>(
   return { ...attempt("drop", line) ?? unchanged, summaryFailure };
 }
 
-/** Returns the start of the kept turns, which is no user message inside a call or right after another one. */
+/**
+ * Returns the start of the retained turns: never a user message within a call or after another user message.
+ */
 function summaryEnd(messages: readonly Message[], options: SummariseTurnsOptions): number {
   const { countTokens = estimateTokens, windowTokens, activeTurnStart = messages.length } = options;
   const { keepTokens = keptTokens(windowTokens) } = options;
@@ -217,7 +228,7 @@ function summaryEnd(messages: readonly Message[], options: SummariseTurnsOptions
   return tokens > keepTokens ? end ?? 0 : 0;
 }
 
-/** Role of what a message follows, instructions apart. */
+/** Returns the role before a message, ignoring instructions. */
 function follows(messages: readonly Message[], index: number): Message["role"] | undefined {
   return messages.findLast(({ role }, at) => at < index && role !== "system" && role !== "developer")?.role;
 }

@@ -17,18 +17,19 @@ import {
 
 /** Options of {@linkcode pressure}. */
 export interface PressureOptions {
-  /** Tokens of one prompt. Usage summed over retries or over the steps of a turn is not the size of a prompt. */
+  /** Tokens of one prompt; not usage summed over retries or steps. */
   readonly promptTokens: number;
-  /** Tokens of the model's context window. Unknown means that there is no pressure. */
+  /** Context window of the model, in tokens. Default: no pressure. */
   readonly windowTokens?: number | undefined;
-  /** Share of the window from which results are pruned. Default 0.8. */
+  /** Share of the window from which results are pruned. Default: 0.8. */
   readonly pruneAt?: number | undefined;
-  /** Share of the window from which old turns are summarised as well. Default 0.9. */
+  /** Share of the window from which old turns are also summarized. Default: 0.9. */
   readonly summariseAt?: number | undefined;
 }
 
 /**
- * Returns what the window's fullness calls for: nothing, pruning (with a summary only if that isn't enough), or both.
+ * Returns the action for the size of a prompt: none, pruning (with a summary only if that isn't enough), or
+ * both.
  *
  * @example
  * ```ts
@@ -53,31 +54,31 @@ export function pressure(options: PressureOptions): "none" | "prune" | "summaris
   return promptTokens >= pruneAt * windowTokens ? "prune" : "none";
 }
 
-/** A summary leaves the prompt at this share of the window if the newest turns are all that keeps it from that. */
+/** Target share of the window after a summary. */
 const ROOMY_SHARE = 0.6;
 
 /** Options of {@linkcode relievePressure}. */
 export interface RelievePressureOptions
   extends PruneOptions, SummariseTurnsOptions, Omit<PressureOptions, "promptTokens"> {
-  /** Counts the prompt that is sent for these messages, tool definitions included. Default: the messages alone. */
+  /** Counts the prompt for these messages, including tool definitions. Default: the messages alone. */
   readonly countPrompt?: (messages: readonly (Message | SummaryMessage)[]) => number;
 }
 
-/** Messages of a relieved window, or why originals could not be archived: `failure` must be checked first. */
+/** Messages after the pressure is relieved, or a failure: check `failure` first. */
 export type Relief<M extends Message> = (PruneFailure<M> | SummarisedTurns<M>) & {
-  /** Results that were pruned, or archived before a failure, by their place in the messages that were passed. */
+  /** Results that were pruned, or archived before a failure, by index in the messages that were passed. */
   readonly elisions: readonly Elision[];
-  /** True if the window stays so full, even with `elisions`, that only a summary would do: stop calling the model. */
+  /** True if only a summary could shrink the prompt enough and there is none: stop calling the model. */
   readonly paused: boolean;
 };
 
 /**
- * Acts on a full window: prunes from 0.8 of it on, and summarises if pruning didn't bring the prompt below that, or if it
- * had reached 0.9. Does nothing below, and nothing if the window is unknown. The prompt's size is counted from the
- * messages, so that neither retries nor sums of usage can mislead it.
+ * Prunes from `pruneAt` of the window, and summarizes if pruning doesn't get below it or the prompt had
+ * reached `summariseAt`. Does nothing below, or without a window. The prompt is counted from the messages,
+ * independently of retries and usage totals.
  *
- * Where user messages and tools fill much of the window, fewer of the newest turns stay than `keepTokens` says by itself,
- * so that no second summary follows at once.
+ * If user messages and tools fill much of the window, fewer recent turns than `keepTokens` are retained, so
+ * that no second summary follows at once.
  *
  * @example
  * ```ts
@@ -137,16 +138,16 @@ export async function relievePressure<M extends Message>(
 
 /** Options of {@linkcode isColdResume}. */
 export interface ColdResumeOptions {
-  /** When its last successful request was made; not when it was last saved. Unknown counts as warm. */
+  /** Time of its last successful request, not of its last save. Default: warm. */
   readonly lastUsedAtMs: number | undefined;
   readonly nowMs: number;
-  /** Idle time after which the provider's cache is surely gone. Default 24 hours. */
+  /** Idle time after which the provider's cache has expired, in milliseconds. Default: 24 hours. */
   readonly cacheColdAfterMs?: number;
 }
 
 /**
- * Returns whether a conversation resumes so late that its cached prefix is gone: then its next request is read anew
- * anyway, and pruning it first costs nothing.
+ * Returns whether a conversation resumes after its cached prefix expired: its next request is uncached in any
+ * case, so that pruning first costs nothing.
  *
  * @example
  * ```ts

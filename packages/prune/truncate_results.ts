@@ -15,10 +15,10 @@ import {
 } from "./prune_results.ts";
 
 /**
- * Truncates the tool results that were not sent yet (those behind the last assistant message): one that is over the
- * limit is archived whole and gives way to its head, a placeholder and its tail. Done before every request, it
- * never changes what a request has already held, so it costs nothing in a provider's cache. Results of tools whose
- * stance is `keep`, and results that hold more than text, stay. If one can't be archived, nothing changes.
+ * Truncates the tool results after the last assistant message, which no request has contained yet: a result
+ * over the limit is archived and replaced by its head, a placeholder and its tail. Called before every
+ * request, it never changes what has been sent, so that provider caches stay valid. Results of tools with the
+ * stance `keep`, and results with other parts than text, are retained. If archiving fails, nothing changes.
  *
  * @example
  * ```ts
@@ -48,7 +48,7 @@ export async function truncateResults<M extends Message>(
 
 /** Options of {@linkcode truncateResults}. */
 export interface TruncateOptions extends Pick<PruneOptions, "archive" | "countTokens" | "tools" | "recall"> {
-  /** Longest text of a result, in tokens. Default 8,000. */
+  /** Maximum length of a result, in tokens. Default: 8,000. */
   readonly limitTokens?: number | undefined;
 }
 
@@ -71,31 +71,31 @@ async function truncate(messages: readonly Message[], options: TruncateOptions):
   return elisions;
 }
 
-/** The results that no request held yet. */
+/** Returns the results that no request has contained. */
 function newResults(messages: readonly Message[]): PairedResult[] {
   const from = Math.max(0, messages.findLastIndex((message) => message.role === "assistant"));
   return pairResults(messages.slice(from)).map((one) => ({ ...one, index: from + one.index }));
 }
 
-/** Longest result that enters the prompt whole, in tokens. */
+/** Default limit of a result, in tokens. */
 const TRUNCATE_TOKENS = 8_000;
 
 /** Options of {@linkcode truncateText}. */
 export interface TruncateTextOptions extends PlaceholderOptions {
-  /** Counts tokens. Default: `estimateTokens`. */
+  /** Token counter. Default: `estimateTokens`. */
   readonly countTokens?: CountTokens | undefined;
-  /** Longest text that stays whole, and longest text returned, in tokens. Default 8,000. */
+  /** Maximum length of the text returned, in tokens; shorter texts are unchanged. Default: 8,000. */
   readonly limitTokens?: number | undefined;
-  /** Name of the tool that returned the text. Default: none, it is part of a message. */
+  /** Name of the tool that returned the text. Default: none, the text is part of a message. */
   readonly tool?: string;
   /** Archive reference of the whole text. */
   readonly ref: string;
 }
 
 /**
- * Returns a text that is too long as its head, a placeholder line and its tail, cut at line breaks where there are any
- * and never within a character, nor within binary data such as base64, which is whole or left out. A text within the
- * limit is returned as it is. A limit that has no room for more gives the placeholder alone.
+ * Returns the head of a long text, a placeholder line and its tail, cut at line breaks if possible, and never
+ * within a character or within binary data such as base64. A text within the limit is returned unchanged. If
+ * the limit is too low, returns the placeholder alone.
  */
 export function truncateText(text: string, options: TruncateTextOptions): string {
   const { countTokens = estimateTokens, limitTokens = TRUNCATE_TOKENS, tool, ref } = options;
@@ -106,7 +106,7 @@ export function truncateText(text: string, options: TruncateTextOptions): string
     : { of: "middle", tool, bytes, ref };
   const line = formatPlaceholder(middle, options);
   const binaries = binariesIn(text);
-  // Half for the head, half for the tail. Where the pieces meet, joining them may add a token or two.
+  // Half for the head, half for the tail. Joining them may add a token or two.
   for (
     let maxTokens = (limitTokens - countTokens(line)) / 2;
     maxTokens >= 1;
@@ -118,7 +118,7 @@ export function truncateText(text: string, options: TruncateTextOptions): string
       text,
       binaries,
     );
-    // A head that begins like a whole placeholder would be taken for one.
+    // A head that begins like a placeholder would be parsed as one.
     if (head === "") break;
     const truncated = `${head.replace(/\n$/, "")}\n${line}\n${tail}`;
     if (countTokens(truncated) <= limitTokens) return truncated;
@@ -126,32 +126,34 @@ export function truncateText(text: string, options: TruncateTextOptions): string
   return tool === undefined ? line : formatPlaceholder({ of: "result", tool, bytes, ref }, options);
 }
 
-/** Where a text holds binary data. */
+/** Ranges of binary data in a text. */
 type Binaries = readonly { readonly start: number; readonly end: number }[];
 
-/** A text's head without the binary data within which it ends. */
+/** Returns the head without the binary data that its end cuts. */
 function withoutBinaryEnd(head: string, binaries: Binaries): string {
   const cut = binaries.find(({ start, end }) => start < head.length && head.length < end);
   return cut ? head.slice(0, cut.start) : head;
 }
 
-/** A text's tail without the binary data within which it begins. */
+/** Returns the tail without the binary data that its start cuts. */
 function withoutBinaryStart(tail: string, { length }: string, binaries: Binaries): string {
   const from = length - tail.length;
   const cut = binaries.find(({ start, end }) => start < from && from < end);
   return cut ? tail.slice(cut.end - from) : tail;
 }
 
-/** How much of a text to take. */
 interface FitOptions {
   readonly maxTokens: number;
   readonly countTokens: CountTokens;
 }
 
-/** Texts are cut with few tries from above: hardly any has more characters than this for each token. */
+/** Few texts have more characters per token, so that little is cut in vain. */
 const CHARS_PER_TOKEN = 8;
 
-/** Returns roughly `maxTokens` of a text's start, preferably whole lines, without splitting a surrogate pair. */
+/**
+ * Returns about `maxTokens` of the start of a text, preferably whole lines, without splitting a surrogate
+ * pair.
+ */
 export function fitHead(text: string, options: FitOptions): string {
   const chars = fitChars((chars) => text.slice(0, chars), text.length, options);
   if (chars === text.length) return text;
@@ -160,7 +162,7 @@ export function fitHead(text: string, options: FitOptions): string {
   return text.slice(0, splitsPair(text, chars) ? chars - 1 : chars);
 }
 
-/** The same of a text's end; it prefers to begin behind a line break. */
+/** Returns about `maxTokens` of the end of a text, preferably after a line break. */
 function fitTail(text: string, options: FitOptions): string {
   const chars = fitChars((chars) => text.slice(text.length - chars), text.length, options);
   if (chars === text.length) return text;
@@ -188,7 +190,10 @@ function splitsPair(text: string, at: number): boolean {
   return (text.codePointAt(at - 1) ?? 0) > 0xffff;
 }
 
-/** Where a text holds binary data, with the front of its data URL: long base64 that is quoted, or mixed like no word is. */
+/**
+ * Returns the ranges of binary data, including the prefix of its data URL: long base64 that is quoted, or
+ * mixed as no word is.
+ */
 function binariesIn(text: string): Binaries {
   return [...text.matchAll(/(["']?)(data:[^,\s"']{0,99},)?(?<![\w+/=-])([\w+/=-]{512,})(["']?)/g)].flatMap(
     (found) => {

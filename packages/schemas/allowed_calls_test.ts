@@ -17,18 +17,18 @@ const VALIDATORS: Readonly<Record<string, { readonly Validator: typeof Ajv; read
   [DRAFT_2020]: { Validator: Ajv2020, meta: new Ajv2020(OPTIONS) },
 };
 
-/** What a schema allows in the draft that it declares, or in another one; nothing if it doesn't compile. */
+/** Returns a validator of the schema in its declared draft or this one; `undefined` if it doesn't compile. */
 function compiled(schema: JsonSchema, draft: string): ((value: unknown) => boolean) | undefined {
   const { Validator, meta } = VALIDATORS[`${schema.$schema ?? draft}`] ?? {};
   if (!Validator || !meta?.validateSchema(schema)) return undefined;
   try {
-    // An instance keeps the identifiers of all that it compiles; one that needn't know the draft's own schema is cheap.
+    // An instance stores all identifiers that it compiles; one without the draft's meta schema is cheap.
     const validate = new Validator({ ...OPTIONS, meta: false, validateSchema: false }).compile(schema);
     return (value) => {
       try {
         return validate(value) === true;
       } catch {
-        // A schema that refers to itself alone allows nothing, for ever.
+        // A schema that refers only to itself allows nothing.
         return false;
       }
     };
@@ -45,8 +45,8 @@ function compacted(parameters: JsonSchema): JsonSchema {
 }
 
 /**
- * Whatever draft a validator goes by where none is declared: the compact form compiles if the full one does, and
- * allows each of the values that the full one allows. How many these were, over all drafts.
+ * Checks, for each draft, that the compact form compiles if the full one does, and allows each value that the
+ * full one allows. Returns the number of these values.
  */
 function assertAllowsAsMuch(full: JsonSchema, values: readonly unknown[]): number {
   const compact = compacted(full);
@@ -66,7 +66,7 @@ function assertAllowsAsMuch(full: JsonSchema, values: readonly unknown[]): numbe
   return allowed;
 }
 
-/** Where a schema can stand that others refer to. */
+/** Places of shared schemas. */
 const SHARED = [
   "$defs",
   "definitions",
@@ -80,10 +80,10 @@ const SHARED = [
   "$anchor",
 ] as const;
 
-/** Places that change what a reference in them means, or in which validators find no anchors. */
+/** Places that change the meaning of references in them, or in which validators find no anchors. */
 const ONLY_LEAVES: readonly string[] = ["$id", "inside $id", "default", "x-shared"];
 
-/** The root of a schema that is being made: what the schemas in it share stands in it. */
+/** Root of a generated schema, with its shared schemas. */
 class Root {
   readonly keywords: Record<string, Record<string, unknown>> = {};
   readonly draft: string;
@@ -93,7 +93,7 @@ class Root {
     this.draft = draft;
   }
 
-  /** Puts a schema somewhere and gives one that refers to it. */
+  /** Stores a schema and returns one that refers to it. */
   share(place: typeof SHARED[number], name: string, schema: unknown): JsonSchema {
     const key = `${name}${this.#shared++ || ""}`;
     const token = key.replaceAll("~", "~0").replaceAll("/", "~1");
@@ -109,7 +109,7 @@ class Root {
         put("definitions", { $id: `${plain}.json`, allOf: [schema] });
         return { $ref: `${plain}.json` };
       case "inside $id":
-        // The reference inside means another schema than it would without the identifier.
+        // The identifier changes the meaning of the inner reference.
         put("definitions", {
           $id: `${plain}.json`,
           allOf: [{ $ref: "#/definitions/inner" }],
@@ -131,7 +131,7 @@ class Root {
     }
   }
 
-  /** Gives a schema that refers to all of this one. */
+  /** Returns a schema that refers to all of this one. */
   shareAll(isDynamic: boolean): JsonSchema {
     if (!isDynamic || this.draft === DRAFT_7) return { $ref: "#" };
     const [anchor, reference] = this.draft === DRAFT_2020
@@ -142,7 +142,7 @@ class Root {
   }
 }
 
-/** A schema in the making, and a value that it allows. */
+/** Generated schema, and a value that it allows. */
 interface Made {
   readonly schema: (root: Root) => JsonSchema;
   readonly value: unknown;
@@ -154,7 +154,7 @@ function made(schema: JsonSchema, value: unknown): Made {
 
 const NEVER = { enum: ["never"] };
 
-/** Schemas that need no other one. */
+/** Schemas without subschemas. */
 const leaf: fc.Arbitrary<Made> = fc.oneof(
   fc.stringMatching(/^a[a-z]{1,5}$/).map((value) =>
     made({ type: "string", pattern: "^a", minLength: 2, maxLength: 6, format: "letters" }, value)
@@ -168,7 +168,7 @@ const leaf: fc.Arbitrary<Made> = fc.oneof(
 
 const name = fc.constantFrom("a", "b", "a/b", "a~b", "description", "default", "not", "items");
 
-/** Keywords around one schema, some of which forbid something only together with that schema. */
+/** Keywords around a schema, some of which restrict only together with it. */
 const AROUND: readonly ((inner: Made, root: Root) => readonly [schema: JsonSchema, value: unknown])[] = [
   ({ schema, value }, root) => [{ type: "array", items: schema(root), minItems: 1, maxItems: 3 }, [value]],
   ({ schema, value }, root) => [{ contains: schema(root), uniqueItems: true }, [value, "one more"]],
@@ -266,7 +266,7 @@ const tree = fc.letrec<{ any: Made; around: Made; object: Made; reference: Made 
   };
 });
 
-/** The parameters of a tool in one draft, and arguments that they allow in it. */
+/** Generates parameters of a tool in one draft, and arguments that they allow. */
 const parameters = fc.record({
   draft: fc.constantFrom(DRAFT_7, DRAFT_2019, DRAFT_2020),
   isDeclared: fc.boolean(),
@@ -292,7 +292,7 @@ const parameters = fc.record({
   };
 });
 
-/** The value with something in it replaced or taken out; where is said by one number a level. */
+/** Returns the value with a part replaced or removed, located by one number per level. */
 function changed(value: unknown, steps: readonly number[], other: unknown): unknown {
   const [step = 0, ...deeper] = steps;
   const keys = typeof value === "object" && value !== null ? Object.keys(value) : [];
@@ -324,7 +324,7 @@ Deno.test("compactTool() compiles if the full schema does, and allows every call
   );
 });
 
-/** Arguments as a schema of everyday keywords wants them, or nearly. */
+/** Generates arguments that match a schema of common keywords, or nearly. */
 function argumentsFor(schema: JsonSchema): fc.Arbitrary<unknown> {
   const { type, enum: values, properties = {}, required = [], items = {} } = schema;
   const { minItems: minLength = 0, minimum: min = -5, maximum: max = 1000 } = schema;

@@ -1,14 +1,12 @@
 /**
- * Shows a model the full schema of each tool once, and afterwards only what a call needs.
+ * Sends a model the full schema of each tool once, and afterwards only the parts that a call needs.
  *
- * The definitions of tools are sent with every request, and most of their tokens are prose that the model has read
- * in the first one. {@linkcode shownTools} decides for each request which form of which tool to send. Arguments are
- * validated against the full schema all along (`@tare/loop/arguments`): a call that breaks a rule which the
- * compact form leaves out is answered with the full definition.
+ * Tool definitions are part of every request, and most of their tokens are prose. {@linkcode shownTools}
+ * selects for each request the form of each tool. Arguments are always validated against the full schema
+ * (`@tare/loop/arguments`): the answer to an invalid call contains the full definition.
  *
- * Where there are many tools, their definitions need not stand in requests at all: a {@linkcode Catalogue} tells their
- * names and one line each, and {@linkcode standIns} are two tools by which a model sees the rest at the prompt's end,
- * and calls it.
+ * For many tools, a {@linkcode Catalogue} lists names with one line each, and {@linkcode standIns} are two
+ * tools that find definitions at the end of the prompt and call them.
  *
  * @example
  * ```ts ignore

@@ -6,7 +6,7 @@ import { needs, RECORDINGS } from "../../tests/needs.ts";
 
 const { count: countTokens } = await loadTokenizer();
 
-/** Tokens of a set of tools as first shown, and as shown from then on. */
+/** Returns the tokens of a set of tools in the first request and in later ones. */
 function measure(tools: readonly ToolDefinition[]): { before: number; after: number } {
   const first = shownTools(tools, { exposed: new Set(), countTokens, minTokens: 0 });
   const second = shownTools(tools, { exposed: first.exposed, countTokens, minTokens: 0 });

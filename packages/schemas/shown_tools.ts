@@ -3,26 +3,26 @@ import { checkGiven, countToolTokens, hashPiece } from "@tare/messages/internal"
 
 /** Options of {@linkcode shownTools}. */
 export interface ShownToolsOptions {
-  /** The full definitions that the model has been shown in earlier requests, by their `hashPiece`. */
+  /** Full definitions in earlier requests, by their `hashPiece`. */
   readonly exposed: ReadonlySet<number>;
-  /** Counts the tokens of a text. Default: `estimateTokens`. */
+  /** Token counter. Default: `estimateTokens`. */
   readonly countTokens?: CountTokens | undefined;
   /** Names of tools that are never compacted. Default: none. */
   readonly alwaysFull?: readonly string[] | undefined;
   /**
-   * Names of the tools that the model has called: no other is compact. Meant for the first request of a turn, where a
-   * new task may need a tool whose prose is far back. Default: any may be compact.
+   * Names of called tools: others are not compacted. For the first request of a turn, whose new task may need
+   * a tool whose prose is far back. Default: all may be compacted.
    */
   readonly called?: ReadonlySet<string> | undefined;
-  /** Sets of tools whose full definitions take fewer tokens than this are left alone. Default: 500. */
+  /** Tokens of the full definitions below which none is compacted. Default: 500. */
   readonly minTokens?: number | undefined;
 }
 
-/** The tools of one request, each in the form that the model needs. */
+/** Tools of one request, each in the selected form. */
 export interface ToolsView {
-  /** The definitions to send, in the order in which they were passed. */
+  /** Definitions to send, in order. */
   readonly tools: readonly ToolDefinition[];
-  /** The full definitions that the model has been shown once this request is sent. */
+  /** Full definitions that the model has received after this request. */
   readonly exposed: ReadonlySet<number>;
   /** Tokens of all full definitions. */
   readonly tokensBefore: number;
@@ -31,14 +31,12 @@ export interface ToolsView {
 }
 
 /**
- * Decides in which form each tool is shown: in full in the first request that offers it, compact from then on.
- * A tool that is added later is shown in full once as well, and so is one whose definition has changed under its old
- * name. Hand `exposed` of one request to the next one.
+ * Selects the form of each tool: full in the first request, compact afterwards. New tools, and definitions
+ * that changed, are sent in full once. Pass `exposed` of one request to the next one.
  *
- * Tools stand at the front of most providers' prefix, so that the first compact request is read anew as a whole.
+ * In most providers' prompts, tools come first, so that the first compact request is uncached.
  *
  * @throws {RangeError} if `minTokens` is negative or not a number.
- *
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
@@ -85,21 +83,19 @@ function countTools(tools: readonly ToolDefinition[], countTokens: CountTokens):
 }
 
 /**
- * The compact form of a tool: its name, and the names and types of its arguments, with what a call cannot be valid
- * without (`required`, `enum`, `const`, closed objects). Descriptions, titles, defaults, examples and finer
- * constraints (patterns, ranges, formats, conditions) are left out: a model has seen them once, and a call that
- * breaks them is answered with the full definition.
+ * Returns the compact form of a tool: its name, the names and types of its arguments, and the constraints
+ * that calls need (`required`, `enum`, `const`, closed objects). Prose and finer constraints (patterns,
+ * ranges, formats, conditions) are omitted.
  *
- * The compact form compiles if the full one does, and allows every call that the full one allows. Where that would not
- * be sure without the finer constraints, they all stay and only prose goes: in parameters with `oneOf`, tuples,
- * identifiers or dynamic references, with a reference to what would be left out, or with constraints beside a
- * reference. Parameters with a reference into prose stay as they are.
+ * The compact form compiles if the full one does, and allows every call that the full one allows. Finer
+ * constraints stay if their removal could break this: in parameters with `oneOf`, tuples, identifiers,
+ * dynamic references, references to omitted parts, or constraints next to a reference. Parameters with a
+ * reference into prose are unchanged.
  *
- * Keywords are told from names: an argument called `description` survives. What isn't JSON Schema (`strict`, fields
- * of a provider) is kept. Keywords come in one fixed order, arguments in their author's.
+ * Keywords are distinguished from names: an argument called `description` stays, and so do other fields
+ * (`strict`, a provider's). Keywords have a fixed order, arguments their author's.
  *
- * The same definition always gives the same frozen object, so that its tokens are counted once; the compact form
- * of a compact form is itself.
+ * The result is frozen and cached by definition; the compact form of a compact form is itself.
  *
  * @example
  * ```ts
@@ -127,7 +123,7 @@ export function compactTool(tool: ToolDefinition): ToolDefinition {
 
 const compactForms = new WeakMap<ToolDefinition, ToolDefinition>();
 
-/** Keywords of the compact form, in its order. Each only ever loosens a schema if the schemas in it are loosened. */
+/** Keywords of the compact form, in order. Each only loosens a schema if its subschemas are loosened. */
 const KEPT = [
   "$ref",
   "type",
@@ -146,12 +142,12 @@ const KEPT = [
 ];
 
 /**
- * Keywords with which nothing is left out: with its schemas loosened `oneOf` allows less, without `prefixItems` another
- * keyword does, identifiers say what references mean, and these references can be followed only when validating.
+ * Keywords that forbid omissions: with looser subschemas `oneOf` allows less, without `prefixItems` another
+ * keyword does, and identifiers and dynamic references resolve only at validation.
  */
 const NEEDS_ALL = ["oneOf", "prefixItems", "$id", "$dynamicRef", "$recursiveRef"];
 
-/** Keywords that tell people and models something, and allow and forbid nothing. */
+/** Annotations, which restrict nothing. */
 const PROSE = [
   "$comment",
   "title",
@@ -163,7 +159,7 @@ const PROSE = [
   "writeOnly",
 ];
 
-/** Keywords that hold a schema or a list of them. */
+/** Keywords that contain a schema or a list of them. */
 const HOLDS_SCHEMAS = [
   "additionalProperties",
   "items",
@@ -183,7 +179,7 @@ const HOLDS_SCHEMAS = [
   "contentSchema",
 ];
 
-/** Keywords that hold schemas by name. */
+/** Keywords that contain schemas by name. */
 const HOLDS_NAMED = [
   "properties",
   "patternProperties",
@@ -193,7 +189,7 @@ const HOLDS_NAMED = [
   "dependencies",
 ];
 
-/** A reference to something in prose, or one whose escapes hide what it refers to. */
+/** Reference to a part of the prose, or one whose escapes hide its target. */
 const REFERS_TO_PROSE = new RegExp(
   `"\\$\\w*[rR]ef":"[^"]*(?:%|/(?:${PROSE.join("|").replace("$", "\\$")})[/"])`,
 );
@@ -212,12 +208,12 @@ function isKept(keyword: string, value: unknown): boolean {
 }
 
 interface Found {
-  /** Each schema that is kept, as a reference from the root. */
+  /** Retained schemas, as references from the root. */
   readonly places: Set<unknown>;
   readonly references: unknown[];
 }
 
-/** Collects the schemas that are kept and what they refer to; false if one of them needs what would be left out. */
+/** Collects the retained schemas and the references; returns false if one needs an omitted part. */
 function findSchemas(schema: unknown, found: Found, place = "#"): boolean {
   found.places.add(place);
   if (!isObject(schema)) return true;
@@ -227,7 +223,7 @@ function findSchemas(schema: unknown, found: Found, place = "#"): boolean {
   const kept = Object.entries(schema).filter(([keyword, value]) => isKept(keyword, value));
   if (Object.hasOwn(schema, "$ref")) {
     found.references.push(schema.$ref);
-    // Until draft 7 what stands beside a reference means nothing.
+    // Until draft 7, keywords next to a reference are ignored.
     if (!kept.every(([keyword]) => ["$ref", "$defs", "definitions"].includes(keyword))) return false;
   }
   return kept.every(([keyword, value]) => {
@@ -241,7 +237,7 @@ function findSchemas(schema: unknown, found: Found, place = "#"): boolean {
   });
 }
 
-/** A schema and those in it, with no other keywords than those to keep. */
+/** Returns a schema and its subschemas with the retained keywords only. */
 function strip<S>(schema: S, keeps: (keyword: string, value: unknown) => boolean): S {
   if (!isObject(schema)) return schema;
   const inner = (value: unknown) => strip(value, keeps);
@@ -259,7 +255,7 @@ function freezeEntries(entries: [string, unknown][]) {
   return Object.freeze(Object.fromEntries(entries));
 }
 
-/** Keywords of the compact form first, then the others by name. */
+/** Compares keywords: those of the compact form first, then by name. */
 function inOrder([a]: [string, unknown], [b]: [string, unknown]): number {
   const place = (keyword: string) => KEPT.includes(keyword) ? KEPT.indexOf(keyword) : KEPT.length;
   return place(a) - place(b) || (a < b ? -1 : 1);

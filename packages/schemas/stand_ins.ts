@@ -8,19 +8,18 @@ import {
 } from "@tare/messages";
 import { CALL_TOOL_NAME, checkGiven, hashPiece, sliceText } from "@tare/messages/internal";
 
-/** The tool by which a model calls those whose definitions its requests don't hold. */
+/** Tool that calls tools without definitions in the request. */
 const CALL_TOOL: ToolDefinition = {
   type: "function",
   function: {
     name: CALL_TOOL_NAME,
     description:
-      "Calls a tool that you know by name and one line alone. Unless you have seen its full definition, " +
-      "look at that with find_tools first.",
+      "Calls a tool of which you have only the name and one line. Read its full definition with find_tools first.",
     parameters: {
       type: "object",
       properties: {
         name: { type: "string", description: "The tool's name." },
-        arguments: { type: "object", description: "Its arguments, as its own definition has them." },
+        arguments: { type: "object", description: "Arguments, as in its definition." },
       },
       required: ["name"],
       additionalProperties: false,
@@ -30,26 +29,25 @@ const CALL_TOOL: ToolDefinition = {
 
 /** Options of {@linkcode standIns}. */
 export interface StandInsOptions {
-  /** Counts the tokens of a text. Default: `estimateTokens`. */
+  /** Token counter. Default: `estimateTokens`. */
   readonly countTokens?: CountTokens | undefined;
-  /** Makes the function that validates a tool's arguments: `argumentsParser` of `@tare/loop/arguments`. */
+  /** Returns the function that validates a tool's arguments: `argumentsParser` of `@tare/loop/arguments`. */
   readonly parser: (tool: ToolDefinition) => (argumentsText: string) =>
     | { readonly ok: true; readonly value: Readonly<Record<string, unknown>> }
     | { readonly ok: false; readonly problem: string };
-  /** Tools that the model is given in full, and may call this way too. Default: none. */
+  /** Tools with full definitions in the request, which may be called this way too. Default: none. */
   readonly listed?: readonly Tool[];
 }
 
-/** The two tools that stand for others. */
+/** The tools `find_tools` and `call_tool`. */
 export interface ToolPair {
   readonly find: Tool;
   readonly call: Tool;
 }
 
 /**
- * Returns `find_tools` and `call_tool` for these tools: a request that holds them needs no other definition. A call's
- * arguments are validated against the full definition of the tool that is meant; the model is told what is wrong with
- * them, with that definition.
+ * Returns `find_tools` and `call_tool` for these tools, so that requests need no other definitions. Arguments
+ * are validated against the full definition, which the error for an invalid call contains.
  *
  * @example
  * ```ts
@@ -84,7 +82,7 @@ export function standIns(tools: readonly Tool[], options: StandInsOptions): Tool
       const parsed = parser(tool.definition)(JSON.stringify(args.arguments ?? {}));
       return parsed.ok ? tool.resolve?.(parsed.value) ?? { tool, args: parsed.value } : parsed;
     } catch (error) {
-      // A definition that is no JSON Schema: whoever made the tool is to blame, and others still work.
+      // An invalid definition must not affect other tools.
       return { problem: error instanceof Error ? error.message : String(error) };
     }
   };
@@ -101,7 +99,7 @@ export function standIns(tools: readonly Tool[], options: StandInsOptions): Tool
     call: {
       definition: CALL_TOOL,
       resolve,
-      // For loops that don't ask what a call is for.
+      // For loops that don't use `resolve`.
       run(args, context) {
         const meant = resolve(args);
         return "problem" in meant
@@ -112,7 +110,7 @@ export function standIns(tools: readonly Tool[], options: StandInsOptions): Tool
   };
 }
 
-/** Most characters of a name that is repeated. */
+/** Maximum length of a name in an error. */
 const MAX_NAME = 200;
 
 function unknownTool(name: string, tools: readonly ToolDefinition[]): string {
@@ -122,26 +120,25 @@ function unknownTool(name: string, tools: readonly ToolDefinition[]): string {
     (close.length > 0 ? `Did you mean ${close.join(", ")}?` : "Look for it with find_tools.");
 }
 
-/** The tool by which a model sees definitions that its requests don't hold. */
+/** Tool that returns definitions that requests don't contain. */
 const FIND_TOOLS: ToolDefinition = {
   type: "function",
   function: {
     name: "find_tools",
     description:
-      "Shows the full definitions of tools that you know by name and one line alone, and finds more by what " +
-      "they do. Ask once for all that you will need.",
+      "Returns the full definitions of tools, by name or by what they do. Request all that you need at once.",
     parameters: {
       type: "object",
       properties: {
         query: {
           type: "string",
-          description: "Names of tools, which are all shown, or words for what is to be done.",
+          description: "Tool names, or words for the task.",
         },
         limit: {
           type: "integer",
           minimum: 1,
           maximum: 10,
-          description: "Most tools that words find; 3 if absent.",
+          description: "Maximum of tools found by words. Default: 3.",
         },
       },
       required: ["query"],
@@ -150,19 +147,19 @@ const FIND_TOOLS: ToolDefinition = {
   },
 };
 
-/** Most tokens of the definitions shown, but for the first. */
+/** Maximum of tokens of the returned definitions, except the first. */
 const MAX_SHOWN_TOKENS = 6_000;
 
-/** Tools that are named beside those that are shown in full. */
+/** Tools named in addition to the returned definitions. */
 const ALSO = 5;
 
-/** Least share of the best match's score that is worth showing in full. */
+/** Minimum share of the best score for a full definition. */
 const WORTHY = 1 / 3;
 
 /**
- * The tools that fit a query best, in full: a text for the prompt's end, so that nothing in front of it changes. Tools
- * whose names the query holds are all shown; the others are ranked by its words, rare ones counting more than common
- * ones, and those in names more than those in descriptions.
+ * Returns the full definitions of the tools that match a query best, at the end of the prompt. Tools that the
+ * query names are all returned; the others are ranked by its words: rare words weigh more than common ones,
+ * names more than descriptions.
  */
 function findTools(
   tools: readonly ToolDefinition[],
@@ -175,7 +172,7 @@ function findTools(
   const more = ranked.filter(({ isNamed, score }) => !isNamed && score >= WORTHY * best);
   const fitting = named.length > 0 ? named : more.slice(0, limit);
   if (fitting.length === 0) {
-    return `None of the ${tools.length} tools fits ${JSON.stringify(query)}. Ask by other words, or by name.`;
+    return `None of the ${tools.length} tools fits ${JSON.stringify(query)}. Use other words, or a name.`;
   }
   const shown: string[] = [];
   let tokens = 0;
@@ -192,25 +189,22 @@ function findTools(
     ...(also.length > 0 && named.length === 0 ? ["Perhaps also:", ...also] : []),
     ...(shown.length < named.length
       ? [
-        `Not shown for want of room: ${
-          named.slice(shown.length).map(({ tool }) => tool.function.name).join(", ")
-        }`,
+        `Omitted for length: ${named.slice(shown.length).map(({ tool }) => tool.function.name).join(", ")}`,
       ]
       : []),
   ].join("\n");
 }
 
-/** A tool that fits a query, and how well. */
 interface Ranked {
   readonly tool: ToolDefinition;
   readonly score: number;
   readonly isNamed: boolean;
 }
 
-/** What a word counts for in a tool's name, in its description, and in the names of its arguments. */
+/** Weights of a word by its place. */
 const WEIGHTS = { name: 4, description: 1, argument: 1 };
 
-/** The tools that fit a query, the best first. Of equals the one that comes first. */
+/** Returns the matching tools, best first, ties in order. */
 function rankTools(tools: readonly ToolDefinition[], query: string): readonly Ranked[] {
   const asked = new Set(wordsOf(query));
   const given = new Set(query.split(/[\s,;"'`]+/));
@@ -231,7 +225,6 @@ function rankTools(tools: readonly ToolDefinition[], query: string): readonly Ra
 
 const known = new WeakMap<ToolDefinition, ReadonlyMap<string, number>>();
 
-/** What each word of a tool counts for. */
 function weightsOf(tool: ToolDefinition): ReadonlyMap<string, number> {
   let weights = known.get(tool);
   if (!weights) known.set(tool, weights = weigh(tool));
@@ -249,25 +242,24 @@ function weigh({ function: { name, description = "", parameters } }: ToolDefinit
   return weights;
 }
 
-/** The words of a text, those of a name too, without the endings that say one or many. */
+/** Returns the words of a text or name, without plural endings. */
 function wordsOf(text: string): string[] {
   const words = text.replaceAll(/(\p{Ll})(\p{Lu})/gu, "$1 $2").toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [];
   return words.map((word) => word.length > 3 ? word.replace(/(?<!s)s$/, "") : word);
 }
 
-/** Most tokens that a list may take; the longer it is, the less it says of each tool. */
+/** Maximum of tokens of a list; longer lists have less text per tool. */
 const MAX_TOKENS = 2_400;
 
-/** Most characters of a tool's line behind its name, where there is room for that, and where there is less. */
+/** Maximum of characters after a tool's name, by available space. */
 const LINE_CHARS = [100, 50, 0];
 
-const BESIDES = "Besides the tools that you are given, there are";
-const CHANGED = "The tools behind find_tools and call_tool have changed.";
+const BESIDES = "In addition to your tools, there are";
+const CHANGED = "The tools of find_tools and call_tool have changed.";
 
 /**
- * What a model is told of tools that its requests don't hold: their names and one line each, and how to get at the rest. The
- * same tools give the same text. The longer the list, the less it says of each tool; names are all there as long as there is
- * room for them in 2,400 tokens.
+ * List of tools without definitions in the request: names with one line each. Deterministic. The longer the
+ * list, the shorter the lines; names are complete as long as they fit in 2,400 tokens.
  *
  * @example
  * ```ts
@@ -277,16 +269,16 @@ const CHANGED = "The tools behind find_tools and call_tool have changed.";
  * const tool = (name: string) => ({ type: "function", function: { name } }) as const;
  * const before = new Catalogue([tool("read")]);
  * assertEquals(new Catalogue([tool("read")]).changes(before.told), undefined);
- * assertEquals(new Catalogue([]).changes(before.told)?.split("\n").at(-1), "Gone: read");
+ * assertEquals(new Catalogue([]).changes(before.told)?.split("\n").at(-1), "Removed: read");
  * ```
  */
 export class Catalogue {
-  /** What a model knows once it was told of these tools. Plain data. */
+  /** State of these tools for {@linkcode Catalogue.changes}. Plain data. */
   readonly told: Readonly<Record<string, number>>;
   readonly #tools: readonly ToolDefinition[];
   readonly #countTokens: CountTokens;
 
-  /** A catalogue of these tools. */
+  /** Creates a catalogue of these tools. */
   constructor(
     tools: readonly ToolDefinition[],
     options: { readonly countTokens?: CountTokens | undefined } = {},
@@ -300,27 +292,24 @@ export class Catalogue {
     this.told = Object.fromEntries(tools.map((tool) => [tool.function.name, hashPiece(tool)]));
   }
 
-  /** Whether a message says what {@linkcode Catalogue.text} or {@linkcode Catalogue.changes} gave. */
+  /** Returns whether a message contains {@linkcode Catalogue.text} or {@linkcode Catalogue.changes}. */
   static tells({ role, content }: Message): boolean {
     const isTold = typeof content === "string" &&
       (content.startsWith(BESIDES) || content.startsWith(CHANGED));
     return role === "system" && isTold;
   }
 
-  /** What tells of all of them, at the prompt's beginning; empty where there are none. */
+  /** Returns the list for the beginning of the prompt; empty without tools. */
   text(): string {
     if (this.#tools.length === 0) return "";
     return [
-      `${BESIDES} ${this.#tools.length} more. You see here what each is called and what it ` +
-      "is for. find_tools shows how it is called; call_tool calls it.",
+      `${BESIDES} ${this.#tools.length} more, listed by name and purpose. ` +
+      "find_tools returns their definitions; call_tool calls them.",
       ...listed(this.#tools, this.#countTokens),
     ].join("\n");
   }
 
-  /**
-   * What a model is to be told that was `told` of other tools, at the prompt's end, so that nothing in front of it changes.
-   * Nothing if they are the same.
-   */
+  /** Returns the changes since the state `told`, for the end of the prompt; `undefined` if there are none. */
   changes(told: Catalogue["told"]): string | undefined {
     const wasTold = ({ function: { name } }: ToolDefinition) => Object.hasOwn(told, name);
     const added = this.#tools.filter((tool) => !wasTold(tool));
@@ -333,14 +322,14 @@ export class Catalogue {
       CHANGED,
       ...(added.length > 0 ? ["New:", ...listed(added, this.#countTokens)] : []),
       ...(changed.length > 0
-        ? ["Called in another way than before, see find_tools:", ...listed(changed, this.#countTokens)]
+        ? ["Changed definitions, see find_tools:", ...listed(changed, this.#countTokens)]
         : []),
-      ...(gone.length > 0 ? [`Gone: ${gone.join(", ")}`] : []),
+      ...(gone.length > 0 ? [`Removed: ${gone.join(", ")}`] : []),
     ].join("\n");
   }
 }
 
-/** A line for each tool, as long as there is room for it; else all names; else as many as there is room for. */
+/** Returns a line per tool if they fit, else all names, else as many names as fit. */
 function listed(tools: readonly ToolDefinition[], countTokens: CountTokens): string[] {
   for (const chars of LINE_CHARS) {
     const lines = chars > 0 ? tools.map((tool) => toolLine(tool, chars)) : [names(tools)];
@@ -357,9 +346,9 @@ function names(tools: readonly ToolDefinition[]): string {
   return tools.map((tool) => tool.function.name).join(", ");
 }
 
-/** A tool by its name and the first sentence of its description, in one line of so many characters behind the name. */
+/** Returns a tool's name and the first sentence of its description, in one line of limited length. */
 function toolLine({ function: { name, description = "" } }: ToolDefinition, maxChars: number): string {
-  // What others wrote gets no line of its own.
+  // Untrusted text must not start a line.
   const plain = description.replaceAll(/[\s\p{Cc}\p{Zl}\p{Zp}]+/gu, " ").trim();
   const sentence = /^.*?[.!?](?= |$)/u.exec(plain)?.[0] ?? plain;
   const text = sentence.length <= maxChars ? sentence : `${sliceText(sentence, 0, maxChars - 1).trimEnd()}…`;

@@ -66,30 +66,27 @@ export type { Heartbeat } from "./http/dispatcher.ts";
 
 /** An agent server as a function from request to response, with no port of its own. */
 export interface HttpAgent {
-  /**
-   * Answers a request. The request's own signal isn't used: `Deno.serve` aborts it after every answer. Never rejects.
-   */
+  /** Handles a request. Its own signal isn't used: `Deno.serve` aborts it after every response. Never rejects. */
   readonly fetch: (request: Request, client?: Pick<RequestClient, "signal">) => Promise<Response>;
-  /** Answers likewise, without checking host, origin and key: for a caller that has done so. */
+  /** Handles a request of a caller that has checked host, origin and key. */
   readonly unguarded: (request: Request, client: RequestClient) => Promise<Response>;
-  /** Deletes the sessions, chats' included, that have been idle for so many milliseconds. Returns how many. */
+  /** Deletes the sessions, including chats, that have been idle for `idleMs`. Returns their number. */
   readonly expire: (idleMs: number) => Promise<number>;
   /**
-   * Continues what earlier processes left: approvals get their answer in time, turns without an end go on, and webhooks
-   * that were due are sent. To be called once requests are answered. @throws {StoreError}
+   * Continues the work of earlier processes: approvals time out, unfinished turns continue, and due webhooks are
+   * sent. Call it once the server accepts requests. @throws {StoreError}
    */
   readonly attend: () => Promise<void>;
-  /** Takes no more turns, and settles when none runs any more. What waits for approval waits for the next process. */
+  /** Stops accepting turns, and settles when none runs. Pending approvals wait for the next process. */
   readonly close: (options?: CloseOptions) => Promise<void>;
 }
 
 /**
- * Makes the agent server: sessions, turns and their events over HTTP and server-sent events, and with a `gateway` the
- * same for other agents, whose model calls pass through. `GET /openapi.json` describes the routes: Tare's own below
- * `/tare/v1`, the agent as an OpenAI-compatible model below `/v1`, and `/health`, `/metrics` and the document at the root.
+ * Returns an agent server: sessions, turns and their events over HTTP and server-sent events, and with a `gateway` the
+ * sessions of other agents. `GET /openapi.json` describes the routes: Tare's own below `/tare/v1`, the agent as an
+ * OpenAI-compatible model below `/v1`, and `/health`, `/metrics` and the document at the root.
  *
- * A path of a route with another method is 405, which names the methods that it has. The gateway answers whatever else
- * is under `/v1`, and forwards what models are used with.
+ * A wrong method is 405 with the allowed methods. The gateway handles all other paths under `/v1`.
  *
  * @example
  * ```ts
@@ -155,7 +152,7 @@ export function agentHandler(options: AgentOptions): HttpAgent {
   };
 }
 
-/** What is kept of webhooks in any case, and what sends them where some may be told. */
+/** Returns the stored webhooks, and their delivery if any host is allowed. */
 function webhooksOf({ store, onError = () => {}, webhooks: settings }: AgentOptions): {
   readonly webhooks: Webhooks;
   readonly deliverer?: Deliverer;

@@ -88,7 +88,7 @@ Deno.test("agentHandler() runs a turn with a tool and streams its events, each w
   });
 });
 
-Deno.test("agentHandler() gives the events after a number, by query or header, and the same ones each time", async () => {
+Deno.test("agentHandler() returns the events after a number, by query or header, and the same ones each time", async () => {
   const handler = agent(scriptedModel([{ content: "a" }, { content: "b" }]));
   const session = await newSession(handler);
   const first = await turn(handler, session, "1");
@@ -105,7 +105,7 @@ Deno.test("agentHandler() gives the events after a number, by query or header, a
   );
 });
 
-Deno.test("agentHandler() makes sessions with their own instructions, model and tools, lists and deletes them", async () => {
+Deno.test("agentHandler() creates sessions with their own instructions, model and tools, lists and deletes them", async () => {
   const models: string[] = [];
   const model = scriptedModel([{ content: "a" }]);
   const handler = agent(model, { model: (name) => (models.push(name), model) });
@@ -134,7 +134,7 @@ Deno.test("agentHandler() makes sessions with their own instructions, model and 
   );
   assertEquals(
     await refused(handler, "POST", "/tare/v1/sessions", { tools: ["echo", "fly"] }),
-    error(400, "invalid_request", 'Cannot use tool "fly": there are echo, recall, delegate.'),
+    error(400, "invalid_request", 'Cannot use tool "fly": the tools are echo, recall, delegate.'),
   );
 });
 
@@ -162,7 +162,7 @@ Deno.test("agentHandler() refuses a second turn while one runs, and cancels the 
   assertEquals(((await call(handler, "POST", `${session}/cancel`)).body as typeof body).cancelled, false);
 });
 
-Deno.test("agentHandler() goes on with a turn whose client disconnects; its events can be read later", async () => {
+Deno.test("agentHandler() continues a turn whose client disconnects; its events can be read later", async () => {
   const gate = Promise.withResolvers<void>();
   const handler = agent(async function* (asked) {
     yield { type: "text_delta", text: "first " };
@@ -229,7 +229,7 @@ Deno.test("agentHandler() answers bad input with one JSON shape", async () => {
   );
   assertEquals(
     await refused(handler, "GET", "/v2"),
-    error(404, "not_found", "Cannot find /v2: there is no such route."),
+    error(404, "not_found", "Not found: there is no route /v2."),
   );
   const wrongMethod = await call(handler, "PUT", "/tare/v1/sessions");
   assertEquals([wrongMethod.status, wrongMethod.headers.get("allow")], [405, "POST, GET, HEAD"]);
@@ -238,13 +238,15 @@ Deno.test("agentHandler() answers bad input with one JSON shape", async () => {
     error(
       404,
       "not_found",
-      `Cannot find 0123456789abcdef: session ${session.split("/").at(-1)} archived nothing so named.`,
+      `Cannot find 0123456789abcdef: the archive of session ${
+        session.split("/").at(-1)
+      } has no such reference.`,
     ),
   );
   assertEquals(await refused(handler, "GET", "/health"), { status: 200, body: { status: "ok" } });
 });
 
-Deno.test("agentHandler() hides what a bug says from clients and tells it to onError", async () => {
+Deno.test("agentHandler() hides internal errors from clients and passes them to onError", async () => {
   const told: unknown[] = [];
   const bug = new Error("secret");
   const store = watchedStore((records) => {
@@ -259,7 +261,7 @@ Deno.test("agentHandler() hides what a bug says from clients and tells it to onE
   const end = seen.at(-1)!.event;
   assertEquals(end.type === "turn_end" && [end.reason, end.message], [
     "internal_error",
-    "The server met an unexpected error; its log says more.",
+    "Internal server error: the server's log has the details.",
   ]);
   assertEquals(told, [bug]);
   assertEquals(JSON.stringify(seen).includes("secret"), false);
@@ -277,7 +279,7 @@ Deno.test("agentHandler() refuses an unknown option with the nearest known name,
   refuse({ webhooks: { hosts: [], host: "a" } }, "webhooks.host", "hosts");
 });
 
-Deno.test("agentHandler() says that the server is up and describes every route, that of the description included", async () => {
+Deno.test("agentHandler() reports that the server is up and describes every route, including the description's", async () => {
   const handler = agent(scriptedModel([]));
   assertEquals((await call(handler, "GET", "/health")).body, { status: "ok" });
   const { paths } = (await call(handler, "GET", "/openapi.json")).body as { paths: Record<string, unknown> };
@@ -286,7 +288,7 @@ Deno.test("agentHandler() says that the server is up and describes every route, 
   }
 });
 
-Deno.test("agentHandler() says where the agent works, if it is told, what it asks and how much it may hold", async () => {
+Deno.test("agentHandler() reports its workspace, if configured, its approvals and limits", async () => {
   const ask = async (workspace: object) =>
     (await call(agent(scriptedModel([]), workspace), "GET", "/tare/v1/agent")).body;
   assertEquals(await ask({}), { model: "scripted", windowTokens: 100_000 });
@@ -305,7 +307,7 @@ Deno.test("agentHandler() says where the agent works, if it is told, what it ask
   assertEquals([await sees({}), await sees({ model: "other" })], [true, false]);
 });
 
-Deno.test("agentHandler() tells of a missing route or method as the path's clients expect it", async () => {
+Deno.test("agentHandler() reports a missing route or method in the format of the path's clients", async () => {
   const handler = agent(scriptedModel([]));
   const told = async (method: string, path: string) => {
     const { status, body, headers } = await call(handler, method, path);
@@ -317,7 +319,7 @@ Deno.test("agentHandler() tells of a missing route or method as the path's clien
     param: null,
     code,
   });
-  const missing = (path: string) => `Cannot find ${path}: there is no such route.`;
+  const missing = (path: string) => `Not found: there is no route ${path}.`;
   assertEquals(await told("GET", "/v1/embeddings"), [
     404,
     openai(missing("/v1/embeddings"), "not_found"),
@@ -325,7 +327,7 @@ Deno.test("agentHandler() tells of a missing route or method as the path's clien
   ]);
   assertEquals(await told("PUT", "/v1/responses/x"), [
     405,
-    openai("Cannot PUT /v1/responses/x: it takes GET, HEAD, DELETE.", "method_not_allowed"),
+    openai("Method not allowed: /v1/responses/x accepts GET, HEAD, DELETE, not PUT.", "method_not_allowed"),
     "GET, HEAD, DELETE",
   ]);
   assertEquals(await told("GET", "/v1/messages"), [

@@ -14,66 +14,64 @@ import type {
   WorkspaceOptions,
 } from "./sessions/session_options.ts";
 
-/** What an agent server is made of. */
+/** Options of an agent server. */
 export interface AgentOptions extends SessionOptions {
-  /** Keys of the requests, what they may do, and what they have spent. Default: every request is the owner's. */
+  /** Keys of the requests, with their permissions and spending. Default: every request is the owner's. */
   readonly keys?: Keys | undefined;
-  /** Who may use it over HTTP, and what is served in addition to the sessions. */
+  /** Options of HTTP access. */
   readonly http?: HttpOptions | undefined;
-  /** Where webhooks may go. Default: there are none. */
+  /** Allowed hosts of webhooks. Default: none. */
   readonly webhooks?: WebhookOptions | undefined;
   /**
-   * Answers for models other than the agent, and has sessions of its own kind, which it stores in this `store` or nowhere.
-   * Default: the agent is the only model.
+   * A gateway that handles models other than the agent, and stores its sessions in this `store` or nowhere. Default:
+   * the agent is the only model.
    */
   readonly gateway?: HttpGateway | undefined;
 }
 
-/** How an agent server is served over HTTP. */
+/** Options of an agent server's HTTP access. */
 export interface HttpOptions {
-  /** Whether requests may come without a key, as a guest's. Default: no. */
+  /** Whether requests without a key are allowed, as a guest's. Default: no. */
   readonly guests?: boolean;
-  /** Host names that requests may name, as URLs write them; `*` is every IP address. Default: those of loopback. */
+  /** Host names that requests may contain, as in URLs; `*` is every IP address. Default: loopback's. */
   readonly hosts?: readonly string[];
   /** Origins whose pages may use the server, such as `https://chat.example`. Default: only its own. */
   readonly origins?: readonly string[];
-  /** Most bytes that a request's headers may have together. Default: 16 KiB. */
+  /** Most bytes of a request's headers together. Default: 16 KiB. */
   readonly maxHeaderBytes?: number;
   /** Largest request body in bytes. Default: 10 MiB. */
   readonly maxBodyBytes?: number;
-  /** How event streams show that they are alive. Default: a comment after each 15 s of silence. */
+  /** Heartbeat of event streams. Default: a comment after each 15 s of silence. */
   readonly heartbeat?: Heartbeat;
-  /** What is served next to the routes, such as a page, by path, for `GET` and `HEAD`, without a key. Default: nothing. */
+  /** Content besides the routes, such as a page, by path, for `GET` and `HEAD`, without a key. Default: none. */
   readonly files?: ReadonlyMap<string, (request: Request) => Response>;
-  /** Metrics that `GET /metrics` returns, and who may read them. Default: none. */
+  /** Metrics that `GET /metrics` returns. Default: none. */
   readonly metrics?: {
     readonly figures: Figures;
-    /** Whether everybody may read them; else the owner and keys for that. */
+    /** Whether they are public; otherwise the owner and permitted keys may read them. */
     readonly isOpen: boolean;
   };
-  /** Identifies this start of the server for clients. Default: nothing does. */
+  /** Id of this start of the server, for clients. Default: none. */
   readonly instance?: string;
-  /** Addresses of the gateway's providers by protocol, as clients see them. Default: they don't. */
+  /** Addresses of the gateway's providers by protocol, as clients see them. Default: hidden. */
   readonly passesOn?: {
-    /** Provider of chat completions and responses. */
     readonly chat?: string;
-    /** Provider of Messages. */
     readonly messages?: string;
   };
 }
 
-/** Where webhooks may go, and how they get there. */
+/** Allowed hosts of webhooks, and their connections. */
 export interface WebhookOptions {
   /**
-   * Hosts that may be notified, as `host` or `host:port`: by plain HTTP too, and at any address. `*` is all others, by HTTPS
-   * and at a public address.
+   * Hosts as `host` or `host:port`: by plain HTTP too, and at any address. `*` is all others, by HTTPS and at a
+   * public address.
    */
   readonly hosts: readonly string[];
-  /** Looks up the addresses of a host that isn't listed by name. Default: as the system does. */
+  /** Returns the addresses of a host that isn't listed by name. Default: the system's. */
   readonly lookup?: (host: string) => Promise<readonly string[]>;
   /**
-   * Connects by TLS with such a host at this address, and no other: else its name could lead elsewhere by then. Default:
-   * none of these hosts can be reached.
+   * Connects by TLS with such a host at this address only, as its name could lead elsewhere by then. Default: these
+   * hosts can't be reached.
    */
   readonly connect?: (to: {
     readonly host: string;
@@ -84,9 +82,9 @@ export interface WebhookOptions {
     readonly writable: WritableStream<Uint8Array<ArrayBuffer>>;
     readonly close: () => void;
   }>;
-  /** Calls back after so many milliseconds, until the function that it returns is called. Default: the real time. */
+  /** Timer: calls back after `ms` milliseconds; returns a function that cancels it. Default: the real time. */
   readonly after?: (ms: number, work: () => void) => () => void;
-  /** Returns a number from 0 to 1, for the time until a next attempt. Default: `Math.random`. */
+  /** Returns a random number from 0 to 1. Default: `Math.random`. */
   readonly random?: () => number;
 }
 
@@ -174,7 +172,9 @@ const NEEDED: NeededOptions<AgentOptions> = {
   "onError?": "function",
 };
 
-/** Checks the options, for callers without TypeScript. @throws {TypeError} at what is unknown, missing or of a wrong kind. */
+/**
+ * Checks the options, for callers without TypeScript. @throws {TypeError} for unknown, missing or mistyped options.
+ */
 export function checkAgentOptions(options: AgentOptions): void {
   checkGiven("agentHandler()", { options }, { options: NEEDED });
 }

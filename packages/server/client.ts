@@ -1,6 +1,6 @@
 /**
- * Typed client of the server's routes. It imports only types and {@linkcode API_PATH} of the server, so that a page
- * bundles nothing else. Types that are inferred from values can't be published: unpublished packages import this file.
+ * Typed client of the server's routes. It imports only types and {@linkcode API_PATH}, so that a page bundles nothing
+ * else. Types inferred from values can't be published: unpublished packages import this file.
  *
  * @module
  */
@@ -15,7 +15,6 @@ export type { SessionSpend } from "./api/session_spend.ts";
 
 type Table = ReturnType<typeof ownRoutes>[number];
 
-/** Types of each route's request and response, by `METHOD /path/{parameter}` below {@linkcode API_PATH}. */
 export type Api = {
   readonly [R in Table as R extends Route<infer M, infer P> ? `${M} ${P}` : never]: NonNullable<R["types"]>;
 };
@@ -43,9 +42,7 @@ export type Asking<Name extends keyof Api> =
   }
   & Part<"body", Api[Name]["asked"]["body"]>
   & {
-    /** Body of JSON lines. */
     readonly lines?: BodyInit;
-    /** Idempotency key. */
     readonly key?: string;
     readonly signal?: AbortSignal;
   };
@@ -76,25 +73,20 @@ export class RefusedError extends Error {
 }
 
 export interface ClientOptions {
-  /** The server's address. Default: the page's origin. */
   readonly url?: string;
   /** Returns the bearer token of the next request. Default: none. */
   readonly token?: () => string | undefined;
   /** Error message if the server can't be reached. */
   readonly unreachable: string;
-  /** Called with the status of each refusal. */
   readonly refused?: (status: number) => void;
-  /** Sends a request. Default: the runtime's. */
   readonly fetch?: (request: Request) => Promise<Response>;
 }
 
 /** A client of the server's routes. All methods reject with a {@linkcode RefusedError} if the request fails. */
 export interface Client {
-  /** Sends a request. Resolves to the response once it succeeded. */
   send<Name extends keyof Api>(name: Name, ...asking: Arguments<Name>): Promise<Response>;
-  /** Sends a request with a JSON response. */
   json<Name extends keyof Api>(name: Name, ...asking: Arguments<Name>): Promise<Told<Name>>;
-  /** Sends a request with a stream of events. Resolves to these once the server has accepted it. */
+  /** Sends a request with a stream of events. Resolves once the server has accepted it. */
   events<Name extends keyof Api>(
     name: Name,
     ...asking: Arguments<Name>
@@ -203,7 +195,6 @@ function readEvent<Event>({ id, name, data }: RawEvent): Numbered<Event>[] {
   throw new RefusedError(error.status, error.message);
 }
 
-/** Longest pause between two attempts to reach the server, in milliseconds. */
 const MAX_PAUSE_MS = 4_000;
 
 /** Options of {@linkcode Reconnection}. */
@@ -212,7 +203,6 @@ export interface ReconnectionOptions {
   readonly onAway: (error: RefusedError) => unknown;
   /** Failures in a row after which it gives up. Default: 20, which is about a minute. */
   readonly maxTries?: number;
-  /** Default: 4,000. */
   readonly maxPauseMs?: number | undefined;
   readonly signal?: AbortSignal;
 }
@@ -226,7 +216,7 @@ export class Reconnection {
     this.#options = options;
   }
 
-  /** Repeats the work until it succeeds. @throws what it failed with, if waiting doesn't help or lasted too long. */
+  /** Repeats the work until it succeeds. @throws its error, if waiting doesn't help or lasted too long. */
   async retry<T>(work: () => Promise<T>): Promise<T> {
     for (;;) {
       try {
@@ -240,10 +230,11 @@ export class Reconnection {
   }
 
   /**
-   * Yields the events of a stream to its end. Where it breaks off, it continues after the last event, by `follow`.
+   * Yields the events of a stream to its end; after an interruption from the last event, by `follow`.
    *
-   * @param after Number of the last event before. Without it a stream that fails before its first event isn't repeated.
-   * @throws what it failed with, if waiting doesn't help or lasted too long.
+   * @param after Number of the last event before. Without it a stream that fails before its first event isn't
+   * repeated.
+   * @throws the stream's error, if waiting doesn't help or lasted too long.
    */
   async *events<Event>(
     follow: (after: number) => Promise<AsyncIterable<Numbered<Event>>>,

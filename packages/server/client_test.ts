@@ -3,7 +3,7 @@ import { client, RefusedError } from "./client.ts";
 
 const TEXT = ': heartbeat\n\nid: 1\ndata: {"a":"b: c"}\n\nevent: note\n\nid: 2\ndata: {"a":"ü"}\r\n\r\n';
 
-/** The events that a client reads of a stream which arrives in pieces of so many bytes. */
+/** Returns the events of a stream that arrives in pieces of `size` bytes. */
 async function eventsOf(text: string, size: number): Promise<readonly unknown[]> {
   const bytes = new TextEncoder().encode(text);
   let at = 0;
@@ -24,12 +24,12 @@ async function eventsOf(text: string, size: number): Promise<readonly unknown[]>
   }
 }
 
-Deno.test("client() reads the same events wherever a stream is cut", async () => {
+Deno.test("client() reads the same events wherever a stream is split", async () => {
   const expected = [{ number: 1, event: { a: "b: c" } }, { number: 2, event: { a: "ü" } }];
   for (const size of [1, 2, 3, 5, 7, 11, 23, 1_000]) assertEquals(await eventsOf(TEXT, size), expected);
 });
 
-Deno.test("client() reads an event of more bytes than a reply's may have", async () => {
+Deno.test("client() reads an event that exceeds the size limit of replies", async () => {
   const text = "x".repeat(17 * 2 ** 20);
   assertEquals(await eventsOf(`id: 1\ndata: "${text}"\n\n`, 2 ** 20), [{ number: 1, event: text }]);
 });

@@ -1,5 +1,5 @@
 /**
- * Models, requests, a clock and a checked agent server for the tests of this package. Holds no tests.
+ * Models, requests, a clock and a checked agent server for the tests of this package. Contains no tests.
  *
  * @module
  */
@@ -22,7 +22,6 @@ import { checkedFetch, type OpenapiDocument } from "./http/openapi_fixture_test.
 import { type FlatOptions, grouped } from "./options_fixture_test.ts";
 import { EventLog } from "./sessions/event_log.ts";
 
-/** A tool that gives back its text. */
 export const echo: Tool = {
   definition: {
     type: "function",
@@ -34,7 +33,7 @@ export const echo: Tool = {
   run: ({ text }) => String(text),
 };
 
-/** A model that gives these replies one after the other, and reports this usage of each call. */
+/** Returns a model with these replies, one after the other, and this usage of each call. */
 export function scriptedModel(
   replies: readonly Partial<AssistantMessage>[],
   usage: Usage = { promptTokens: 10, cachedTokens: 5, outputTokens: 2 },
@@ -52,10 +51,10 @@ export function scriptedModel(
   };
 }
 
-/** A usage that says nothing of how the provider counts. */
+/** A usage of a provider that reports none. */
 export const UNREPORTED: Usage = { promptTokens: 0, cachedTokens: 0, outputTokens: 2, estimated: true };
 
-/** A model that says nothing until it is stopped; `asked` settles when it is first called. */
+/** Returns a model that is silent until it is stopped; `asked` settles when it is first called. */
 export function silentModel(): { model: Model; asked: Promise<void> } {
   const { promise: asked, resolve } = Promise.withResolvers<void>();
   const model: Model = async function* ({ signal }) {
@@ -71,7 +70,7 @@ interface Reply {
   readonly call?: FunctionToolCall;
 }
 
-/** A model whose replies wait for the test. */
+/** Returns a model whose replies the test sends. */
 export function steppedModel() {
   const requests: ModelRequest[] = [];
   const waiting: PromiseWithResolvers<Reply>[] = [];
@@ -94,7 +93,7 @@ export function steppedModel() {
   return {
     model,
     requests,
-    /** Settles once the model is asked that the test hasn't answered yet. */
+    /** Settles once a model call waits for a reply. */
     async asked() {
       while (waiting.length === 0) {
         await asked.promise;
@@ -113,7 +112,7 @@ export function steppedModel() {
   };
 }
 
-/** A clock that stands still until it is moved. */
+/** A clock that the test advances. */
 export class FakeClock implements Clock {
   #now = 0;
   #timers: { readonly at: number; readonly callback: () => void }[] = [];
@@ -130,7 +129,7 @@ export class FakeClock implements Clock {
     };
   }
 
-  /** Moves the time on and fires what is due. */
+  /** Advances the time and fires due timers. */
   advance(ms: number): void {
     this.#now += ms;
     const due = this.#timers.filter(({ at }) => at <= this.#now);
@@ -139,22 +138,21 @@ export class FakeClock implements Clock {
   }
 }
 
-/** An empty log. */
 export async function newLog(): Promise<EventLog> {
   const store = memoryStore();
   await store.commit([{ type: "session", kind: "agent", id: "s", createdAtMs: 0, settings: {} }]);
   return new EventLog(store, { sessionId: "s", last: 0 });
 }
 
-/** What an agent server of a test is made of. */
+/** Options of a test's agent server. */
 export interface TestOptions extends FlatOptions {
   /** Whether sessions that name no model have one. Default: yes. */
   readonly hasModel?: boolean;
-  /** The time of its store. Default: it stands at 0. */
+  /** Time of its store. Default: always 0. */
   readonly now?: Store["now"];
 }
 
-/** An agent server that answers by this model. Each of its answers is checked against its OpenAPI document. */
+/** Returns an agent server with this model. Each response is checked against its OpenAPI document. */
 export function agent(
   model: Model,
   { hasModel = true, now = () => 0, store = memoryStore(), ...options }: TestOptions = {},
@@ -165,7 +163,7 @@ export function agent(
     instructions: "Be brief.",
     tools: [echo],
     approvals: { rules: ALLOW_EVERYTHING },
-    // What it reports may change, so that it isn't copied.
+    // Its reports may change, so that it isn't copied.
     store: Object.assign(Object.create(store), { now }),
     countTokens: () => Promise.resolve(estimateTokens),
     profile: profileNamed("none"),
@@ -182,7 +180,7 @@ export function agent(
   const checked = checkedFetch(handler.fetch, () => document ??= readDocument(), {
     passesOn: all.gateway !== undefined,
   });
-  // The document tells of routes alone.
+  // The document contains only routes.
   const isFile = ({ url }: Request) => all.http?.files?.has(new URL(url).pathname) ?? false;
   return {
     ...handler,
@@ -190,20 +188,18 @@ export function agent(
   };
 }
 
-/** What a request was answered, its body read as JSON. */
+/** A response, with its body read as JSON. */
 export interface Answered {
   readonly status: number;
   readonly body: unknown;
   readonly headers: Headers;
 }
 
-/** An event of a stream with its number. */
 export interface SeenEvent {
   readonly id: number;
   readonly event: LoopEvent;
 }
 
-/** Sends a request and reads its JSON answer. */
 export async function call(
   handler: HttpAgent,
   method: string,
@@ -215,7 +211,6 @@ export async function call(
   return { status: response.status, body: text === "" ? null : JSON.parse(text), headers: response.headers };
 }
 
-/** A request to the path, with a body that is JSON or text that claims to be. */
 export function request(method: string, path: string, body?: unknown): Request {
   return new Request(`http://localhost${path}`, {
     method,
@@ -226,13 +221,13 @@ export function request(method: string, path: string, body?: unknown): Request {
   });
 }
 
-/** Makes a session and gives its path. */
+/** Creates a session and returns its path. */
 export async function newSession(handler: HttpAgent, body: unknown = {}): Promise<string> {
   const { body: session } = await call(handler, "POST", "/tare/v1/sessions", body);
   return `/tare/v1/sessions/${(session as { id: string }).id}`;
 }
 
-/** The events of a stream, read to its end. */
+/** Returns the events of a stream, read to its end. */
 export async function events(response: Response): Promise<SeenEvent[]> {
   const seen: SeenEvent[] = [];
   for await (const { id, data } of response.body!.pipeThrough(new ServerSentEventParseStream())) {
@@ -241,17 +236,17 @@ export async function events(response: Response): Promise<SeenEvent[]> {
   return seen;
 }
 
-/** Plays a turn and gives its events. */
+/** Plays a turn and returns its events. */
 export async function turn(handler: HttpAgent, session: string, input: unknown): Promise<SeenEvent[]> {
   return await events(await handler.fetch(request("POST", `${session}/turns`, { input })));
 }
 
-/** What {@linkcode refused} gives for an error. */
+/** Returns the result of {@linkcode refused} for an error. */
 export function error(status: number, code: string, message: string): Omit<Answered, "headers"> {
   return { status, body: { error: { status, code, message } } };
 }
 
-/** Sends a request and gives status and body of its answer. */
+/** Sends a request and returns status and body of the response. */
 export async function refused(
   handler: HttpAgent,
   method: string,

@@ -1,12 +1,11 @@
 /**
- * How displays of a session write numbers, texts and changes. An entry point of its own, so that a page carries nothing
- * else of the server.
+ * Formats numbers, texts and changes for displays of a session. A separate entry point, so that a page bundles
+ * nothing else of the server.
  *
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
  * import { counted, oneLine } from "@tare/server/internal/format";
- *
  * assertEquals(counted(1_234, "call"), "1,234 calls");
  * assertEquals(oneLine("cat a.ts\ncat b.ts", 12), "cat a.ts ca…");
  * ```
@@ -28,7 +27,7 @@ export function counted(value: number, noun: string): string {
   return `${formatCount(value)} ${noun}${value === 1 ? "" : "s"}`;
 }
 
-/** Returns a text in one line of at most so many UTF-16 code units. */
+/** Returns a text in one line of at most `chars` UTF-16 code units. */
 export function oneLine(text: string, chars: number): string {
   const flat = text.replaceAll(/\s+/g, " ").trim();
   return flat.length <= chars ? flat : `${sliceText(flat, 0, chars - 1)}…`;
@@ -50,7 +49,7 @@ const PART_NAMES = {
   file: "file",
 } as const satisfies Record<ContentPart["type"], string>;
 
-/** Returns what users call a part of a message. */
+/** Returns the users' word for a part of a message. */
 export function partName({ type }: Pick<ContentPart, "type">): string {
   return PART_NAMES[type];
 }
@@ -65,10 +64,10 @@ export interface ChangedLine {
 
 const KINDS: Readonly<Record<string, ChangedLine["kind"]>> = { "+": "comes", "-": "goes", "@": "where" };
 
-/** Returns the lines of a change, and a note on those that it omits, if there are any. */
+/** Returns the lines of a change, and a note on omitted ones. */
 export function changedLines(
   { diff, omitted = 0 }: FileChange,
 ): { readonly lines: readonly ChangedLine[]; readonly rest?: string } {
   const lines = diff === "" ? [] : diff.split("\n").map((text) => ({ kind: KINDS[text.charAt(0)], text }));
-  return { lines, ...(omitted > 0 && { rest: `${formatCount(omitted)} lines more, or longer than shown` }) };
+  return { lines, ...(omitted > 0 && { rest: `${formatCount(omitted)} more lines, or cut lines` }) };
 }

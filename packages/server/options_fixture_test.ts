@@ -1,5 +1,5 @@
 /**
- * Options of all groups by their own names, so that a test names what it is about. Holds no tests.
+ * Options of all groups by their own names. Contains no tests.
  *
  * @module
  */
@@ -22,7 +22,7 @@ type Groups = {
   readonly advanced: AdvancedOptions;
 };
 
-/** Options of an agent server, those of its groups by their own names. */
+/** Options of an agent server, without groups. */
 export interface FlatOptions
   extends
     Partial<Omit<AgentOptions, keyof Groups>>,

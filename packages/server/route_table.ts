@@ -23,13 +23,11 @@ import type { Sessions } from "./sessions/sessions.ts";
 import type { Deliverer } from "./webhooks/deliverer.ts";
 import type { Webhooks } from "./webhooks/webhooks.ts";
 
-/** What all routes work on. */
 export interface TableOptions extends Omit<AgentOptions, "webhooks"> {
   readonly sessions: Sessions;
-  /** Its sessions of all kinds. */
   readonly registry: ServerSessions;
   readonly webhooks: Webhooks;
-  /** Sends them. Absent: nothing may be told. */
+  /** Sends them. Absent: webhooks are off. */
   readonly deliverer: Deliverer | undefined;
   readonly healthRoutes: ReturnType<typeof health>["routes"];
   readonly heartbeat: Heartbeat;
@@ -37,8 +35,8 @@ export interface TableOptions extends Omit<AgentOptions, "webhooks"> {
 }
 
 /**
- * Returns every route of the server. At the root are only those that providers have too, which the agent as a model
- * answers, and those that watch or describe the server: `/health`, `/metrics` and `/openapi.json`.
+ * Returns every route of the server. At the root are only those of providers, which the agent as a model implements,
+ * and those that monitor or describe the server: `/health`, `/metrics` and `/openapi.json`.
  */
 export function routeTable(options: TableOptions): readonly Route[] {
   const { healthRoutes, http: { metrics } = {} } = options;
@@ -52,7 +50,10 @@ export function routeTable(options: TableOptions): readonly Route[] {
   return all;
 }
 
-/** Returns the routes of Tare's own API, by their paths below {@linkcode API_PATH}. The types of its client are theirs. */
+/**
+ * Returns the routes of Tare's own API, by their paths below {@linkcode API_PATH}. They define the types of the
+ * client.
+ */
 export function ownRoutes(options: TableOptions) {
   const { sessions, registry, store, gateway } = options;
   const agentsOwn = [
@@ -74,13 +75,13 @@ export function ownRoutes(options: TableOptions) {
   ];
 }
 
-/** Returns a route that only the agent's sessions have: of another one it responds what to do instead. */
+/** Returns a route for the agent's sessions only: for others it responds with advice. */
 function agentOnly<R extends Route>(route: R, registry: ServerSessions): R {
   if (!route.path.includes("{id}")) return route;
   return {
     ...route,
     responses: {
-      501: "The session is another agent's, whose calls pass through.",
+      501: "Not supported for a session of another agent.",
       ...route.responses,
     },
     explain: async (error: unknown, { path: { id = "" } }: RouteCall) => {
@@ -88,14 +89,13 @@ function agentOnly<R extends Route>(route: R, registry: ServerSessions): R {
       if (!isNotFound || (await registry.find(id))?.kind !== "gateway") return undefined;
       const does = `${route.method} ${API_PATH}${route.path.replace("{id}", id)}`;
       return notSupported(
-        `Cannot ${does}: the session is another agent's, whose calls pass through. Go on in that agent, or ` +
-          `make a session of this one with POST ${API_PATH}/sessions.`,
+        `Cannot ${does}: the session is another agent's. Continue in that agent, or create a session of ` +
+          `this one with POST ${API_PATH}/sessions.`,
       );
     },
   };
 }
 
-/** Returns the route that describes the agent. */
 function agentRoute(
   { workspace: { folder: workspace, sandbox } = {}, models, http, sessions }: TableOptions,
 ) {
@@ -105,25 +105,27 @@ function agentRoute(
     method: "GET",
     path: "/agent",
     operationId: "getAgent",
-    summary: "Says where the agent works, which model it asks, and how much a prompt may hold.",
+    summary: "Returns the agent's workspace, model and context window.",
     responses: {
       200: json(
         "The agent.",
         closed({
-          workspace: optionalText("The folder that its tools work in, on the server's machine."),
+          workspace: optionalText("Folder that its tools work in, on the server's machine."),
           sandbox: Type.Optional(closed({
-            by: optionalText("What makes it; absent where there is none."),
-            why: optionalText("Why there is none."),
-            domains: Type.Array(Type.String(), { description: "The hosts that commands reach unasked." }),
+            by: optionalText("Name of the sandbox; absent if there is none."),
+            why: optionalText("Reason why there is none."),
+            domains: Type.Array(Type.String(), {
+              description: "Hosts that commands reach without approval.",
+            }),
           }, "AgentSandbox")),
           model: optionalText(
-            "The model of sessions that name no other; absent where there is no agent, only a gateway.",
+            "Default model of sessions; absent without an agent.",
           ),
           passesOn: Type.Optional(closed({
-            chat: optionalText("The provider of chat completions and responses, if there is one."),
-            messages: optionalText("The provider of Messages."),
+            chat: optionalText("Provider of chat completions and responses, if there is one."),
+            messages: optionalText("Provider of Messages."),
           }, "PassesOn")),
-          windowTokens: Type.Number({ description: "How much a prompt may hold at most." }),
+          windowTokens: Type.Number({ description: "Context window in tokens." }),
           seesPictures: SEES_PICTURES,
         }, "Agent"),
       ),
@@ -144,7 +146,7 @@ function agentRoute(
   });
 }
 
-/** Returns the route that describes all that `routes` returns. */
+/** Returns the route of the OpenAPI document. */
 function documentRoute(routes: () => readonly Route[]): Route {
   return route({
     method: "GET",
@@ -162,37 +164,37 @@ const IDEMPOTENCY_KEY = {
   "Idempotency-Key": Type.String({
     minLength: 1,
     maxLength: 255,
-    description: "The same key with the same body gets the same answer, and the request acts only once.",
+    description:
+      "A repeated request with the same key and body gets the same response, and takes effect once.",
   }),
 };
 
-/** What the provider gives where a request isn't the agent's. */
-const ANYTHING: JsonSchema = { description: "What the provider gives." };
+const ANYTHING: JsonSchema = { description: "The provider's response." };
 
-/** Errors that any route may answer with, beside those that it names itself. */
+/** Errors of any route, besides its own. */
 const GUARD_ERRORS: Readonly<Record<number, string>> = {
-  403: "The request comes from a page of an origin that isn't allowed.",
-  421: "The request names a host that isn't the server's.",
-  431: "The request's headers are too large.",
-  500: "The server met an unexpected error.",
+  403: "Forbidden: the origin of the page isn't allowed.",
+  421: "Misdirected request: the host isn't this server's.",
+  431: "Request headers too large.",
+  500: "Internal server error.",
 };
 
 const BODY_ERRORS: Readonly<Record<number, string>> = {
-  400: "The request isn't valid.",
-  413: "The body is too large.",
-  415: "The body isn't declared as what it must be.",
+  400: "Bad request.",
+  413: "Payload too large.",
+  415: "Unsupported media type.",
 };
 
 const KEY_ERRORS: Readonly<Record<number, string>> = {
-  400: "The request isn't valid.",
-  409: "A request with this Idempotency-Key is being worked on, or was when the server stopped.",
-  422: "The Idempotency-Key came with another body before.",
+  400: "Bad request.",
+  409: "Conflict: a request with this Idempotency-Key is in progress, or was when the server stopped.",
+  422: "The Idempotency-Key was used with another body.",
 };
 
 /**
- * The OpenAPI 3.1 document of these routes, as plain JSON. Each schema that has a `title` becomes a component of that
- * name, so a title stands for one schema only. The schema under `text/event-stream` is that of each event's `data`,
- * the one under `application/x-ndjson` that of each line.
+ * Returns the OpenAPI 3.1 document of these routes, as plain JSON. Each schema with a `title` becomes a component of
+ * that name, so a title belongs to one schema only. The schema under `text/event-stream` is that of each event's
+ * `data`, the one under `application/x-ndjson` that of each line.
  *
  * @throws {Error} if two different schemas have one title.
  */
@@ -209,8 +211,8 @@ export function openapiDocument(routes: readonly Route[]): JsonSchema {
       version: config.version,
       license: { name: config.license, identifier: config.license },
     },
-    servers: [{ url: "/", description: "The server that gave this document." }],
-    // Where guests may ask some routes want no key.
+    servers: [{ url: "/", description: "The server of this document." }],
+    // With guests, some routes need no key.
     security: [{ token: [] }, {}],
     paths: hoistTitled(paths, schemas),
     components: { schemas, securitySchemes: { token: { type: "http", scheme: "bearer" } } },
@@ -232,9 +234,7 @@ function operation(route: Route): JsonSchema {
   const content = body ? { "application/json": { schema: body } } : lines && { [LINES]: { schema: lines } };
   return {
     operationId,
-    summary: isShared
-      ? `${summary} Whatever isn't the agent's is asked of the configured provider.`
-      : summary,
+    summary: isShared ? `${summary} Other requests are forwarded to the configured provider.` : summary,
     ...(parameters.length > 0 && { parameters }),
     ...(content && { requestBody: { required: true, content } }),
     responses: Object.fromEntries(
@@ -261,21 +261,21 @@ function responsesOf(route: Route): Readonly<Record<string, RouteResponse>> {
   const { body, lines, begins, isPublic, isShared, method, errors, responses, query, headers, path } = route;
   const common = {
     ...GUARD_ERRORS,
-    ...((query || headers || path.includes("{")) && { 400: "The request isn't valid." }),
+    ...((query || headers || path.includes("{")) && { 400: "Bad request." }),
     ...(!isPublic && {
-      401: "The request carries no key of the server's, or one that isn't known.",
-      429: "The key has asked as often in this minute as it may.",
-      503: "The server is ending: ask again.",
-      507: "The store has no room left.",
+      401: "Unauthorized: send a server key as `Authorization: Bearer KEY`.",
+      429: "Rate limit exceeded for this key.",
+      503: "The server is shutting down; retry.",
+      507: "The store is full.",
     }),
-    ...(begins && { 402: "The key has spent its budget for today." }),
+    ...(begins && { 402: "The key's budget for today is spent." }),
     ...(method !== "GET" && KEY_ERRORS),
     ...((body || lines) && BODY_ERRORS),
   };
-  // The guard doesn't know the route yet, so it tells its errors in the common shape.
+  // The guard doesn't know the route yet, so its errors have the common format.
   const schema = errors ? Type.Union([errors.schema, ERROR]) : ERROR;
-  // The provider has words of its own for the statuses that the agent answers with.
-  const theirs = isShared && { default: { description: "What the provider gives." } };
+  // The provider has its own descriptions of the same statuses.
+  const theirs = isShared && { default: { description: "The provider's response." } };
   return Object.fromEntries(
     Object.entries({ ...theirs, ...common, ...responses }).map(([status, response]) => {
       if (typeof response !== "string") return [status, response];
@@ -284,13 +284,13 @@ function responsesOf(route: Route): Readonly<Record<string, RouteResponse>> {
   );
 }
 
-/** Copies JSON, and puts a reference in place of each schema with a title, which goes to `schemas`. */
+/** Copies JSON, with a reference in place of each titled schema, which is added to `schemas`. */
 function hoistTitled(value: unknown, schemas: Record<string, JsonSchema>): unknown {
   if (Array.isArray(value)) return value.map((item) => hoistTitled(item, schemas));
   if (typeof value !== "object" || value === null) return value;
   const copy: Record<string, unknown> = {};
   for (const [name, item] of Object.entries(value)) {
-    // An example is no schema, whatever it has for a title.
+    // An example is not a schema, even with a title.
     copy[name] = name === "examples" ? item : hoistTitled(item, schemas);
   }
   const { title } = copy;

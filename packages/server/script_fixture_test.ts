@@ -1,5 +1,5 @@
 /**
- * Generated turns: a scripted model that calls tools, and users who speak and cancel in their middle. Holds no tests.
+ * Generated turns: a scripted model that calls tools, and users who steer and cancel. Contains no tests.
  *
  * @module
  */
@@ -16,7 +16,7 @@ import type { CreateSession } from "./sessions/session_settings.ts";
 import { ALLOW_EVERYTHING } from "./approvals/rules.ts";
 import { Sessions } from "./sessions/sessions.ts";
 
-/** A tool call, and how it comes out. */
+/** A tool call and its outcome. */
 export interface ScriptCall {
   readonly tool: "read" | "act";
   readonly outcome: "text" | "error" | "throws" | "cancels";
@@ -24,7 +24,7 @@ export interface ScriptCall {
   readonly size: number;
 }
 
-/** What a model does when it is called, in this order. */
+/** Actions of a model call, in this order. */
 export interface ScriptStep {
   readonly steer: readonly string[];
   readonly cancels: boolean;
@@ -33,7 +33,7 @@ export interface ScriptStep {
   readonly finish: "stop" | "length";
 }
 
-/** A turn: what the model does call by call; then it answers. */
+/** A turn: the steps of the model; then it answers. */
 export type ScriptTurn = readonly ScriptStep[];
 
 function rarely<T>(usual: T, rare: T): fc.Arbitrary<T> {
@@ -66,37 +66,33 @@ export const scriptTurns: fc.Arbitrary<readonly ScriptTurn[]> = fc.array(fc.arra
 
 /** Plays scripted turns. */
 export class Player {
-  /** The body of each request to the model. */
   readonly requests: string[] = [];
-  /** What the user said in the middle of turns, and by which write it was accepted. */
+  /** Steering inputs, and the number of writes when each was accepted. */
   readonly accepted: { readonly said: string; readonly writes: number }[] = [];
-  /** What was told to `onError`. */
   readonly errors: unknown[] = [];
-  /** The tools that it calls. */
   readonly tools: readonly Tool[];
   #session: AgentSession | undefined;
   #turn = 0;
   readonly #writes: () => number;
 
-  /** `writes` says how many writes there were so far. */
+  /** `writes` returns the number of writes so far. */
   constructor(writes: () => number = () => 0) {
     this.#writes = writes;
     this.tools = [this.#tool("read"), this.#tool("act")];
   }
 
-  /** Plays one turn to its end. Without an input it continues the one before. */
+  /** Plays one turn to its end. Without an input it continues the last one. */
   async play(session: AgentSession, input: string | undefined, steps: ScriptTurn = []): Promise<void> {
     await (await this.start(session, input, steps)).done;
   }
 
-  /** Starts a turn. */
   start(session: AgentSession, input: string | undefined, steps: ScriptTurn = []): Promise<RunningTurn> {
     this.#session = session;
     this.takeOver(steps);
     return session.start({ input });
   }
 
-  /** Answers for whoever asks the model next, such as a turn that goes on by itself. */
+  /** Answers the next caller of the model, such as a turn that another process continues. */
   takeOver(steps: ScriptTurn = []): void {
     this.#turn += 1;
     playing = { model: this.#model(steps), onError: (error) => this.errors.push(error) };
@@ -157,10 +153,10 @@ export class Player {
 
 const ANSWER: ScriptStep = { steer: [], cancels: false, fails: false, calls: [], finish: "stop" };
 
-/** Who plays the turn that was started last. */
+/** The player of the newest turn. */
 let playing: { readonly model: Model; readonly onError: (error: unknown) => void } | undefined;
 
-/** The model of whoever plays; it makes no summaries. */
+/** The player's model; it makes no summaries. */
 const playersModel: Model = (request) => {
   if (!playing || /[Ss]ummarise (it|the older part)/.test(String(request.messages.at(-1)?.content))) {
     throw new Error("No summary.");
@@ -168,13 +164,11 @@ const playersModel: Model = (request) => {
   return playing.model(request);
 };
 
-/** What scripted sessions are made of. */
 export interface ScriptedOptions extends Omit<FlatOptions, "store">, Pick<SessionOptions, "store"> {
-  /** The time of the store. Default: it stands at 0. */
   readonly now?: Store["now"];
 }
 
-/** Sessions over a store, in a window so small that prompts are rewritten. */
+/** Returns sessions over a store, with a window so small that prompts are rewritten. */
 export function scriptedSessions({ store, now = () => 0, ...options }: ScriptedOptions): Sessions {
   const all = grouped({
     model: () => playersModel,
@@ -192,18 +186,18 @@ export function scriptedSessions({ store, now = () => 0, ...options }: ScriptedO
   return new Sessions(all as SessionOptions);
 }
 
-/** A new session. */
+/** Creates a session. */
 export async function makeSession(sessions: Sessions, settings: CreateSession = {}): Promise<AgentSession> {
   const [made] = await sessions.create([settings]);
   return await sessions.get(made!.id);
 }
 
-/** What a session is and would send, as text that can be compared. */
+/** Returns the state and next request of a session, as text that can be compared. */
 export function snapshot({ history, totals: { ledger, turns }, lastEvent, prompt }: AgentSession): string {
   return JSON.stringify({ history, ledger, turns, lastEvent, state: prompt.state, pins: prompt.pins });
 }
 
-/** The calls without exactly one answer right behind their reply, and the answers without a call. */
+/** Returns the calls without exactly one result immediately after their reply, and results without a call. */
 export function unpaired(messages: readonly Message[]): string[] {
   const faults: string[] = [];
   let open: string[] = [];

@@ -1,6 +1,6 @@
 /**
- * What a user sees of a session: one pure reducer from its events to entries, of which every display is a view. An entry
- * point of its own, so that a page carries nothing else of the server.
+ * Transcript of a session: a pure reducer from its events to entries, which every display renders. A separate entry
+ * point, so that a page bundles nothing else of the server.
  *
  * @example
  * ```ts
@@ -33,14 +33,14 @@ import { describeCall, planAfter, sliceText, type WorkPlan } from "@tare/message
 import type { TurnEnd, TurnLedger } from "@tare/loop";
 import type { SessionEvent } from "./sessions/session_types.ts";
 
-/** Result of a tool call. One that was imported has content and pictures only. */
+/** Result of a tool call. An imported one has only content and images. */
 export type CallResult =
   & Pick<Extract<SessionEvent, { readonly type: "tool_result" }>, "content">
   & Partial<
     Omit<Extract<SessionEvent, { readonly type: "tool_result" }>, "type" | "step" | "id" | "name" | "parent">
   >;
 
-/** One entry of a transcript; `key` is its position. A changed entry is a new object. */
+/** An entry of a transcript; `key` is its position. A changed entry is a new object. */
 export type TranscriptEntry =
   & { readonly key: number }
   & (
@@ -50,78 +50,67 @@ export type TranscriptEntry =
     | {
       readonly kind: "call";
       readonly id: string;
-      /** Empty where only the call's output was seen. */
       readonly name: string;
       readonly arguments: string;
-      /** Id of the call that made this one. */
       readonly parent?: string;
-      /** Session of the subagent that works for it. */
       readonly helper?: string;
-      /** Approval that it waits for, or the answer. */
+      /** Pending approval, or its answer. */
       readonly approval?: "asked" | Extract<SessionEvent, { readonly type: "approval_answered" }>;
-      /** What it would change, where the approval showed that. */
       readonly proposed?: FileChange;
-      /** Output so far. */
       readonly output?: string;
       /** Absent while it runs. */
       readonly result?: CallResult;
     }
     | { readonly kind: "rewrite"; readonly rewrite: Rewrite }
-    /** `isRepeated`: it is the last warning again. */
+    /** `isRepeated`: it equals the last warning. */
     | { readonly kind: "warning"; readonly message: string; readonly isRepeated?: true }
     | {
       readonly kind: "end";
       readonly reason: TurnEnd["reason"];
       readonly message?: string;
-      /** True if the provider refused a request with pictures: not every model accepts them. */
+      /** True if the provider refused a request with images, which not every model accepts. */
       readonly refusedPictures?: true;
-      /** Cost since the turn's start or since its last wait for approval. */
+      /** Cost since the turn's start or its last approval. */
       readonly ledger: TurnLedger;
     }
   );
 
-/** Entry of a kind. */
+/** An entry of one kind. */
 export type EntryOf<Kind extends TranscriptEntry["kind"]> = Extract<TranscriptEntry, { readonly kind: Kind }>;
 
-/** Change of one entry. */
+/** A change of one entry: absent `entry` if removed, absent `before` if new. */
 export interface TranscriptChange {
-  /** The entry now; absent if it was removed. */
   readonly entry?: TranscriptEntry;
-  /** The entry before; absent if it is new. */
   readonly before?: TranscriptEntry;
 }
 
 type Call = EntryOf<"call">;
 type MadeCall = Pick<Call, "id" | "name" | "arguments" | "parent">;
 
-/** Reduces the events of a session, in their order, to changes of its transcript. It stores no settled entry. */
+/** Reduces the events of a session, in order, to changes of its transcript. It stores no settled entry. */
 export class TranscriptReducer {
   #plan: WorkPlan | undefined;
   #length = 0;
-  /** Reply that is streamed. */
   #reply: EntryOf<"reply"> | undefined;
   #open: Call[] = [];
-  /** Ids of calls that have ended since the last reply: later output of theirs doesn't count. */
+  /** Ids of calls that have ended since the last reply, whose later output is ignored. */
   readonly #ended = new Set<string>();
   #warned: string | undefined;
   #hasPictures = false;
 
-  /** Begins before any event, or after what led to this plan. */
   constructor({ plan }: { readonly plan?: WorkPlan | undefined } = {}) {
     this.#plan = plan;
   }
 
-  /** The model's plan. */
   get plan(): WorkPlan | undefined {
     return this.#plan;
   }
 
-  /** Calls without a result, the oldest first. */
   get openCalls(): readonly EntryOf<"call">[] {
     return this.#open;
   }
 
-  /** Takes the next event. Returns the changed entries. */
+  /** Applies the next event. Returns the changed entries. */
   apply(event: SessionEvent): readonly TranscriptChange[] {
     return [...this.#changes(event)];
   }
@@ -139,7 +128,7 @@ export class TranscriptReducer {
         return yield* this.#takeBack();
       case "turn_resumed":
         yield* this.#takeBack();
-        return yield this.#warning("The server was started again, and the turn goes on.");
+        return yield this.#warning("The server was restarted; the turn continues.");
       case "text_delta":
         return yield this.#grow("text", event.text);
       case "reasoning_delta":
@@ -185,7 +174,7 @@ export class TranscriptReducer {
       case "reply_unfinished":
         return;
       default:
-        // A newer server may send events that this reader doesn't know.
+        // A newer server may send events that are unknown here.
         event satisfies never;
     }
   }
@@ -237,7 +226,7 @@ export class TranscriptReducer {
     return { entry: this.#reply, ...(before && { before }) };
   }
 
-  /** The streamed part of a reply that did not reach its end doesn't count. */
+  /** Removes the streamed part of an incomplete reply. */
   *#takeBack(): Generator<TranscriptChange, void> {
     const before = this.#reply;
     this.#reply = undefined;
@@ -247,7 +236,7 @@ export class TranscriptReducer {
   }
 
   *#replied(message: AssistantMessage): Generator<TranscriptChange, void> {
-    // Ids may be used again in each reply.
+    // Each reply may reuse ids.
     this.#open = [];
     this.#ended.clear();
     const before = this.#reply;
@@ -273,7 +262,7 @@ export class TranscriptReducer {
     return { entry };
   }
 
-  /** Providers may give several calls one id: the oldest is answered first. */
+  /** Providers may reuse ids: the oldest call is answered first. */
   #find(id: string): Call | undefined {
     return this.#open.find((call) => call.id === id);
   }

@@ -15,7 +15,7 @@ function shown(events: readonly SessionEvent[]) {
 
 const added = (message: Message): SessionEvent => ({ type: "message_added", message });
 
-Deno.test("TranscriptReducer shows a call's output while it runs, and then its result", () => {
+Deno.test("TranscriptReducer displays a call's output while it runs, and then its result", () => {
   const call = { type: "tool_call", step: 1, id: "a", name: "shell", arguments: "{}" } as const;
   const output = (text: string, id = "a") => ({ type: "tool_output", step: 1, id, text }) as const;
   const told = { id: "a", name: "shell", content: "all", error: false, bytes: 3, durationMs: 5 };
@@ -33,7 +33,7 @@ Deno.test("TranscriptReducer shows a call's output while it runs, and then its r
   });
 });
 
-Deno.test("TranscriptReducer shows what a program calls, once, whether or not somebody is asked first", () => {
+Deno.test("TranscriptReducer displays a program's calls once, with or without approval", () => {
   const about = {
     step: 1,
     id: "p/1",
@@ -122,7 +122,7 @@ Deno.test("TranscriptReducer marks a warning that repeats the last one", () => {
   assertEquals(told, ["warning", "reply", "end", "repeated", "reply", "end"]);
 });
 
-Deno.test("TranscriptReducer states at each end what its part of the turn cost", () => {
+Deno.test("TranscriptReducer reports at each end the cost of its part of the turn", () => {
   const end = (reason: "approval" | "completed", calls: number) =>
     ({ type: "turn_end", reason, text: "", ledger: { ...LEDGER, calls } }) as const;
   const whole = { ...LEDGER, calls: 3 };
@@ -137,7 +137,7 @@ Deno.test("TranscriptReducer states at each end what its part of the turn cost",
   );
 });
 
-Deno.test("TranscriptReducer marks a refusal after pictures", () => {
+Deno.test("TranscriptReducer marks a refusal after images", () => {
   const end = { type: "turn_end", reason: "model_error", text: "", ledger: LEDGER } as const;
   const start = (input: Content) => ({ type: "turn_start", input }) as const;
   const picture = start([{ type: "image_url", image_url: { url: "data:image/png;base64,AA" } }]);
@@ -151,7 +151,7 @@ Deno.test("TranscriptReducer marks a refusal after pictures", () => {
   ]);
 });
 
-Deno.test("TranscriptReducer lists the pictures of results", () => {
+Deno.test("TranscriptReducer lists the images of results", () => {
   const url = "data:image/png;base64,AA";
   const call = { type: "tool_call", step: 1, id: "a", name: "read_file", arguments: "{}" } as const;
   const told = { id: "a", name: "read_file", content: "A picture.", error: false, bytes: 3, durationMs: 5 };
@@ -164,7 +164,7 @@ Deno.test("TranscriptReducer lists the pictures of results", () => {
   assertEquals(pictures(shown([call, added({ role: "tool", tool_call_id: "a", content })])), [urls]);
 });
 
-Deno.test("TranscriptReducer removes the streamed part of a reply that broke off", () => {
+Deno.test("TranscriptReducer removes the streamed part of an interrupted reply", () => {
   const piece = (text: string) => ({ type: "text_delta", step: 1, text }) as const;
   const start = { type: "step_start", step: 1 } as const;
   const message = { role: "assistant", content: "Hello." } as const;
@@ -176,7 +176,7 @@ Deno.test("TranscriptReducer removes the streamed part of a reply that broke off
     reply,
   ]);
   assertEquals(shown([start, piece("Hal"), { type: "turn_resumed", step: 1 }, start, ...whole]), [
-    { kind: "warning", message: "The server was started again, and the turn goes on." },
+    { kind: "warning", message: "The server was restarted; the turn continues." },
     reply,
   ]);
   assertEquals(shown([start, ...whole, start, piece("More")]), [

@@ -8,7 +8,7 @@ import { agent, scriptedModel } from "./fixture_test.ts";
 
 const MIB = 2 ** 20;
 
-/** Agent and gateway before an upstream that answers so. */
+/** Agent and gateway, with this upstream. */
 function both(
   answer: (url: string) => Response = () => Response.json({ id: "upstream" }),
   { isAlone = false, hasModel = true, apiKey, forward = [] }: {
@@ -58,7 +58,7 @@ function post(body: BodyInit, path = "/v1/chat/completions"): Request {
 
 const call = (model: string) => JSON.stringify({ model, messages: [{ role: "user", content: "Hello?" }] });
 
-Deno.test("agentHandler() with a gateway gives the model agent to the agent and others to the gateway", async () => {
+Deno.test("agentHandler() with a gateway routes the model agent to the agent and others to the gateway", async () => {
   const { ask, seen } = both();
   const own = await (await ask(post(call("agent")))).json();
   assertEquals([own.choices[0].message.content, seen], ["Hello.", []]);
@@ -70,7 +70,7 @@ Deno.test("agentHandler() with a gateway gives the model agent to the agent and 
   assertEquals([session.status, await session.body?.cancel()], [201, undefined]);
 });
 
-Deno.test("agentHandler() with a gateway lets the agent say what is wrong with a body that names no model", async () => {
+Deno.test("agentHandler() with a gateway lets the agent refuse a body without a model", async () => {
   const { ask, seen } = both();
   const bodies = ['{"model":"agent","messages":[]}', "{", '{"model":1,"messages":[]}', "", "[]"];
   const statuses = await Promise.all(bodies.map(async (body) => {
@@ -81,7 +81,7 @@ Deno.test("agentHandler() with a gateway lets the agent say what is wrong with a
   assertEquals([statuses, seen], [[400, 400, 400, 400, 400], []]);
 });
 
-Deno.test("agentHandler() with a gateway keeps to the agent's limit, wherever the body names its model", async () => {
+Deno.test("agentHandler() with a gateway enforces the agent's limit, wherever the body names its model", async () => {
   const { ask, alone, seen } = both();
   const pad = (bytes: number) => `"pad":"${"x".repeat(bytes)}"`;
   const status = async (body: BodyInit, answer = ask) => {
@@ -103,7 +103,7 @@ Deno.test("agentHandler() with a gateway keeps to the agent's limit, wherever th
   assertEquals(seen.length, 2);
 });
 
-Deno.test("agentHandler() with a gateway reads no more of a body for the agent than the agent may take", async () => {
+Deno.test("agentHandler() with a gateway reads no more of a body for the agent than the agent's limit", async () => {
   const { ask } = both();
   const start = new TextEncoder().encode('{"model":"agent","messages":[{"role":"user","content":"');
   let read = 0;
@@ -119,14 +119,14 @@ Deno.test("agentHandler() with a gateway reads no more of a body for the agent t
   assert(read < 13 * MIB, `${read} bytes were read`);
 });
 
-Deno.test("agentHandler() with a gateway answers for a client that left while it sent its body", async () => {
+Deno.test("agentHandler() with a gateway responds to a client that left while it sent its body", async () => {
   const { ask } = both();
   const body = new ReadableStream({ pull: (controller) => controller.error(new TypeError("gone")) });
   const response = await ask(post(body));
   assertEquals([response.status, await response.body?.cancel()], [500, undefined]);
 });
 
-Deno.test("agentHandler() with a gateway lists the models of both, as far as the provider tells its own", async () => {
+Deno.test("agentHandler() with a gateway lists the models of both, if the provider lists its own", async () => {
   const endless = new ReadableStream({ pull: (controller) => controller.enqueue(new Uint8Array(MIB)) });
   for (
     const [told, expected] of [
@@ -141,7 +141,7 @@ Deno.test("agentHandler() with a gateway lists the models of both, as far as the
   }
 });
 
-Deno.test("agentHandler() without a model of its own lists the gateway's alone", async () => {
+Deno.test("agentHandler() without a model of its own lists only the gateway's", async () => {
   const { ask, seen } = both(() => Response.json({ data: [{ id: "gpt-5" }] }), { hasModel: false });
   const { data } = await (await ask(get("/v1/models"))).json();
   assertEquals(data, [{ id: "gpt-5" }]);
@@ -149,7 +149,7 @@ Deno.test("agentHandler() without a model of its own lists the gateway's alone",
   assertEquals(seen, ["http://upstream.example/v1/models", "http://upstream.example/v1/models/agent"]);
 });
 
-Deno.test("agentHandler() with a gateway asks the upstream for responses that the agent doesn't know", async () => {
+Deno.test("agentHandler() with a gateway forwards requests for responses unknown to the agent", async () => {
   const { ask, seen } = both();
   const made = await (await ask(post('{"model":"agent","input":"Hello?"}', "/v1/responses"))).json();
   assertEquals((await (await ask(get(`/v1/responses/${made.id}`))).json()).id, made.id);
@@ -163,7 +163,7 @@ Deno.test("agentHandler() with a gateway asks the upstream for responses that th
   ]);
 });
 
-Deno.test("agentHandler() with a gateway tells of both in one document", async () => {
+Deno.test("agentHandler() with a gateway describes both in one document", async () => {
   const { ask, alone: single } = both();
   const { paths, components } = await (await ask(get("/openapi.json"))).json();
   const alone = await (await single.fetch(get("/openapi.json"))).json();
@@ -187,7 +187,7 @@ Deno.test("agentHandler() with a gateway tells of both in one document", async (
   assertEquals((await ask(get("/tare/v1/sessions/nobody"))).status, 404);
 });
 
-Deno.test("agentHandler() with a gateway passes whatever else is under /v1 on, and keeps the agent's own paths", async () => {
+Deno.test("agentHandler() with a gateway forwards other paths under /v1, and serves the agent's own", async () => {
   const { ask, seen } = both();
   const told = async (method: string, path: string, headers: Record<string, string> = {}) => {
     const response = await ask(new Request(`http://localhost${path}`, { method, headers }));
@@ -209,7 +209,7 @@ Deno.test("agentHandler() with a gateway passes whatever else is under /v1 on, a
   assertEquals(seen.length, passed.length);
 });
 
-Deno.test("agentHandler() with a gateway reads compressed bodies to tell whose they are", async () => {
+Deno.test("agentHandler() with a gateway reads compressed bodies to route them", async () => {
   const { ask, seen } = both();
   const send = (model: string, encoding = "gzip") => {
     const headers = { "content-type": "application/json", "content-encoding": encoding };
@@ -225,7 +225,7 @@ Deno.test("agentHandler() with a gateway reads compressed bodies to tell whose t
   assertEquals(seen.length, 2);
 });
 
-Deno.test("agentHandler() with a gateway lets the agent tell of its own paths and models where there is no upstream", async () => {
+Deno.test("agentHandler() with a gateway serves the agent's paths and models without an upstream", async () => {
   const { ask } = both(undefined, { isAlone: true });
   const told = async (method: string, path: string) => {
     const response = await ask(new Request(`http://localhost${path}`, { method }));
@@ -241,17 +241,20 @@ Deno.test("agentHandler() with a gateway lets the agent tell of its own paths an
   assertEquals(await told("POST", "/v1/embeddings"), [404, "no_upstream", null]);
 });
 
-Deno.test("agentHandler() with a gateway shows the agent among the provider's models, and deletes its own responses", async () => {
-  const { ask, seen } = both();
-  assertEquals((await (await ask(get("/v1/models/agent"))).json()).id, "agent");
-  const { id } = await (await ask(post('{"model":"agent","input":"Hello?"}', "/v1/responses"))).json();
-  assertEquals((await (await ask(get(`/v1/responses/${id}/input_items`))).json()).data.length, 1);
-  const path = `http://localhost/v1/responses/${id}`;
-  assertEquals((await (await ask(new Request(path, { method: "DELETE" }))).json()).deleted, true);
-  assertEquals(seen, []);
-  await (await ask(get(`/v1/responses/${id}/input_items`))).body?.cancel();
-  assertEquals(seen, [`http://upstream.example/v1/responses/${id}/input_items`]);
-});
+Deno.test(
+  "agentHandler() with a gateway lists the agent among the provider's models, and deletes its own responses",
+  async () => {
+    const { ask, seen } = both();
+    assertEquals((await (await ask(get("/v1/models/agent"))).json()).id, "agent");
+    const { id } = await (await ask(post('{"model":"agent","input":"Hello?"}', "/v1/responses"))).json();
+    assertEquals((await (await ask(get(`/v1/responses/${id}/input_items`))).json()).data.length, 1);
+    const path = `http://localhost/v1/responses/${id}`;
+    assertEquals((await (await ask(new Request(path, { method: "DELETE" }))).json()).deleted, true);
+    assertEquals(seen, []);
+    await (await ask(get(`/v1/responses/${id}/input_items`))).body?.cancel();
+    assertEquals(seen, [`http://upstream.example/v1/responses/${id}/input_items`]);
+  },
+);
 
 Deno.test("agentHandler() with a gateway reads compressed bodies of the agent's own routes, and no bombs", async () => {
   const { ask, seen } = both();
@@ -277,7 +280,7 @@ Deno.test("agentHandler() with a gateway reads compressed bodies of the agent's 
   assertEquals(seen, []);
 });
 
-/** What a request is answered, and which paths the provider was asked for. */
+/** Returns the response to a request, and the paths requested from the provider. */
 async function answered(
   { ask, seen }: Pick<ReturnType<typeof both>, "ask" | "seen">,
   [method, path]: readonly [string, string],
@@ -296,7 +299,7 @@ async function answered(
 
 const KEY = { apiKey: "sk-server" };
 
-Deno.test("agentHandler() with a gateway passes on with the server's key by what models are used, and nothing else", async () => {
+Deno.test("agentHandler() with a gateway forwards only paths of models with the server's key", async () => {
   const server = both(undefined, KEY);
   for (
     const asked of [
@@ -347,14 +350,14 @@ Deno.test("agentHandler() with a gateway passes on with the server's key by what
   assertEquals(await answered(server, ["DELETE", "/v1/models/ft:gpt-5"]), {
     status: 405,
     allow: "GET, HEAD",
-    message: "Cannot DELETE /v1/models/ft:gpt-5: it takes GET, HEAD.",
+    message: "Method not allowed: /v1/models/ft:gpt-5 accepts GET, HEAD, not DELETE.",
     passed: [],
   });
   const upgrade = await answered(server, ["GET", "/v1/realtime"], { upgrade: "websocket" });
   assertEquals([upgrade.status, upgrade.passed], [426, []]);
 });
 
-Deno.test("agentHandler() with a gateway passes on what is named to it, and with the client's own key what isn't ours", async () => {
+Deno.test("agentHandler() with a gateway forwards named paths, and others with the client's own key", async () => {
   const named = both(undefined, { ...KEY, forward: ["/v1/vector_stores", "/v1/fine_tuning/jobs"] });
   for (const path of ["/v1/vector_stores", "/v1/vector_stores/vs_1/files", "/v1/fine_tuning/jobs/ftjob-1"]) {
     assertEquals((await answered(named, ["POST", path])).passed, [path]);
@@ -371,7 +374,7 @@ Deno.test("agentHandler() with a gateway passes on what is named to it, and with
   assertEquals((await answered(open, ["DELETE", "/v1/models/ft:gpt-5"])).passed, ["/v1/models/ft:gpt-5"]);
 });
 
-Deno.test("agentHandler() with a gateway lets nothing of ours reach a provider, whoever's key it is", async () => {
+Deno.test("agentHandler() with a gateway forwards none of its own requests to a provider, with any key", async () => {
   for (const server of [both(), both(undefined, KEY)]) {
     for (
       const [method, path, allow] of [
@@ -421,7 +424,7 @@ Deno.test("agentHandler() with a gateway lets nothing of ours reach a provider, 
   }
 });
 
-Deno.test("agentHandler() with a gateway answers HEAD like GET, and a path that is spelled otherwise like itself", async () => {
+Deno.test("agentHandler() with a gateway answers HEAD like GET, and normalizes paths", async () => {
   const server = both(undefined, KEY);
   for (
     const path of [
@@ -438,7 +441,7 @@ Deno.test("agentHandler() with a gateway answers HEAD like GET, and a path that 
   }
 });
 
-Deno.test("agentHandler() with a gateway tells its own errors in one shape", async () => {
+Deno.test("agentHandler() with a gateway reports its own errors in one format", async () => {
   const { ask } = both(undefined, KEY);
   for (
     const [method, path, status, code] of [
@@ -460,7 +463,7 @@ Deno.test("agentHandler() with a gateway tells its own errors in one shape", asy
   }
 });
 
-Deno.test("agentHandler() has no routes of its own at the root but those that watch or describe the server", async () => {
+Deno.test("agentHandler() has no routes of its own at the root but those that monitor or describe the server", async () => {
   const told = async ({ ask }: Pick<ReturnType<typeof both>, "ask">) => {
     const { paths } = await (await ask(get("/openapi.json"))).json();
     return Object.keys(paths).filter((path) => !path.startsWith("/tare/v1/"));

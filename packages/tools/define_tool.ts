@@ -1,8 +1,8 @@
 import type { Effects, FileChange, JsonSchema, Tool, ToolContext, ToolOutput } from "@tare/messages";
 
 /**
- * The reason why a tool refused a call, with what the model can do instead. {@linkcode defineTool} turns it into an error
- * result that begins with the attempt: the message completes `Cannot read "a.ts": …`.
+ * Refusal of a call, with the model's alternatives. {@linkcode defineTool} returns it as an error result that
+ * begins with the attempt: the message completes `Cannot read "a.ts": …`.
  */
 export class ToolRefusal extends Error {
   override readonly name = "ToolRefusal";
@@ -10,27 +10,29 @@ export class ToolRefusal extends Error {
 
 type CallArguments = Readonly<Record<string, unknown>>;
 
-/** A tool whose functions take arguments valid for `properties`. */
+/** Tool whose functions take arguments valid for `properties`. */
 interface ToolSpec<Args extends CallArguments> extends Pick<Tool, "stance" | "timeoutMs"> {
   readonly name: string;
   readonly description: string;
-  /** JSON Schema of each argument. Others are not allowed. */
+  /** JSON Schema of each argument. No others are allowed. */
   readonly properties: { readonly [Name in keyof Args]: JsonSchema };
-  /** Those that a call must have. Default: none. */
+  /** Required arguments. Default: none. */
   readonly required?: readonly (keyof Args & string)[];
   readonly reads?: keyof Args & string;
   readonly writes?: keyof Args & string;
   isContained?(args: Args): boolean;
   effects?(args: Args): Promise<Effects>;
-  /** Throws as `run` does. */
   preview?(args: Args, context: ToolContext): Promise<FileChange | undefined>;
   clearUp?(args: Args, context: Pick<ToolContext, "callId">): Promise<void>;
-  /** Returns what a call tries to do, such as `read src/a.ts`; completes "Cannot …: why". */
+  /** Returns the action of a call, such as `read src/a.ts`, for errors: "Cannot …: why". */
   attempt(args: Args): string;
   run(args: Args, context: ToolContext): Promise<ToolOutput>;
 }
 
-/** Returns a tool whose refusals and system errors are error results. Any other error is a bug and is thrown. */
+/**
+ * Returns a tool that returns refusals and system errors as error results. Any other error is a bug and is
+ * thrown.
+ */
 export function defineTool<Args extends CallArguments>(spec: ToolSpec<Args>): Tool {
   const { name, description, properties, required, attempt, preview, clearUp, run, ...rest } = spec;
   const parameters = {
@@ -61,7 +63,7 @@ export function defineTool<Args extends CallArguments>(spec: ToolSpec<Args>): To
         try {
           await clearUp(args as Args, context);
         } catch (error) {
-          // What is out of reach now, such as in a deleted folder, doesn't keep the turn from continuing.
+          // An inaccessible path, such as in a deleted folder, must not end the turn.
           if (!(error instanceof ToolRefusal) && ioReason(error) === undefined) throw error;
         }
       },
@@ -87,7 +89,7 @@ const REASONS: Readonly<Record<string, string>> = {
   EFBIG: "the file would be larger than the system allows.",
   EIO: "the disk reported an error.",
   EISDIR: "it is a folder, not a file.",
-  ELOOP: "its symbolic links lead in a circle.",
+  ELOOP: "its symbolic links form a cycle.",
   EMFILE: "too many files are open at the moment; try again.",
   ENAMETOOLONG: "its name is longer than the file system allows.",
   ENFILE: "too many files are open at the moment; try again.",
@@ -103,7 +105,7 @@ const REASONS: Readonly<Record<string, string>> = {
 
 /** Returns the reason of a system error without absolute paths; `undefined` for other errors. */
 export function ioReason(error: unknown): string | undefined {
-  if (isDenied(error)) return "this server was started without permission for it.";
+  if (isDenied(error)) return "the server was started without permission for it.";
   const code = systemCode(error);
   return code && (REASONS[code] ?? `the system answered ${code}.`);
 }
@@ -111,21 +113,20 @@ export function ioReason(error: unknown): string | undefined {
 /** Returns the code of a system error, such as `ENOENT`. */
 export function systemCode(error: unknown): string | undefined {
   const code = error instanceof Error && "code" in error ? error.code : undefined;
-  // Names with underscores are the runtime's, of a caller's mistakes.
+  // Codes with underscores are the runtime's, for misuse.
   return typeof code === "string" && /^E[A-Z0-9]+$/.test(code) ? code : undefined;
 }
 
-/** Returns `undefined` for the error that a path doesn't exist, and throws others. */
+/** Returns `undefined` for the error of a missing path, and throws others. */
 export function ignoreMissing(error: unknown): undefined {
   if (!isMissing(error)) throw error;
 }
 
-/** Returns whether an error says that a path doesn't exist. */
 export function isMissing(error: unknown): boolean {
   return ["ENOENT", "ENOTDIR"].includes(systemCode(error) ?? "");
 }
 
-/** Returns whether the permissions of the runtime, Deno's, deny an access. */
+/** Returns whether Deno's permissions deny an access. */
 export function isDenied(error: unknown): boolean {
   return error instanceof Error && error.name === "NotCapable";
 }

@@ -2,15 +2,14 @@ import { dirname, join } from "@std/path";
 import type { Tool, ToolContext } from "@tare/messages";
 import { argumentsParser } from "@tare/loop/arguments";
 
-/** A temporary workspace with a folder beside it that no file tool may reach. */
+/** Temporary workspace in a folder that no file tool may reach. */
 export interface Workspace extends AsyncDisposable {
   readonly root: string;
   readonly outside: string;
-  /** Absolute path of a place in the workspace. */
   at(path: string): string;
 }
 
-/** Makes a workspace with these files; a path that ends in a slash is an empty folder. */
+/** Creates a workspace with these files; a path that ends in a slash is an empty folder. */
 export async function makeWorkspace(
   files: Readonly<Record<string, string | Uint8Array>> = {},
 ): Promise<Workspace> {
@@ -36,16 +35,15 @@ export async function makeWorkspace(
   };
 }
 
-/** A context that nobody aborts. */
 export const context: ToolContext = { signal: new AbortController().signal, progress() {} };
 
-/** A context that is aborted by the tool's first sign of life. */
+/** Returns a context that is aborted by the tool's first progress report. */
 export function abortOnProgress(): ToolContext {
   const controller = new AbortController();
   return { signal: controller.signal, progress: () => controller.abort() };
 }
 
-/** Runs a tool with arguments that must be valid, and gives its result in one shape. */
+/** Runs a tool with valid arguments and returns its result in one shape. */
 export async function call(
   tool: Tool,
   args: Readonly<Record<string, unknown>>,
@@ -58,8 +56,8 @@ export async function call(
 }
 
 /**
- * Calls a tool that runs commands with a limit of time, a longer one each time until what it runs has said something by
- * then. Gives the result, which must be an error, and the limit.
+ * Calls a tool that runs commands with increasing time limits until the command has written output before the
+ * limit. Returns the result, which must be an error, and the limit.
  */
 export async function cutOff(
   tool: Tool,
@@ -71,7 +69,6 @@ export async function cutOff(
   }
 }
 
-/** The text of a result that must not be an error. */
 export async function callOk(
   tool: Tool,
   args: Readonly<Record<string, unknown>>,
@@ -82,7 +79,6 @@ export async function callOk(
   return content;
 }
 
-/** The text of a result that must be an error. */
 export async function callError(
   tool: Tool,
   args: Readonly<Record<string, unknown>>,

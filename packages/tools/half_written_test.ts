@@ -29,7 +29,7 @@ for (
     await tool.clearUp!({ ...args, path: "gone/f" }, { callId: "call_1" });
     await tool.clearUp!({ ...args, path: "../f" }, { callId: "call_1" });
     assertEquals(names(), [left, "f"]);
-    // Who makes the same call without clearing away first writes into no other's file.
+    // The same call without cleanup writes into no other file.
     await callOk(tool, args, { ...context, callId: "call_1" });
     assertEquals(names(), [left, "f"]);
     await tool.clearUp!(args, { callId: "call_1" });
@@ -38,7 +38,7 @@ for (
   });
 }
 
-Deno.test("a file tool clears away what it left in the server's folder when it was killed", async () => {
+Deno.test("write_file, edit_file: temporary files of a killed process are removed", async () => {
   await using ws = await makeWorkspace({ "f": "old\n" });
   const args = { path: "f", content: "new\n" };
   const left = () => [...Deno.readDirSync(`${ws.outside}/staged`)].length;

@@ -1,4 +1,4 @@
-// What half_written_test.ts starts: a process that is killed between a file's writing and its renaming.
+// Program of half_written_test.ts: killed between writing and renaming a file.
 import { editFileTool, writeFileTool } from "./files/write_file_tools.ts";
 
 if (import.meta.main) {

@@ -1,10 +1,9 @@
 /**
- * Tools for an agent that stay inside one folder: files, search, a shell, the web, a plan, and recall of evicted results.
+ * Agent tools within one folder: files, search, a shell, the web, a plan, and recall of evicted results.
  *
- * Each is a plain {@linkcode Tool} of `@tare/messages`: a definition for the model, and a function that takes arguments
- * valid for it. An invalid call, or one that the system refused, returns an error result that states what to do; a tool
- * throws only when its call is aborted, or on a bug. `shell` runs with the rights of this process unless it is given a
- * `Sandbox` of `@tare/tools/sandbox`.
+ * Each is a plain {@linkcode Tool} of `@tare/messages`: a definition, and a function that takes valid
+ * arguments. An invalid or refused call returns an error result; a tool throws only if its call is aborted,
+ * or on a bug. `shell` has the rights of this process unless it gets a `Sandbox` of `@tare/tools/sandbox`.
  *
  * @example
  * ```ts
@@ -43,19 +42,19 @@ import { fetchTool, type FetchToolOptions } from "./web/fetch_tool.ts";
 
 /** Options of {@linkcode workspaceTools}. */
 export interface WorkspaceToolsOptions extends WorkspaceLimits {
-  /** Folder that the file tools are kept in and that commands start in. */
+  /** Root of the file tools and working directory of commands. */
   readonly workspace: string;
-  /** Where evicted results are stored. Without it there is no `recall`. */
+  /** Storage of evicted results. Default: none, and no `recall`. */
   readonly archive?: Archive;
   /** Limits and environment of `shell`. */
   readonly shell?: Omit<ShellToolOptions, "workspace">;
-  /** Hosts that `fetch` reaches. Without it there is no `fetch`. */
+  /** Hosts that `fetch` reaches. Default: no `fetch`. */
   readonly web?: FetchToolOptions | undefined;
 }
 
 /**
- * Returns all built-in tools: `list_files`, `read_file`, `search_files`, `write_file`, `edit_file`, `shell`, `background`,
- * `fetch`, `update_plan` and `recall`.
+ * Returns all built-in tools: `list_files`, `read_file`, `search_files`, `write_file`, `edit_file`, `shell`,
+ * `background`, `fetch`, `update_plan` and `recall`.
  *
  * @example
  * ```ts
@@ -87,14 +86,16 @@ export function workspaceTools(options: WorkspaceToolsOptions): readonly Tool[] 
 export interface RecallToolOptions {
   /** Default: `estimateTokens` of `@tare/messages`. */
   readonly countTokens?: CountTokens;
-  /** Longest answer, in tokens. At least 200. Default: 7,000. */
+  /** Maximum length of an answer, in tokens; at least 200. Default: 7,000. */
   readonly limitTokens?: number;
-  /** Returns the messages visible to the model, whose evicted originals a call without a reference searches. Default: none. */
+  /**
+   * Returns the visible messages, whose evicted originals a call without a reference searches. Default: none.
+   */
   readonly shown?: () => readonly Message[];
 }
 
 /**
- * Returns `recall`, which reads the original of an evicted result from the archive, or searches all of them.
+ * Returns `recall`, which reads or searches the originals of evicted results.
  *
  * @example
  * ```ts
@@ -115,7 +116,6 @@ export function recallTool(archive: Archive, options: RecallToolOptions = {}): T
   return {
     definition: RECALL_TOOL,
     stance: "rederivable",
-    // The caller has validated the arguments against the definition.
     run: (args, { seesPictures = false }) => recallOriginal(archive, args, { ...options, seesPictures }),
   };
 }

@@ -4,18 +4,18 @@ import { defineTool, ToolRefusal } from "./define_tool.ts";
 
 type PlanArguments = { readonly steps?: readonly string[]; readonly done?: number };
 
-/** Returns `update_plan`. The plan is derived from the calls, by `planAfter()`. */
+/** Returns `update_plan`. `planAfter()` derives the plan from the calls. */
 export function planTool(): Tool {
   return defineTool<PlanArguments>({
     name: PLAN_TOOL_NAME,
-    description: "Shows the user your plan. Give steps when it begins or changes, else only done.",
+    description: "Shows the user your plan. Pass steps to begin or change it, otherwise only done.",
     properties: {
       steps: {
         type: "array",
         minItems: 1,
         maxItems: 30,
         items: { type: "string", minLength: 1, maxLength: 200 },
-        description: "All, in order, a few words each.",
+        description: "All steps in order, a few words each.",
       },
       done: {
         type: "integer",
@@ -28,10 +28,10 @@ export function planTool(): Tool {
     attempt: () => "keep the plan",
     run({ steps, done }) {
       if (steps === undefined && done === undefined) {
-        throw new ToolRefusal("neither steps nor done is given.");
+        throw new ToolRefusal("steps and done are both missing.");
       }
       if (steps && (done ?? 0) > steps.length) {
-        throw new ToolRefusal(`${done} steps can't be done of ${steps.length}.`);
+        throw new ToolRefusal(`${done} steps can't be done out of ${steps.length}.`);
       }
       return Promise.resolve("The user sees it.");
     },

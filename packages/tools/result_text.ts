@@ -2,8 +2,8 @@ export { sliceText } from "@tare/messages/internal";
 import { sliceText } from "@tare/messages/internal";
 
 /**
- * Longest result of the tools that read, in UTF-8 bytes, header aside. Of common code and prose this is fewer than
- * 8,000 tokens, above which results are usually shortened before the model sees them: a page that fits is seen whole.
+ * Maximum result of tools that read, in UTF-8 bytes without the header: below 8,000 tokens of common code and
+ * prose, above which results are usually truncated.
  */
 export const MAX_RESULT_BYTES: number = 24 * 1024;
 
@@ -13,7 +13,10 @@ export function byteLength(text: string): number {
   return encoder.encode(text).length;
 }
 
-/** The rows from the start that fit in one result: at most `maxRows`, and {@linkcode MAX_RESULT_BYTES} with newlines. */
+/**
+ * Returns the first rows that fit in one result: at most `maxRows` and, with newlines,
+ * {@linkcode MAX_RESULT_BYTES}.
+ */
 export function fittingRows(rows: readonly string[], maxRows: number): readonly string[] {
   let bytes = 0;
   let count = 0;
@@ -28,7 +31,9 @@ export function fittingRows(rows: readonly string[], maxRows: number): readonly 
 const MAX_LINES = 24;
 const MAX_LINE_CHARS = 300;
 
-/** Lines joined for a glance: of many the middle, and of long ones the end, is left out. */
+/**
+ * Returns an excerpt of lines: without the middle ones if there are many, and without the ends of long ones.
+ */
 export function shortLines(lines: readonly string[]): string {
   const shown = lines.length <= MAX_LINES ? lines : [
     ...lines.slice(0, MAX_LINES / 2),
@@ -40,17 +45,19 @@ export function shortLines(lines: readonly string[]): string {
     .join("\n");
 }
 
-/** Text of bytes that need not be valid. */
+/** Text of bytes that may be invalid. */
 interface DecodedText {
   readonly text: string;
-  /** True if bytes that are no UTF-8, or NUL, were replaced by U+FFFD. */
+  /** True if invalid UTF-8 or NUL was replaced by U+FFFD. */
   readonly replaced: boolean;
 }
 
 const strict = new TextDecoder("utf-8", { fatal: true });
 const lenient = new TextDecoder();
 
-/** Decodes UTF-8. Invalid bytes and NUL, which providers refuse, become U+FFFD; a byte order mark is dropped. */
+/**
+ * Decodes UTF-8 without its byte order mark. Invalid bytes and NUL, which providers reject, become U+FFFD.
+ */
 export function decodeText(bytes: Uint8Array): DecodedText {
   let text: string;
   let replaced = false;

@@ -1,5 +1,5 @@
 /**
- * An error that clients of an OpenAI-compatible API may read.
+ * An error for clients of an OpenAI-compatible API.
  *
  * @example
  * ```ts
@@ -18,34 +18,32 @@
  * ```
  */
 export class ApiError extends Error {
-  /** Always `ApiError`. */
   override readonly name = "ApiError";
   readonly status: number;
   /** Code, parameter and headers. */
   readonly details: {
-    /** Name of the error for programs. Default: none. */
+    /** Machine-readable code. Default: none. */
     readonly code?: string;
-    /** The parameter of the request that is at fault. Default: none. */
+    /** The request parameter at fault. Default: none. */
     readonly param?: string;
     readonly headers?: Readonly<Record<string, string>>;
   };
 
-  /** An error with this status and sentence. */
+  /** Creates an error with an HTTP status and a message. */
   constructor(status: number, message: string, details: ApiError["details"] = {}) {
     super(message);
     this.status = status;
     this.details = details;
   }
 
-  /** What tells of it, in OpenAI's shape. */
+  /** Returns the error in OpenAI's format. */
   body(): {
     readonly error: {
-      /** A sentence for people. */
       readonly message: string;
       readonly type: "invalid_request_error" | "requests" | "server_error";
-      /** The parameter at fault, if it is one. */
+      /** The parameter at fault, if any. */
       readonly param: string | null;
-      /** Name of the error for programs. */
+      /** Machine-readable code. */
       readonly code: string | null;
     };
   } {
@@ -54,7 +52,7 @@ export class ApiError extends Error {
     return { error: { message, type, param, code } };
   }
 
-  /** The response that tells of it. */
+  /** Returns the error as a response. */
   toResponse(): Response {
     const { status, details: { headers = {} } } = this;
     return Response.json(this.body(), { status, headers });

@@ -3,7 +3,7 @@ import { sameData } from "@tare/messages/internal";
 import { editJson, isRecord, type JsonRecord, objectFields, readJsonAt } from "./json.ts";
 import type { Protocol, ReadTool, WireRequest, WireTool } from "./protocol.ts";
 
-/** Whether a tool is a function in front of the prompt: what the provider itself knows is none. */
+/** Returns whether a tool is a function at the front of the prompt; the provider's own tools aren't. */
 export function isFunction(
   { definition: { function: { parameters } }, inFront }: ReturnType<Protocol["readTool"]>,
 ): boolean {
@@ -11,19 +11,18 @@ export function isFunction(
 }
 
 /**
- * A request of which only these functions stand in front of the prompt; the model finds the others by the provider's own
- * search, which stands behind them. One that the model has to call stands in front too. A mark of the cache on a tool that is
- * deferred goes on to the search. Nothing if the protocol has no such search, or there is nothing to defer.
+ * Returns a request with only these functions, and a tool that must be called, at the front; the provider's
+ * own search, added after them, finds the others. A deferred tool's cache breakpoint moves to the search.
+ * Returns `undefined` without such a search or anything to defer.
  */
 export function deferTools(
   request: WireRequest,
   isInFront: (name: string) => boolean,
 ): {
-  /** With the provider's search among its tools. */
   readonly request: WireRequest;
-  /** Definitions that are deferred. */
+  /** Deferred definitions. */
   readonly definitions: readonly ToolDefinition[];
-  /** What searches. */
+  /** The search tool. */
   readonly search: ToolDefinition;
 } | undefined {
   const { protocol: { toolSearch, markField = "" }, tools = [] } = request;
@@ -57,28 +56,27 @@ export function deferTools(
   };
 }
 
-/** A tool as a conversation first had it. */
+/** A tool as first seen in a conversation. */
 type FirstTool = ReturnType<typeof steadyTools>["first"][number];
 
 /**
- * A request whose tools stand in the order, and are spelled, as they were when they first came: clients that ask servers
- * for them anew may list them in another order, or with their fields in another, and whatever stands behind them would be
- * read again. Marks of the cache stay where they are. What a tool says is never changed: one that says something else takes
- * the place of the one before, new ones stand behind; deferred ones, which aren't in front of the prompt, stand as they come.
- * The same request if that changes nothing, or if two tools have one name.
+ * Returns a request with its tools in the order and spelling of their first occurrence, since clients that
+ * refetch them from servers may reorder tools or fields, which would invalidate the cached prefix. Cache
+ * breakpoints keep their position. Meaning never changes: a changed tool replaces the previous one, new ones
+ * follow; deferred ones stay in place. Returns the same request if nothing changes, or if two tools share a
+ * name.
  */
 export function steadyTools(
   request: WireRequest,
   first: readonly (NonNullable<WireRequest["tools"]>[number] & {
     readonly name: string;
-    /** What it says, without its mark of the provider's cache. */
+    /** Its fields without the cache breakpoint. */
     readonly said: JsonRecord;
-    /** That mark, as JSON. Default: it has none. */
+    /** The breakpoint, as JSON. Default: none. */
     readonly mark?: string;
   })[],
 ): {
   readonly request: WireRequest;
-  /** The tools as the conversation first had them. */
   readonly first: typeof first;
 } {
   const { tools: all = [], protocol: { markField = "" } } = request;
@@ -95,7 +93,7 @@ export function steadyTools(
     const place = placeOf(tool);
     const before = first[place];
     const isSame = before && sameData(before.said, tool.said);
-    // Their memory is that of whole requests.
+    // A copy, as the bytes are a view of the whole request.
     if (!isSame) known[before ? place : known.length] = { ...tool, bytes: tool.bytes.slice() };
     const { mark } = now[at]!;
     const fits = (one: FirstTool) => (one.mark === undefined) === (mark === undefined);

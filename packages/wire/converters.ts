@@ -1,7 +1,6 @@
 /**
- * Requests of Anthropic's Messages and of OpenAI's Responses, as a program holds them, for a session of one's own: read as
- * chat messages, and written again after what was planned.
- *
+ * Converters between requests of Anthropic's Messages or OpenAI's Responses API and the chat messages of a
+ * session.
  * @module
  */
 import type { ModelRequest } from "@tare/messages";
@@ -28,14 +27,14 @@ import {
   writeTools,
 } from "./request.ts";
 
-/** A request of Anthropic's Messages API, as `messages.create()` of its SDK takes it. */
+/** A request of Anthropic's Messages API, as for `messages.create()` of its SDK. */
 export interface AnthropicRequest {
   readonly system?: unknown;
   readonly messages: readonly unknown[];
   readonly tools?: readonly unknown[] | undefined;
 }
 
-/** A request of OpenAI's Responses API, as `responses.create()` of its SDK takes it. */
+/** A request of OpenAI's Responses API, as for `responses.create()` of its SDK. */
 export interface OpenaiResponsesRequest {
   readonly instructions?: unknown;
   readonly input: string | readonly unknown[];
@@ -44,15 +43,15 @@ export interface OpenaiResponsesRequest {
 
 /** A session's view of a request. */
 export interface RequestView extends Pick<ModelRequest, "messages" | "tools" | "stable"> {
-  /** Which message of the history each of `messages` is; −1 for none. */
+  /** Index in the history of each of `messages`; −1 for none. */
   readonly places: readonly number[];
 }
 
 /**
- * Returns the chat messages and tools of a request of Anthropic's Messages API, as `view()` of a session takes them. Each
- * block of a user message is a message, a reply is one. The same messages are the same objects at each call, by which a
- * session identifies them. Images and files are omitted: {@linkcode toAnthropic} takes them from the request.
- *
+ * Returns the chat messages and tools of a request of Anthropic's Messages API, for `view()` of a session.
+ * Each block of a user message becomes a message, a reply becomes one. Equal messages are the same objects at
+ * each call, by which a session identifies them. Images and files are omitted: {@linkcode toAnthropic} takes
+ * them from the request.
  * @throws {TypeError} if a message isn't one of that API.
  *
  * @example
@@ -79,9 +78,8 @@ export function fromAnthropic(request: AnthropicRequest): Pick<ModelRequest, "me
 }
 
 /**
- * Returns the request as a session's view of {@linkcode fromAnthropic} shows it, with all its other fields. Unchanged
- * messages are those of the request. Cache breakpoints of omitted blocks move to the nearest block before.
- *
+ * Returns the request with a session's view of {@linkcode fromAnthropic}; other fields and unchanged messages
+ * are those of the request. Cache breakpoints of evicted blocks move to the nearest block before.
  * @throws {TypeError} if a message isn't one of that API.
  *
  * @example
@@ -101,9 +99,8 @@ export function toAnthropic<Request extends AnthropicRequest>(request: Request, 
 }
 
 /**
- * Returns the chat messages and tools of a request of OpenAI's Responses API, like {@linkcode fromAnthropic}. Reasoning
- * belongs to the item after it, and is evicted only with that.
- *
+ * Returns the chat messages and tools of a request of OpenAI's Responses API, like {@linkcode fromAnthropic}.
+ * Reasoning belongs to the item after it, and is evicted only with that.
  * @throws {TypeError} if an item isn't one of that API.
  *
  * @example
@@ -125,8 +122,7 @@ export function fromResponses(request: OpenaiResponsesRequest): Pick<ModelReques
 }
 
 /**
- * Returns the request as a session's view of {@linkcode fromResponses} shows it, like {@linkcode toAnthropic}.
- *
+ * Returns the request with a session's view of {@linkcode fromResponses}, like {@linkcode toAnthropic}.
  * @throws {TypeError} if an item isn't one of that API.
  *
  * @example
@@ -151,7 +147,6 @@ export function toResponses<Request extends OpenaiResponsesRequest>(
   return { ...request, ...writeGiven(request, view, { ...RESPONSES, caller: "toResponses()" }) };
 }
 
-/** A request of either. */
 type Given = AnthropicRequest | OpenaiResponsesRequest;
 
 const VIEW = { messages: "messages", tools: "array", places: "array" } as const;
@@ -159,14 +154,14 @@ const VIEW = { messages: "messages", tools: "array", places: "array" } as const;
 /** An API whose requests are converted. */
 interface Api {
   readonly protocol: Protocol;
-  /** What a member of its list is, for people. */
+  /** Description of a list item, for errors. */
   readonly item: string;
-  /** What was made of a program's values. */
+  /** Cached results by the caller's values. */
   readonly items: WeakMap<object, Known<WireItem>>;
   readonly tools: WeakMap<object, Known<WireTool>>;
 }
 
-/** What was made of a value, and what that said then. */
+/** A cached result, with a copy of its source. */
 interface Known<Made> {
   readonly said: unknown;
   readonly made: Made;
@@ -185,7 +180,7 @@ const RESPONSES: Api = {
   tools: new WeakMap(),
 };
 
-/** Reads each piece once: who asks remembers it by the object that it was made of. */
+/** Reads without a cache: `knownOf` caches by object. */
 const READER: JsonReader<never> = {
   read(bytes, { read, spelling, ...span }) {
     const made = read(readJsonAt(bytes, span));
@@ -196,7 +191,10 @@ const READER: JsonReader<never> = {
 
 const readers = { items: READER, tools: READER };
 
-/** What is made of a value: the same as long as it says the same. Programs move marks of the cache inside of messages. */
+/**
+ * Returns the cached result of an unchanged value. Callers move cache breakpoints inside messages, so
+ * contents are compared.
+ */
 function knownOf<Made>(
   value: unknown,
   known: WeakMap<object, Known<Made>>,
@@ -210,14 +208,13 @@ function knownOf<Made>(
   return made;
 }
 
-/** A copy that shares nothing with the value but its texts. */
 function copyOf(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(copyOf);
   if (typeof value !== "object" || value === null) return value;
   return Object.fromEntries(Object.entries(value).map(([name, field]) => [name, copyOf(field)]));
 }
 
-/** The request as the protocol reads it, and of which values of the list its items were made. */
+/** Returns the request as the protocol reads it, and the list value of each item. */
 function readGiven(
   request: Given,
   { protocol, item: right, items: knownItems, tools: knownTools }: Api,
@@ -274,7 +271,7 @@ function promptOf({ items, tools = [] }: WireRequest): Pick<ModelRequest, "messa
   };
 }
 
-/** The fields of the request that the view may change. */
+/** Returns the fields of the request that the view changes. */
 function writeGiven(
   request: Given,
   view: RequestView,
@@ -282,7 +279,7 @@ function writeGiven(
 ): Readonly<Record<string, unknown>> {
   const { wire, values } = readGiven(request, api, caller);
   const own = promptOf(wire).messages;
-  // What was read again, because it isn't an object or was changed where it says nothing, shows the same.
+  // Messages that were read again, but not changed, are equal.
   const messages = view.messages.map((message, row) => {
     const known = own[view.places[row]!];
     return known && hashPiece(known) === hashPiece(message) ? known : message;

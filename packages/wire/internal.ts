@@ -1,6 +1,5 @@
 /**
  * Shared parts of Tare's packages. Not part of the public API: names and behavior may change in any release.
- *
  * @module
  */
 export { MAX_CACHE_MARKS, readCacheMarks } from "./anthropic/cache_marks.ts";

@@ -1,17 +1,17 @@
 /** A JSON object of unknown fields. */
 export type JsonRecord = Readonly<Record<string, unknown>>;
 
-/** Whether a value is a JSON object. */
+/** Returns whether a value is a JSON object. */
 export function isRecord(value: unknown): value is JsonRecord {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** The value as a JSON object, or nothing if it is none. */
+/** Returns the value if it is a JSON object. */
 export function asRecord(value: unknown): JsonRecord | undefined {
   return isRecord(value) ? value : undefined;
 }
 
-/** Returns the JSON object of a text, or nothing if it is none. */
+/** Returns the JSON object of a text, or `undefined`. */
 export function parseRecord(text: string | undefined): JsonRecord | undefined {
   try {
     return text === undefined ? undefined : asRecord(JSON.parse(text));
@@ -25,19 +25,19 @@ export function withoutNulls(fields: JsonRecord): JsonRecord {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null));
 }
 
-/** Returns the value as a list, an empty one if it is none. */
+/** Returns the value if it is a list, or else an empty one. */
 export function listOf(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : [];
 }
 
-/** Place of a JSON value in its text. */
+/** Byte span of a JSON value. */
 export interface Span {
   readonly start: number;
-  /** The byte after its last. */
+  /** Exclusive. */
   readonly end: number;
 }
 
-/** Objects with more fields are nobody's. */
+/** Most fields of an object. */
 const MAX_FIELDS = 5_000;
 
 const QUOTE = 0x22;
@@ -50,12 +50,11 @@ const OPEN_OBJECT = 0x7b;
 const CLOSE_OBJECT = 0x7d;
 
 /**
- * The values of a JSON object's fields, by name, as places in its text; of a name that stands twice the last counts.
- * What lies inside the values isn't looked at, so that parts of a text can be read, or replaced, without the rest.
- *
- * @param known Told of each field and where its value starts. Of an array that is known as far as to the end of an item
- * it gives that end: nothing in front of it is looked at. Default: nothing is known.
- * @throws {SyntaxError} if there is no object at `at`, or it doesn't end.
+ * Returns the spans of a JSON object's field values, by name; the last of duplicates counts. Values aren't
+ * parsed.
+ * @param known Called with each field's name and start of value. May return the end of an array's known item,
+ * from which scanning continues. Default: everything is scanned.
+ * @throws {SyntaxError} if there is no complete object at `at`.
  * @throws {RangeError} if it has more than {@linkcode MAX_FIELDS} fields.
  */
 export function objectFields(
@@ -72,7 +71,10 @@ export function objectFields(
   return fields;
 }
 
-/** The first field of this name, among the first {@linkcode MAX_FIELDS}, in an object whose text may end, or be no JSON, anywhere behind it. */
+/**
+ * Returns the first field of this name, among the first {@linkcode MAX_FIELDS}, in an object that may be
+ * truncated or invalid after it.
+ */
 export function findField(bytes: Uint8Array<ArrayBuffer>, wanted: string): Span | undefined {
   let found: Span | undefined;
   try {
@@ -106,10 +108,9 @@ function fieldAt(
 }
 
 /**
- * The items of a JSON array as places in its text.
- *
- * @param behind The end of one of its items: only those that follow are looked for. Default: all are.
- * @throws {SyntaxError} if there is no array at `at`, or it doesn't end.
+ * Returns the spans of a JSON array's items.
+ * @param behind End of an item: only later ones are returned. Default: all are.
+ * @throws {SyntaxError} if there is no complete array at `at`.
  */
 export function arrayItems(bytes: Uint8Array<ArrayBuffer>, at = 0, behind?: number): Span[] {
   const items: Span[] = [];
@@ -122,9 +123,8 @@ export function arrayItems(bytes: Uint8Array<ArrayBuffer>, at = 0, behind?: numb
 }
 
 /**
- * Parses the JSON at a place. Default: all of the bytes.
- *
- * @throws {SyntaxError} if it is none.
+ * Parses the JSON in a span. Default: all bytes.
+ * @throws {SyntaxError} if it is invalid.
  * @throws {TypeError} if it isn't UTF-8.
  *
  * @example
@@ -144,12 +144,12 @@ export function jsonBytes(value: unknown): Uint8Array<ArrayBuffer> {
   return encoder.encode(JSON.stringify(value));
 }
 
-/** Whether a list is at a place. */
+/** Returns whether a list starts at a span. */
 export function isListAt(bytes: Uint8Array<ArrayBuffer>, { start }: Span): boolean {
   return bytes[start] === OPEN_ARRAY;
 }
 
-/** These pieces one behind the other; a single one as it is. */
+/** Returns the joined pieces; a single one unchanged. */
 export function joinBytes(pieces: readonly Uint8Array<ArrayBuffer>[]): Uint8Array<ArrayBuffer> {
   const [only] = pieces;
   if (only && pieces.length === 1) return only;
@@ -164,12 +164,12 @@ export function joinBytes(pieces: readonly Uint8Array<ArrayBuffer>[]): Uint8Arra
 
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
-/** The end of a member behind which no other is wanted. */
+/** End of a member that ends the walk. */
 const FOUND = Infinity;
 
 /**
- * Calls `member` for each member of an object or array, or those after the end of one; it returns the member's end, or
- * {@linkcode FOUND}.
+ * Calls `member` for each member of an object or array, or those after the end of one; it returns the
+ * member's end, or {@linkcode FOUND}.
  */
 function walk(
   bytes: Uint8Array<ArrayBuffer>,
@@ -210,7 +210,7 @@ function spanAt(bytes: Uint8Array<ArrayBuffer>, start: number): Span {
   return { start, end };
 }
 
-/** The end of what is open so deep at a place. */
+/** Returns the end of the `open` nested values at `start`. */
 function skipNested(bytes: Uint8Array<ArrayBuffer>, start: number, open = 0): number {
   let depth = open;
   for (let at = start; at < bytes.length; at++) {
@@ -228,12 +228,12 @@ function skipString(bytes: Uint8Array<ArrayBuffer>, start: number): number {
   return end;
 }
 
-/** So many bytes are looked at one by one before the next quote is searched for: that is dear where there are many. */
+/** Bytes scanned individually before a search for the next quote, which is slower for short distances. */
 const NEAR_BYTES = 32;
 
-/** From the opening quote to behind the closing one: the next quote that isn't escaped; 0 if there is none. */
+/** Returns the byte after the closing quote; 0 without one. */
 function textEnd(bytes: Uint8Array<ArrayBuffer>, start: number): number {
-  // Never between a backslash and what it escapes.
+  // `at` is never between a backslash and its escaped byte.
   for (let at = start + 1; at < bytes.length;) {
     const near = Math.min(at + NEAR_BYTES, bytes.length);
     while (at < near) {
@@ -269,14 +269,13 @@ function misread(wanted: string, at: number): SyntaxError {
   return new SyntaxError(`Cannot read the JSON: ${wanted} is wanted at byte ${at}`);
 }
 
-/** The way from a JSON value to one inside of it: names of fields, and numbers of items. */
+/** Path to a nested JSON value: field names and item indexes. */
 type JsonPath = readonly (string | number)[];
 
 /** A change of a JSON object. */
 export interface JsonEdit {
-  /** The value that changes. */
   readonly path: JsonPath;
-  /** The new JSON. Absent: the value, an item of an array or one field of an object, is removed. */
+  /** The new JSON. Absent: the item or field is removed. */
   readonly value?: Uint8Array<ArrayBuffer>;
 }
 
@@ -285,12 +284,11 @@ interface Change extends Span {
 }
 
 /**
- * A JSON object with these changes: all other bytes stay as they are. A field of the outermost object that isn't there
- * is added in front of all.
- *
- * @param fields Where the fields of the outermost object stand. Default: they are looked for.
+ * Returns a JSON object with these changes; all other bytes stay unchanged. A missing top-level field is
+ * added at the start.
+ * @param fields Spans of the top-level fields. Default: scanned.
  * @throws {SyntaxError} if it can't be read as far as needed.
- * @throws {RangeError} if there is nothing at a path.
+ * @throws {RangeError} if a path doesn't exist.
  */
 export function editJson(
   bytes: Uint8Array<ArrayBuffer>,
@@ -313,7 +311,7 @@ export function editJson(
   };
   const removed = new Set(edits.filter(({ value }) => !value).map(({ path }) => JSON.stringify(path)));
   const fronts = new Map<number, number>();
-  /** Returns the number of items at the front of a list that are all removed. */
+  /** Returns the number of leading items of a list that are all removed. */
   const frontOf = (list: JsonPath, start: number) =>
     lookUp(fronts, start, () => {
       let at = 0;
@@ -329,7 +327,7 @@ export function editJson(
     const start = find(list)?.start;
     if (span && typeof last === "number" && start !== undefined) {
       const items = itemsAt(start);
-      // Its comma is removed too: the one after it while everything before it is removed, else the one before it.
+      // Removes one comma too: the one after the item if all before it are removed, else the one before it.
       if (last < frontOf(list, start)) return { start: span.start, end: items[last + 1]?.start ?? span.end };
       return { start: items[last - 1]!.end, end: span.end };
     }
@@ -341,7 +339,7 @@ export function editJson(
       throw new RangeError(`Cannot change ${JSON.stringify(path)}: there is no such value`);
     }
     const first = bytes.indexOf(OPEN_OBJECT) + 1;
-    // In front of an empty object's end only fields can be added.
+    // No comma before the end of an empty object.
     const comma = spans.size > 0 || edit !== edits.at(-1) ? "," : "";
     const name = encoder.encode(`${JSON.stringify(last)}:`);
     return { start: first, end: first, value: joinBytes([name, value, encoder.encode(comma)]) };
@@ -357,7 +355,7 @@ export function editJson(
   return joinBytes([...pieces, bytes.subarray(from)]);
 }
 
-/** Returns the place of a field, its name and the comma after the field before it, or else before the field after it. */
+/** Returns the span of a field with its name and one comma: the one before it, or else the one after it. */
 function withComma(bytes: Uint8Array<ArrayBuffer>, { start, end }: Span, fields: readonly Span[]): Span {
   const before = fields.findLast((field) => field.end < start);
   if (before) return { start: before.end, end };
@@ -366,7 +364,7 @@ function withComma(bytes: Uint8Array<ArrayBuffer>, { start, end }: Span, fields:
   return { start: name, end: bytes[comma] === COMMA ? comma + 1 : end };
 }
 
-/** Returns the value of a key, made when first asked for. */
+/** Returns the value of a key, created at its first use. */
 function lookUp<Key, Value>(values: Map<Key, Value>, key: Key, make: () => Value): Value {
   const value = values.get(key) ?? make();
   values.set(key, value);
@@ -375,13 +373,13 @@ function lookUp<Key, Value>(values: Map<Key, Value>, key: Key, make: () => Value
 
 const encoder = new TextEncoder();
 
-/** Most lists and objects inside one another, and most members of all of them together. */
+/** Deepest nesting, and most members in total. */
 const MAX_DEPTH = 200;
 const MAX_MEMBERS = 100_000;
 
 /**
- * What of a JSON text is too much for whoever works through it value by value, as a sentence goes on: `it is nested more
- * than …`. Nothing of one that is within the limits, or is no JSON. Takes a moment for megabytes, whatever they hold.
+ * Returns the limit that a JSON text exceeds for value-by-value processing, as a clause:
+ * `it is nested more than …`; `undefined` within the limits or for invalid JSON. Fast even for megabytes.
  *
  * @example
  * ```ts
@@ -395,7 +393,7 @@ const MAX_MEMBERS = 100_000;
 export function jsonExcess(bytes: Uint8Array<ArrayBuffer>): string | undefined {
   let depth = 0;
   let members = 0;
-  /** How many fields the object at each level has so far; -1 of a list. */
+  /** Fields so far of the object at each level; −1 for a list. */
   const fields: number[] = [];
   for (let at = 0; at < bytes.length; at++) {
     switch (bytes[at]) {

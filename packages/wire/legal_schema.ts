@@ -1,41 +1,44 @@
 import { asRecord, isRecord, type JsonRecord, listOf } from "./json.ts";
 
-/** What the providers of a protocol refuse of a tool's schema, beyond what all of them refuse. */
+/** Schema restrictions of a protocol's providers, beyond those of all providers. */
 export interface SchemaRules {
-  /** Names that arguments may have at the top level. Default: any. */
+  /** Names that top-level arguments may have. Default: any. */
   readonly key?: { readonly pattern: RegExp; readonly legal: (name: string) => string };
-  /** Whether servers may make a grammar of the schema, which knows few patterns and small bounds. Default: no. */
+  /**
+   * Whether servers may compile the schema to a grammar, which supports few patterns and small bounds.
+   * Default: false.
+   */
   readonly makesGrammar?: boolean;
 }
 
-/** A schema as providers take it. */
+/** A sanitized schema. */
 export interface LegalSchema {
   readonly schema: JsonRecord;
-  /** Restrictions that the schema no longer states, as a sentence for the model. Absent: none. */
+  /** Removed restrictions, as a sentence for the model. Absent: none. */
   readonly note?: string;
-  /** Original names of renamed arguments, by the name that is sent. */
+  /** Original argument names by sent name. */
   readonly renamed: ReadonlyMap<string, string>;
 }
 
-/** Nesting of a schema that is sent; what is deeper accepts anything. */
+/** Deepest nesting; deeper schemas accept anything. */
 const MAX_DEPTH = 64;
 
-/** References followed one after the other. */
+/** Longest chain of references. */
 const MAX_REFS = 32;
 
-/** Alternatives that are described to the model in words. */
+/** Most alternatives that are described to the model in text. */
 const MAX_DESCRIBED = 12;
 
-/** Alternatives of one property; one with more accepts anything. */
+/** Most alternatives of one property; with more, it accepts anything. */
 const MAX_ALTERNATIVES = 256;
 
-/** Schemas that are merged at the top level, each once; those beyond are ignored. */
+/** Most schemas merged at the top level; further ones are ignored. */
 const MAX_MERGED = 1_000;
 
 /**
- * Returns a schema that every provider of the protocol accepts and that accepts whatever the original does, where that is
- * an object. Alternatives at the top level become one object with the properties of all of them, each as the alternatives
- * that name it have it; references to nowhere accept anything. A legal schema is returned as it is. Calls are validated against the original.
+ * Returns a schema that the protocol's providers accept and that accepts every object that the original
+ * accepts. Top-level alternatives are merged into one object with the properties of all; broken references
+ * accept anything. A legal schema is returned unchanged. Calls are validated against the original.
  */
 export function legalSchema(original: unknown, rules: SchemaRules = {}): LegalSchema {
   const root = asRecord(original) ?? {};
@@ -45,7 +48,7 @@ export function legalSchema(original: unknown, rules: SchemaRules = {}): LegalSc
   const walked = new Walker(root, merged.schema, rules).walk(merged.schema) as JsonRecord;
   const renamed = new Map<string, string>();
   let schema = rules.key ? renameKeys(walked, rules.key, renamed) : walked;
-  // Where something was put right, references to it may have lost what they refer to.
+  // A fix may have removed the target of a reference.
   for (;;) {
     const again = new Walker({}, schema, rules).walk(schema) as JsonRecord;
     if (again === schema) break;
@@ -57,7 +60,7 @@ export function legalSchema(original: unknown, rules: SchemaRules = {}): LegalSc
 /** Keywords that providers refuse at the top level. */
 const COMBINING: readonly string[] = ["$ref", "anyOf", "oneOf", "allOf", "enum", "const", "not"];
 
-/** Properties that an object may have, and those that it must have. */
+/** Allowed and required properties of an object. */
 interface Shape {
   readonly properties: Map<string, unknown>;
   readonly required: Set<string>;
@@ -80,9 +83,8 @@ function mergeTop(root: JsonRecord): { readonly schema: JsonRecord; readonly not
 }
 
 /**
- * Returns what an object must look like by a schema, with its alternatives taken together.
- *
- * @param known Shapes of schemas that were reached before; one that is reached again from within itself adds nothing.
+ * Returns the shape of a schema's objects, with its alternatives merged.
+ * @param known Shapes of visited schemas; recursive ones add nothing.
  */
 function shapeOf(value: unknown, root: JsonRecord, known = new Map<unknown, Shape>()): Shape {
   const seen = known.get(value);
@@ -128,7 +130,7 @@ function mayBeObject(value: unknown): boolean {
   return value !== false && (type === undefined || [type].flat().includes("object"));
 }
 
-/** A property's schema that takes what either of two takes. */
+/** Returns a property schema that accepts the values of both. */
 function either(one: unknown, other: unknown): unknown {
   if (one === undefined || one === false) return other;
   if (other === undefined || other === false) return one;
@@ -150,7 +152,7 @@ function valuesOf(schema: JsonRecord): readonly unknown[] | undefined {
   return Array.isArray(schema.enum) ? schema.enum : undefined;
 }
 
-/** A schema with what it refers to in place of the reference. */
+/** Returns a schema with its references resolved. */
 function resolved(schema: JsonRecord | undefined, root: JsonRecord): JsonRecord | undefined {
   let node = schema;
   for (let refs = 0; node && node.$ref !== undefined && refs < MAX_REFS; refs++) {
@@ -163,7 +165,7 @@ function resolved(schema: JsonRecord | undefined, root: JsonRecord): JsonRecord 
   return rest;
 }
 
-/** What a reference within a schema points to. */
+/** Returns the target of a reference. */
 function lookUp(root: JsonRecord, ref: unknown): unknown {
   if (typeof ref !== "string" || !/^#(?:\/|$)/.test(ref)) return undefined;
   let at: unknown = root;
@@ -172,7 +174,7 @@ function lookUp(root: JsonRecord, ref: unknown): unknown {
     try {
       name = decodeURIComponent(step);
     } catch {
-      // A percent sign that stands for itself.
+      // A literal percent sign.
     }
     name = name.replaceAll("~1", "/").replaceAll("~0", "~");
     const holder = Array.isArray(at) ? at : asRecord(at);
@@ -184,7 +186,7 @@ function lookUp(root: JsonRecord, ref: unknown): unknown {
 
 const TYPES: readonly unknown[] = ["object", "array", "string", "number", "integer", "boolean", "null"];
 
-/** Keywords whose values are schemas: by name, in a list, one. */
+/** Keywords whose values are schemas: by name, in a list, or single. */
 const NAMED: readonly string[] = [
   "properties",
   "patternProperties",
@@ -206,10 +208,10 @@ const SINGLE: readonly string[] = [
   "unevaluatedProperties",
 ];
 
-/** Of these, those of which no grammar is made. */
+/** Single keywords that grammars ignore. */
 const UNSTATED: readonly string[] = ["not", "if", "then", "else", "contains", "propertyNames"];
 
-/** Keywords by which a server that makes a grammar recognizes a schema that has no type. */
+/** Keywords by which grammar compilers recognize a schema without a type. */
 const RECOGNIZED: readonly string[] = [
   "type",
   "$ref",
@@ -223,26 +225,26 @@ const RECOGNIZED: readonly string[] = [
   "prefixItems",
 ];
 
-/** Largest bound that a grammar is made of. */
+/** Largest bound that a grammar supports. */
 const MAX_BOUND = 2_000;
 const BOUNDS: readonly string[] = ["minLength", "maxLength", "minItems", "maxItems"];
 
-/** Schemas within a schema that are sent: what comes after them accepts anything. */
+/** Most nested schemas; further ones accept anything. */
 const MAX_NODES = 20_000;
 
 /** References that need no decoding. */
 const PLAIN_REF = /^#\/[^~%]+$/;
 
-/** Where the walk through a schema is. */
+/** Position of the walk through a schema. */
 interface SchemaPlace {
   readonly depth: number;
-  /** References whose targets it is within. */
+  /** References on the path to it. */
   readonly refs: readonly unknown[];
-  /** Whether a value has to fit it as a whole, so that a grammar is made of it. */
+  /** Whether values must match it as a whole, so that it becomes part of the grammar. */
   readonly isStated: boolean;
 }
 
-/** Fixes what providers refuse anywhere in a schema. */
+/** Fixes schemas that providers refuse anywhere. */
 class Walker {
   readonly #original: JsonRecord;
   readonly #root: JsonRecord;
@@ -255,7 +257,7 @@ class Walker {
     this.#rules = rules;
   }
 
-  /** Returns the schema with everything fixed, the same object if nothing is wrong with it. */
+  /** Returns the fixed schema; the same object if nothing changed. */
   walk(value: unknown, at: SchemaPlace = { depth: 0, refs: [], isStated: true }): unknown {
     const node = asRecord(value);
     if (!node || at.depth > MAX_DEPTH || ++this.#nodes > MAX_NODES) return {};
@@ -266,12 +268,12 @@ class Walker {
     for (const name of NAMED) this.#walkMembers(now, name, asRecord(now[name]), inside);
     for (const name of LISTS) this.#walkMembers(now, name, listOf(now[name]), inside);
     for (const name of SINGLE) {
-      // Whether more may be there is said by a truth value, and not put right.
+      // Booleans only allow or forbid additional members.
       if (now[name] === undefined || typeof now[name] === "boolean" && name !== "items") continue;
       const fixed = this.walk(now[name], { ...inside, isStated: at.isStated && !UNSTATED.includes(name) });
       if (fixed === now[name]) continue;
       now[name] = fixed;
-      // What accepts more where it is denied or a condition would make the whole accept less.
+      // Relaxing a negation or condition would make the whole stricter.
       if (name === "not") delete now.not;
       else if (name === "if") { for (const part of ["if", "then", "else"]) delete now[part]; }
     }
@@ -281,7 +283,7 @@ class Walker {
     return isSame ? node : now;
   }
 
-  /** A reference to what isn't there accepts anything; one into what was merged brings that along. */
+  /** Removes a broken reference, and inlines the target of one into a merged schema. */
   #fixRef(node: Record<string, unknown>, refs: readonly unknown[]): readonly unknown[] {
     const { $ref: ref } = node;
     if (ref === undefined) return refs;
@@ -295,7 +297,7 @@ class Walker {
     return [...refs, ref];
   }
 
-  /** Fixes the schemas of a keyword, by name or in a list; one that has none is removed. */
+  /** Fixes the schemas of a keyword, by name or in a list; an empty list is removed. */
   #walkMembers(
     now: Record<string, unknown>,
     name: string,
@@ -308,7 +310,7 @@ class Walker {
     const isList = Array.isArray(members);
     if (!members || isList && entries.length === 0) delete now[name];
     else if (fixed.some(([, one], at) => one !== entries[at]![1])) {
-      // Of alternatives that accept more, several may accept one value.
+      // Relaxed alternatives may overlap.
       const isExclusive = name === "oneOf" && now.anyOf === undefined;
       if (isExclusive) delete now.oneOf;
       now[isExclusive ? "anyOf" : name] = isList ? fixed.map(([, one]) => one) : Object.fromEntries(fixed);
@@ -335,7 +337,7 @@ const fixItems: Fix = (node) => {
   if (additionalItems !== undefined) delete node.additionalItems;
 };
 
-/** Truth values of an early draft beside a bound. */
+/** Converts an early draft's boolean bounds. */
 const fixLimits: Fix = (node) => {
   for (const [name, bound] of [["exclusiveMinimum", "minimum"], ["exclusiveMaximum", "maximum"]] as const) {
     if (typeof node[name] !== "boolean") continue;
@@ -352,7 +354,7 @@ const fixLists: Fix = (node) => {
   if (node.enum !== undefined && listOf(node.enum).length === 0) delete node.enum;
 };
 
-/** Names what must be there: only what there is a property for. */
+/** Removes required names without a property. */
 function fixRequired(node: Record<string, unknown>): void {
   const { required, properties } = node;
   if (required === undefined) return;
@@ -362,7 +364,7 @@ function fixRequired(node: Record<string, unknown>): void {
   else if (known.length !== listOf(required).length) node.required = known;
 }
 
-/** What no grammar is made of goes into the description. */
+/** Moves restrictions that grammars don't support to the description. */
 function fixForGrammar(node: Record<string, unknown>): void {
   const told: string[] = [];
   if (node.pattern !== undefined && !isPlainPattern(node.pattern)) {
@@ -387,13 +389,13 @@ function fixForGrammar(node: Record<string, unknown>): void {
   }
 }
 
-/** Whether a pattern is anchored and has nothing but literals, sets, groups and small counts. */
+/** Returns whether a pattern is anchored and only has literals, sets, groups and small counts. */
 function isPlainPattern(pattern: unknown): boolean {
   return typeof pattern === "string" && /^\^[^]*[^\\]\$$|^\^\$$/.test(pattern) &&
     !/\\[A-Za-z0-9]|\(\?(?!:)|\{[^}]*\d{4}/.test(pattern) && !/[\^$]/.test(inner(pattern));
 }
 
-/** A pattern without its anchors, sets and escapes. */
+/** Returns a pattern without its anchors, sets and escapes. */
 function inner(pattern: string): string {
   return pattern.slice(1, -1).replaceAll(/\\.|\[(?:\\.|[^\]])*\]/g, "");
 }

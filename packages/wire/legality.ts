@@ -1,8 +1,6 @@
 /**
- * What every protocol's requests are put through, so that providers accept them whatever a model, a tool or a client
- * produced: names, ids, arguments, order and characters. The history keeps what was produced; what is sent follows from it
- * alone, so that the same history gives the same bytes.
- *
+ * Sanitizes requests so that providers accept them whatever a model, tool or client produced: names, ids,
+ * arguments, order and characters. Deterministic: the same history gives the same bytes.
  * @module
  */
 import type {
@@ -19,38 +17,35 @@ import { describeCall, hashText, pairCalls } from "@tare/messages/internal";
 import { isRecord, jsonExcess, type JsonRecord, parseRecord } from "./json.ts";
 import { legalSchema, type SchemaRules } from "./legal_schema.ts";
 
-/** Which names, ids and schemas the providers of a protocol accept. */
+/** The names, ids and schemas that the providers of a protocol accept. */
 export interface LegalForms {
-  /** Names of tools. */
   readonly name: RegExp;
-  /** Ids of calls. */
   readonly id: RegExp;
-  /** Schemas of arguments. Default: what all providers accept. */
+  /** Schemas of arguments. Default: accepted by all providers. */
   readonly schema?: SchemaRules;
-  /** Whether a tool without arguments may have no schema. Default: no. */
+  /** Whether a tool without arguments may lack a schema. Default: false. */
   readonly allowsNoSchema?: boolean;
 }
 
-/** Longest name and id that are made here, in characters: every provider takes them. */
+/** Longest generated name or id, in characters; every provider accepts it. */
 const MAX_MADE = 40;
 
-/** A name or an id that every provider takes: what is legal of the original, and a hash that tells it from others. */
+/** Returns a name or id that every provider accepts: the original's legal characters and a hash. */
 export function madeName(original: string, attempt = 0): string {
   const hash = hashText(attempt === 0 ? original : `${attempt} ${original}`).toString(36);
   const plain = original.replaceAll(/[^A-Za-z0-9_-]+/g, "_").replace(/^[^A-Za-z_]/, "_$&");
   return `${plain.slice(0, MAX_MADE - hash.length - 1) || "x"}_${hash}`;
 }
 
-/** Names as they are sent: legal ones as they are, two different ones never as the same. */
+/** A reversible mapping of names: legal ones are unchanged, different ones never collide. */
 class LegalNames {
   readonly #pattern: RegExp;
   readonly #sent = new Map<string, string>();
-  /** What each name that is sent stands for. */
   readonly #originals = new Map<string, string>();
 
   constructor(pattern: RegExp, tools: readonly ToolDefinition[]) {
     this.#pattern = pattern;
-    // What is offered is called by its own name, whatever a model has made up.
+    // Offered tools have priority over names that a model invented.
     const offered = tools.map(({ function: { name } }) => name);
     for (const name of offered.filter((name) => pattern.test(name))) this.of(name);
     for (const name of offered) this.of(name);
@@ -73,27 +68,27 @@ class LegalNames {
   }
 }
 
-/** A message as it is sent. */
+/** A sanitized message. */
 export interface LegalMessage {
-  /** Calls in it have the names, ids and arguments that are sent, in their order. */
+  /** The message; its calls have the sent names, ids and arguments. */
   readonly message: Message;
-  /** The calls as the model made them. */
+  /** The original calls. */
   readonly made: readonly ToolCall[];
   /** Position of the original in the request. */
   readonly at: number;
 }
 
-/** A tool as it is sent. */
+/** A sanitized tool. */
 export interface LegalTool {
   readonly definition: ToolDefinition;
-  /** Original names of renamed arguments, by the name that is sent. */
+  /** Original argument names by sent name. */
   readonly renamed: ReadonlyMap<string, string>;
 }
 
 /**
- * Returns messages and tools as the providers of a protocol accept them: names and ids in its forms, arguments that are
- * JSON objects, each call with exactly one result, which follows directly, and no replies without content. Legal messages
- * are the same objects.
+ * Returns messages and tools as the protocol's providers accept them: legal names and ids, arguments that are
+ * JSON objects, exactly one result directly after each call, no empty replies. Legal messages are the same
+ * objects.
  */
 export function legalPrompt(
   { messages, tools }: Pick<ModelRequest, "messages" | "tools">,
@@ -111,7 +106,10 @@ export function legalPrompt(
   };
 }
 
-/** The calls of a reply to this request, by the names of its tools and their arguments. The same object if none differs. */
+/**
+ * Returns a reply to this request with the original names of tools and arguments in its calls; the same
+ * object if none differs.
+ */
 export function originalCalls(
   reply: AssistantMessage,
   { messages, tools }: Pick<ModelRequest, "messages" | "tools">,
@@ -169,7 +167,7 @@ function legalTools(
 
 const legalOnes = new WeakMap<LegalForms, WeakMap<ToolDefinition, LegalTool>>();
 
-/** A tool whose schema is legal; its name is as it was. */
+/** Returns a tool with a legal schema, under its original name. */
 function legalTool(tool: ToolDefinition, forms: LegalForms): LegalTool {
   let known = legalOnes.get(forms);
   if (!known) legalOnes.set(forms, known = new WeakMap());
@@ -191,7 +189,7 @@ function makeLegalTool(tool: ToolDefinition, forms: LegalForms): LegalTool {
         ...rest,
         ...(told !== "" && { description: told }),
         parameters: schema,
-        // A strict schema is one as it was.
+        // A changed schema may not be strict.
         ...(rest.strict && { strict: false }),
       },
     },
@@ -199,10 +197,10 @@ function makeLegalTool(tool: ToolDefinition, forms: LegalForms): LegalTool {
   };
 }
 
-/** Text in place of a result that isn't there. */
+/** Placeholder for a missing result. */
 const NO_RESULT = "[No result: the call was not run, or its result is not part of this conversation.]";
 
-/** Text in front of a result whose call isn't there. */
+/** Prefix of a result without a call. */
 const NO_CALL = "[Result of a call that is not part of this conversation:]";
 
 function legalMessages(
@@ -256,7 +254,7 @@ function legalMessages(
   return sent.filter(({ message }) => !isEmptyReply(message));
 }
 
-/** Ids of calls as they are sent: each once, legal ones as they are. */
+/** Unique call ids; legal ones are unchanged. */
 class LegalIds {
   readonly #pattern: RegExp;
   readonly #taken = new Set<string>();
@@ -288,15 +286,15 @@ function legalCall(call: ToolCall, id: string, names: LegalNames): ToolCall {
   return { ...call, id, function: { ...made, name, arguments: text } };
 }
 
-/** Name of the argument that holds arguments which are no JSON object, as the model wrote them. */
+/** Argument with the original text of arguments that are no JSON object. */
 const INVALID = "invalid_arguments";
 
-/** Text that is shorter is not nested too deeply. */
+/** Texts up to this length can't be nested too deeply. */
 const MAX_SHORT = 200;
 
 /**
- * Returns the arguments of a call as the text of a JSON object, which servers read again with every request. A text that is
- * none is in its field `invalid_arguments`.
+ * Returns the arguments of a call as the text of a JSON object, which servers parse with every request. Other
+ * texts become its field `invalid_arguments`.
  *
  * @example
  * ```ts
@@ -319,7 +317,7 @@ export function legalArguments(text: string): string {
 
 const encoder = new TextEncoder();
 
-/** Whether a reply says nothing: providers refuse it. */
+/** Returns whether a reply is empty, which providers refuse. */
 function isEmptyReply(message: Message): boolean {
   if (message.role !== "assistant") return false;
   const { content, refusal, tool_calls: calls = [], carried } = message;
@@ -329,14 +327,15 @@ function isEmptyReply(message: Message): boolean {
   return calls.length === 0 && !isSaid && !refusal && (carried?.items ?? []).length === 0;
 }
 
-/** Whether a part of a reply has no text, and nothing else. */
+/** Returns whether a part is only blank text. */
 function isBlank(part: ContentPart): boolean {
   if (part.type === "text") return part.text.trim() === "";
   return part.type === "refusal" && part.refusal.trim() === "";
 }
 
 /**
- * The value with U+FFFD for halves of surrogate pairs, which no provider's parser takes. The same object if it has none.
+ * Returns the value with U+FFFD for unpaired surrogates, which no provider's parser accepts. The same object
+ * if it has none.
  */
 export function wellFormed<Value>(value: Value): Value;
 export function wellFormed(value: unknown): unknown {
@@ -358,16 +357,15 @@ export function wellFormed(value: unknown): unknown {
 }
 
 /**
- * Returns the items of a reply as they came, each call in its place, with the calls that have none after them.
- *
- * @param calls The calls as they are sent; `made` has the ids of the items, in the same order.
+ * Returns the original items of a reply with each call in place, followed by calls without an item.
+ * @param calls The calls as sent; `made` has the ids of the items, in the same order.
  */
 export function placeCalls(
   items: readonly JsonRecord[],
   { calls, made, idOf, write }: {
     readonly calls: readonly ToolCall[];
     readonly made: readonly ToolCall[];
-    /** Returns the id of the call that an item is, if it is one. */
+    /** Returns the id of the call that an item represents, if any. */
     readonly idOf: (item: JsonRecord) => unknown;
     readonly write: (call: ToolCall) => JsonRecord;
   },
@@ -383,10 +381,10 @@ export function placeCalls(
   return [...placed, ...[...left].map((place) => ({ ...write(calls[place]!) }))];
 }
 
-/** Text in place of a user message without content. */
+/** Placeholder for a user message without content. */
 export const EMPTY_MESSAGE = "[empty message]";
 
-/** What a part says of itself that a protocol has no place for: whole or absent, never as text. */
+/** Returns the placeholder for a part that a protocol doesn't support. */
 export function absentPart(what: string): string {
   return `[${what}: omitted, because this provider's format has no place for it here]`;
 }

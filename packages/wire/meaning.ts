@@ -1,32 +1,30 @@
 /**
- * What items say, however their clients spell them: the normal form by which they are told apart, and whether a result
- * says that its call failed.
- *
+ * Normal form of items, by which spellings are compared, and detection of failed results.
  * @module
  */
 import { type Content, contentText, type ToolMessage } from "@tare/messages";
 import { exitCodeIn } from "@tare/messages/internal";
 import { isRecord, type JsonRecord } from "./json.ts";
 
-/** What clients send back as they like, and what says nothing. */
+/** Fields without meaning, which clients send back inconsistently. */
 const UNTOLD: readonly string[] = ["annotations", "logprobs"];
 
-/** How the fields begin that a program notes for itself: some add them in one process and leave them out in the next. */
+/** Prefix of a program's own fields, which some programs add in one process and omit in the next. */
 const NOTE = "_";
 
-/** So deep may arguments be nested that are compared as JSON. */
+/** Deepest nesting of compared values. */
 const MAX_DEPTH = 200;
 
-/** Numbers that are others than they read once they are parsed. */
+/** Numbers that lose precision when parsed. */
 const INEXACT = /\d{16}|\d[eE][+-]?\d{3}/;
 
-/** Whether an optional field says no more with this value than if it weren't there. */
+/** Returns whether an optional field with this value equals an absent one. */
 export function isNothing(value: unknown): boolean {
   return value === null || value === undefined || value === "" ||
     (Array.isArray(value) && value.length === 0);
 }
 
-/** The fields that say something, but for these. */
+/** Returns the meaningful fields, except the given ones. */
 export function toldFields(record: JsonRecord, without: readonly string[] = []): JsonRecord {
   const isTold = (name: string) =>
     !name.startsWith(NOTE) && !UNTOLD.includes(name) && !without.includes(name);
@@ -35,7 +33,7 @@ export function toldFields(record: JsonRecord, without: readonly string[] = []):
   );
 }
 
-/** A value whose objects have their fields in one order. @throws {RangeError} if it is nested too deep. */
+/** Returns a value with sorted object fields. @throws {RangeError} if it is nested too deeply. */
 export function inOrder(value: unknown, depth = 0): unknown {
   if (depth > MAX_DEPTH) {
     throw new RangeError(`Cannot compare a value: it is nested more than ${MAX_DEPTH} deep`);
@@ -47,8 +45,8 @@ export function inOrder(value: unknown, depth = 0): unknown {
 }
 
 /**
- * What a content says: texts that stand side by side are one, as if they stood on lines of their own, without white space
- * at its ends; of another part its fields.
+ * Returns the meaning of content: adjacent texts joined by newlines and trimmed, and the fields of other
+ * parts.
  */
 export function saidParts(content: unknown, said: (part: JsonRecord) => unknown = toldFields): unknown[] {
   const parts: readonly unknown[] = Array.isArray(content) ? content : [content];
@@ -71,35 +69,34 @@ export function saidParts(content: unknown, said: (part: JsonRecord) => unknown 
   return all;
 }
 
-/** The text of a part that says nothing else; nothing of another part. */
+/** Returns the text of a part that only consists of it. */
 function plainText(part: unknown): string | undefined {
   if (typeof part === "string") return part;
   if (!isRecord(part) || part.type !== "text" || typeof part.text !== "string") return undefined;
   return Object.keys(toldFields(part, ["type", "text"])).length === 0 ? part.text : undefined;
 }
 
-/** A content of one text as that text; any other as it is. */
+/** Returns content of a single text as that text; other content unchanged. */
 export function plainContent<T>(content: T): T | string {
   if (!Array.isArray(content) || content.length !== 1) return content;
   return plainText(content[0]) ?? content;
 }
 
-/** What the JSON of a call's arguments says; what is none says itself. */
+/** Returns the meaning of a call's JSON arguments; invalid JSON as text. */
 export function saidArguments(text: string): unknown {
   if (INEXACT.test(text)) return { text };
   try {
     return { json: inOrder(JSON.parse(text.trim() || "{}")) };
   } catch {
-    // A model may spoil it; it comes back as it was.
+    // Invalid JSON of a model, which clients send back unchanged.
     return { text };
   }
 }
 
 /**
- * Whether a result says that its call failed: by a flag of the protocol, else by the exit code that clients state beside
- * what a program has written, in a line of its own or in a field of JSON. Nothing if it doesn't say.
- *
- * @param flag What the protocol says. Default: it doesn't.
+ * Returns whether a result reports that its call failed: by a flag of the protocol, or else by an exit code
+ * that clients add to the output, in a line of its own or a JSON field. Empty if unknown.
+ * @param flag The protocol's flag. Default: unknown.
  *
  * @example
  * ```ts

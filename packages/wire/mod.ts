@@ -1,6 +1,6 @@
 /**
- * Model calls on the wire: requests of Anthropic's and OpenAI's SDKs for a session of `@tare/planner`, and requests that
- * every provider accepts.
+ * Conversion of model calls: requests of Anthropic's and OpenAI's SDKs for a session of `@tare/planner`, and
+ * requests that every provider accepts.
  *
  * ```ts ignore
  * import Anthropic from "@anthropic-ai/sdk";

@@ -1,142 +1,147 @@
 import type { Message, StableMessages, ToolDefinition, Usage } from "@tare/messages";
 import type { Span } from "./json.ts";
 
-/** A message of an item, as the planner knows it, and where in the item it stands. */
+/** A planner message of an item, with its location in the item. */
 export interface ItemPart {
   readonly message: Message;
   /**
-   * What the message says, however its client spells it: of two that say the same it has the same JSON. Ids of calls aren't
-   * in it, nor what a model thought beside what it said. Default: the item's bytes tell it.
+   * The message's meaning: two spellings with the same meaning have the same JSON. Excludes call ids, and
+   * reasoning next to text. Default: the item's bytes decide.
    */
   readonly said?: unknown;
-  /** Whether the item holds nothing but what a model thought: clients may leave it away. Default: no. */
+  /** Whether the item contains only reasoning, which clients may omit. Default: false. */
   readonly isThought?: boolean;
-  /** Where the item holds the text that may give way to another. Default: none may. */
+  /** Path of the replaceable text in the item. Default: none. */
   readonly text?: readonly (string | number)[];
-  /** Where the part stands in an item that has others. Default: it is the whole item. */
+  /** Path of the part in an item that has others. Default: the whole item. */
   readonly at?: readonly (string | number)[];
-  /** A mark of the provider's cache that stands with it, as JSON. Default: none does. */
+  /** Cache breakpoint of the part, as JSON. Default: none. */
   readonly mark?: string;
-  /** Whether the mark leaves with the text that may give way to another. Default: it stands beside it. */
+  /** Whether replacing the text removes the breakpoint. Default: false. */
   readonly holdsMark?: boolean;
-  /** Id of an item of an earlier reply, of which only the id was sent. */
+  /** Id of an item of an earlier reply that was sent by id only. */
   readonly refersTo?: string;
-  /** Names of tools of the request that the provider shows the model there, and not in front. Default: none. */
+  /** Names of the request's tools that the provider adds here instead of at the front. Default: none. */
   readonly finds?: readonly string[];
   /**
-   * What a request is for that ends in this item: the next step of a conversation, a summary that shall stand in its
-   * place, or something else. Default: the item doesn't say.
+   * Purpose of a request that ends in this item: the next step, a summary that replaces the conversation, or
+   * another one. Default: unknown.
    */
   readonly purpose?: "turn" | "compaction" | "other";
 }
 
-/** A reply of the upstream, as far as the gateway has to know it. */
+/** The parts of an upstream reply that the gateway reads. */
 export interface WireReply {
-  /** Tokens that it took, if the upstream told. */
+  /** Usage, if reported. */
   readonly usage?: Usage;
-  /** Its id, if it can be referred to. */
+  /** Its id, if later requests can refer to it. */
   readonly id?: string;
-  /** Why it ended, in the upstream's word, if that told. */
+  /** Finish reason in the upstream's own terms, if reported. */
   readonly finish?: string;
   /** Calls of the recall tool. */
   readonly recalls: readonly {
-    /** Id that the answer must carry. */
+    /** Id that the answer must have. */
     readonly id: string;
     /** JSON text of the arguments, as the model wrote it. */
     readonly arguments: string;
   }[];
   /** Whether it calls tools of the client. */
   readonly callsClient: boolean;
-  /** The items by which the upstream knows it, each as JSON, recalls included; of a turn without, none may be told that isn't asked to keep its text. */
+  /**
+   * The reply's items as the upstream knows them, each as JSON, including recalls; may be empty for a turn
+   * without recalls if the text isn't retained.
+   */
   readonly items: readonly string[];
-  /** What the model said, if the writer was asked to keep it. */
+  /** Text of the reply, if the writer retains it. */
   readonly text?: string;
-  /** Whether the provider broke off in the middle of what its client doesn't see, to go on when it is sent back. Default: no. */
+  /**
+   * Whether the provider paused in the middle of content that its client doesn't see, to continue when it is
+   * sent back. Default: false.
+   */
   readonly isPaused?: boolean;
 }
 
-/**
- * A protocol of model calls: all that is to be known of how requests, replies and errors are written. Whoever decides
- * what a model sees knows messages alone.
- */
+/** A model-call protocol: the formats of requests, replies and errors. The planner only sees messages. */
 export interface Protocol {
-  /** Name, by which sessions of different protocols are kept apart. */
+  /** Unique name; sessions of different protocols are separate. */
   readonly name: string;
-  /** Path behind the upstream's base URL. */
+  /** Path after the upstream's base URL. */
   readonly path: string;
-  /** Where the same requests are sent to have their tokens counted. Default: nowhere. */
+  /** Path for counting a request's tokens. Default: none. */
   readonly countPath?: string;
-  /** Name of the field that holds the list of items. */
+  /** Name of the field with the list of items. */
   readonly listField: string;
-  /** Makes an item of what stands before the list, such as instructions. Default: nothing stands there. */
+  /** Reader of content before the list, such as instructions. Default: none. */
   readonly head?: {
-    /** The fields, in order. */
+    /** Field names, in order. */
     readonly fields: readonly string[];
-    /** Makes messages of their values. */
+    /** Converts their values to messages. */
     readonly read: (values: readonly unknown[]) => readonly ItemPart[];
   };
-  /** How requests carry the provider's key. */
+  /** Authentication with the provider's key. */
   readonly auth: {
-    /** Headers by which clients show who they are, in lower case. */
+    /** Headers with client credentials, in lower case. */
     readonly headers: readonly string[];
     /** Name of the header with the key. */
     readonly name: string;
-    /** Text of its value before the key. */
+    /** Prefix of its value. */
     readonly prefix: string;
   };
-  /** Names of the fields that say how many tokens a reply may have. */
+  /** Names of the fields that limit the tokens of a reply. */
   readonly replyFields: readonly string[];
-  /** Smallest limit on a reply's tokens that the protocol accepts with a reply: who sets it wants the prompt read, and no answer. */
+  /** Smallest accepted reply limit: a client that sets it wants the prompt read without an answer. */
   readonly minReplyTokens: number;
-  /** How agents that speak it compact a conversation that their window doesn't hold, where no more is known of one. */
+  /** Default assumptions about how agents compact a conversation that exceeds their window. */
   readonly compaction: {
     /**
-     * Characters of each result in the request for a summary, which holds nothing but what leaves. Default: it holds the
-     * whole prompt, and begins as that does.
+     * Characters of each result in the summary request, which contains only evicted messages. Default: it
+     * contains the whole prompt and shares its prefix.
      */
     readonly resultChars?: number;
-    /** Characters of the newest messages that stay, as JSON. Default: none. */
+    /** Characters of the newest messages that are retained, as JSON. Default: none. */
     readonly keptChars?: () => number;
-    /** Tokens of other things with which the client goes on, behind the session's first prompt. Default: none. */
+    /** Tokens of other content that the client retains after the session's first prompt. Default: none. */
     readonly keptTokens?: number;
-    /** Whether that first prompt is as it was, so that a warm cache serves it. */
+    /** Whether that first prompt stays unchanged, so that the cache serves it. */
     readonly keepsFront: boolean;
   };
-  /** Whether a request to a path that protocols share is this protocol's. Default: it isn't. */
+  /** Returns whether a request to a shared path belongs to this protocol. Default: false. */
   readonly speaks?: (headers: Headers) => boolean;
-  /** Name of the field that names the response which a request goes on from. Default: there is none. */
+  /** Name of the field with the id of the response to continue from. Default: none. */
   readonly followsField?: string;
-  /** What the client says of its session. */
+  /** Returns the client's statements about its session and request. */
   readHints(body: WireBody, headers: Headers): RequestHints;
   /**
-   * How long the request asks its prompt to be cached, in milliseconds since the last use: zero if not at all.
-   * Default: that isn't asked for.
+   * Returns the requested cache lifetime after the last use, in milliseconds; 0 without caching. Default: not
+   * requested.
    */
   readonly cacheTtlMs?: (request: WireRequest) => number;
-  /** The messages of an item. @throws {UnknownShape} if it isn't as the protocol says. */
+  /** Returns the messages of an item. @throws {UnknownShape} if the protocol doesn't allow it. */
   readItem(value: unknown): readonly ItemPart[];
-  /** Where an item holds the ids of its calls, in order, or of those that it answers. Default: it has none. */
+  /**
+   * Returns the paths of an item's call ids, in order: of its calls, or of those it answers. Default: none.
+   */
   readonly idPaths?: (value: unknown) => readonly (readonly (string | number)[])[];
-  /** Name of the field by which a tool says that the prompt is to be cached up to it. Default: there is none. */
+  /** Name of a tool's cache-breakpoint field. Default: none. */
   readonly markField?: string;
   /**
-   * The body without a number that some clients put in front of their instructions, a new one with each request, and that
-   * only the provider itself knows to leave out of the prompt. Nothing if it has none. Default: there is no such number.
+   * Returns the body without a random number before the instructions, which some clients send with each
+   * request and which only the provider itself removes; `undefined` if it has none. Default: no such number.
    */
   readonly withoutNonce?: (body: WireBody) => Uint8Array<ArrayBuffer> | undefined;
-  /** Makes a definition of a tool. @throws {UnknownShape} likewise. */
+  /** Reads a tool definition. @throws {UnknownShape} if the protocol doesn't allow it. */
   readTool(value: unknown): ReadTool;
-  /** The item, as JSON, of a message that isn't the client's: a line for what left. */
+  /** Returns the item, as JSON, of a message that Tare adds: a placeholder for evicted content. */
   writeMessage(message: Message): string;
-  /** The items, each as JSON, that answer these calls. */
+  /** Returns the items, each as JSON, that answer these calls. */
   writeAnswers(answers: readonly { readonly id: string; readonly text: string }[]): readonly string[];
-  /** The JSON of a tool that shows this definition, in place of `original`. */
+  /** Returns the JSON of a tool with this definition, replacing `original`. */
   writeTool(tool: ToolDefinition, original?: unknown): string;
-  /** Fields that a request must have beside the client's own, as JSON by name. */
+  /** Returns fields to add to the client's own, as JSON by name. */
   addedFields(request: WireRequest): ReadonlyMap<string, Uint8Array<ArrayBuffer>>;
   /**
-   * The items of a list that was changed, put right. `ends` tells behind how many messages the provider is asked to cache
-   * the prompt that the client didn't ask for. Default: they are right as they are.
+   * Returns the items of a changed list, corrected for the protocol, and the message counts (`ends`) after
+   * which added cache breakpoints follow. Default: no correction.
    */
   readonly arrange?: (
     request: WireRequest,
@@ -144,295 +149,303 @@ export interface Protocol {
     prompt: ArrangedPrompt,
   ) => { readonly items: readonly Uint8Array<ArrayBuffer>[]; readonly ends: readonly number[] };
   /**
-   * Behind how many of the messages the client asks the provider to cache the prompt; 0 is behind the tools. Default: the
-   * provider caches all of it.
+   * Returns the message counts after which the client's cache breakpoints follow; 0 is after the tools.
+   * Default: the provider caches the whole prompt.
    */
   readonly markedEnds?: (
     request: WireRequest,
     written: readonly WrittenItem[],
   ) => readonly number[];
-  /** How definitions of tools are kept out of prompts until the provider's own search finds them. Default: there is no way. */
+  /** Deferral of tool definitions until the provider's own search finds them. Default: unsupported. */
   readonly toolSearch?: ToolSearch;
-  /** Passes the replies of one turn on to the client: more than one if the model recalls. */
+  /** Returns a writer that forwards one turn's replies to the client: several if the model recalls. */
   writer(request: WireRequest, options: TurnWriterOptions): TurnWriter;
-  /** How a prompt is kept warm while nothing is asked. Default: there is no way to do so for less than a reply. */
+  /** Cache keep-alive. Default: unsupported for less than the cost of a reply. */
   readonly pings?: KeepAlive;
-  /** The answer to a request that isn't passed on. `code` names the error for programs. */
+  /** Returns the error response to a refused request. `code` is the machine-readable error. */
   refuse(status: number, message: string, code: string): Response;
 }
 
-/** What is known of a list that was changed. */
+/** State of a changed list. */
 export interface ArrangedPrompt {
-  /** How many messages, from the first, the request before showed too, if it showed others behind them. */
+  /**
+   * Number of messages, from the first, that the previous request also contained, if it continued
+   * differently.
+   */
   readonly kept?: number | undefined;
-  /** What of the messages stays as it is. Default: nothing is known of it. */
+  /** Unchanged part of the messages. Default: unknown. */
   readonly stable?: StableMessages;
-  /** Whether no request continues from this one. Default: one may. */
+  /** Whether no request continues from this one. Default: false. */
   readonly isLast?: boolean;
   /**
-   * Whether the provider is asked to cache what the client marks too few places for, though nothing of the list was
-   * changed: where it marks `some`, or in `any` request. Default: it isn't.
+   * Whether cache breakpoints are added to an unchanged list: where the client sets too few (`some`), or to
+   * any request. Default: no.
    */
   readonly completesMarks?: "some" | "any" | undefined;
 }
 
-/** What becomes of an item, or of a message that is none of theirs. */
+/** An item as written, or an added message. */
 export interface WrittenItem {
-  /** The item. Default: it is none. */
+  /** The item. Default: an added message. */
   readonly item?: WireItem;
-  /** What is seen of its parts, each in its place; nothing of one that isn't. */
+  /** Visible form of each part; `undefined` for hidden ones. */
   readonly seen: readonly (Message | undefined)[];
-  /** What goes upstream; nothing of an item that left, or that stands before the list. */
+  /** Bytes for the upstream; `undefined` for an evicted item, or one before the list. */
   readonly bytes?: Uint8Array<ArrayBuffer> | undefined;
-  /** How many messages are seen up to its end. */
+  /** Number of visible messages up to its end. */
   readonly end: number;
 }
 
-/** What is made of a tool. */
+/** A tool as read. */
 export interface ReadTool {
-  /** What it is to the planner. */
+  /** Definition for the planner. */
   readonly definition: ToolDefinition;
-  /** Whether it stands in front of the prompt: a tool that is deferred stands nowhere until it is found. */
+  /** Whether it is at the front of the prompt; a deferred tool is absent until found. */
   readonly inFront: boolean;
 }
 
-/** What a client says of its session and of a request. */
+/** A client's statements about its session and a request. */
 export interface RequestHints {
-  /** Keeps apart histories that begin alike. Default: only their content does. */
+  /** Key that separates histories with equal beginnings. Default: only content does. */
   readonly key?: string;
-  /** Its own name for the session, whatever the history. Default: it has none. */
+  /** The client's name for the session, for any history. Default: none. */
   readonly name?: string;
-  /** Id of the response that the request goes on from. */
+  /** Id of the response that the request continues. */
   readonly follows?: string;
-  /** What the request is for. Default: the client doesn't say. */
+  /** Purpose of the request. Default: unknown. */
   readonly purpose?: NonNullable<ItemPart["purpose"]>;
-  /** Whether the model may call no tool, whatever tools there are. Default: it may. */
+  /** Whether the model may call no tools. Default: false. */
   readonly forbidsTools?: boolean;
-  /** Whether the model has to call one named tool, as for structured output. Default: it chooses. */
+  /** Whether the model must call one named tool, as for structured output. Default: false. */
   readonly forcesTool?: boolean;
-  /** Whether it asks for a context window of a million tokens, where its model has one of that size too. Default: no. */
+  /** Whether the context window of a million tokens is requested, if the model has one. Default: false. */
   readonly asksForMillion?: boolean;
-  /** Whether the upstream keeps the history itself. */
+  /** Whether the upstream stores the history. */
   readonly isStateful: boolean;
   /**
-   * Whether the upstream appends the items of each request and reply to a conversation that it stores: requests that the
-   * client didn't send would add to it. Default: no.
+   * Whether the upstream appends each request and reply to a stored conversation, which additional requests
+   * would pollute. Default: false.
    */
   readonly isAppended?: boolean;
-  /** Whether a reply can't be gone on with, or isn't there to be read: there is nothing to plan for. */
+  /** Whether the reply can't be continued or read, so that planning is pointless. */
   readonly isDetached: boolean;
 }
 
-/** How a prompt is kept in the provider's cache while nothing is requested. */
+/** Requests that retain a prompt in the provider's cache during pauses. */
 export interface KeepAlive {
   /**
-   * What of a reply may stand behind its request in a ping: its blocks, each as JSON. Nothing if it isn't finished, can't be
-   * put together exactly as the provider knows it, or the provider wouldn't find from its end what it holds.
+   * Returns the blocks of a reply, each as JSON, that can follow its request in a keep-alive request;
+   * `undefined` if it isn't finished, can't be restored exactly, or the provider wouldn't find its cache
+   * entry from that end.
    */
   readAnswerBlocks(
     body: Uint8Array<ArrayBuffer>,
     reply: Uint8Array<ArrayBuffer>,
     isStream: boolean,
   ): readonly string[] | undefined;
-  /** The request that keeps this body's prompt warm for as long as it was; with the answer behind it, for an hour. */
+  /**
+   * Returns the request that extends the cache lifetime of this body's prompt by its current one, or with the
+   * answer appended to an hour.
+   */
   write(body: Uint8Array<ArrayBuffer>, answer?: readonly string[]): Uint8Array<ArrayBuffer>;
-  /** What the reply to one took; nothing if it doesn't tell. @throws {SyntaxError} if it is no JSON. */
+  /** Returns the usage in its reply; `undefined` if not reported. @throws {SyntaxError} if it is no JSON. */
   readUsage(reply: Uint8Array<ArrayBuffer>): Usage | undefined;
-  /** Whether an answer with these headers says that one of its client's limits leaves nothing. */
+  /** Returns whether the headers of an answer report an exhausted limit. */
   leavesNothing(headers: Headers): boolean;
-  /** Whether a request with these headers is of somebody who has signed in: pings would count toward a subscription's limits. */
+  /**
+   * Returns whether the request's headers belong to a subscription, whose limits keep-alive requests would
+   * count toward.
+   */
   isSubscription(headers: Headers): boolean;
-  /** Whether a request has its model think so long that it can't be asked for no reply. */
+  /** Returns whether a request's reasoning settings prevent a request without a reply. */
   mustReply(request: WireBody): boolean;
 }
 
-/** How definitions of tools are kept out of prompts until the provider's own search finds them. */
+/** Deferral of tool definitions until the provider's own search finds them. */
 export interface ToolSearch {
-  /** The tool by which its model searches. */
+  /** The model's search tool. */
   readonly tool: WireTool;
-  /** Whether a tool of a client, as it was sent, shows that the client defers its tools itself, or can't have them deferred. */
+  /** Returns whether a client's tool shows that the client defers tools itself, or doesn't allow deferral. */
   forbids(tool: unknown): boolean;
-  /** A tool that is deferred: the prompt can't be cached up to there. */
+  /** Returns the deferred form of a tool; the prompt has no cache breakpoint there. */
   defer(tool: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>;
-  /** The name of the only tool that the model may call in a request; nothing if it may choose. */
+  /** Returns the only tool that the model may call; `undefined` if it chooses. */
   forced(request: WireBody): string | undefined;
-  /** An item without all searches and what they found; the same object if it has none. */
+  /** Returns an item without searches and their results; the same object if it has none. */
   without(item: unknown): unknown;
 }
 
-/** Forwards the replies of one turn to the client: more than one if the model recalls. */
+/** Forwards one turn's replies to the client: several if the model recalls. */
 export interface TurnWriter {
-  /** The id by which the client may refer to the turn, if there is one. */
+  /** Id by which the client may refer to the turn, if any. */
   readonly id?: string | undefined;
-  /** Takes bytes of a streamed reply and gives those that the client may see now. */
+  /** Takes bytes of a streamed reply. Returns those that the client may see now. */
   push(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>[];
-  /** A streamed reply has ended. */
+  /** Ends a streamed reply. Returns it. */
   end(): WireReply;
-  /** Takes a whole reply. @throws {SyntaxError} if it is no JSON. */
+  /** Reads a complete reply. @throws {SyntaxError} if it is no JSON. */
   read(bytes: Uint8Array<ArrayBuffer>): WireReply;
-  /** The turn ends with this reply: the rest of a stream, or the whole answer. */
+  /** Ends the turn with this reply. Returns the rest of a stream, or the whole answer. */
   finish(): Uint8Array<ArrayBuffer>;
-  /** The turn's next reply failed after something was streamed: what tells the client. */
+  /** Returns the stream's error event after the turn's next reply failed mid-stream. */
   fail(message: string): Uint8Array<ArrayBuffer>;
-  /** What the upstream has to see next time beside, or in place of, what the client knows of a reply; `answers` are those to recalls, by reply. */
+  /**
+   * Returns items of a reply that later prompts need in addition to, or in place of, the client's; `answers`
+   * are those to recalls, by reply.
+   */
   hidden(answers: readonly (readonly string[])[]): HiddenItems[];
 }
 
-/** How the replies of a turn are forwarded. */
+/** Forwarding options of a turn's replies. */
 export interface TurnWriterOptions {
-  /** Name of the tool whose calls aren't the client's business. Default: all are. */
+  /** Name of the tool whose calls are hidden from the client. Default: none. */
   readonly recall?: string | undefined;
-  /** Whether what the provider's search for tools puts into replies isn't the client's business. Default: it is. */
+  /** Whether the provider's tool searches are hidden from the client. Default: false. */
   readonly hidesSearches?: boolean;
-  /** Whether replies tell what the model said. Default: no. */
+  /** Whether replies contain the model's text. Default: false. */
   readonly keepsText?: boolean;
-  /** Told of each item of a reply that may be referred to by an id. */
+  /** Called with each item of a reply that has a referable id. */
   readonly seen?: ((id: string, parts: readonly ItemPart[]) => void) | undefined;
 }
 
-/** What the upstream's prompt contains in place of, or in addition to, what the client knows of a reply. */
+/** Items of the upstream's prompt in place of, or in addition to, the client's version of a reply. */
 export interface HiddenItems {
-  /** Items of the client's history, as {@linkcode anchorOf} names them, in whose place these items stand. */
+  /** Anchors ({@linkcode anchorOf}) of items in the client's history that these items replace. */
   readonly replaces: readonly string[];
-  /** Items of the client's history, named likewise, before which they stand: before the first that the client has kept. */
+  /** Anchors of items in the client's history: these items are inserted before the first one present. */
   readonly before: readonly string[];
-  /** What of the client's is thought there, named likewise, and stands among these items already. */
+  /** Anchors of the client's reasoning that these items already contain. */
   readonly thoughts: readonly string[];
   /** The items, each as JSON. */
   readonly items: readonly string[];
 }
 
-/** A request has a shape that the protocol doesn't have. It is passed on as it is. */
+/** An unknown request shape. The request is forwarded unchanged. */
 export class UnknownShape extends Error {
-  /** Always `UnknownShape`. */
   override readonly name = "UnknownShape";
-  /** The field of the request that is at fault, if it is one. */
+  /** The field at fault, if any. */
   readonly param?: string;
 
-  /** An error that says what the shape is. */
+  /** Creates an error with a description of the shape. */
   constructor(message: string, { param }: { readonly param?: string } = {}) {
     super(message);
     if (param !== undefined) this.param = param;
   }
 }
 
-/** A key as OpenAI's clients send it. */
+/** The key header of OpenAI's clients. */
 export const BEARER: Protocol["auth"] = {
   headers: ["authorization"],
   name: "authorization",
   prefix: "Bearer ",
 };
 
-/** A body of JSON with the places of its fields. */
+/** A JSON body with the spans of its fields. */
 export interface WireBody {
-  /** As it was sent. */
   readonly bytes: Uint8Array<ArrayBuffer>;
-  /** Places of the values of its fields, by name. */
+  /** Spans of field values, by name. */
   readonly fields: ReadonlyMap<string, Span>;
-  /** What is known of its list of items. */
+  /** Previously read items of its list. */
   readonly known?: KnownList | undefined;
 }
 
-/** An item of a request's list, or of what shall stand in it. */
+/** An item of a request's list, or of its replacement. */
 export interface WireItem {
-  /** Names what it says: two items have the same one if they differ in nothing but their spelling. */
+  /** Key by meaning: items that differ only in spelling share it. */
   readonly key: string;
-  /** What it is to the planner: calls, and what answers them, have ids by what is called. */
+  /** Planner messages; calls and answers have ids derived from the call. */
   readonly parts: readonly ItemPart[];
-  /** Its JSON, behind that of what was thought before it; nothing for what stands before the list. */
+  /** JSON of the item, preceded by its reasoning items; `undefined` before the list. */
   readonly bytes?: Uint8Array<ArrayBuffer>;
-  /** What a model thought before it said the item, as items of their own, and the item without. Default: nothing. */
+  /** Reasoning items before the item, and the item without them. Default: none. */
   readonly thought?: { readonly before: readonly WireItem[]; readonly item: WireItem };
 }
 
-/** A request, read as far as the gateway has to know it. */
+/** A request, as far as the gateway reads it. */
 export interface WireRequest extends WireBody {
   readonly protocol: Protocol;
-  /** The model that it asks for. */
   readonly model: string;
-  /** Whether the answer shall be streamed. */
   readonly stream: boolean;
-  /** Most tokens of the reply. Absent: the client doesn't say. */
+  /** Most tokens of the reply. Absent: not set. */
   readonly replyTokens?: number;
-  /** What stands before the list, then the list's items. */
+  /** Content before the list, then the list's items. */
   readonly items: readonly WireItem[];
-  /** The tools; nothing if the request has none. */
+  /** The tools; `undefined` if the request has none. */
   readonly tools: readonly WireTool[] | undefined;
-  /** Whether the tools are others than in the body, or stand in another order. Default: they are those of the body. */
+  /** Whether the tools or their order differ from the body. Default: false. */
   readonly hasOtherTools?: boolean;
 }
 
 /** A tool of a request. */
 export interface WireTool extends ReadTool {
-  /** Its JSON, as it was sent. */
+  /** Its JSON, as sent. */
   readonly bytes: Uint8Array<ArrayBuffer>;
 }
 
-/** A piece of JSON that was read. */
+/** A piece of JSON as read. */
 export interface JsonPiece<T> {
-  /** Names it: the names of two pieces differ if what they say does. */
+  /** Key of its meaning. */
   readonly key: string;
-  /** What was made of it: the same object whenever the same bytes come again, as long as they are remembered. */
+  /** The result; the same object for the same bytes while cached. */
   readonly value: T;
 }
 
-/** What all spellings of a piece share. */
+/** Equivalence of the spellings of a piece. */
 export interface Spelling<T> {
-  /** What each part of the piece says, as JSON; nothing where its bytes tell it. */
+  /** Returns each part's meaning as JSON; `undefined` where the bytes decide. */
   said(made: T): readonly string[] | undefined;
-  /** What was made of the piece, whose parts have these names by what they say. */
+  /** Returns the piece with its parts named by meaning. */
   named(made: T, names: readonly string[]): T;
-  /** What was made of one spelling, with all that it shares with what was made of another. */
+  /** Returns one spelling's result, sharing all equal parts with another's. */
   adopt(made: T, known: T): T;
 }
 
-/** Reads pieces of JSON, and may remember those that come again and again. */
+/** Reads pieces of JSON, with an optional cache. */
 export interface JsonReader<T> {
-  /** The piece at this place, and what is to be made of it. @throws {SyntaxError} if it is no JSON. @throws whatever `read` throws. */
+  /** Returns the piece at a span. @throws {SyntaxError} if it is no JSON. @throws errors of `read`. */
   read(
     bytes: Uint8Array<ArrayBuffer>,
     place: Span & {
-      /** Keeps apart what is read in different ways. */
+      /** Namespace of the cache. */
       readonly kind: string;
-      /** Makes of the JSON what is remembered of it. */
+      /** Converts the JSON to the cached result. */
       readonly read: (value: unknown) => T;
-      /** Of pieces in several spellings: what all of them share. Default: bytes that differ are different pieces. */
+      /** Equivalence of spellings. Default: different bytes are different pieces. */
       readonly spelling?: Spelling<T>;
     },
   ): JsonPiece<T>;
 }
 
-/** What was made of an item. */
+/** An item as read. */
 export type ReadPiece = JsonPiece<readonly ItemPart[]>;
 
-/** An item of a list, without its place. */
+/** An item of a list, without its span. */
 export interface PairedPiece {
-  /** Its calls, and what answers them, have ids by what is called. */
+  /** The item; calls and answers have ids derived from the call. */
   readonly piece: ReadPiece;
-  /** Whether a model said all of it. */
+  /** Whether all of it is from a model. */
   readonly isReply: boolean;
-  /** Its calls: the ids that their client gave, what they call, and the ids that they have. */
+  /** Its calls: client id, called content, assigned id. */
   readonly calls: readonly { readonly clientId: string; readonly what: string; readonly id: string }[];
-  /** The ids, as its client gave them, of the calls that it answers. */
+  /** Client ids of the calls that it answers. */
   readonly answers: readonly string[];
 }
 
-/** An item where it is, counted from the list's first byte. */
+/** An item with its span, relative to the list's first byte. */
 export interface ListedPiece extends PairedPiece, Span {}
 
-/** Items with which a list starts. */
+/** Known items at the start of a list. */
 export interface KnownList {
-  /** Each where it stands, counted from the list's first byte. */
   readonly items: readonly ListedPiece[];
-  /** The byte behind the last of them. */
+  /** End of the last one, exclusive, relative to the list's first byte. */
   readonly end: number;
 }
 
-/** Remembers lists of items: a client that sends its whole history again starts with the list that it sent before. */
+/** A cache of lists: a client that resends its history starts with the previous list. */
 export interface ListReader {
-  /** Items with which the list starts at this byte, like one that was read before, byte for byte. */
+  /** Returns the items of a known list with which the bytes at `start` begin. */
   find(bytes: Uint8Array<ArrayBuffer>, start: number, kind: string): KnownList | undefined;
-  /** These are all items of a list; with those that were known of it. */
+  /** Stores all items of a list, with those that were known before. */
   keep(bytes: Uint8Array<ArrayBuffer>, list: {
     readonly start: number;
     readonly kind: string;
@@ -441,39 +454,39 @@ export interface ListReader {
   }): void;
 }
 
-/** What the parts of requests are read with. */
+/** Readers of a request's parts. */
 export interface RequestReaders {
-  /** Default: no list is remembered. */
+  /** Default: no list cache. */
   readonly lists?: ListReader | undefined;
   readonly items: JsonReader<readonly ItemPart[]>;
   readonly tools: JsonReader<ReadTool>;
-  /** The item of an earlier reply with this id. Default: none is known. */
+  /** Returns the item of an earlier reply with this id. Default: unknown. */
   readonly referred?: (id: string) => readonly ItemPart[] | undefined;
 }
 
-/** What items are read with. */
+/** The protocol and readers for items. */
 export interface Reading {
   readonly protocol: Protocol;
   readonly readers: RequestReaders;
 }
 
-/** What a request shows of its messages and tools. */
+/** The prompt of a request: visible messages and tools. */
 export interface RequestPrompt extends ArrangedPrompt {
-  /** All items that could stand in the list. */
+  /** All items that may be in the list. */
   readonly items: readonly WireItem[];
-  /** What is seen of the messages of these items. */
+  /** Visible messages of these items. */
   readonly messages: readonly Message[];
-  /** Which of them each is, counted over all items; −1 for a message that is none of theirs. */
+  /** Each message's index among the items' messages; −1 for an added one. */
   readonly places: readonly number[];
-  /** What is seen of the request's functions, in their order; then such as aren't the client's. */
+  /** Visible forms of the request's functions, in order, then added ones. */
   readonly tools: readonly ToolDefinition[];
-  /** The response that the request goes on from, if the upstream has another name for it than the client. */
+  /** Upstream id of the response to continue from, if it differs from the client's. */
   readonly follows?: string | undefined;
-  /** Texts of fields that the request gets if its client has set none of that name. Default: none. */
+  /** Values of fields that are added where the client set none. Default: none. */
   readonly fields?: Readonly<Record<string, string>> | undefined;
   /**
-   * Told behind how many of the messages the provider is asked to cache the prompt, 0 being behind the tools; not told where
-   * it caches all of it.
+   * Called with the message counts after which cache breakpoints follow, 0 being after the tools; not called
+   * where the provider caches the whole prompt.
    */
   readonly marked?: (ends: readonly number[]) => void;
 }

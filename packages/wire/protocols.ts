@@ -3,5 +3,5 @@ import { CHAT_PROTOCOL } from "./chat/chat_protocol.ts";
 import type { Protocol } from "./protocol.ts";
 import { RESPONSES_PROTOCOL } from "./responses/responses_protocol.ts";
 
-/** All protocols: a folder each knows how its requests, replies and errors are read and written. */
+/** All supported protocols. */
 export const PROTOCOLS: readonly Protocol[] = [CHAT_PROTOCOL, RESPONSES_PROTOCOL, MESSAGES_PROTOCOL];

@@ -40,20 +40,21 @@ import {
   type WrittenItem,
 } from "./protocol.ts";
 
-/** The tools that stand in front of a request's prompt, in their order. */
+/** Returns the tools at the front of a request's prompt, in order. */
 export function toolsInFront({ tools = [] }: Pick<WireRequest, "tools">): readonly ToolDefinition[] {
   return tools.flatMap(({ definition, inFront }) => inFront ? [definition] : []);
 }
 
-/** A tool that is no function, as it is shown: in place of a name, so that nothing of it ever gives way to less. */
+/**
+ * Returns the definition of a tool that is no function: its JSON is the name, so that it is never shortened.
+ */
 export function wholeTool(tool: JsonRecord): ReadTool {
   const name = `${tool.name ?? tool.type} ${JSON.stringify(tool)}`;
   return { definition: { type: "function", function: { name } }, inFront: true };
 }
 
 /**
- * The places of a body's fields, and what is known of its list of items.
- *
+ * Returns a body's field spans and the known items of its list.
  * @throws {SyntaxError} if it is no object.
  */
 export function readWireBody(
@@ -69,18 +70,18 @@ export function readWireBody(
   return { bytes, fields, known };
 }
 
-/** A field's value; nothing if there is no such field. @throws {SyntaxError} if it is no JSON. */
+/** Returns a field's value, or `undefined` without one. @throws {SyntaxError} if it is no JSON. */
 export function readField({ bytes, fields }: WireBody, name: string): unknown {
   const span = fields.get(name);
   return span && readJsonAt(bytes, span);
 }
 
-/** Bytes of a body that {@linkcode peekField} reads: others wait meanwhile. */
+/** Bytes of a body that {@linkcode peekField} reads, as it blocks other requests. */
 const PEEKED_BYTES = 2 ** 24;
 
 /**
- * A field of a body that may be cut off, or no JSON at all; nothing if the field isn't there, or behind so much else that
- * looking for it would hold others up. The first of its name.
+ * Returns the first field of this name in a body that may be truncated or invalid; `undefined` if not found
+ * within the limit.
  */
 export function peekField(bytes: Uint8Array<ArrayBuffer>, name: string): unknown {
   try {
@@ -91,7 +92,7 @@ export function peekField(bytes: Uint8Array<ArrayBuffer>, name: string): unknown
   }
 }
 
-/** What any protocol's client may say of a request, in body or headers: which session it belongs to, and what it is for. */
+/** Returns hints that are common to all protocols, from body and headers. */
 export function readCommonHints(
   body: WireBody,
   headers: Headers,
@@ -110,7 +111,7 @@ export function readCommonHints(
   };
 }
 
-/** The kind of request that a client names in its metadata of the turn. */
+/** Returns the request kind in a client's turn metadata. */
 function readRequestKind(body: WireBody, headers: Headers): string | undefined {
   const metadata = readField(body, "client_metadata");
   for (const [name, value] of [...headers, ...Object.entries(isRecord(metadata) ? metadata : {})]) {
@@ -119,7 +120,7 @@ function readRequestKind(body: WireBody, headers: Headers): string | undefined {
       const said: unknown = JSON.parse(value);
       if (isRecord(said) && typeof said.request_kind === "string") return said.request_kind;
     } catch {
-      // Whatever it is, it names no kind.
+      // No readable kind.
     }
   }
   return undefined;
@@ -171,10 +172,12 @@ export function readRequest(
   }
 }
 
-/** Longest text of one message, or of the tools, in UTF-16 code units, that is read: it is worked through in one go. */
+/**
+ * Longest text of one message, or of the tools, in UTF-16 code units: it is processed without interruption.
+ */
 const MAX_TEXT_CHARS = 2 ** 21;
 
-/** @throws {RangeError} if a text of these parts is so long that to work through it would hold others up. */
+/** @throws {RangeError} if a text of these parts exceeds the limit. */
 function assertShort(parts: readonly ItemPart[]): readonly ItemPart[] {
   for (const { message } of parts) {
     const { content } = message;
@@ -190,7 +193,9 @@ function assertShort(parts: readonly ItemPart[]): readonly ItemPart[] {
   return parts;
 }
 
-/** Like {@linkcode readRequest}, an item at each step: a long list takes a while, and others may be let in between. */
+/**
+ * Reads a request like {@linkcode readRequest}, one item per step, so that other requests can run in between.
+ */
 export function* readingRequest(
   body: WireBody,
   protocol: Protocol,
@@ -253,7 +258,7 @@ export function* readingRequest(
   };
 }
 
-/** Most tokens of the reply; nothing if the client doesn't say. */
+/** Returns the limit on the reply's tokens, if set. */
 function readReplyTokens(
   body: WireBody,
   { replyFields }: Pick<Protocol, "replyFields">,
@@ -264,7 +269,7 @@ function readReplyTokens(
   return replyTokens === undefined ? {} : { replyTokens };
 }
 
-/** The items with the definitions of the tools that they find. Those that find none are the same objects. */
+/** Returns the items with the definitions of the tools that they find. Others remain the same objects. */
 export function withFoundTools(
   items: readonly WireItem[],
   tools: WireRequest["tools"] = [],
@@ -281,7 +286,10 @@ export function withFoundTools(
 
 const found = new WeakMap<Message, Message & Pick<ToolMessage, "findsTools">>();
 
-/** A message that finds tools: the same object for the same message and tools, so that what is known of it stays known. */
+/**
+ * Returns a message with found tools: the same object for the same message and tools, so that its cached data
+ * stays valid.
+ */
 function withTools(message: Message, tools: readonly ToolDefinition[]): Message {
   const known = found.get(message);
   const { findsTools = [] } = known ?? {};
@@ -293,7 +301,7 @@ function withTools(message: Message, tools: readonly ToolDefinition[]): Message 
   return now;
 }
 
-/** The items, in order, of these pieces of JSON. @throws what {@linkcode readRequest} throws. */
+/** Returns the items of these pieces of JSON, in order. @throws errors of {@linkcode readRequest}. */
 export function readItems(pieces: readonly string[], reading: Reading): readonly WireItem[] {
   const read: (PairedPiece & { readonly bytes: Uint8Array<ArrayBuffer> })[] = [];
   for (const json of pieces) {
@@ -304,17 +312,16 @@ export function readItems(pieces: readonly string[], reading: Reading): readonly
   return read.map(({ piece, bytes }) => itemOf(piece, bytes, reading.readers));
 }
 
-/** The item that stands at a place. */
 function readItem(bytes: Uint8Array<ArrayBuffer>, span: Span, reading: Reading): WireItem {
   return itemOf(readPiece(bytes, span, reading), bytes.subarray(span.start, span.end), reading.readers);
 }
 
-/** So many items back a call is looked for that an item answers, and what else a reply called. */
+/** Number of previous items that are searched for an answered call, and for the rest of a reply. */
 const PAIR_REACH = 256;
 
 /**
- * A piece behind these others whose calls have ids by name, arguments and which of such they are in their reply, and what
- * answers them the same. Clients shorten or rewrite the ids that they were given, all at once.
+ * Returns a piece whose call ids derive from name, arguments and occurrence in the reply, and whose answers
+ * use the same ids. Clients shorten or rewrite ids.
  */
 function paired(piece: ReadPiece, before: readonly PairedPiece[]): PairedPiece {
   const { key, value } = piece;
@@ -348,14 +355,17 @@ function nameOfCall(call: ToolCall): string {
   return `${name} ${hashText(JSON.stringify(saidCall(call))).toString(36)}`;
 }
 
-/** What the model said up to this place, if nobody else has said anything since. */
+/** Returns the model's contiguous pieces before an index. */
 function replyUpTo(pieces: readonly PairedPiece[], end: number): readonly PairedPiece[] {
   let from = end;
   while (end - from < PAIR_REACH && pieces[from - 1]?.isReply) from--;
   return pieces.slice(from, end);
 }
 
-/** The id of the call that is meant by a client's id, behind these and so many that answer others of that id already. */
+/**
+ * Returns the assigned id of the call that a client's id means, given the earlier pieces and answers of the
+ * same item.
+ */
 function answeredBy(
   clientId: string,
   answered: readonly string[],
@@ -379,7 +389,10 @@ const withOtherIds = new WeakMap<
   { readonly ids: string; readonly parts: readonly ItemPart[] }
 >();
 
-/** The parts with these ids of calls, in order: the same ones for the same ids, so that what is known of them stays known. */
+/**
+ * Returns the parts with these call ids, in order: the same objects for the same ids, so that their cached
+ * data stays valid.
+ */
 function withIds(parts: readonly ItemPart[], ids: readonly string[]): readonly ItemPart[] {
   const known = withOtherIds.get(parts);
   if (known?.ids === ids.join("\n")) return known.parts;
@@ -401,8 +414,8 @@ function withIds(parts: readonly ItemPart[], ids: readonly string[]): readonly I
 }
 
 /**
- * Items with what a model thought before it said them, and behind them where nothing else follows that it said: it leaves
- * with them, and whoever leaves it away sends the same items.
+ * Returns the items with reasoning attached to the reply item after it, or before it at the end of a reply.
+ * It is evicted with that item, and omitting it yields the same items.
  */
 export function withThoughts(items: readonly WireItem[]): readonly WireItem[] {
   if (!items.some(isThought)) return items;
@@ -429,7 +442,7 @@ export function withThoughts(items: readonly WireItem[]): readonly WireItem[] {
   return all;
 }
 
-/** An item without what was thought before it and has one of these names, as {@linkcode anchorOf} gives them. */
+/** Returns an item without the attached reasoning that has one of these anchors. */
 export function withoutThoughts(item: WireItem, names: readonly string[]): WireItem {
   const { thought } = item;
   if (!thought) return item;
@@ -441,8 +454,8 @@ export function withoutThoughts(item: WireItem, names: readonly string[]): WireI
 }
 
 /**
- * Items in whose place their client has one of its own, with their calls under the ids by which it has them: what answers
- * these goes by such. The same objects each time, so that what is known of them stays known.
+ * Returns items that replace a client's item, with their calls under the client's ids, which its answers use.
+ * The same objects each time, so that cached data stays valid.
  */
 export function underClientIds(
   items: readonly WireItem[],
@@ -470,7 +483,7 @@ const respelled = new WeakMap<
   { readonly ids: string; readonly items: readonly WireItem[] }
 >();
 
-/** The ids of an item's calls, in order, or of those that it answers, as they stand in its JSON. */
+/** Returns the ids in an item's JSON, in order: of its calls, or of those it answers. */
 function callIds(
   { bytes, thought }: WireItem,
   idPaths: NonNullable<Protocol["idPaths"]>,
@@ -487,7 +500,7 @@ function callIds(
 
 const idsIn = new WeakMap<Uint8Array, readonly string[]>();
 
-/** An item whose calls, or those that it answers, have other ids in its JSON. */
+/** Returns an item with other call ids in its JSON. */
 function withCallIds(
   item: WireItem,
   others: ReadonlyMap<string, string>,
@@ -517,7 +530,7 @@ function isReply({ bytes, parts }: WireItem): boolean {
     parts.every(({ message }) => message.role === "assistant");
 }
 
-/** The bytes of items that stand side by side: those of the list that they are of, if it is one. */
+/** Returns the bytes of adjacent items: a view of their list, if they share one. */
 function spanned(items: readonly WireItem[]): Uint8Array<ArrayBuffer> {
   const [from, to] = [items[0]!.bytes!, items.at(-1)!.bytes!];
   const { buffer, byteOffset } = from;
@@ -526,7 +539,7 @@ function spanned(items: readonly WireItem[]): Uint8Array<ArrayBuffer> {
     : listed(items);
 }
 
-/** The bytes of these items, one behind the other. */
+/** Returns the bytes of these items, comma-separated. */
 function listed(items: readonly WireItem[]): Uint8Array<ArrayBuffer> {
   return joinBytes(items.flatMap(({ bytes }, at) => [...at === 0 ? [] : [COMMA], bytes!]));
 }
@@ -543,7 +556,7 @@ function thinking(
   const thought = { before, item };
   const [part, ...others] = item.parts;
   if (!part || part.message.role !== "assistant") return { ...item, bytes, thought };
-  // What is sealed stands in no text, and the provider's cache holds it all the same.
+  // Sealed reasoning has no text, but is part of the provider's cached prefix.
   const bytesHash = hashText(
     [...before.flatMap(({ parts }) => parts), part].map(({ message }) => hashBytes(message)).join(),
   );
@@ -562,14 +575,14 @@ function thoughtOf(message: Message): string {
   return message.role === "assistant" ? message.reasoning_content ?? "" : "";
 }
 
-/** What stands at a place, as {@linkcode RequestReaders.items} reads it. */
+/** Reads a piece with {@linkcode RequestReaders.items}. */
 export function readPiece(
   bytes: Uint8Array<ArrayBuffer>,
   { start, end }: Span,
   { protocol, readers }: Reading,
 ): ReadPiece {
   const { name: kind, readItem } = protocol;
-  // Nothing shorter can hold a long text.
+  // Shorter JSON can't contain too long a text.
   const read: typeof readItem = end - start > MAX_TEXT_CHARS
     ? (json) => assertShort(readItem(json))
     : readItem;
@@ -596,7 +609,9 @@ const SPELLING: Spelling<readonly ItemPart[]> = {
   adopt: withMessages,
 };
 
-/** The parts of an item with the messages that another spelling of it has, where that shows the same: what is known of them stays known. */
+/**
+ * Returns an item's parts with the equal messages of another spelling, so that their cached data stays valid.
+ */
 function withMessages(made: readonly ItemPart[], known: readonly ItemPart[]): readonly ItemPart[] {
   return made.map((part, at) => {
     const { message = part.message } = known[at] ?? {};
@@ -611,9 +626,8 @@ const QUOTE = 0x22;
 const OPEN_ARRAY = 0x5b;
 
 /**
- * The body for the upstream: the client's own bytes wherever nothing is changed.
- *
- * @throws {UnknownShape} if a message was changed that can't be written in another way.
+ * Returns the body for the upstream: the client's own bytes wherever nothing is changed.
+ * @throws {UnknownShape} if a changed message can't be written.
  */
 export function writeRequest(
   request: WireRequest,
@@ -636,7 +650,7 @@ export function writeRequest(
   return editJson(bytes, [...values].map(([name, value]) => ({ path: [name], value })), fields);
 }
 
-/** The items of the list; nothing if they are the request's own. @throws what {@linkcode writeRequest} throws. */
+/** Returns the items of the list; `undefined` if unchanged. @throws errors of {@linkcode writeRequest}. */
 export function writeList(
   request: WireRequest,
   prompt: Omit<RequestPrompt, "tools">,
@@ -656,7 +670,7 @@ export function writeList(
   return isChanged(list) ? list : undefined;
 }
 
-/** The list's items. Messages that are none of theirs stand beside the items, never inside of one. */
+/** Returns the list's items. Added messages are placed between items, never inside one. */
 function writeItems(
   { items, messages, places }: Omit<RequestPrompt, "tools">,
   protocol: Protocol,
@@ -687,7 +701,7 @@ function writeItems(
   return [...written, ...messages.slice(at).map((message, more) => write(message, at + more + 1))];
 }
 
-/** An item of which only these parts are seen, perhaps with other texts; nothing of what stands before the list. */
+/** Returns an item with only its visible parts and their texts; `undefined` for content before the list. */
 function writeItem(
   { bytes, parts }: WireItem,
   seen: WrittenItem["seen"],
@@ -705,7 +719,7 @@ function writeItem(
   return bytes && editJson(bytes, edits);
 }
 
-/** The list of tools; nothing if it is the client's own. */
+/** Returns the list of tools; `undefined` if it is the client's own. */
 export function writeTools(
   { tools = [], protocol, hasOtherTools = false }: Pick<WireRequest, "tools" | "protocol" | "hasOtherTools">,
   shown: readonly ToolDefinition[],
@@ -724,7 +738,6 @@ export function writeTools(
   return joinArray([...written, ...more]);
 }
 
-/** A JSON array of these items. */
 function joinArray(items: readonly Uint8Array<ArrayBuffer>[]): Uint8Array<ArrayBuffer> {
   return joinBytes([OPEN, ...items.flatMap((item, at) => at === 0 ? [item] : [COMMA, item]), CLOSE]);
 }
@@ -736,8 +749,8 @@ const CLOSE = encoder.encode("]");
 const COMMA = encoder.encode(",");
 
 /**
- * Names what the model said by its content: the text, its calls, and the id of an item that has no text. Clients send
- * back what they got in their own spelling, ids of calls too.
+ * Returns the anchor of a message: its text, calls without ids, and the id of an item without text. Clients
+ * send replies back in other spellings.
  */
 export function anchorOf(message: Message): string {
   const known = anchors.get(message);

@@ -1,5 +1,5 @@
 /**
- * Server-sent events as bytes: cut where events end, however the stream is split, and written.
+ * Server-sent events as bytes: split at event boundaries, however the stream is chunked, and written.
  *
  * @example
  * ```ts
@@ -15,35 +15,33 @@
  * @module
  */
 
-/** A server-sent event as it was sent. */
+/** A server-sent event as received. */
 export interface RawEvent {
-  /** Its bytes, the blank line at its end included. */
+  /** Its bytes, including the final blank line. */
   readonly bytes: Uint8Array<ArrayBuffer>;
-  /** Its name; nothing where it has none. */
   readonly name?: string;
-  /** Its id, likewise. */
   readonly id?: string;
-  /** Its data; nothing for comments. */
+  /** Its data; absent for comments. */
   readonly data?: string;
 }
 
 /** The fields of a server-sent event. */
 export interface SseMessage {
-  /** Name by which a client resumes after this event. */
+  /** Id from which a client resumes after this event. */
   readonly id?: number | string;
-  /** Type of the event, without line breaks. Default: none, which clients read as `message`. */
+  /** Event type, without line breaks. Default: none, which clients read as `message`. */
   readonly event?: string;
-  /** The data, without line breaks: JSON has none. */
+  /** Data without line breaks, such as JSON. */
   readonly data: string;
 }
 
-/** Returns a server-sent event as it is sent. */
+/** Returns the text of a server-sent event. */
 export function eventText({ id, event, data }: SseMessage): string {
   return (event === undefined ? "" : `event: ${event}\n`) + (id === undefined ? "" : `id: ${id}\n`) +
     `data: ${data}\n\n`;
 }
 
-/** Returns the bytes of an event whose name is the type of its data. */
+/** Returns the bytes of an event named by the `type` of its data. */
 export function typedEvent(data: Readonly<Record<string, unknown>>): Uint8Array<ArrayBuffer> {
   return encoder.encode(eventText({ event: String(data.type), data: JSON.stringify(data) }));
 }
@@ -52,15 +50,15 @@ const encoder = new TextEncoder();
 const LINE_FEED = 0x0a;
 const CARRIAGE_RETURN = 0x0d;
 
-/** Cuts a stream where its events end. Takes time in proportion to its length, however its pieces come. */
+/** Splits a stream into events, in linear time for any chunking. */
 export class SseSplitter {
-  /** What has come of an event that isn't whole. */
+  /** Bytes of an incomplete event. */
   readonly #rest = new GrowingBytes();
   readonly #limits: { readonly maxEventBytes: number; readonly maxStreamBytes: number };
   #bytes = 0;
   #excess: string | undefined;
 
-  /** Nothing has come. The limits are in bytes. Default: those of a model's reply, 16 MiB and 128 MiB. */
+  /** Creates a splitter with limits in bytes. Default: those of a model's reply, 16 MiB and 128 MiB. */
   constructor(
     { maxEventBytes = MAX_EVENT_BYTES, maxStreamBytes = MAX_STREAM_BYTES }: {
       readonly maxEventBytes?: number;
@@ -70,12 +68,12 @@ export class SseSplitter {
     this.#limits = { maxEventBytes, maxStreamBytes };
   }
 
-  /** What of the stream is too long, once something is; what has come so far can still be had. */
+  /** The exceeded limit, if any, as a clause: `its stream has more than …`. */
   get excess(): string | undefined {
     return this.#excess;
   }
 
-  /** The bytes of the events that are whole with these bytes. */
+  /** Returns the bytes of the events that these bytes complete. */
   cut(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
     const end = this.#lastEnd(bytes);
     let whole = bytes.subarray(0, end);
@@ -88,18 +86,18 @@ export class SseSplitter {
     return whole;
   }
 
-  /** The events that are whole with these bytes; none once something is too long. */
+  /** Returns the events that these bytes complete; none after a limit was exceeded. */
   events(bytes: Uint8Array<ArrayBuffer>): RawEvent[] {
     const whole = this.cut(bytes);
     return this.#excess === undefined ? splitEvents(whole) : [];
   }
 
-  /** What is left when the stream ends, which isn't a whole event. */
+  /** Returns the incomplete event at the end of the stream, if any. */
   end(): RawEvent | undefined {
     return this.#rest.length === 0 ? undefined : readEvent(this.#rest.take());
   }
 
-  /** Behind which of these bytes the last whole event ends; 0 if none does. */
+  /** Returns the end of the last complete event in these bytes; 0 without one. */
   #lastEnd(bytes: Uint8Array<ArrayBuffer>): number {
     const byte = (at: number) => at < 0 ? this.#rest.at(at) : bytes[at];
     for (
@@ -129,7 +127,7 @@ export class SseSplitter {
   }
 }
 
-/** The events that these bytes consist of, the last one perhaps without its end. */
+/** Returns the events in these bytes; the last one may be incomplete. */
 export function splitEvents(bytes: Uint8Array<ArrayBuffer>): RawEvent[] {
   const events: RawEvent[] = [];
   let from = 0;
@@ -165,28 +163,28 @@ function valuesOf(lines: readonly string[], field: string): string[] {
     .map((line) => line.slice(line[length] === " " ? length + 1 : length));
 }
 
-/** Bytes that come in pieces, however small, in memory in proportion to their number. */
+/** A growable byte buffer. */
 export class GrowingBytes {
   #bytes: Uint8Array<ArrayBuffer> = new Uint8Array();
   #length = 0;
 
-  /** How many there are. */
+  /** Number of bytes. */
   get length(): number {
     return this.#length;
   }
 
-  /** How they are too long for a reply that isn't streamed, as a sentence goes on: `has more than …`. */
+  /** The exceeded limit of an unstreamed reply, if any, as a clause: `has more than …`. */
   get excess(): string | undefined {
     return this.#length > MAX_EVENT_BYTES ? `has more than ${inMebibytes(MAX_EVENT_BYTES)}` : undefined;
   }
 
-  /** The byte at a place, or from the end if that is negative; nothing where there is none. */
+  /** Returns the byte at a place, counted from the end if negative. */
   at(place: number): number | undefined {
     const at = place < 0 ? this.#length + place : place;
     return at < this.#length ? this.#bytes[at] : undefined;
   }
 
-  /** Adds bytes at the end. */
+  /** Appends bytes. */
   add(bytes: Uint8Array<ArrayBuffer>): void {
     const length = this.#length + bytes.length;
     if (length > this.#bytes.length) {
@@ -198,7 +196,7 @@ export class GrowingBytes {
     this.#length = length;
   }
 
-  /** Gives all of them, and begins anew. */
+  /** Returns all bytes and clears the buffer. */
   take(): Uint8Array<ArrayBuffer> {
     const bytes = this.#bytes.subarray(0, this.#length);
     this.#bytes = new Uint8Array();
@@ -207,15 +205,14 @@ export class GrowingBytes {
   }
 }
 
-/** How much is read at once, in bytes: an event of a reply has a few hundred. */
+/** Bytes per read; an event has a few hundred. */
 const READ_BYTES = 16_384;
 
 /**
- * The bytes of a body as they come. A piece is valid until the next one is asked for: where the runtime can, all are read
- * into the same memory, which else would be as much for each event as for a long file. Nothing more comes once `signal`
- * is aborted; whoever stops before the end cancels the body.
- *
- * @throws what the body fails with.
+ * Yields the bytes of a body as they arrive. A piece is valid until the next one is requested: where the
+ * runtime allows it, all are read into the same memory. Ends when `signal` is aborted; ending early cancels
+ * the body.
+ * @throws errors of the body.
  */
 export async function* bodyPieces(
   body: ReadableStream<Uint8Array<ArrayBuffer>> | null,
@@ -237,9 +234,8 @@ export async function* bodyPieces(
   }
 }
 
-/** What reads a body. */
 interface PieceReader {
-  /** Nothing at the end. */
+  /** Resolves to `undefined` at the end. */
   readonly read: () => Promise<Uint8Array<ArrayBuffer> | undefined>;
   readonly cancel: () => Promise<void>;
 }
@@ -249,7 +245,7 @@ function readerOf(body: ReadableStream<Uint8Array<ArrayBuffer>>): PieceReader {
   try {
     reader = body.getReader({ mode: "byob" });
   } catch {
-    // One that a program made gives pieces of its own.
+    // A stream without BYOB support.
     const plain = body.getReader();
     return { read: async () => (await plain.read()).value, cancel: () => plain.cancel() };
   }
@@ -265,24 +261,23 @@ function readerOf(body: ReadableStream<Uint8Array<ArrayBuffer>>): PieceReader {
   };
 }
 
-/** Longest server-sent event in bytes, and longest reply that isn't streamed. */
+/** Longest server-sent event, and longest unstreamed reply, in bytes. */
 export const MAX_EVENT_BYTES: number = 16 * 2 ** 20;
 
-/** Longest stream of events in bytes: an event a token, of which providers make a few hundred bytes. */
+/** Longest stream, in bytes: one event per token, each a few hundred bytes. */
 const MAX_STREAM_BYTES: number = 128 * 2 ** 20;
 
-/** A number of bytes as people say it. */
 function inMebibytes(bytes: number): string {
   return `${Math.round(bytes / 2 ** 20 * 100) / 100} MiB`;
 }
 
-/** Bytes of a stream that are kept to count what it says; what comes behind is taken for as dense. */
+/** Bytes of a stream that are stored for counting; the rest is extrapolated. */
 const COUNTED_BYTES = 2 ** 22;
 
-/** Fields of a delta that hold nothing that a model has written. */
+/** Fields of a delta without generated text. */
 const UNWRITTEN: readonly string[] = ["type", "role", "id", "signature"];
 
-/** What a streamed reply says, in any protocol: kept as it came, and read only if its usage is never reported. */
+/** Text of a streamed reply in any protocol, parsed only if usage is never reported. */
 export class StreamedText {
   readonly #events = new GrowingBytes();
   #bytes = 0;
@@ -293,7 +288,7 @@ export class StreamedText {
     if (this.#events.length < COUNTED_BYTES) this.#events.add(bytes);
   }
 
-  /** Returns how many tokens it has, estimated. */
+  /** Returns the estimated number of tokens, and clears the text. */
   count(countTokens: (text: string) => number): number {
     const events = this.#events.take();
     const text = splitEvents(events).flatMap(({ data }) => data === undefined ? [] : writtenIn(data)).join(
@@ -311,7 +306,7 @@ function writtenIn(data: string): string[] {
   try {
     collectDeltas(JSON.parse(data), written);
   } catch {
-    // An end mark, or an event that broke off.
+    // An end marker, or a truncated event.
   }
   return written;
 }
@@ -332,11 +327,10 @@ function collectWritten(value: unknown, written: string[]): void {
   }
 }
 
-/** Most calls of tools in one reply: models make some tens. */
+/** Most tool calls in one reply; models make some tens. */
 export const MAX_CALLS = 256;
 
-/** A reply is longer than it may be. Its message says by which limit, as a sentence goes on: `its stream has more than …`. */
+/** An error for a reply that exceeds a limit. Its message is a clause: `its stream has more than …`. */
 export class ReplyTooLong extends Error {
-  /** Always `ReplyTooLong`. */
   override readonly name = "ReplyTooLong";
 }

@@ -33,7 +33,7 @@ function program(name: string): string {
     const name = ${JSON.stringify(name)};
     const log = name + ".log";
     const read = (path) => tools.read_file({ path }).catch(() => "");
-    const isKnown = (error) => error.message.includes("the user said no");
+    const isKnown = (error) => error.message.includes("the user denied it");
     const once = async (isDone, make) => {
       for (let tries = 0; tries < 12; tries++) {
         try {

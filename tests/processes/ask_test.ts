@@ -85,7 +85,7 @@ Deno.test("ask.ts prints a turn, continues a session, and prints events as JSON"
   ]);
 
   const { err } = await ask(["--effort", "high", "Hello?"], env);
-  assertStringIncludes(err, 'Cannot use effort "high": model "rehearsal" has no effort to choose.');
+  assertStringIncludes(err, 'Cannot use effort "high": model "rehearsal" has no reasoning effort.');
   const unknown = await ask(["--session", "none", "Hello?"], env);
   assertEquals([unknown.code, unknown.err], [
     1,
@@ -93,7 +93,7 @@ Deno.test("ask.ts prints a turn, continues a session, and prints events as JSON"
   ]);
   const uninvited = await ask(["Hello?"], { ...env, TARE_TOKEN: "" });
   assertEquals(uninvited.code, 1);
-  assertStringIncludes(uninvited.err, "it must carry a key of the server");
+  assertStringIncludes(uninvited.err, "Unauthorized: send a server key");
   await server.end("SIGTERM");
   const closed = await ask(["Hello?"], env);
   assertEquals([closed.code, closed.err], [

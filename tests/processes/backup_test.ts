@@ -54,7 +54,7 @@ Deno.test("backup.ts prints its usage without a file, and fails with a wrong key
   await withTransferServer(async ({ folder, env }) => {
     const refused = await runEntry("backup", ["backup.db"], { ...env, TARE_TOKEN: "wrong" });
     assertEquals([refused.code, refused.out], [1, ""]);
-    assertMatch(refused.err, /must carry a key/);
+    assertMatch(refused.err, /Unauthorized: send a server key/);
     assertEquals([...Deno.readDirSync(folder)].map(({ name }) => name).includes("backup.db"), false);
   });
 });

@@ -65,7 +65,7 @@ Deno.test("editorAgent() resumes after a lost connection, and reports that it wa
     startTurn: () => Promise.resolve(breaking()),
     follow(_session, after) {
       read.push(after);
-      if (fails-- > 0) return Promise.reject(new RefusedError(503, "The server is ending."));
+      if (fails-- > 0) return Promise.reject(new RefusedError(503, "The server is shutting down; retry."));
       return Promise.resolve(numbered([TEXT("lo."), end("completed")], after));
     },
   }, async (agent, updates) => {
@@ -164,7 +164,7 @@ Deno.test("editorAgent() rejects invalid requests with code and message", async 
       Promise.reject(input === "Bad." ? new RefusedError(400, "Cannot read the body: bad.") : missing),
     session: () => Promise.reject(missing),
     deleteSession: () => Promise.reject(missing),
-    createSession: () => Promise.reject(new RefusedError(401, "Cannot let the request in.")),
+    createSession: () => Promise.reject(new RefusedError(401, "Unauthorized: send a server key.")),
   }, async (agent) => {
     const at = { sessionId: "s", cwd: "/w", mcpServers: [] };
     await fails(say(agent), -32002, missing.message);
@@ -172,7 +172,7 @@ Deno.test("editorAgent() rejects invalid requests with code and message", async 
     await fails(agent.request("session/resume", at), -32002, missing.message);
     await fails(say(agent, "Bad."), -32602, "Cannot read the body: bad.");
     await fails(say(agent, ""), -32602, "Cannot send the prompt: it is empty.");
-    await fails(newSession(agent), -32603, "Cannot let the request in.");
+    await fails(newSession(agent), -32603, "Unauthorized: send a server key.");
     // The protocol's client treats deleting an unknown session as success.
     assertEquals(await agent.request("session/delete", { sessionId: "s" }), {});
   });

@@ -61,7 +61,7 @@ Deno.test("questionOf() shows the diff of an edit, or all arguments if it is inc
   assertEquals(lines(questionOf({ ...asked, change: { ...change, diff: "+two", omitted: 2 } })), [
     'Allow edit_file {"path":"a"}',
     "+two",
-    "… and 2 lines more, or longer than shown",
+    "… and 2 more lines, or cut lines",
   ]);
 });
 

@@ -17,7 +17,7 @@ Deno.test("shownDiff() colors added and removed lines and escapes hidden charact
   assertEquals(shownDiff(change)[2], "-two\\u{202e}\\x1b[2K");
   assertEquals(shownDiff({ ...change, diff: "+a", omitted: 7 }), [
     "+a",
-    "… and 7 lines more, or longer than shown",
+    "… and 7 more lines, or cut lines",
   ]);
   assertEquals(shownDiff({ ...change, diff: "" }), []);
 });

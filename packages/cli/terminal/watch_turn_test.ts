@@ -271,7 +271,7 @@ Deno.test("watchTurn() resumes a turn after the server's restart", async () => {
       return await Promise.resolve(breakingOff());
     },
     follow(_session: string, after: number) {
-      const ending = new RefusedError(503, "The server is ending.");
+      const ending = new RefusedError(503, "The server is shutting down; retry.");
       if (followed.push(after) === 1) return Promise.reject(ending);
       return Promise.resolve(numbered([{ type: "turn_resumed", step: 1 }, END], 1));
     },

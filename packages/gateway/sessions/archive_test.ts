@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { SessionArchive } from "./session.ts";
 
-Deno.test("SessionArchive.fork() sees what was put before, and neither sees what the other puts", async () => {
+Deno.test("SessionArchive.fork() shares earlier texts and separates later ones", async () => {
   const archive = new SessionArchive();
   const before = await archive.put("before");
   const fork = archive.fork(0);
@@ -14,7 +14,7 @@ Deno.test("SessionArchive.fork() sees what was put before, and neither sees what
   assertEquals(await texts(again), ["before", undefined, "its"]);
 });
 
-Deno.test("SessionArchive counts what it keeps, a text that it has once", async () => {
+Deno.test("SessionArchive counts the bytes of each text once", async () => {
   const archive = new SessionArchive();
   const ref = await archive.put("x".repeat(1_000));
   const { bytes } = archive;
@@ -27,7 +27,7 @@ Deno.test("SessionArchive counts what it keeps, a text that it has once", async 
   assertEquals(await archive.get(ref), "x".repeat(1_000));
 });
 
-Deno.test("SessionArchive keeps no two texts under one reference", async () => {
+Deno.test("SessionArchive rejects two texts with one reference", async () => {
   const archive = new SessionArchive({ texts: new Map([["2cf24dba5fb0a30e", "not hello"]]) });
-  await assertRejects(() => archive.put("hello"), Error, "other content stands there");
+  await assertRejects(() => archive.put("hello"), Error, "the reference is taken");
 });

@@ -1,6 +1,5 @@
 /**
- * Conversations in three protocols, and gateways that are closed and opened anew while they go on. Holds no tests.
- *
+ * Conversations in three protocols, and gateways that are restarted during them. Holds no tests.
  * @module
  */
 import { assertEquals } from "@std/assert";
@@ -12,17 +11,17 @@ import { type Json, longResult, SUM_UP } from "../agents_fixture_test.ts";
 import { OPTIONS, post } from "../fixture_test.ts";
 import type { Dialect, Reply } from "./dialects_fixture_test.ts";
 
-/** A request of a client. */
 export interface Asked {
   readonly path: string;
   readonly body: JsonRecord;
   readonly headers?: Record<string, string>;
   readonly reply: Exclude<Reply, { readonly recalls: string }>;
-  /** Whether the model recalls before that: the first that left of what it sees, or of all that ever left. */
+  /**
+   * Whether the model recalls first: the first evicted text that it sees a placeholder of, or that was ever evicted.
+   */
   readonly recalls?: "seen" | "ever";
-  /** Time since the request before, in milliseconds. */
   readonly pauseMs?: number;
-  /** Bodies that the provider counts, and has in its cache, in place of what it is sent. Default: it counts that. */
+  /** Bodies that the provider counts and caches instead of those that it receives. Default: none. */
   readonly countsAs?: readonly string[];
 }
 
@@ -32,12 +31,11 @@ const upstreamFor = (name: string, profile: string): GatewayOptions["upstreams"]
   windowTokens: 100_000,
 });
 
-/** What a conversation came to: every body that the provider was sent, and that its client got, and what people were told. */
 export interface Played {
   readonly told: readonly string[];
   readonly sent: readonly string[];
   readonly got: readonly string[];
-  /** The session of each request, how often that was rewritten, and how many bodies the provider had been sent by then. */
+  /** The session of each request, its number of rewrites, and the number of bodies sent until then. */
   readonly places: readonly {
     readonly session: string | null;
     readonly epoch: string | null;
@@ -45,7 +43,7 @@ export interface Played {
   }[];
 }
 
-/** Plays requests one after the other. `open` gives the gateway for each, which it may open anew. */
+/** Plays requests in order. `open` returns the gateway of each. */
 export async function play(
   asked: readonly Asked[],
   dialect: Dialect,
@@ -103,7 +101,6 @@ export async function play(
   return { sent, got, told, places };
 }
 
-/** Rules of which a line changes with each request. */
 export function rulesAt(at: number): string {
   const rules = Array.from(
     { length: 40 },
@@ -112,10 +109,9 @@ export function rulesAt(at: number): string {
   return [...rules, `Status of the repository: ${at}.`].join("\n");
 }
 
-/** A request of a turn: its history, and what the model replies. */
 export type Step = { readonly history: readonly Json[] } & Pick<Asked, "reply">;
 
-/** A task and its steps, request by request, as the client sends them, and the history then. */
+/** Returns a task and its steps, request by request, and the history after them. */
 export function turn(
   dialect: Dialect,
   history: readonly Json[],
@@ -134,13 +130,10 @@ export function turn(
   };
 }
 
-/** How a client asks. */
 export interface Manner {
   readonly name: string;
   readonly stream: boolean;
-  /** Whether a line of the rules is another one each time. */
   readonly changes?: boolean;
-  /** Fields of the body, and headers, by which it names what it asks about. */
   readonly fields?: Readonly<Record<string, unknown>>;
   readonly headers?: Record<string, string>;
 }
@@ -159,7 +152,7 @@ export const MANNERS: readonly Manner[] = [
 
 const names = (of: string, count: number) => Array.from({ length: count }, (_, at) => `${of}${at}.ts`);
 
-/** What may happen to a conversation: turns, recalls, a fork, a way back, a summary. */
+/** Returns a conversation with turns, recalls, a fork, a rollback and a summary. */
 export function conversation(
   dialect: Dialect,
   { stream, changes = false, fields, headers = {} }: Manner,
@@ -184,19 +177,16 @@ export function conversation(
   for (const [at, step] of second.steps.entries()) {
     ask(step, at === 2 || at === last ? { recalls: "seen" } : {});
   }
-  // Another way from the end of the first turn, then from the middle of it.
   const other = turn(dialect, [...first.after, says("Do something else with them.")], names("c", 3));
   for (const step of other.steps) ask(step, { recalls: "seen" });
   const stopped = says("Stop, and begin anew from here.");
   ask({ history: [...first.steps[3]!.history, stopped], reply: { text: "Well.", id: "msg_w" } });
-  // On with the one before, after a while.
   const third = turn(dialect, [...second.after, says("Now write them down.")], names("d", 3));
   for (const [at, step] of third.steps.entries()) ask(step, { pauseMs: at === 0 ? 3_600_000 : 5_000 });
-  // The same again, and one that is shorter.
   ask(third.steps.at(-1)!);
   ask(third.steps.at(-2)!, { recalls: "seen" });
   ask(third.steps.at(-1)!);
-  // Its client has it summed up, and goes on from the summary; what left before can still be recalled.
+  // The client compacts and continues from the summary; evicted content can still be recalled.
   const summary = "This is what was said before: " + "a summary of the conversation so far. ".repeat(3);
   const summing = { history: [...third.after, says(SUM_UP)], reply: { text: summary, id: "msg_summary" } };
   ask(summing, { tools: false });
@@ -205,13 +195,12 @@ export function conversation(
   return asked;
 }
 
-/** Plays a conversation with one gateway that keeps nothing. */
 export function whole(asked: readonly Asked[], dialect: Dialect): Promise<Played> {
   let one: HttpGateway | undefined;
   return play(asked, dialect, (_, options) => one ??= gateway(options));
 }
 
-/** Plays it with gateways on one store. `gatewayAt` says which of them is asked, and whether it was opened anew. */
+/** Plays it with gateways on one store. `gatewayAt` selects the gateway and whether it is restarted. */
 export async function played(
   asked: readonly Asked[],
   dialect: Dialect,

@@ -1,6 +1,5 @@
 /**
- * How clients and providers of three protocols speak. Holds no tests.
- *
+ * Messages of clients and providers in three protocols. Holds no tests.
  * @module
  */
 import type { JsonRecord } from "@tare/wire";
@@ -9,24 +8,19 @@ import { chatStep, codexStep, execCommand, type Json, said } from "../agents_fix
 import { call, chunk, completion, READ, sse } from "../fixture_test.ts";
 import { responsesUpstream } from "../responses_fixture_test.ts";
 
-/** What a model says, which step it begins, or what it recalls: by a reference, or by a text that it looks for. */
+/** A model's reply: text, a step, or a recall by reference or text. */
 export type Reply =
   | { readonly text: string; readonly id: string }
   | { readonly step: string }
   | { readonly recalls: string; readonly by?: "ref" | "find" };
 
-/** How a client and a provider of a protocol speak. */
 export interface Dialect {
   readonly name: string;
   readonly path: string;
-  /** What a history begins with. */
   opening(task: string): readonly Json[];
   says(role: "user" | "assistant", text: string, id: string): Json;
-  /** A call and its result. */
   step(name: string, output: string): readonly Json[];
-  /** The body of a request. */
   body(history: readonly Json[], now: { readonly rules: string; readonly tools: boolean }): JsonRecord;
-  /** What a provider answers. */
   answer(body: JsonRecord, reply: Reply, cachedTokens: number): Promise<Response>;
 }
 

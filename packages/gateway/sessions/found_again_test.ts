@@ -20,7 +20,6 @@ import {
 } from "./conversations_fixture_test.ts";
 import { CHAT, DIALECTS } from "./dialects_fixture_test.ts";
 
-/** Conversations that go on step by step, each once all others have been there. */
 function inTurns(
   conversations: readonly { readonly rules: string; readonly files: readonly string[] }[],
 ): Asked[] {
@@ -46,7 +45,7 @@ for (
     })),
   })
 ) {
-  Deno.test(`conversations that ${what} are found again each for itself, however many there are`, async () => {
+  Deno.test(`restart: conversations that ${what} are recognised, however many there are`, async () => {
     const asked = inTurns(conversations);
     const expected = await whole(asked, CHAT);
     assertStringIncludes(expected.sent.at(-1)!, "[elided: ");
@@ -54,7 +53,7 @@ for (
     const gatewaysAt = [
       () => ({ isAnew: true }),
       (at: number) => ({ which: (at + Math.floor(at / rounds)) % 3 }),
-      // In the middle of a round the new one knows some of them, and others that look the same.
+      // In the middle of a round a new gateway knows some of them, and similar ones.
       (at: number) => ({ isAnew: at % (3 * rounds) === rounds / 2 }),
     ];
     for (const isShared of [true, false]) {
@@ -69,7 +68,7 @@ for (
 }
 
 for (const dialect of DIALECTS) {
-  Deno.test(`a conversation whose first message ended in transient text is found again after a restart: ${dialect.name}`, async () => {
+  Deno.test(`restart: a conversation whose first message ended in transient text is recognised: ${dialect.name}`, async () => {
     const options = { store: memoryStore(), upstreams: { [dialect.name]: UPSTREAM } };
     for (const task of ["Find the constants in all files of the folder.", "Go."]) {
       const ids: unknown[] = [];
@@ -90,7 +89,7 @@ for (const dialect of DIALECTS) {
   });
 }
 
-Deno.test("a branch whose client cleared old results is found again after a restart, and not what it branched off", async () => {
+Deno.test("restart: a fork whose client cleared old results is recognised, and not its parent", async () => {
   const store = memoryStore();
   const session = async (...messages: readonly object[]) => {
     const { fetch } = gatewayed(() => completion({ content: "Yes." }), { store });
@@ -105,13 +104,13 @@ Deno.test("a branch whose client cleared old results is found again after a rest
   assertEquals(await session(task, ...steps(["A.", "B.", "C.", "D."])), first);
   const branch = await session(task, ...steps(["A.", "B.", "C."]), next);
   assertNotEquals(branch, first);
-  // One that began alike is the newest.
+  // The newest session has only the same beginning.
   await session(task);
   const more = CHAT.step("more.ts", "E.");
   assertEquals(await session(task, ...steps(["-", "-", "C."]), next, ...more), branch);
 });
 
-Deno.test("a response that is followed is known after a restart: what the upstream waits for, and its id there", async () => {
+Deno.test("restart: a response that is continued is known, with its open recalls and upstream id", async () => {
   const tools = [{ type: "function", name: "read", parameters: { type: "object", properties: {} } }];
   const upstream = responsesUpstream([
     [functionCall("recall", { ref: "none" }, "r1")],
@@ -138,10 +137,9 @@ Deno.test("a response that is followed is known after a restart: what the upstre
   assertEquals(paths[2], "GET /v1/responses/resp_2");
 });
 
-/** A conversation of which results have left, and the request that follows. */
 const asked = conversation(CHAT, MANNERS[0]!).slice(0, 10);
 
-Deno.test("what is kept of a conversation is its own client's", async () => {
+Deno.test("store: a conversation belongs to its client only", async () => {
   const store = memoryStore();
   const session = async (key: string) => {
     const { fetch } = gatewayed(() => completion({ content: "Yes." }), { store });
@@ -159,7 +157,7 @@ Deno.test("what is kept of a conversation is its own client's", async () => {
   assertEquals(again, [mine, yours]);
 });
 
-Deno.test("keys aren't kept, and of what was said only what left the prompt, and a title", async () => {
+Deno.test("store: no keys and no text except evicted content and titles are stored", async () => {
   const folder = await Deno.makeTempDir();
   try {
     const path = `${folder}/tare.db`;
@@ -179,7 +177,7 @@ Deno.test("keys aren't kept, and of what was said only what left the prompt, and
   }
 });
 
-Deno.test("what a client left before its end, and what an upstream refused, is kept as it is in memory", async () => {
+Deno.test("store: interrupted and refused requests are stored as in memory", async () => {
   const results = Array.from({ length: 6 }, (_, at) => CHAT.step(`f${at}.ts`, longResult(`f${at}.ts`)));
   const history = (steps: number) => [{ role: "user", content: "Go." }, ...results.slice(0, steps).flat()];
   const play = async (anew: boolean) => {
@@ -222,7 +220,7 @@ Deno.test("what a client left before its end, and what an upstream refused, is k
         await reader.read();
         await reader.cancel();
       } else await response.text();
-      // What nobody waits for is written meanwhile.
+      // Writes that no answer waits for complete meanwhile.
       await new Promise((resolve) => setTimeout(resolve));
     }
     return sent;
@@ -232,7 +230,7 @@ Deno.test("what a client left before its end, and what an upstream refused, is k
   assertEquals(await play(true), expected);
 });
 
-Deno.test("pins are kept", async () => {
+Deno.test("store: pins are stored", async () => {
   const store = memoryStore();
   const answer = () => completion({ content: "Yes." });
   const messages = [{ role: "user", content: "Go." }, ...CHAT.step("a.ts", longResult("a.ts"))];
@@ -245,7 +243,7 @@ Deno.test("pins are kept", async () => {
   assertEquals(pins.map(({ place, wish }) => [place, wish]), [[2, "keep"]]);
 });
 
-Deno.test("what a turn writes grows by little with its conversation", async () => {
+Deno.test("store: a turn's writes grow little with its conversation", async () => {
   const kept = memoryStore();
   let written = 0;
   const store: Store = {

@@ -22,12 +22,12 @@ const texts = (hidden: HiddenPlace[]) => {
   return [expanded.items.map(({ key }) => key), expanded.hidden.length];
 };
 
-Deno.test("expandHidden() puts items before their anchor, or in its place", () => {
+Deno.test("expandHidden() places items before their anchor, or in its place", () => {
   assertEquals(texts([]), [["go", "a", "more", "b"], 0]);
   assertEquals(texts([hide(1, "a", true)]), [["go", "h1", "h2", "more", "b"], 1]);
   assertEquals(texts([hide(1, "b", false)]), [["go", "a", "more", "h1", "h2", "b"], 1]);
 });
 
-Deno.test("expandHidden() forgets what has no anchor any more, and keeps what has none yet", () => {
+Deno.test("expandHidden() removes items without anchor, and retains those whose anchor is still to come", () => {
   assertEquals(texts([hide(1, "gone", true), hide(4, "later", true)]), [["go", "a", "more", "b"], 1]);
 });

@@ -6,13 +6,13 @@ import { anchorOf, type Protocol, underClientIds, type WireItem, withoutThoughts
 import { LRUCache } from "lru-cache";
 import { createHash } from "node:crypto";
 
-/** Roles by the letters before the keys of stored items. `m`: results, then text of the user. */
+/** Roles by the first letters of stored items. `m`: results, then text of the user. */
 const ROLES = { i: "instruction", u: "user", m: "user", r: "result", a: "reply", t: "thought" } as const;
 const LETTERS = { instruction: "i", user: "u", result: "r", reply: "a", thought: "t" } as const;
 
 const items = new WeakMap<WireItem["parts"], HistoryItem>();
 
-/** Returns an item of a request by its meaning. */
+/** Returns an item as recognition compares it. */
 export function historyItem({ key, parts }: WireItem): HistoryItem {
   const known = items.get(parts);
   if (known?.exact === key) return known;
@@ -21,21 +21,18 @@ export function historyItem({ key, parts }: WireItem): HistoryItem {
   return item;
 }
 
-/** Returns the texts of an item's messages. */
 export function itemTexts({ parts }: WireItem): readonly string[] {
   return parts.map(({ message }) => contentText(message.content));
 }
 
-/** Returns an item as it is stored. */
 export function writeHistoryItem({ exact, shape, role }: HistoryItem): string {
   return `${shape !== undefined && role === "user" ? "m" : LETTERS[role]}${exact}`;
 }
 
-/** Returns an item that was stored. */
 export function readHistoryItem(text: string): HistoryItem {
   const letter = text[0] as keyof typeof ROLES;
   const exact = text.slice(1);
-  // The calls that results answer follow the hash of their contents.
+  // The ids of answered calls precede the hash of the content.
   const shape = "mr".includes(letter) ? exact.slice(exact.indexOf(" ") + 1) : undefined;
   return { exact, role: ROLES[letter], ...(shape !== undefined && { shape }) };
 }
@@ -47,42 +44,36 @@ function letterOf(parts: WireItem["parts"]): keyof typeof ROLES {
   return roles.includes("user") ? "u" : "i";
 }
 
-/** Share of their text, by lines, below which changed instructions remain the same. */
+/** Largest share of changed text, by lines, of the same instructions. */
 const CHANGED_SHARE = 0.25;
 
-/** Most different instructions in memory. */
 const MAX_KNOWN = 128;
 
-/** Instructions as of their newest request. */
 export interface Known {
   readonly scope: string;
-  /** Their name, which stays when they change. */
   readonly key: string;
-  /** Number of characters of each line with its repetitions, by its hash. */
+  /** Characters of each line with its repetitions, by its hash. */
   readonly lines: ReadonlyMap<number, number>;
 }
 
 /**
- * Names instructions by most of their text: programs write into them what changes, such as the state of a repository, the
- * date, or a number for the bill.
+ * Identifies instructions by most of their text, since agents insert changing content: the state of a repository, the
+ * date, a billing number.
  */
 export class InstructionKeys {
   readonly #known = new LRUCache<string, Known>({ max: MAX_KNOWN });
-  /** Names by the names of items. */
   readonly #keys = new LRUCache<string, string>({ max: 4 * MAX_KNOWN });
 
-  /** Returns the instructions of this name. */
   known(key: string): Known | undefined {
     return this.#known.peek(key);
   }
 
-  /** Adds stored instructions. */
   learn(known: Known): void {
     this.#known.set(known.key, known);
     this.#keys.set(known.key, known.key);
   }
 
-  /** Returns the name of an item of instructions, which counts as seen. */
+  /** Returns the name of instructions and stores their newest form. */
   keyOf(scope: string, item: WireItem): string {
     const exact = instructionKey(scope, item.key);
     const named = this.#keys.get(exact);
@@ -94,7 +85,7 @@ export class InstructionKeys {
     return key;
   }
 
-  /** Returns the same name; the item doesn't count as seen. */
+  /** Returns the name of instructions. */
   peek(scope: string, item: WireItem): string {
     const exact = instructionKey(scope, item.key);
     return this.#keys.peek(exact) ?? this.#alike(scope, linesOf(item))?.key ?? exact;
@@ -110,7 +101,6 @@ export class InstructionKeys {
   }
 }
 
-/** Returns the name of new instructions, by the key of their item. */
 export function instructionKey(scope: string, key: string): string {
   return `${scope} ${key}`;
 }
@@ -136,20 +126,18 @@ function sharedLength(one: Known["lines"], other: Known["lines"]): number {
   return sum;
 }
 
-/** The shortest and the longest quote by which a conversation is found in another, in UTF-16 code units. */
+/** Shortest and longest quote that identifies a conversation, in UTF-16 code units. */
 export const QUOTED_CHARS = { least: 24, most: 400 } as const;
 
-/** Whether a history contains replies of a model. */
 export function hasAnswers(items: readonly WireItem[]): boolean {
   return items.some(({ parts }) => parts.some(({ message: { role } }) => role === "assistant"));
 }
 
-/** Returns the text of all items. */
 export function textOf(items: readonly WireItem[]): string {
   return items.flatMap(({ parts }) => parts.map(({ message }) => contentText(message.content))).join("\n");
 }
 
-/** Returns the number of turns of a history: its first message of the user and those after a reply, without results. */
+/** Returns the number of turns of a history: a turn begins with the user's first message or one after a reply. */
 export function countTurns(items: readonly WireItem[]): number {
   let turns = 0;
   let before = "assistant";
@@ -162,7 +150,7 @@ export function countTurns(items: readonly WireItem[]): number {
   return turns;
 }
 
-/** Returns the number of instructions at the beginning of a history. */
+/** Returns the number of instructions at the beginning. */
 export function countInstructions(items: readonly WireItem[]): number {
   const first = items.findIndex(({ parts }) =>
     parts.some(({ message: { role } }) => role !== "system" && role !== "developer")
@@ -170,7 +158,7 @@ export function countInstructions(items: readonly WireItem[]): number {
   return first < 0 ? items.length : first;
 }
 
-/** Returns the first text of the user without what agents put before it, and the position of its item. */
+/** Returns the first text of the user without an agent's preamble, and its item's position. */
 export function personSpoke(
   items: readonly WireItem[],
 ): { readonly at: number; readonly words: string } | undefined {
@@ -183,40 +171,34 @@ export function personSpoke(
   return undefined;
 }
 
-/** Whether items contain one of these texts. */
 export function quotes(items: readonly WireItem[], texts: readonly string[]): boolean {
   const said = textOf(items);
   return texts.some((text) => said.includes(text));
 }
 
-/** Returns a line of a user's text that is distinctive enough to find it again. */
+/** Returns a distinctive line of a user's text. */
 export function openingText(words: string): string | undefined {
   return words.split("\n").map((line) => line.trim())
     .find(({ length }) => length >= QUOTED_CHARS.least)?.slice(0, QUOTED_CHARS.most);
 }
 
-/** Items that the upstream sees in the client's history and the client does not, such as recalls. */
+/** Items that are hidden from the client, such as recalls. */
 export interface HiddenPlace {
   /** Length of the client's history before them. */
   readonly after: number;
-  /** Its number among those of one reply. */
   readonly part: number;
-  /** Names of the client's items that they replace. */
   readonly replaces: readonly string[];
-  /** Names of items before which they are placed: before the first that exists. */
+  /** Names of items before which they are placed; the first that exists counts. */
   readonly before: readonly string[];
-  /** Names of the reasoning that they contain. */
   readonly thoughts: readonly string[];
   readonly items: readonly WireItem[];
 }
 
-/** Number of items within which an anchor is searched: clients may insert items of their own. */
 const ANCHOR_REACH = 48;
 
 /**
- * Returns the client's history with its hidden items, and `hidden` without those at items that the client has removed.
- *
- * @param protocol Gives calls the ids of the client. Default: they have those of the upstream.
+ * Returns the client's history with its hidden items, and `hidden` without those whose anchors the client has removed.
+ * @param protocol Gives calls the client's ids. Default: the upstream's.
  */
 export function expandHidden(
   items: readonly WireItem[],
@@ -256,35 +238,32 @@ export function expandHidden(
   return { items: expanded, hidden: kept };
 }
 
-/** A request is looked up by its history as it was up to so many items ago: a turn may add two for each of many tools. */
+/** Newest states of a history that are looked up: a turn may add two items for each of many tools. */
 const REACH = 64;
 
-/** Items by which a session's history may be longer than when its names were stored. */
 const MAX_UNNAMED_ITEMS = 16;
 
-/** Most names of ends of a session's history: it may go back to where it was a few turns ago. */
+/** Most names of ends of a history: it may be rolled back a few turns. */
 const MAX_ENDS = 8;
 
-/** In place of the first item of a history that has none. */
 const NOTHING = "";
 
-/** By what the sessions of a client are named. */
 interface Owner {
   readonly scope: string;
   readonly client?: string | undefined;
   readonly name?: string | undefined;
 }
 
-/** A request whose session is looked up. */
 export interface SoughtHistory extends Owner {
   readonly items: readonly WireItem[];
   readonly isKeyed?: boolean;
   readonly hasTools?: boolean;
-  /** The response that it continues from. */
   readonly follows: string | undefined;
 }
 
-/** Returns possible names of a request's session: `own` names are of no other session, `alike` names may be. */
+/**
+ * Returns the names for looking up a request's session: `own` names are unique, `alike` names may be of several.
+ */
 export function soughtNames({ client, scope, name, items, isKeyed, hasTools, follows }: SoughtHistory): {
   readonly own: readonly string[];
   readonly alike: readonly string[];
@@ -304,9 +283,9 @@ export function soughtNames({ client, scope, name, items, isKeyed, hasTools, fol
     ],
     alike: [
       ...endsOf(keys, { heads, reach: REACH }).map((end) => nameOf("end", client ?? scope, end)),
-      // What has no reply yet may be the beginning of several.
+      // Several conversations may begin the same until a reply.
       ...whole.slice(settled),
-      // A history with nothing but instructions may continue in any way.
+      // A history of instructions only may be any of its client's.
       ...new Set(firsts.map((first) => nameOf("first", scope, first))),
       nameOf("opening", scope, opening ?? NOTHING),
       nameOf("summary", scope),
@@ -316,17 +295,15 @@ export function soughtNames({ client, scope, name, items, isKeyed, hasTools, fol
   };
 }
 
-/** The history by which a session is named. */
 export interface NamedHistory {
-  /** The names that do not change with each turn. */
   readonly others: readonly string[];
-  /** The items up to its last reply: what follows may be transient. */
+  /** The items up to the last reply: later ones may be transient. */
   readonly settled: readonly string[];
 }
 
 /**
- * Returns the names under which a session with this history is found, the newest first; `undefined` if those of `known`
- * still find it. `ends` are those of earlier ends of the history.
+ * Returns the names of a session, the newest first; `undefined` if those of `known` still find it. `ends` are the names
+ * of earlier ends.
  */
 export function namesOf(
   { client, scope, name, heads, opening = NOTHING, summary, responses }: Owner & {
@@ -342,7 +319,7 @@ export function namesOf(
   | undefined {
   const keys = items.map(({ exact }) => exact);
   const replied = items.findLastIndex(({ role }) => role === "reply") + 1;
-  // Until the model has replied, the first message may end in transient text, of which a short one's opening may be.
+  // Until the first reply, the first message may end in transient text, which may include the opening.
   const openings = replied === 0 ? new Set([opening, NOTHING]) : [];
   const settled = keys.slice(0, replied || keys.length);
   const others = [
@@ -365,20 +342,19 @@ export function namesOf(
   return { ends: all, others, named: { others, settled } };
 }
 
-/** The states of a history by which it is named. */
 interface Reach {
-  /** Number of instructions at its beginning, which alone name nothing. */
+  /** Number of instructions, which identify nothing. */
   readonly heads: number;
-  /** Number of its newest states. */
+  /** Number of newest states. */
   readonly reach: number;
 }
 
-/** Returns hashes of all items, instructions included; the newest state first. */
+/** Returns a hash of all items for each state, the newest first. */
 function wholes(keys: readonly string[], { heads, reach }: Reach): readonly string[] {
   return hashPrefixes(keys, Math.max(heads, keys.length - reach)).reverse();
 }
 
-/** Returns the last two items after the instructions; the newest state first. */
+/** Returns the last two items after the instructions for each state, the newest first. */
 function endsOf(keys: readonly string[], { heads, reach }: Reach): readonly string[] {
   const ends: string[] = [];
   for (let length = keys.length; length > heads && ends.length < reach; length--) {
@@ -387,7 +363,7 @@ function endsOf(keys: readonly string[], { heads, reach }: Reach): readonly stri
   return ends;
 }
 
-/** Hashed: what is stored contains nothing of a client, and a name cannot be guessed from another. */
+/** Returns a hash, so that stored names reveal nothing of a client. */
 function nameOf(...parts: readonly string[]): string {
   return createHash("sha256").update(JSON.stringify(parts)).digest("base64url").slice(0, 22);
 }

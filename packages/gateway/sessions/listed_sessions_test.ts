@@ -12,7 +12,6 @@ import { profileNamed } from "@tare/planner";
 import { BASH, chatStep, longResult, SUM_UP } from "../agents_fixture_test.ts";
 import { completion, gatewayed, OPTIONS, post, UPSTREAM } from "../fixture_test.ts";
 
-/** A gateway whose client goes on with one conversation, a call of a tool for each step. */
 function conversation(options: Partial<GatewayOptions> = {}) {
   const bodies: string[] = [];
   const { fetch, sessions } = gatewayed(({ text }) => {
@@ -40,7 +39,7 @@ function conversation(options: Partial<GatewayOptions> = {}) {
   };
 }
 
-Deno.test("gateway() shows what a conversation's model sees, and brings back what is kept at the next rewrite", async () => {
+Deno.test("gateway() reports what a model sees, and restores pinned results at the next rewrite", async () => {
   const { step, shown, bodies } = conversation();
   for (let at = 0; at < 6; at++) await step(`file${at}`);
   const prompt = reportPrompt(await (await shown()).seen());
@@ -71,7 +70,7 @@ Deno.test("gateway() shows what a conversation's model sees, and brings back wha
   ]);
 });
 
-Deno.test("gateway() gives sums of calls that are the ledger's", async () => {
+Deno.test("gateway() reports totals of calls that equal the ledger's", async () => {
   const { step, ask, shown, overview, messages } = conversation({ control: 0 });
   for (let at = 0; at < 4; at++) await step(`file${at}`);
   await ask({ messages: [...messages, { role: "user", content: SUM_UP }] });
@@ -92,7 +91,7 @@ Deno.test("gateway() gives sums of calls that are the ledger's", async () => {
   ]);
 });
 
-Deno.test("gateway() refuses what can't be asked for, and says why", async () => {
+Deno.test("gateway() rejects impossible changes with a reason", async () => {
   const { step, shown } = conversation();
   await step("file0");
   for (
@@ -109,7 +108,7 @@ Deno.test("gateway() refuses what can't be asked for, and says why", async () =>
   ]);
 });
 
-Deno.test("gateway() forgets a conversation, and what is kept of it", async () => {
+Deno.test("gateway() deletes a conversation and its stored state", async () => {
   const options = { store: memoryStore() };
   const first = conversation(options);
   for (let at = 0; at < 6; at++) await first.step(`file${at}`);
@@ -159,7 +158,7 @@ Deno.test("gateway() lists its conversations, the newest first", async () => {
   assertEquals(await sessions.open("nobody"), undefined);
 });
 
-Deno.test("gateway() goes by the clock of its store, whatever this machine's shows", async () => {
+Deno.test("gateway() uses the clock of its store", async () => {
   const store = memoryStore({ now: () => Date.UTC(2026, 0, 1) });
   const { now: _, ...options } = OPTIONS;
   const fetch = () => Promise.resolve(completion({ content: "Hi" }));
@@ -169,7 +168,7 @@ Deno.test("gateway() goes by the clock of its store, whatever this machine's sho
   assertEquals([one?.createdAt, one?.lastAt], Array(2).fill("2026-01-01T00:00:00.000Z"));
 });
 
-Deno.test("gateway() tells of a conversation what it cost, what left its prompt and why, and its compactions", async () => {
+Deno.test("gateway() reports a conversation's costs, evictions with reasons, and compactions", async () => {
   let nowMs = Date.UTC(2026, 0, 1);
   const { ask, step, messages, shown } = conversation({ now: () => nowMs += 1_000 });
   for (let at = 0; at < 8; at++) await step(`file${at}`);
@@ -188,7 +187,7 @@ Deno.test("gateway() tells of a conversation what it cost, what left its prompt 
   assertEquals([session.compactionCalls.length, session.compactionTokenUnits], [1, tokenUnits]);
 });
 
-Deno.test("gateway() reckons with the cache rules and prices of the model that is asked for", async () => {
+Deno.test("gateway() uses the cache rules and prices of the requested model", async () => {
   const profile = (model: string) => profileNamed(model === "a" ? "openai" : "deepseek");
   const usage = { prompt_tokens: 1000, completion_tokens: 5, prompt_tokens_details: { cached_tokens: 500 } };
   const { fetch, sessions } = gatewayed(() => Response.json({ choices: [], usage }), {
@@ -202,7 +201,7 @@ Deno.test("gateway() reckons with the cache rules and prices of the model that i
   assertEquals(costs, [["b", 500 + 500 * profileNamed("deepseek").read], ["a", 550]]);
 });
 
-Deno.test("gateway() counts the turns of a conversation, also where its client begins the history anew", async () => {
+Deno.test("gateway() counts the turns of a conversation, also after its client begins a new history", async () => {
   const { fetch, sessions } = gatewayed(() =>
     completion({ content: "A summary of all that was done here." })
   );
@@ -219,14 +218,13 @@ Deno.test("gateway() counts the turns of a conversation, also where its client b
   const histories = [
     first,
     [...first, ...look],
-    // What is said while it works belongs to the turn.
+    // A message during a turn belongs to it.
     [...first, ...look, user("And be quick.")],
     [...first, ...look, user("And be quick."), said("A file."), user("Thanks. And what is in it?")],
-    // The same again.
     [...first, ...look, user("And be quick."), said("A file."), user("Thanks. And what is in it?")],
     [...first, ...look, said("A file."), user(SUM_UP)],
-    [user("Go on from this: A summary of all that was done here."), ...look],
-    [user("Go on from this: A summary of all that was done here."), ...look, said("Done."), user("More?")],
+    [user("Continue from this: A summary of all that was done here."), ...look],
+    [user("Continue from this: A summary of all that was done here."), ...look, said("Done."), user("More?")],
   ];
   const headers = { "x-tare-session": "mine" };
   let id = "";
@@ -245,7 +243,7 @@ Deno.test("gateway() counts the turns of a conversation, also where its client b
   assertEquals((await (await sessions.open(id))!.details()).agent, null);
 });
 
-Deno.test("gateway() tells what each conversation has cost by day and model, with its agent", async () => {
+Deno.test("gateway() reports each conversation's costs by day and model, with its agent", async () => {
   const DAY_MS = 24 * 60 * 60_000;
   let nowMs = Date.UTC(2026, 0, 1);
   const store = memoryStore();
@@ -272,7 +270,7 @@ Deno.test("gateway() tells what each conversation has cost by day and model, wit
   const later = gatewayed(() => completion({}), options).sessions;
   assertEquals(await rows(later, { by: "session" }), each);
   assertEquals(await rows(later, { by: "session", to: "2026-01-01" }), [[...each[0]!.slice(0, 3), 1]]);
-  // What was spent stays so when its session is gone.
+  // Spending remains when its session is deleted.
   await store.deleteSession((await store.listSessions())[0]!.id);
   assertEquals(await rows(sessions, { by: "day", to: "2026-01-02" }), [["2026-01-02", 1], ["2026-01-01", 1]]);
   assertEquals(await rows(sessions, { by: "model" }), [["b", 2], ["a", 1]]);

@@ -7,7 +7,6 @@ import { type Asked, assertSame, conversation, MANNERS, play, whole } from "./co
 import { CHAT } from "./dialects_fixture_test.ts";
 import { OPTIONS, post } from "../fixture_test.ts";
 
-/** A store whose calls can be made to fail or hang. */
 function faulty() {
   let fault: (<T>(act: () => Promise<T>) => Promise<T>) | undefined;
   const guarded = <T extends object>(whole: T): T =>
@@ -38,7 +37,7 @@ for (
     "it is away",
   ]] as const
 ) {
-  Deno.test(`a store that ${how} costs no answer, is told of once, and again when it has worked in between`, async () => {
+  Deno.test(`outage: a store that ${how} changes no answer, and is reported once per outage`, async () => {
     const { kept, ...store } = faulty();
     const errors: string[] = [];
     const onError = (error: unknown) => errors.push((error as Error).message);
@@ -54,7 +53,7 @@ for (
       assertStringIncludes(error, "Cannot store sessions: ");
       assertStringIncludes(error, `${said}. Requests continue without it`);
     }
-    // What wasn't written is written at the end, if it can be.
+    // Unwritten sessions are written at the end, if possible.
     store.mend();
     await opened!.close();
     const again: Asked = { ...asked.at(-1)!, pauseMs: (asked.length + 1) * 10_000 };
@@ -65,7 +64,7 @@ for (
   });
 }
 
-Deno.test("a store that is slow holds requests up for a moment, not each of them, and is told of once", async () => {
+Deno.test("outage: a slow store delays only the first requests, and is reported once", async () => {
   const { kept, ...store } = faulty();
   const late: (() => void)[] = [];
   const slow = <T>(act: () => Promise<T>) => new Promise<void>((resolve) => late.push(resolve)).then(act);
@@ -74,7 +73,7 @@ Deno.test("a store that is slow holds requests up for a moment, not each of them
   const onError = (error: unknown) => errors.push((error as Error).message);
   let opened: ReturnType<typeof gateway> | undefined;
   const played = await play(asked, CHAT, async (at, options) => {
-    // That it answers at last doesn't mean that it is quick.
+    // A late response doesn't end the outage.
     if (at === 5) {
       for (const answer of late.splice(0)) answer();
       await new Promise((resolve) => setTimeout(resolve));
@@ -91,7 +90,7 @@ Deno.test("a store that is slow holds requests up for a moment, not each of them
   await opened!.close();
 });
 
-Deno.test("nothing is written before the first byte of an answer is out, and its end waits until it is", async () => {
+Deno.test("store: writes begin after an answer's first byte, and its end waits for them", async () => {
   const kept = memoryStore();
   const events: string[] = [];
   let written = () => {};
@@ -151,7 +150,7 @@ Deno.test("nothing is written before the first byte of an answer is out, and its
   await close();
 });
 
-Deno.test("the bytes of an answer that isn't streamed don't wait until it is written", async () => {
+Deno.test("store: the bytes of an answer that isn't streamed don't wait for writes", async () => {
   const kept = memoryStore();
   let written = () => {};
   const store: Store = {
@@ -171,7 +170,7 @@ Deno.test("the bytes of an answer that isn't streamed don't wait until it is wri
   await close();
 });
 
-Deno.test("what is kept expires by the gateway's limits", async () => {
+Deno.test("store: stored sessions expire by the gateway's limits", async () => {
   const kept = memoryStore();
   const limits: unknown[] = [];
   const store: Store = {
@@ -187,7 +186,7 @@ Deno.test("what is kept expires by the gateway's limits", async () => {
     const one = gateway({ ...OPTIONS, fetch, store, now: () => nowMs, ...more });
     const ask = async () =>
       await (await one.fetch(post({ model: "m", messages: [{ role: "user", content: "Hello?" }] })))!.text();
-    // Once an hour is enough.
+    // At most one cleanup per hour.
     await ask();
     await ask();
     await one.close();

@@ -29,7 +29,6 @@ const client = fc.record({
 
 type Client = typeof client extends fc.Arbitrary<infer Value> ? Value : never;
 
-/** Returns the bodies of a client's requests. */
 function requestsOf({ tail, hasRules, isKeyed, acts }: Client): readonly JsonRecord[] {
   const requests: JsonRecord[] = [];
   const talks: Talk[] = [];
@@ -73,9 +72,9 @@ function requestsOf({ tail, hasRules, isKeyed, acts }: Client): readonly JsonRec
     if (op === "retry") requests.push(requests.at(-1)!);
     if (op === "begin") begin(unique("Do the task number"));
     if (op === "subagent") begin(task, "You are a subagent.");
-    // What equals one that waits for its first reply is a retry of that.
+    // An equal request without a reply is a retry.
     if (op === "begin alike" && tail !== "none") begin(task);
-    // Which of several a title is for isn't known.
+    // The session of such a title is ambiguous.
     if (op === "title" && talks.filter((one) => one.task === task).length === 1) {
       send("You write titles.", [{ role: "user", content: `Write a title for: ${task}` }]);
     }
@@ -97,7 +96,7 @@ function requestsOf({ tail, hasRules, isKeyed, acts }: Client): readonly JsonRec
   return requests;
 }
 
-/** Sends requests, each to one of gateways on a store, or to a new one. Returns the first request of each one's session. */
+/** Sends requests to gateways on a store, or to new ones. Returns the first request of each one's session. */
 async function sessionsOf(
   requests: readonly JsonRecord[],
   { gateways, isAnew }: { readonly gateways: number; readonly isAnew: boolean },
@@ -124,7 +123,7 @@ for (
     "gateways on one store that take turns": { gateways: 3, isAnew: false },
   })
 ) {
-  Deno.test(`${what}: random clients have the sessions that they have without`, async () => {
+  Deno.test(`${what}: random clients have the same sessions as without`, async () => {
     await fc.assert(
       fc.asyncProperty(client, async (client) => {
         const requests = requestsOf(client);

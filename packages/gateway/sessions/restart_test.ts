@@ -21,9 +21,8 @@ for (const dialect of DIALECTS) {
     let wholeRun: Promise<Played> | undefined;
     const expectedRun = () => wholeRun ??= whole(asked, dialect);
 
-    Deno.test(`gateways that are killed after each answer send what one sends that never was: ${of}`, async () => {
+    Deno.test(`restart: gateways that are killed after each answer send the same as one that isn't: ${of}`, async () => {
       const expected = await expectedRun();
-      // Something left, and something was recalled that had.
       assertMatch(expected.sent.join(), /\[elided: [^\]]*\bref [0-9a-f]{16}\]/);
       assert(expected.sent.length > asked.length + 8);
       assert(!expected.sent.join().includes("Cannot recall"));
@@ -32,7 +31,7 @@ for (const dialect of DIALECTS) {
       assertSame(await played(asked, dialect, { store: () => store, gatewayAt }), expected);
     });
 
-    Deno.test(`gateways on one store that take turns send what one sends: ${of}`, async () => {
+    Deno.test(`restart: gateways that take turns on one store send the same as one: ${of}`, async () => {
       const expected = await expectedRun();
       const turns = fc.array(fc.record({ which: fc.nat(2), isAnew: fc.boolean() }), {
         minLength: asked.length,
@@ -55,7 +54,7 @@ for (const dialect of DIALECTS) {
     });
 
     if (at >= 2) continue;
-    Deno.test(`a gateway that is opened anew on a file for each request sends what one sends: ${of}`, async () => {
+    Deno.test(`restart: a gateway that is restarted on a file for each request sends the same as one: ${of}`, async () => {
       const folder = await Deno.makeTempDir();
       let store: Store | undefined;
       try {

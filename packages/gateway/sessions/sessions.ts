@@ -49,73 +49,70 @@ import {
   SessionArchive,
 } from "./session.ts";
 
-/** A session of another agent in a list. */
+/** A gateway session in a list. */
 export interface GatewaySessionSummary extends Sums {
   readonly kind: "gateway";
   readonly id: string;
-  /** Name of the key with which it began. Absent: the owner's. */
+  /** Name of its key. Absent: the owner's. */
   readonly key?: string;
-  /** First line of the user's first message. */
   readonly title: string;
-  /** Name of its protocol. */
   readonly protocol: string;
-  /** The model that was requested last. */
+  /** The model of the newest request. */
   readonly model: string;
-  /** Name of the program whose loop it is, as its requests report it; null if they don't. */
+  /** Name of the agent; null if its requests don't report it. */
   readonly agent: string | null;
-  /** Time of its first request, and of its newest. */
+  /** Times of its first and newest request. */
   readonly createdAt: string;
   readonly lastAt: string;
-  /** Whether it is forwarded unchanged, as part of the holdout. */
+  /** Whether it is in the holdout: forwarded unchanged. */
   readonly control: boolean;
   /** Whether it is forwarded unchanged because the upstream refused edited requests. */
   readonly reverted: boolean;
   /** Number of rewrites of its prompt. */
   readonly epoch: number;
-  /** Cost units that it has saved so far. */
+  /** Estimated saving in cost units. */
   readonly savedTokenUnits: number;
 }
 
-/** A session of another agent by itself. */
+/** A gateway session with its details. */
 export interface GatewaySessionDetails extends GatewaySessionSummary {
-  /** Size of its archive. */
   readonly archiveBytes: number;
-  /** The newest prompt: its tokens, its limit if known, and the tokens that each mechanism removed. Null before the first. */
+  /**
+   * The newest prompt: its tokens, the window if known, and the tokens that each mechanism removed. Null before the
+   * first.
+   */
   readonly prompt: {
     readonly tokens: number;
     readonly windowTokens: number | null;
     readonly left: Readonly<Record<keyof Mechanisms, number>>;
   } | null;
-  /** The newest changes of what its model sees, the oldest first. */
+  /** The newest rewrites, the oldest first. */
   readonly rewrites: readonly (Rewrite & { readonly at: string })[];
-  /** The newest calls by which its client had it summarized, the oldest first. */
+  /** The client's newest compactions, the oldest first. */
   readonly compactionCalls: readonly (Omit<Compaction, "atMs"> & { readonly at: string })[];
 }
 
-/** How sessions are held in memory and stored. */
 export interface SessionsOptions {
   /** Share of sessions, from 0 to 1, that are forwarded unchanged, as a holdout. Default: 0. */
   readonly control?: number | undefined;
   /** Called with each session that continues from a summary with a new history. */
   readonly resumed?: (session: GatewaySession, summary: ClientSummary) => void;
-  /** Most bytes of memory that all may take together. */
+  /** Memory of all sessions, in bytes. */
   readonly maxBytes: number;
-  /** Where and how they are stored. Default: nowhere. */
+  /** Storage of sessions. Default: none. */
   readonly storing?: WriteBehindOptions | undefined;
-  /** Returns what stored sessions of a protocol and client are made with. Default: none is loaded. */
+  /** Returns the parts for loading sessions of a protocol and client. Default: none is loaded. */
   readonly makingOf?: (protocol: string, client: string | undefined) => Promise<Making | undefined>;
-  /** Called with each session that was loaded. */
   readonly restored?: (session: GatewaySession) => void;
   readonly warmth?: Warmth | undefined;
   /** Returns the context window of a session's model, in tokens. Default: unknown. */
   readonly windowOf?: (session: GatewaySession) => number | undefined;
-  /** The time in milliseconds since the epoch. Default: `Date.now`. */
   readonly now?: () => number;
 }
 
 /**
- * The sessions of a gateway: which of them a request continues, those in memory, those that are stored, and how they are
- * reported. One that is evicted and not stored is recognised as a new one.
+ * The sessions of a gateway: recognition, memory, storage and reports. A session that is evicted and not stored is
+ * recognised as a new one.
  */
 export class GatewaySessions
   implements
@@ -125,15 +122,12 @@ export class GatewaySessions
   readonly store: WriteBehindOptions["store"] | undefined;
   readonly warmth: Warmth | undefined;
   readonly warnings: ToldWarnings = new ToldWarnings();
-  /** Those in memory. */
   readonly held: HeldSessions<GatewaySession>;
   readonly #options: SessionsOptions;
   readonly #writer: WriteBehind<GatewaySession> | undefined;
   readonly #recognition = new Recognition<GatewaySession>();
   readonly #instructions = new InstructionKeys();
-  /** Ids by the names that clients gave. */
   readonly #names = new Map<string, string>();
-  /** Totals of evicted sessions. */
   readonly #evicted = new Map<SessionGroup, { readonly sessions: number; readonly days: Days }>();
 
   constructor(options: SessionsOptions) {
@@ -177,7 +171,6 @@ export class GatewaySessions
   async look(
     recognised: Recognised,
     { follows, protocol, readers }: Pick<Making, "protocol" | "readers"> & {
-      /** The response that the request continues from. */
       readonly follows: string | undefined;
     },
   ): Promise<void> {
@@ -187,21 +180,21 @@ export class GatewaySessions
     await this.#writer?.loadNamed(soughtNames({ ...recognised, follows }), (all) => {
       for (const loaded of all) {
         const settings = loaded.record.settings as GatewaySettings | undefined;
-        // A session of another protocol is another conversation, whatever it contains.
+        // A session of another protocol is another conversation.
         if (settings?.client !== client || settings?.protocol !== protocol.name) continue;
         this.#takeIn(loaded, { countTokens, prompts, protocol, readers });
       }
-      // Another one may contain more of the request than one with which it shares a beginning.
+      // Another one may share more of the request.
       return follows !== undefined || this.#knows(recognised);
     });
   }
 
-  /** Stores a session: resolves once that is done, or after a short while. Never rejects. Default: nothing is stored. */
+  /** Stores a session: resolves when done, or after a short wait; `undefined` without a store. Never rejects. */
   save(session: GatewaySession): Promise<void> | undefined {
     return this.#writer?.save(session);
   }
 
-  /** Whether no other server has continued a session since it was last written here. */
+  /** Whether no other server has continued a session since it was last stored here. */
   async isNewest(session: GatewaySession): Promise<boolean> {
     return await this.#writer?.isNewest(session) ?? true;
   }
@@ -217,7 +210,7 @@ export class GatewaySessions
     const settings: GatewaySettings = {
       ...{ protocol, ...(agent !== undefined && { agent }), control },
       ...(forkOf !== undefined && { forkOf }),
-      // Without content nothing stored identifies its client.
+      // Without stored content the client must not be identifiable.
       ...(client !== undefined && this.#options.storing?.storesContent && { client }),
     };
     const record = { id, createdAtMs, settings, ...(by !== undefined && { by }) };
@@ -316,7 +309,7 @@ export class GatewaySessions
     await this.#writer?.delete(session);
   }
 
-  /** Adds totals of an evicted session, at this time in milliseconds since the epoch. */
+  /** Adds to the totals of an evicted session, at this time in milliseconds since the epoch. */
   book(session: GatewaySession, more: Partial<Sums>, atMs: number): void {
     const { group } = session;
     const evicted = this.#evicted.get(group);
@@ -324,17 +317,17 @@ export class GatewaySessions
     this.#evicted.set(group, { ...evicted, days: addToDay(evicted.days, more, { atMs, model: "" }) });
   }
 
-  /** Weighs a session that has grown, for which others may be evicted. */
+  /** Updates a session's weight, which may evict others. */
   weigh(session: GatewaySession): void {
     if (this.isCurrent(session)) this.held.use(session);
   }
 
-  /** Whether this session is still the one of its id: one that was loaded may have replaced it. */
+  /** Whether this object is its id's current session: a loaded one may have replaced it. */
   isCurrent(session: GatewaySession): boolean {
     return this.held.find(session.id) === session;
   }
 
-  /** Returns the session of a turn's request: a known one, a fork of one, or a new one. */
+  /** Returns the session of a turn's request: a known one, a fork, or a new one. */
   sessionOf(recognised: Recognised): GatewaySession {
     const { scope, items } = recognised;
     const history = this.#historyOf(recognised, { learns: true });
@@ -358,8 +351,8 @@ export class GatewaySessions
   }
 
   /**
-   * Returns the session of a request that continues none and may be no turn, such as one for a title: one without turns, by
-   * its key or by the same request, or a new one. A turn begins it later.
+   * Returns the session of a request that continues none and may be no turn, such as one for a title: one without
+   * turns, by its key or the same request, or a new one. A later turn begins it.
    */
   precede(recognised: Recognised): GatewaySession {
     const history = this.#historyOf(recognised, { learns: true });
@@ -370,20 +363,20 @@ export class GatewaySessions
     return this.#follow(session, history);
   }
 
-  /** Returns the session that a request is about which is no turn, such as for a summary or a title. Changes nothing. */
+  /** Returns the session that a request is about, such as one for a summary or title. Changes nothing. */
   about(recognised: Recognised): About<GatewaySession> | undefined {
     const history = this.#historyOf(recognised, { learns: false });
     return this.#recognition.about(history, this.#named(recognised));
   }
 
-  /** Whether the session in memory ends where a request continues: others may be newer in the store. */
+  /** Whether a session in memory ends where a request continues: otherwise the store may have a newer one. */
   #knows(recognised: Recognised): boolean {
     if (this.#named(recognised)) return true;
     const found = this.#recognition.recognise(this.#historyOf(recognised, { learns: false }));
     return found.type === "continue" && found.how !== "back" && found.how !== "anew";
   }
 
-  /** Replaces a session in memory by the loaded one, if that is still newer. Returns whether it could be read. */
+  /** Replaces a session in memory by the loaded one, if that is newer. Returns whether it could be read. */
   #takeIn(loaded: LoadedSession, making: Making): boolean {
     const restored = GatewaySession.restore(loaded, making);
     const { record: { id }, stored: { fence } } = loaded;
@@ -406,7 +399,7 @@ export class GatewaySessions
     return session;
   }
 
-  /** Returns the history of a request. `learns`: its instructions count as seen. */
+  /** Returns the history of a request. `learns`: its instructions are stored. */
   #historyOf(recognised: Recognised, { learns }: { readonly learns: boolean }): RequestHistory {
     const { scope, client, isKeyed, items } = recognised;
     const heads = countInstructions(items);
@@ -442,7 +435,7 @@ export class GatewaySessions
     const name = nameOf(recognised);
     const first = items[personSpoke(items)?.at ?? countInstructions(items)];
     const archive = new SessionArchive();
-    // Whether a title or the first turn is requested first under a key, its session is in the same group.
+    // The holdout doesn't depend on whether a key's first request is a title or a turn.
     const drawn = name ?? (recognised.isKeyed ? scope : `${scope} ${first?.key ?? ""}`);
     const control = isObserved || share(drawn) < (this.#options.control ?? 0);
     const nowMs = this.now();
@@ -474,7 +467,7 @@ function nameOf({ scope, name }: Pick<Recognised, "scope" | "name">): string | u
   return name === undefined ? undefined : `${scope} ${name}`;
 }
 
-/** Returns a number from 0 to 1 that depends on the text alone. */
+/** Returns a number from 0 to 1, derived from a text. */
 function share(text: string): number {
   return createHash("sha256").update(text).digest().readUInt32BE() / 2 ** 32;
 }

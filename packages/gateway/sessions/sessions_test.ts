@@ -39,7 +39,7 @@ const elide = (index: number) => ({ type: "elide", index, toolCallId: "c", ref: 
 const edited = ({ session }: GatewaySession) =>
   (session.prompt.state as { edits: readonly { index: number }[] }).edits.map(({ index }) => index);
 
-Deno.test("GatewaySessions follows a history, its retries and its forks, which take the edits that hold for them", async () => {
+Deno.test("GatewaySessions continues a history with its retries and forks, which inherit valid edits", async () => {
   const { find, begun } = newSessions();
   const session = find("Sab");
   assertStrictEquals(find("Sabcd"), session);
@@ -52,7 +52,7 @@ Deno.test("GatewaySessions follows a history, its retries and its forks, which t
   assertEquals(await begun(), 2);
 });
 
-Deno.test("GatewaySessions takes an opening alone for a new conversation, which has nothing of the one before", async () => {
+Deno.test("GatewaySessions begins a new conversation for an equal opening, without the other's state", async () => {
   const { find, begun } = newSessions();
   const session = find("Sab");
   const ref = await session.archive.put("before");
@@ -63,13 +63,12 @@ Deno.test("GatewaySessions takes an opening alone for a new conversation, which 
     3,
   ]]);
   assertEquals(await begun(), 2);
-  // Where the model has answered, it is a fork.
   find("Sabc");
   const fork = find("Sabx");
   assertEquals([await fork.archive.get(ref), edited(fork)], ["before", [1]]);
 });
 
-Deno.test("GatewaySessions lets a fork see what was archived before it, and nothing that the other archives then", async () => {
+Deno.test("GatewaySessions shares texts archived before a fork, and separates later ones", async () => {
   const { find } = newSessions();
   const session = find("Sabc");
   const before = await session.archive.put("before");
@@ -82,7 +81,7 @@ Deno.test("GatewaySessions lets a fork see what was archived before it, and noth
   assertEquals(await texts(session), ["before", "after", undefined]);
 });
 
-Deno.test("GatewaySessions goes by names where clients give them, also when they roll back", async () => {
+Deno.test("GatewaySessions uses client names, also after a rollback", async () => {
   const { find, begun } = newSessions();
   const session = find("abcd", { name: "n" });
   assertEquals(edited(session), [1, 3]);
@@ -95,7 +94,7 @@ Deno.test("GatewaySessions goes by names where clients give them, also when they
   assertEquals(await begun(), 3);
 });
 
-Deno.test("GatewaySessions leaves the same share of sessions as it is, always", () => {
+Deno.test("GatewaySessions selects a constant share of sessions as the holdout", () => {
   const names = Array.from({ length: 200 }, (_, at) => `n${at}`);
   const controlled = () => {
     const { find } = newSessions({ control: 0.25 });
@@ -106,7 +105,7 @@ Deno.test("GatewaySessions leaves the same share of sessions as it is, always", 
   assertEquals(first.length > 30 && first.length < 70, true);
 });
 
-Deno.test("GatewaySessions forgets the sessions that were used longest ago, as memory asks for it", () => {
+Deno.test("GatewaySessions evicts the least recently used sessions within its memory", () => {
   const { sessions, find } = newSessions({ maxBytes: 14_000 });
   const a = find("a");
   const b = find("b", { name: "n" });
@@ -121,7 +120,7 @@ Deno.test("GatewaySessions forgets the sessions that were used longest ago, as m
   ]);
 });
 
-Deno.test("GatewaySessions weighs what sessions archive, hide and remember of histories", async () => {
+Deno.test("GatewaySessions weighs archived texts, hidden items and histories", async () => {
   const archiving = newSessions({ maxBytes: 20_000 });
   const large = archiving.find("a");
   archiving.find("b");
@@ -143,7 +142,7 @@ Deno.test("GatewaySessions weighs what sessions archive, hide and remember of hi
   wide.find("a");
   wide.find("L");
   assertEquals(wide.sessions.held.size, 1);
-  // What was forgotten while it was worked with stays forgotten.
+  // A session that was evicted while in use stays evicted.
   long.sessions.weigh(first);
   assertEquals(long.sessions.held.size, 0);
 });

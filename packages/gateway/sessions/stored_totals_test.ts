@@ -7,14 +7,12 @@ import { sharedMemory } from "../../../tests/shared_memory.ts";
 import { conversation, MANNERS, play, type Played } from "./conversations_fixture_test.ts";
 import { CHAT, DIALECTS } from "./dialects_fixture_test.ts";
 
-/** A long conversation in which results leave, calls recall, and a client has it summed up. */
 const asked = conversation(CHAT, MANNERS[0]!);
 
 const LATER_MS = 1_000_000 + 24 * 60 * 60_000;
 
 type Json = Record<string, unknown>;
 
-/** All that a gateway tells of its sessions: the ledger, the overview, each session and its calls. */
 async function told({ sessions: registry }: HttpGateway) {
   const { warnings: _, ...overview } = await registry.overview();
   const sessions: GatewaySessionSummary[] = [];
@@ -33,7 +31,6 @@ async function told({ sessions: registry }: HttpGateway) {
 
 type Told = Awaited<ReturnType<typeof told>>;
 
-/** Plays it with one gateway, and gives what that tells, and another one, opened on the store of it when it has ended. */
 async function restarted(
   stores: { readonly first: Store; readonly second: () => Promise<Store> },
   more: Partial<GatewayOptions> = {},
@@ -52,7 +49,7 @@ async function restarted(
   return { before, after, played };
 }
 
-/** As sums in another order give it too. */
+/** Rounds numbers whose summands may be in another order. */
 const rounded = (of: unknown): unknown =>
   JSON.parse(
     JSON.stringify(of, (_, value) => typeof value === "number" ? Number(value.toPrecision(10)) : value),
@@ -61,7 +58,7 @@ const rounded = (of: unknown): unknown =>
 const callsIn = ({ each }: Told) => each.map(({ calls }) => calls.length);
 const titlesIn = ({ sessions }: Told) => sessions.map(({ title }) => title);
 
-Deno.test("a gateway knows after a restart its sessions, their calls, sums, ledger and overview", async () => {
+Deno.test("restart: a gateway knows its sessions, calls, totals, ledger and overview", async () => {
   const folder = await Deno.makeTempDir();
   const path = `${folder}/tare.db`;
   const first = await openStore(path);
@@ -73,9 +70,7 @@ Deno.test("a gateway knows after a restart its sessions, their calls, sums, ledg
   try {
     const { before, after } = await restarted({ first, second });
     assertEquals(after, before);
-    // It isn't nothing.
     const { planned } = before.ledger;
-    // The others are forks of it.
     assertEquals([planned.sessions, planned.compactions], [1, 1]);
     assert(before.sessions.length > 2 && planned.recalls > 5);
     assertEquals(callsIn(before).reduce((sum, count) => sum + count, 0), planned.calls);
@@ -90,7 +85,7 @@ Deno.test("a gateway knows after a restart its sessions, their calls, sums, ledg
   }
 });
 
-Deno.test("a gateway knows what others on its store were asked, also while they go on", async () => {
+Deno.test("shared store: a gateway knows the calls of others, also during their sessions", async () => {
   const memory = sharedMemory();
   const stores = [memory.open().store, memory.open().store];
   const open = new Map<number, HttpGateway>();
@@ -119,7 +114,7 @@ Deno.test("a gateway knows what others on its store were asked, also while they 
   );
 });
 
-Deno.test("without what was said a gateway keeps what sessions and their calls came to, and nothing else", async () => {
+Deno.test("store: without content only the totals of sessions and calls are stored", async () => {
   const folder = await Deno.makeTempDir();
   const path = `${folder}/tare.db`;
   let kept = await openStore(path);
@@ -160,12 +155,12 @@ Deno.test("without what was said a gateway keeps what sessions and their calls c
   }
 });
 
-Deno.test("what two servers were asked of one conversation at the same time is added up, and no call is lost", async () => {
+Deno.test("shared store: concurrent calls of two servers in one conversation are all added", async () => {
   const memory = sharedMemory();
   const stores = [memory.open().store, memory.open().store];
   let opened: HttpGateway[] = [];
   let at = 0;
-  // Each saves behind the other's back: what it knew when its request came is old then.
+  // Both save concurrently, from states that are outdated then.
   const held: PromiseWithResolvers<void>[] = [];
   const late = (store: Store): Store => ({
     ...store,
@@ -201,7 +196,7 @@ Deno.test("what two servers were asked of one conversation at the same time is a
   assertEquals([callsIn(one!), (one!.ledger as { planned: { calls: number } }).planned.calls], [[3], 3]);
 });
 
-Deno.test("a session that another server holds waits, and is written once that gives it back", async () => {
+Deno.test("shared store: a session held by another server is written once it is released", async () => {
   const memory = sharedMemory();
   const [mine, other] = [memory.open().store, memory.open().store];
   const errors: string[] = [];
@@ -234,7 +229,7 @@ const laterOptions = await (async () => {
   return given!;
 })();
 
-Deno.test("a session that was removed meanwhile is written as a whole again", async () => {
+Deno.test("shared store: a session that was deleted meanwhile is written as a whole", async () => {
   const store = memoryStore();
   let opened: HttpGateway | undefined;
   await play(asked.slice(0, 12), CHAT, async (at, options) => {
@@ -248,12 +243,11 @@ Deno.test("a session that was removed meanwhile is written as a whole again", as
   await opened!.close();
   const again = await told(gateway({ ...laterOptions, store }));
   assertEquals(again, before);
-  // One of them recalled.
   assertEquals(callsIn(again), [13]);
 });
 
 for (const dialect of DIALECTS) {
-  Deno.test(`sessions of a restarted gateway are opened by their ids: ${dialect.name}`, async () => {
+  Deno.test(`restart: sessions are opened by their ids: ${dialect.name}`, async () => {
     const store = memoryStore();
     let given: GatewayOptions | undefined;
     const some = conversation(dialect, MANNERS[0]!).slice(0, 9);

@@ -5,7 +5,6 @@ import { BASH, chatStep, codexOpening, codexStep, type Json, SUM_UP } from "../a
 import { completion, OPTIONS, post } from "../fixture_test.ts";
 import { responsesUpstream } from "../responses_fixture_test.ts";
 
-/** A gateway and what its sessions are called, the newest first. */
 function titled(fetch: typeof globalThis.fetch, options: Partial<GatewayOptions> = {}) {
   const made = gateway({ ...OPTIONS, fetch, ...options });
   return {
@@ -23,14 +22,14 @@ const CHAT: typeof globalThis.fetch = async (...args) => {
   return completion({ content: JSON.stringify(messages.at(-1)).includes("TEXT ONLY") ? SUMMARY : "Hi" });
 };
 
-Deno.test("gateway calls a session by what the person said, though rules and surroundings of others stand in front", async () => {
+Deno.test("titles: a session has the user's text as its title, without preceding rules and environments", async () => {
   const { fetch } = responsesUpstream([() => []]);
   const { ask, titles } = titled((...args) => fetch(...args));
   const body = (input: readonly Json[]) => ({ model: "gpt-5", input, store: false });
   const one = codexOpening("Find the constants.");
   await ask(body(one), "/responses");
   await ask(body([...one, ...codexStep("a", "1")]), "/responses");
-  // What goes before its task is the same, so that it is a fork.
+  // Its beginning is the same, so that it is a fork.
   const two = codexOpening("Write a test.");
   await ask(body(two), "/responses");
   await ask(body([...two, ...codexStep("b", "2")]), "/responses");
@@ -38,7 +37,7 @@ Deno.test("gateway calls a session by what the person said, though rules and sur
   assertEquals([await titles("CONSTANTS"), await titles("rule-7")], [["Find the constants."], []]);
 });
 
-Deno.test("gateway calls a session the same when its client goes on from a summary, and after a restart", async () => {
+Deno.test("titles: a session retains its title after a summary and after a restart", async () => {
   const store = memoryStore();
   const first = titled(CHAT, { store });
   const body = (messages: readonly Json[]) => ({ model: "m", messages, tools: [BASH] });

@@ -290,7 +290,7 @@ Deno.test("page: cache keep-alive for an hour displays its end and maximum cost,
   const { id } = await (await server.ask("/tare/v1/sessions", {})).json();
   await page.goto(`${server.url}/#/session/${id}/calls`);
   await press(page, "Keep cache alive for an hour");
-  await seen(page, ".deeds .trouble", "there is nothing to keep");
+  await seen(page, ".deeds .trouble", "there is no cache");
 });
 
 Deno.test("page: a late report never replaces a newer one", async () => {

@@ -180,7 +180,7 @@ Deno.test("page: a call that needs approval waits for a decision by keyboard, he
   const looked = "exit code 0; 4 bytes of output one";
   assertEquals(results, [
     "exit code 0; no output",
-    "Cannot run shell: the user said no: Not that one.",
+    "Cannot run shell: the user denied it: Not that one.",
     looked,
     looked,
     "exit code 0; no output",
@@ -249,7 +249,7 @@ Deno.test("page: the skip link moves the focus to the content, and unknown sessi
   await page.type(".limits label:last-child input", "1");
   await page.focus("textarea");
   await page.keyboard.press("Enter");
-  await seen(page, ".trouble", "Cannot hold the budget maxUsd");
+  await seen(page, ".trouble", "Cannot enforce the budget maxUsd");
   await seen(page, ".unsent", "One line");
   await page.goto(`${server.url}/#/session/nowhere`);
   await seen(page, ".trouble", "Cannot find session nowhere");

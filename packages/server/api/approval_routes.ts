@@ -7,30 +7,28 @@ import { APPROVAL, approvalBodies, SESSION, sessionBody } from "./session_body.t
 
 const APPROVALS = Type.Array(APPROVAL);
 
-/** Body of `POST /tare/v1/sessions/{id}/approvals/{approval}`. */
 export const ANSWER = closed(
   {
     decision: Type.Enum(["allow", "deny", "always"], {
       description:
-        "`always` allows calls like this one for the rest of the session: of the same tool as long as it doesn't change, and " +
-        "of commands the same one; files that are run or obeyed later are asked for again.",
+        "`always` allows calls like this one for the rest of the session: of the same unchanged tool, " +
+        "and of the same command; files that are run or obeyed later need approval again.",
     }),
-    reason: Type.Optional(Type.String({ maxLength: 10_000, description: "Why, for the model." })),
+    reason: Type.Optional(Type.String({ maxLength: 10_000, description: "Reason, for the model." })),
   },
   "ApprovalAnswer",
   { decision: "deny", reason: "Use the staging database." },
 );
 
-/** The routes that show what is asked before calls run, and take the answers. */
 export function approvalRoutes(sessions: Sessions) {
   return [
     route({
       method: "GET",
       path: "/sessions/{id}/approvals",
       operationId: "listApprovals",
-      summary: "Lists the calls that wait for somebody to say whether they may run.",
+      summary: "Lists the calls that wait for approval.",
       responses: {
-        200: json("The calls, in their order.", closed({ approvals: APPROVALS })),
+        200: json("The calls, in order.", closed({ approvals: APPROVALS })),
         404: "There is no such session.",
       },
       async answer({ path: { id } }) {
@@ -41,17 +39,17 @@ export function approvalRoutes(sessions: Sessions) {
       method: "POST",
       path: "/sessions/{id}/approvals/{approval}",
       operationId: "answerApproval",
-      summary: "Says whether a call may run. With the last answer the turn goes on.",
+      summary: "Approves or denies a call. After the last answer the turn continues.",
       who: "approve",
       body: ANSWER,
       responses: {
         200: json(
-          "The session, what it still asks, and behind which event it goes on.",
+          "The session, its pending approvals, and the number of the event after which it continues.",
           closed({ session: SESSION, approvals: APPROVALS, after: COUNT }),
         ),
-        404: "There is no such session, or it has no such approval any more.",
-        409: "Somebody has answered already.",
-        429: "The turn would go on, and as many turns run as the server allows. Nothing has happened.",
+        404: "There is no such session, or no such pending approval in it.",
+        409: "The approval is already answered.",
+        429: "The turn would continue, and the limit of running turns is reached. Nothing has changed.",
       },
       async answer({ path: { id, approval }, body, keep, asker }) {
         const session = await sessions.get(id);

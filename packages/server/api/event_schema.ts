@@ -11,22 +11,20 @@ const TOKENS = Type.Number({ minimum: 0 });
 const STEP = Type.Integer({ minimum: 1 });
 
 const APPROVAL_ID = text(
-  "Id of the question, to answer it by: `id` is that of the call, which another one may have had too.",
+  "Id of the approval, to answer it by; `id` is the call's and may repeat.",
 );
 
-const HASH = text("SHA-256 of a part of what the tool is, in hex.");
+const HASH = text("SHA-256 of a part of the tool's definition, in hex.");
 
-/** Why somebody is asked. */
 export const BEGUN = Type.Literal(true, {
   description:
-    "It was made before the server ended, and nobody knows what came of it: a yes makes it once more.",
+    "The call ran before the server stopped, and its outcome is unknown: if approved, it runs again.",
 });
 
-export const WHY = text("Why somebody is asked, where it isn't plain, in a sentence.");
+export const WHY = text("Reason for the approval, in a sentence, unless obvious.");
 
 const PATHS = Type.Array(STRING);
 
-/** What a call would touch. */
 export const EFFECTS = closed({
   root: text("The workspace's folder."),
   reads: Type.Optional(PATHS),
@@ -34,24 +32,22 @@ export const EFFECTS = closed({
   searches: Type.Optional(PATHS),
 }, "Effects");
 
-/** What a call changes in a file. */
 export const FILE_CHANGE = closed({
-  path: text("From the workspace."),
-  added: count("Lines that come in."),
-  removed: count("Lines that go."),
-  diff: text("A unified diff without the names of files; of a long one the beginning."),
+  path: text("Path relative to the workspace."),
+  added: count("Added lines."),
+  removed: count("Removed lines."),
+  diff: text("A unified diff without file names; the beginning of a long one."),
   omitted: Type.Optional(
-    Type.Integer({ minimum: 1, description: "Lines of the diff that are left out behind that, or cut." }),
+    Type.Integer({ minimum: 1, description: "Lines of the diff that are omitted after that, or cut." }),
   ),
 }, "FileChange");
 
 const DOLLARS = Type.Number({
   minimum: 0,
-  description: "US dollars, by the list price or one's own; absent where the model's price isn't known.",
+  description: "US dollars, by the configured or the list price; absent if the model's price is unknown.",
 });
-const UNITS = Type.Number({ description: "Token units: the price of one uncached input token is 1." });
+const UNITS = Type.Number({ description: "Cost units: one unit is the price of one uncached input token." });
 
-/** What a turn, or all turns of a session, cost. */
 export const LEDGER = closed({
   calls: COUNT,
   promptTokens: TOKENS,
@@ -78,7 +74,7 @@ const USAGE = closed({
 
 const COST = closed({ tokenUnits: UNITS, usd: Type.Optional(DOLLARS) }, "Cost");
 
-// Keyed, so that a member that is added to one of these types and not here is a type error.
+// Keyed, so that a member missing here is a type error.
 const FINISH_REASONS: Readonly<Record<FinishReason, true>> = {
   stop: true,
   tool_calls: true,
@@ -113,19 +109,17 @@ function oneOf(members: Readonly<Record<string, true>>) {
   return Type.Enum(Object.keys(members));
 }
 
-/** Which call made another one. */
-export const PARENT = optionalText("Id of the call that made this one: a program's.");
+export const PARENT = optionalText("Id of the program's call that made this one.");
 const BEGAN = Type.Optional(
-  Type.Number({ minimum: 0, description: "When that call first ran, in milliseconds since the epoch." }),
+  Type.Number({ minimum: 0, description: "Time of that call's first run, in milliseconds since the epoch." }),
 );
 
-/** The fields of each event beside `type`. */
 const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
   message_added: { message: MESSAGE },
   helper_started: { id: STRING, session: STRING },
   turn_start: {
     input: Type.Optional(CONTENT),
-    id: optionalText("Of one that was asked for in the background: its id."),
+    id: optionalText("Id of a turn that was queued."),
   },
   turn_resumed: { step: STEP },
   step_start: { step: STEP },
@@ -160,19 +154,22 @@ const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
       failed: COUNT,
       keptTokens: Type.Number({
         minimum: 0,
-        description: "Tokens of their results beyond those of this one: no prompt ever held them. No saving.",
+        description:
+          "Tokens of their results beyond those of this one: no prompt contained them. Not a saving.",
       }),
     }, "MadeCalls")),
     pictures: Type.Optional(
-      Type.Array(STRING, { description: "What the model is shown behind the content, as `data:` URLs." }),
+      Type.Array(STRING, {
+        description: "Images that the model receives after the content, as `data:` URLs.",
+      }),
     ),
   },
   approval_asked: {
     step: STEP,
     approvalId: Type.Optional(APPROVAL_ID),
     id: STRING,
-    name: text("The tool that would run."),
-    arguments: text("What it would run with, as JSON."),
+    name: text("Tool of the call."),
+    arguments: text("Arguments of the call, as JSON."),
     pin: Type.Optional(closed({ description: HASH, parameters: HASH, hints: HASH }, "ToolPin")),
     why: Type.Optional(WHY),
     begun: Type.Optional(BEGUN),
@@ -182,7 +179,7 @@ const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
     change: Type.Optional(FILE_CHANGE),
     askedAtMs: Type.Optional(TOKENS),
     expiresAtMs: Type.Optional(
-      Type.Number({ description: "When the time for an answer is over, in milliseconds since the epoch." }),
+      Type.Number({ description: "Deadline of the answer, in milliseconds since the epoch." }),
     ),
   },
   approval_answered: {
@@ -192,24 +189,24 @@ const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
     reason: Type.Optional(STRING),
     always: Type.Optional(Type.Literal(true)),
     by: Type.Enum(["person", "time", "message", "cancel"]),
-    key: optionalText("Of a person: the name of the key, `owner` for the owner's."),
+    key: optionalText("Name of the user's key, `owner` for the owner's."),
   },
   step_end: {
     step: STEP,
     atMs: Type.Optional(
-      Type.Number({ description: "When the model had answered, in milliseconds since the epoch." }),
+      Type.Number({ description: "Time of the model's answer, in milliseconds since the epoch." }),
     ),
     usage: USAGE,
     cost: Type.Optional(COST),
     finishReason: oneOf(FINISH_REASONS),
     ledger: Type.Optional(
-      Type.Object({}, { description: "What the call cost and why, by the server's policy." }),
+      Type.Object({}, { description: "Cost of the call and its causes, by the server's policy." }),
     ),
   },
   reply_unfinished: {
     step: STEP,
     atMs: Type.Optional(
-      Type.Number({ description: "When it ended, in milliseconds since the epoch." }),
+      Type.Number({ description: "Time of its end, in milliseconds since the epoch." }),
     ),
     usage: USAGE,
     cost: Type.Optional(COST),
@@ -224,7 +221,6 @@ const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
   },
 };
 
-/** An event: the `data` of each server-sent event of a session's streams. */
 export const EVENT = Type.Unsafe<SessionEvent>({
   title: "Event",
   oneOf: Object.entries(FIELDS).map(([type, fields]) =>

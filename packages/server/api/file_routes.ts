@@ -11,10 +11,9 @@ import { lengthBefore } from "../sessions/history.ts";
 import type { Sessions } from "../sessions/sessions.ts";
 import { SESSION, sessionBody } from "./session_body.ts";
 
-/** The tool by which the model lists files: people see what it would, and nothing else. */
+/** The model's tool for listing files: users see the same files. */
 const LISTS = "list_files";
 
-/** The route by which files of the workspace are found, for who writes of them. */
 export function fileRoutes({ tools, approvals = {} }: Pick<AgentOptions, "tools" | "approvals">) {
   return [
     route({
@@ -23,28 +22,28 @@ export function fileRoutes({ tools, approvals = {} }: Pick<AgentOptions, "tools"
       operationId: "findFiles",
       who: "key",
       begins: true,
-      summary:
-        "Finds files of the workspace by a part of their path, as the tool list_files shows them: none that is hidden, " +
-        "ignored by git or denied by the server's rules.",
+      summary: "Finds files of the workspace by a part of their path, as the tool list_files lists them: " +
+        "without hidden files, files ignored by git and files that the server's rules deny.",
       query: {
         search: Type.String({
           maxLength: 200,
           default: "",
           description:
-            "A part of the name, in either case; with a slash of the path. Default: what lies in the workspace's folder.",
+            "Part of the name, in either case; with a slash, of the path. Default: the top of the workspace.",
         }),
-        limit: limitOf(100, 20, "Most files in the answer."),
+        limit: limitOf(100, 20, "Most files in the response."),
       },
       responses: {
         200: json(
-          "Paths from the workspace, those first whose name begins so; a folder's ends in a slash.",
+          "Paths relative to the workspace, matches at the start of the name first; a folder's ends in " +
+            "a slash.",
           closed(
             { files: Type.Array(Type.String()), hasMore: Type.Boolean() },
             "Files",
           ),
         ),
         404: "The workspace's folder can't be read.",
-        501: "The agent lists no files, or not unasked, by a rule of the server.",
+        501: "The agent can't list files, or needs approval for it by a rule.",
       },
       async answer({ query: { search, limit }, signal }) {
         const tool = tools.find(({ definition }) => definition.function.name === LISTS);
@@ -56,7 +55,7 @@ export function fileRoutes({ tools, approvals = {} }: Pick<AgentOptions, "tools"
         const judgement = await judgeBy({ lists: [rules], always: [], workspace })({ tool, args });
         if (judgement.decision !== "allow") {
           throw notSupported(
-            `Cannot list files: a rule of the server says ${judgement.decision} to ${LISTS}.`,
+            `Cannot list files: the server's rule for ${LISTS} is ${judgement.decision}.`,
           );
         }
         const { allows } = judgement;
@@ -70,13 +69,12 @@ export function fileRoutes({ tools, approvals = {} }: Pick<AgentOptions, "tools"
   ];
 }
 
-/** The path of a row that names a file, with its size, or a folder. */
 function pathOf(row: string): readonly string[] {
   const [, file] = /^(.*)\t\d+$/.exec(row) ?? [];
   return file !== undefined ? [file] : row.endsWith("/") ? [row] : [];
 }
 
-/** What begins with what was asked for comes first, then what has it nearest to its beginning. */
+/** Returns a sort key: names that begin with the search text come first. */
 function rank(path: string, search: string): number {
   const [name, asked] = [path, search].map((text) =>
     text.toLowerCase().slice(text.lastIndexOf("/", text.length - 2) + 1)
@@ -84,7 +82,7 @@ function rank(path: string, search: string): number {
   return name!.indexOf(asked!) * 10_000 + path.length;
 }
 
-/** A glob for paths that have this text, in either case: without a slash in their name. */
+/** Returns a glob for paths that contain this text, in either case; without a slash, in their name. */
 function globOf(search: string): string {
   const text = Array.from(search, (char) => {
     const [lower, upper] = [char.toLowerCase(), char.toUpperCase()];
@@ -98,34 +96,34 @@ type PutBack = Awaited<ReturnType<Checkpoints["undo"]>>;
 
 const FILES = Type.Array(
   closed({
-    path: text("From the workspace."),
+    path: text("Path relative to the workspace."),
     change: Type.Enum(["created", "changed", "deleted"]),
   }, "ChangedFile"),
 );
 
 const NOT_COVERED = Type.Array(Type.String(), {
   description:
-    "What an undo doesn't cover, a sentence each: what commands did elsewhere, files that aren't kept.",
+    "Changes that an undo doesn't cover, a sentence each: by commands outside the workspace, or of " +
+    "files without checkpoints.",
 });
 
 const TURN = count("Number of the last event before the turn.");
 
 const FORCE = Type.Optional(Type.Boolean({
   description:
-    "Whether files are put back too that were changed since. Default: then nothing is, and all are named.",
+    "Whether to overwrite files that were changed since. Default: no, and the error names them all.",
 }));
 
-/** Body of `POST /tare/v1/sessions/{id}/undo`. */
 const UNDO = closed(
   {
     turn: Type.Optional(
       count(
-        "Files become what they were before this turn: what those behind it have changed is undone too. Default: the " +
-          "newest turn that changed some.",
+        "Turn to return to: changes of later turns are undone too. Default: the newest turn that " +
+          "changed files.",
       ),
     ),
     conversation: Type.Optional(Type.Boolean({
-      description: "Whether a new session is made in which was said what was before that turn. Default: no.",
+      description: "Whether to create a session that continues from before that turn. Default: no.",
     })),
     force: FORCE,
   },
@@ -134,39 +132,37 @@ const UNDO = closed(
 );
 
 const PUT_BACK = {
-  turns: Type.Array(TURN, { description: "Whose changes were undone or made again, the oldest first." }),
+  turns: Type.Array(TURN, { description: "Turns whose changes were undone or restored, the oldest first." }),
   files: FILES,
   notCovered: NOT_COVERED,
 };
 
 const REFUSED = {
   404: "There is no such session, or no such turn in it.",
-  409:
-    "There is nothing to put back on this machine, files were changed since, a call changes files, or a turn runs " +
-    "or asks. Nothing was changed.",
-  501: "The server keeps no files.",
+  409: "There is nothing to undo on this machine, files were changed since, a call is changing files, a " +
+    "turn is running or an approval is pending. Nothing has changed.",
+  501: "The server has no checkpoints.",
 };
 
-/** The routes that tell what turns have changed of files, and put it back. */
 export function undoRoutes(sessions: Sessions, checkpoints: Omit<Checkpoints, "close"> | undefined) {
   const kept = () => {
     if (checkpoints) return checkpoints;
-    throw notSupported("Cannot undo here: the server keeps no files.");
+    throw notSupported("Cannot undo: the server has no checkpoints.");
   };
   return [
     route({
       method: "GET",
       path: "/sessions/{id}/changes",
       operationId: "listChanges",
-      summary: "Lists what its turns have changed of files, as far as this machine has kept it.",
+      summary: "Lists the file changes of a session's turns that are stored on this machine.",
       responses: {
         200: json(
-          "The turns that changed some, the oldest first.",
+          "Turns with file changes, the oldest first.",
           closed({
             turns: Type.Array(closed({
               turn: TURN,
               atMs: Type.Number({
-                description: "When it changed something last, in milliseconds since the epoch.",
+                description: "Time of its last change, in milliseconds since the epoch.",
               }),
               files: FILES,
               isUndone: Type.Boolean(),
@@ -189,11 +185,12 @@ export function undoRoutes(sessions: Sessions, checkpoints: Omit<Checkpoints, "c
       operationId: "undoTurn",
       who: "approve",
       summary:
-        "Puts files back as they were before a turn, and lets the model know, or goes on in a new session from before it.",
+        "Restores the files before a turn, and notifies the model, or continues in a new session from " +
+        "before it.",
       body: UNDO,
       responses: {
         200: json(
-          "What was put back, and the new session if one was asked for.",
+          "The undone changes, and the new session if requested.",
           closed({ ...PUT_BACK, session: Type.Optional(SESSION) }),
         ),
         ...REFUSED,
@@ -206,7 +203,7 @@ export function undoRoutes(sessions: Sessions, checkpoints: Omit<Checkpoints, "c
         const known = turn === undefined ? undefined : await lengthOf(turn);
         const done = await putBack(session, "undo", () =>
           files.undo(id, { turn, force }).catch((error) => {
-            // What was said may be gone back on though no file was changed since.
+            // The conversation can return even if no file was changed since.
             const isNothing = error instanceof UndoRefused && error.code === "nothing";
             if (isNothing && conversation && known !== undefined) {
               return { turns: [], files: [], notCovered: [] };
@@ -229,10 +226,10 @@ export function undoRoutes(sessions: Sessions, checkpoints: Omit<Checkpoints, "c
       path: "/sessions/{id}/redo",
       operationId: "redoTurn",
       who: "approve",
-      summary: "Takes back the last undo, unless a turn has changed files since, and lets the model know.",
+      summary: "Reverts the last undo, unless a turn has changed files since, and notifies the model.",
       body: closed({ force: FORCE }, "Redo", { force: true }),
       responses: {
-        200: json("What was made again.", closed(PUT_BACK)),
+        200: json("The restored changes.", closed(PUT_BACK)),
         ...REFUSED,
       },
       async answer({ path: { id }, body: { force }, keep }) {
@@ -245,7 +242,6 @@ export function undoRoutes(sessions: Sessions, checkpoints: Omit<Checkpoints, "c
   ];
 }
 
-/** The same lists, for an answer. */
 function arrays({ files, notCovered }: Pick<PutBack, "files" | "notCovered">) {
   return { files: [...files], notCovered: [...notCovered] };
 }
@@ -265,7 +261,6 @@ async function putBack(
   }
 }
 
-/** Files named to the model; it can look for others itself. */
 const MOST_NAMED = 50;
 
 function toldToModel(verb: "undo" | "redo", { files, notCovered }: PutBack): string {
@@ -273,9 +268,9 @@ function toldToModel(verb: "undo" | "redo", { files, notCovered }: PutBack): str
   const more = files.length > MOST_NAMED ? ` and ${files.length - MOST_NAMED} more` : "";
   return [
     verb === "undo"
-      ? "The user has undone what was changed above: files are as they were before."
-      : "The user has taken the undo back: files are as they were changed above.",
-    files.length === 0 ? "No file is different now." : `Different now: ${named.join(", ")}${more}.`,
+      ? "The user has undone the changes above: files are as before them."
+      : "The user has reverted the undo: the changes above are restored.",
+    files.length === 0 ? "No file differs now." : `Changed now: ${named.join(", ")}${more}.`,
     ...(notCovered.length === 0 ? [] : [`Not covered: ${notCovered.slice(0, MOST_NAMED).join(" ")}`]),
   ].join(" ");
 }

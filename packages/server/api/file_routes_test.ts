@@ -6,7 +6,7 @@ import { workspaceTools } from "@tare/tools";
 import { ALLOW_EVERYTHING } from "@tare/server";
 import { agent, call, error, refused, scriptedModel, type TestOptions } from "../fixture_test.ts";
 
-/** A server that works in a folder with some files. */
+/** Returns a server that works in a folder with some files. */
 async function working(options: (workspace: string) => TestOptions = () => ({})) {
   const workspace = await Deno.realPath(await Deno.makeTempDir());
   const files = {
@@ -32,7 +32,7 @@ async function working(options: (workspace: string) => TestOptions = () => ({}))
   };
 }
 
-Deno.test("files are found by a part of their name or path, and no hidden or ignored one", async () => {
+Deno.test("fileRoutes() find files by a part of their name or path, without hidden or ignored ones", async () => {
   await using server = await working();
   const { find } = server;
   const told = (...files: string[]) => ({ files, hasMore: false });
@@ -49,7 +49,7 @@ Deno.test("files are found by a part of their name or path, and no hidden or ign
   }
 });
 
-Deno.test("files that a rule denies aren't found, and none where a rule asks for the tool", async () => {
+Deno.test("fileRoutes() omit files that a rule denies, and refuse if a rule asks for the tool", async () => {
   await using server = await working((workspace) => ({
     approvals: {
       rules: [{ tool: "*", paths: ["private/**"], decision: "deny" }, ...ALLOW_EVERYTHING],
@@ -62,7 +62,7 @@ Deno.test("files that a rule denies aren't found, and none where a rule asks for
   }));
   assertEquals(
     await refused(asking.handler, "GET", "/tare/v1/agent/files"),
-    error(501, "not_supported", "Cannot list files: a rule of the server says ask to list_files."),
+    error(501, "not_supported", "Cannot list files: the server's rule for list_files is ask."),
   );
   assertEquals(
     await refused(agent(scriptedModel([])), "GET", "/tare/v1/agent/files"),
@@ -70,7 +70,7 @@ Deno.test("files that a rule denies aren't found, and none where a rule asks for
   );
 });
 
-Deno.test("files are for keys that may talk to the agent", async () => {
+Deno.test("fileRoutes() require a key with access to the agent", async () => {
   const store = memoryStore();
   const keys = new Keys({ store, owners: ["owner-secret"] });
   const made: string[] = [];

@@ -7,7 +7,7 @@ import { agent, call, newSession, scriptedModel, silentModel, turn } from "../fi
 
 const unready = (...reasons: string[]) => ({ status: "unready", reasons });
 
-Deno.test("GET /health/ready waits for the token counter, and lets it be loaded", async () => {
+Deno.test("GET /health/ready waits for the token counter, and has it loaded", async () => {
   const loaded = Promise.withResolvers<CountTokens>();
   const handler = agent(scriptedModel([]), { countTokens: () => loaded.promise });
   const ready = async () => {
@@ -20,7 +20,7 @@ Deno.test("GET /health/ready waits for the token counter, and lets it be loaded"
   assertEquals(await ready(), [200, { status: "ready" }]);
 });
 
-Deno.test("GET /health/ready asks the store, and waits a second for it; GET /health asks nobody", async () => {
+Deno.test("GET /health/ready waits a second for the store; GET /health checks nothing", async () => {
   let answers = (): Promise<undefined> => Promise.resolve(undefined);
   const store = { ...memoryStore(), getSession: () => answers() };
   const handler = agent(scriptedModel([]), { store });
@@ -29,12 +29,12 @@ Deno.test("GET /health/ready asks the store, and waits a second for it; GET /hea
   for (const broken of [() => Promise.reject(new Error("secret")), () => new Promise<undefined>(() => {})]) {
     answers = broken;
     const { status, body } = await call(handler, "GET", "/health/ready");
-    assertEquals([status, body], [503, unready("the store doesn't answer")]);
+    assertEquals([status, body], [503, unready("the store doesn't respond")]);
     assertEquals((await call(handler, "GET", "/health")).body, { status: "ok" });
   }
 });
 
-Deno.test("a server that ends isn't ready from its first moment on, but alive", async () => {
+Deno.test("GET /health/ready reports a server that shuts down as unready from the first moment, but alive", async () => {
   const { model, asked } = silentModel();
   const handler = agent(model);
   const played = turn(handler, await newSession(handler), "q");
@@ -42,19 +42,19 @@ Deno.test("a server that ends isn't ready from its first moment on, but alive", 
   assertEquals((await call(handler, "GET", "/health/ready")).status, 200);
   const closed = handler.close();
   const { status, body } = await call(handler, "GET", "/health/ready");
-  assertEquals([status, body], [503, unready("the server is ending")]);
+  assertEquals([status, body], [503, unready("the server is shutting down")]);
   assertEquals((await call(handler, "GET", "/health")).status, 200);
   await Promise.all([closed, played]);
 });
 
-Deno.test("GET /health/ready says what of the store is lost", async () => {
+Deno.test("GET /health/ready reports damage of the store", async () => {
   const handler = agent(scriptedModel([]), { store: { ...memoryStore(), damage: "The log is damaged." } });
   await call(handler, "GET", "/health/ready");
   const { status, body } = await call(handler, "GET", "/health/ready");
   assertEquals([status, body], [503, unready("The log is damaged.")]);
 });
 
-Deno.test("GET /health/ready says of a server whose clock is off by more than a minute that it isn't ready", async () => {
+Deno.test("GET /health/ready reports a clock that is off by more than a minute", async () => {
   const { store } = sharedMemory().open();
   let aheadMs = 60_000;
   const handler = agent(scriptedModel([]), { store, now: () => Date.now() + aheadMs });
@@ -63,7 +63,7 @@ Deno.test("GET /health/ready says of a server whose clock is off by more than a 
   assertEquals(await reasons(), { status: "ready" });
   aheadMs = 61_000;
   const clock = (off: string) =>
-    unready(`this machine's clock is ${off} the database's, by which all servers go`);
+    unready(`this machine's clock is ${off} the database's, which all servers use`);
   assertEquals(await reasons(), clock("61 seconds behind"));
   aheadMs = -90_000;
   assertEquals(await reasons(), clock("90 seconds ahead of"));

@@ -8,53 +8,52 @@ import type { Webhooks } from "../webhooks/webhooks.ts";
 const SETTINGS = {
   name: Type.String({
     pattern: Keys.NAME.source,
-    description:
-      "What the key is called: 1 to 40 of a to z, 0 to 9, `-` and `_`, other than owner and guest.",
+    description: "Name of the key: 1 to 40 of a to z, 0 to 9, `-` and `_`, other than owner and guest.",
   }),
   routes: Type.Array(Type.Enum([...Keys.OWNER.routes]), {
     minItems: 1,
     uniqueItems: true,
     description:
-      "What it is for: `gateway`, model calls of other agents; `agent`, sessions of this one; `approve`, saying what " +
-      "calls in its own sessions may do; `metrics`, reading the server's figures.",
+      "Permissions: `gateway`, model calls of other agents; `agent`, sessions of this one; `approve`, " +
+      "approvals in its own sessions; `metrics`, the server's metrics.",
   }),
   budgetUsdPerDay: Type.Optional(Type.Number({
     exclusiveMinimum: 0,
-    description: "Most US dollars that its sessions may cost on a day of UTC. Default: no limit.",
+    description: "Most US dollars that its sessions may cost per day (UTC). Default: no limit.",
   })),
   perMinute: Type.Optional(Type.Integer({
     minimum: 1,
-    description: "Most requests in a minute, of each server. Default: no limit.",
+    description: "Most requests per minute, on each server. Default: no limit.",
   })),
 };
 
 const KEY = closed({
   ...SETTINGS,
   createdAt: Type.String({ format: "date-time" }),
-  spentUsd: Type.Number({ minimum: 0, description: "What its sessions have cost since midnight of UTC." }),
+  spentUsd: Type.Number({ minimum: 0, description: "Cost of its sessions since midnight UTC." }),
 }, "Key");
 
-/** Who asks. */
 const OWN_KEY = closed({
-  name: text("`owner`, `guest` of whoever has no key, or what the owner has called it."),
+  name: text("`owner`, `guest` without a key, or the key's name."),
   routes: SETTINGS.routes,
-  isOwner: Type.Boolean({ description: "Whether all may be done with it, and all sessions be seen." }),
+  isOwner: Type.Boolean({
+    description: "Whether it is the owner's: it permits everything, and sees all sessions.",
+  }),
   budgetUsdPerDay: SETTINGS.budgetUsdPerDay,
   spentUsd: Type.Optional(KEY.properties.spentUsd),
 }, "OwnKey");
 
-/** The routes that say who asks, and by which the owner gives keys to others. */
 export function keyRoutes(keys: Keys | undefined, webhooks: Pick<Webhooks, "removeOf">) {
   const known = () => {
     if (keys) return keys;
-    throw notSupported("Cannot keep keys here: whoever asks is the owner.");
+    throw notSupported("Cannot manage keys here: every request is the owner's.");
   };
   return [
     route({
       method: "GET",
       path: "/key",
       operationId: "getKey",
-      summary: "Says by which key the request came, what that may, and what it has cost today.",
+      summary: "Returns the request's key, its permissions and its cost today.",
       responses: { 200: json("The key.", OWN_KEY) },
       async answer({ asker }) {
         const { name, routes } = asker;
@@ -72,10 +71,10 @@ export function keyRoutes(keys: Keys | undefined, webhooks: Pick<Webhooks, "remo
       method: "GET",
       path: "/keys",
       operationId: "listKeys",
-      summary: "Lists the keys beside the owner's, by their names.",
+      summary: "Lists all keys but the owner's, by name.",
       who: "owner",
       responses: {
-        200: json("The keys. Nobody is told their secrets.", closed({ keys: Type.Array(KEY) }, "KeyList")),
+        200: json("The keys, without their secrets.", closed({ keys: Type.Array(KEY) }, "KeyList")),
       },
       answer: async () => ({ json: { keys: (await known().list()).map(keyBody) } }),
     }),
@@ -83,13 +82,13 @@ export function keyRoutes(keys: Keys | undefined, webhooks: Pick<Webhooks, "remo
       method: "POST",
       path: "/keys",
       operationId: "addKey",
-      summary: "Makes a key. Its secret is told here and nowhere else.",
+      summary: "Creates a key. Its secret is only in this response.",
       who: "owner",
       isToldOnce: true,
       body: closed(SETTINGS, "NewKey", { name: "alice", routes: ["gateway", "agent"], budgetUsdPerDay: 5 }),
       responses: {
         201: json("The key's secret.", closed({ name: SETTINGS.name, secret: Type.String() }, "AddedKey")),
-        400: "There is one of this name, or none may have it.",
+        400: "The name exists already, or isn't allowed.",
       },
       async answer({ body }) {
         const secret = await known().add(body).catch((error) => {
@@ -103,17 +102,18 @@ export function keyRoutes(keys: Keys | undefined, webhooks: Pick<Webhooks, "remo
       method: "DELETE",
       path: "/keys/{name}",
       operationId: "removeKey",
-      summary:
-        "Takes a key away, with its webhooks: nothing more is answered with it. Its sessions stay, for the owner.",
+      summary: "Revokes a key, and removes its webhooks. Its sessions remain, for the owner.",
       who: "owner",
-      responses: { 204: "It is gone.", 404: "There is no such key." },
+      responses: { 204: "The key is revoked.", 404: "There is no such key." },
       async answer({ path: { name } }) {
         const isRemoved = await known().remove(name);
-        // Also those that an earlier attempt has left.
+        // Also those that an earlier attempt left.
         await webhooks.removeOf(name);
         if (isRemoved) return new Response(null, { status: 204 });
-        const others = name === Keys.OWNER.name || name === Keys.GUEST.name ? `, and ${name} isn't one` : "";
-        throw notFound(`Cannot remove key ${name}: there is none of that name${others}.`);
+        const others = name === Keys.OWNER.name || name === Keys.GUEST.name
+          ? `, and ${name} isn't a stored key`
+          : "";
+        throw notFound(`Cannot remove key ${name}: there is no key of that name${others}.`);
       },
     }),
   ];

@@ -4,7 +4,6 @@ import { tagged, textOr } from "../http/schema.ts";
 
 const TEXT = Type.String();
 
-/** What a user may say: text, or parts of the chat-completions wire format. */
 export const USER_CONTENT = Type.Unsafe<Content>(textOr(
   tagged("type", {
     text: Type.Object({ text: TEXT }),
@@ -21,7 +20,6 @@ export const USER_CONTENT = Type.Unsafe<Content>(textOr(
   1,
 ));
 
-/** A message's content: text, or parts of the chat-completions wire format. */
 export const CONTENT = Type.Unsafe<Content>({
   title: "Content",
   ...textOr(Type.Object({ type: TEXT })),
@@ -37,7 +35,7 @@ const TOOL_CALL: TSchema = {
 
 const TEXT_OR_NULL: TSchema = { type: ["string", "null"] };
 
-/** A reply of the model. Fields that providers add are legal. */
+/** A reply of the model. Fields that providers add are valid. */
 export const ASSISTANT_MESSAGE = Type.Unsafe<AssistantMessage>(Type.Object({
   role: Type.Literal("assistant"),
   content: Type.Optional(Type.Union([CONTENT, Type.Null()])),
@@ -49,13 +47,14 @@ export const ASSISTANT_MESSAGE = Type.Unsafe<AssistantMessage>(Type.Object({
     tokens: Type.Optional(Type.Number({ minimum: 0 })),
     items: Type.Optional(Type.Array(Type.Object({}))),
   }, {
-    description: "What of it only its provider reads, such as sealed reasoning; who said it is sent it back.",
+    description:
+      "Content that only its provider reads, such as sealed reasoning; it is only sent back to that " +
+      "provider.",
   })),
 }, { title: "AssistantMessage" }));
 
 const SAID = Type.Object({ role: Type.Enum(["system", "developer", "user"]), content: CONTENT });
 
-/** A message of each role. */
 export const MESSAGE_BY_ROLE: Readonly<Record<Message["role"], TSchema>> = {
   system: SAID,
   developer: SAID,
@@ -70,7 +69,6 @@ export const MESSAGE_BY_ROLE: Readonly<Record<Message["role"], TSchema>> = {
   function: Type.Object({ role: Type.Literal("function"), name: TEXT, content: TEXT_OR_NULL }),
 };
 
-/** A message of a session's history. */
 export const MESSAGE = Type.Unsafe<Message>({
   title: "Message",
   oneOf: [...new Set(Object.values(MESSAGE_BY_ROLE))],

@@ -7,19 +7,18 @@ import type { guard } from "../http/guard.ts";
 import { route } from "../http/route.ts";
 import type { Sessions } from "../sessions/sessions.ts";
 
-/** Bounds of the durations of requests, as OpenTelemetry's conventions prescribe them. */
+/** Bounds of request durations, by OpenTelemetry's conventions. */
 const DURATIONS_S = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10];
 
 const METHODS = ["GET", "HEAD", "POST", "DELETE", "OPTIONS"];
 
-/** The route by which the figures are read. */
 export function metricsRoutes({ figures, isOpen }: NonNullable<HttpOptions["metrics"]>) {
   return [
     route({
       method: "GET",
       path: "/metrics",
       operationId: "getMetrics",
-      summary: "Gives the figures of this server as Prometheus reads them.",
+      summary: "Returns the server's metrics in Prometheus format.",
       ...(isOpen ? { isPublic: true } : { who: "metrics" as const }),
       responses: { 200: { description: "The figures.", content: { "text/plain": Type.String() } } },
       answer: async () =>
@@ -28,23 +27,28 @@ export function metricsRoutes({ figures, isOpen }: NonNullable<HttpOptions["metr
   ];
 }
 
-/** A metric that is read on demand: its kind, name, unit and description, and how it is read. */
 type Observed = readonly ["sum" | "level", string, string, string, () => number | Promise<number>];
 
-/** Adds the state of a server to its metrics: its turns, and its part in a store that several share. */
+/** Adds the state of a server to its metrics: its turns, and its part in a shared store. */
 export function observeServer(
   figures: Figures,
   { sessions: { slots, queue }, store }: { readonly sessions: Sessions; readonly store: Store },
 ): void {
   const { shared } = store;
   const observed: readonly Observed[] = [
-    ["level", "tare.turns.running", "{turn}", "Turns that run here, helpers' included.", () => slots.taken],
+    [
+      "level",
+      "tare.turns.running",
+      "{turn}",
+      "Turns that run here, including subagents'.",
+      () => slots.taken,
+    ],
     ["level", "tare.turns.slots", "{turn}", "Turns that may run here at once.", () => slots.limit],
     [
       "level",
       "tare.turns.queued",
       "{turn}",
-      "Turns in the background that wait, for any server.",
+      "Queued turns, for any server.",
       () => queue.length(),
     ],
     ...(shared ? sharedFigures(store, shared) : []),
@@ -56,7 +60,7 @@ export function observeServer(
   const state = "db.client.connection.state";
   figures.observe({
     ...{ kind: "level", name: "tare.database.connections", unit: "{connection}", labels: [state] },
-    description: "Those that there are, by whether a statement is under way.",
+    description: "Connections, by whether a statement is running.",
   }, () => {
     const { open = 0, idle = 0 } = shared.figures().connections ?? {};
     return Promise.resolve([[idle, { [state]: "idle" }], [open - idle, { [state]: "used" }]]);
@@ -67,14 +71,14 @@ function sharedFigures(store: Store, shared: SharedStore): readonly Observed[] {
   const of = (name: "lostLeases" | "held" | "takenOver") => () => shared.figures()[name];
   const leaseS = () => shared.figures().leaseMs / 1000;
   const isGood = () => leaseS() > 0 ? 1 : 0;
-  const good = "1 while nobody can have taken this server for dead, else 0.";
-  const ahead = "How far the store's clock is ahead of this machine's.";
-  const taken = "Sessions taken from servers that were gone.";
-  const most = "Connections for reading and writing that there may be.";
-  const waiting = "Statements that wait behind another on their connection.";
+  const good = "1 while no server can have taken over this one's sessions, else 0.";
+  const ahead = "Difference of the store's clock from this machine's.";
+  const taken = "Sessions taken over from servers that were gone.";
+  const most = "Most connections for reading and writing.";
+  const waiting = "Statements that wait for another on their connection.";
   return [
     ["level", "tare.lease.good", "{lease}", good, isGood],
-    ["level", "tare.lease.remaining", "s", "How long that is so without another renewal.", leaseS],
+    ["level", "tare.lease.remaining", "s", "Time until the lease expires without renewal.", leaseS],
     ["sum", "tare.lease.losses", "{lease}", "Leases that this server has lost.", of("lostLeases")],
     ["level", "tare.sessions.held", "{session}", "Sessions that this server holds.", of("held")],
     ["sum", "tare.sessions.takeovers", "{session}", taken, of("takenOver")],
@@ -92,7 +96,7 @@ function sharedFigures(store: Store, shared: SharedStore): readonly Observed[] {
   }
 }
 
-/** Keeps how long requests take until their answers begin, by the place that answered. */
+/** Records the time from a request to the start of its response, by route. */
 export function measured(
   figures: Figures,
   answer: ReturnType<typeof guard>,
@@ -102,7 +106,7 @@ export function measured(
     kind: "histogram",
     name: "http.server.request.duration",
     unit: "s",
-    description: "Time from a request to the beginning of its answer.",
+    description: "Time from a request to the start of its response.",
     labels: ["http.request.method", "http.route", "http.response.status_code"],
     bounds: DURATIONS_S,
   });

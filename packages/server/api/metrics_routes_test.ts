@@ -15,10 +15,10 @@ import {
   turn,
 } from "../fixture_test.ts";
 
-/** Values of a figure. */
+/** Values of a metric. */
 type Readings = Awaited<ReturnType<Parameters<Figures["observe"]>[1]>>;
 
-/** Figures that are kept as they are told. */
+/** Metrics that are recorded unchanged. */
 function kept() {
   const told: (readonly [name: string, value: number, facts: unknown])[] = [];
   const observed = new Map<
@@ -33,7 +33,7 @@ function kept() {
     text: () => Promise.resolve("a 1\n"),
     mediaType: "text/plain; version=0.0.4",
   };
-  /** What those come to that are found out when somebody reads. */
+  /** Values of the metrics that are read on demand. */
   const levels = async () => {
     const read: Record<string, Readings> = {};
     for (const [name, readings] of observed) read[name] = await readings();
@@ -42,7 +42,7 @@ function kept() {
   return { told, figures, levels };
 }
 
-Deno.test("GET /metrics is the owner's, and of keys that are for it, unless it is open", async () => {
+Deno.test("GET /metrics is for the owner and permitted keys, unless it is open", async () => {
   const keys = new Keys({ store: memoryStore(), owners: ["secret"] });
   const secrets = {
     owner: "secret",
@@ -78,7 +78,7 @@ Deno.test("GET /metrics is the owner's, and of keys that are for it, unless it i
       error: {
         status: 403,
         code: "not_for_this_key",
-        message: "Cannot answer: key scraper is for metrics, and this is agent.",
+        message: "Forbidden: key scraper is for metrics, not for agent.",
       },
     }),
   ];
@@ -92,14 +92,14 @@ Deno.test("GET /metrics is the owner's, and of keys that are for it, unless it i
   });
 });
 
-Deno.test("GET /metrics isn't there where nobody keeps figures", async () => {
+Deno.test("GET /metrics is missing without metrics", async () => {
   assertEquals(
     await refused(agent(scriptedModel([])), "GET", "/metrics"),
-    error(404, "not_found", "Cannot find /metrics: there is no such route."),
+    error(404, "not_found", "Not found: there is no route /metrics."),
   );
 });
 
-Deno.test("requests are kept by the place that answers them, and never by what their clients write", async () => {
+Deno.test("metrics: requests are recorded by route, never by text of their clients", async () => {
   const { told, figures } = kept();
   const files = new Map([["/page.css", () => new Response("")]]);
   const handler = agent(scriptedModel([{ content: "a" }]), { files, metrics: { figures, isOpen: true } });
@@ -125,7 +125,7 @@ Deno.test("requests are kept by the place that answers them, and never by what t
   assertEquals(requests.every(([, seconds]) => seconds >= 0 && seconds < 60), true);
 });
 
-Deno.test("calls of the agent are kept with their tokens and what they have cost", async () => {
+Deno.test("metrics: calls of the agent are recorded with their tokens and cost", async () => {
   const { told, figures } = kept();
   const price = { input: 1_000_000, output: 2_000_000, cacheRead: 100_000 };
   const handler = agent(scriptedModel([{ content: "a" }]), {
@@ -134,7 +134,7 @@ Deno.test("calls of the agent are kept with their tokens and what they have cost
   });
   await turn(handler, await newSession(handler), "q");
   const ours = told.filter(([name]) => /^tare\.(cost|prompt)/.test(name));
-  // Nothing left the prompt, so that without Tare it would have cost the same.
+  // Nothing was evicted, so that the baseline cost the same.
   assertEquals(ours, [
     ["tare.cost", 9.5, { "gen_ai.request.model": "scripted" }],
     ["tare.cost.without", 9.5, { "gen_ai.request.model": "scripted" }],
@@ -145,7 +145,7 @@ Deno.test("calls of the agent are kept with their tokens and what they have cost
   assertEquals(calls.length, 1);
 });
 
-Deno.test("turns that run and wait, slots, lease and takeovers are found out when somebody reads", async () => {
+Deno.test("metrics: running and queued turns, slots, lease and takeovers are read on demand", async () => {
   const shared = sharedMemory();
   const [lost, own] = [shared.open(), shared.open()];
   const { model, asked } = silentModel();

@@ -6,7 +6,7 @@ import { closed, COUNT } from "../http/schema.ts";
 import { numbers, PREFIX_CHANGE } from "./report_schemas.ts";
 import { pricesOf } from "./session_spend.ts";
 
-/** The kinds of tokens that weren't read from the cache: what each is called, and what can be done about it. */
+/** Causes of cache misses, with their names and remedies. */
 export const MISSES: Readonly<
   Record<
     | "changed_instructions"
@@ -25,9 +25,7 @@ export const MISSES: Readonly<
     | "new",
     {
       readonly name: string;
-      /** Whether it need not have been. */
       readonly isAvoidable: boolean;
-      /** What would mend it, or what Tare does already. */
       readonly remedy: string;
     }
   >
@@ -35,80 +33,79 @@ export const MISSES: Readonly<
   changed_instructions: {
     name: "the client changes its instructions",
     isAvoidable: true,
-    remedy:
-      "Take what changes out of the instructions, or put it behind the last message. Tare can't: it is what was said.",
+    remedy: "Remove what changes from the instructions, or put it after the last message. Tare can't: it " +
+      "changes no content.",
   },
   changed_message: {
-    name: "the client changes what was said",
+    name: "the client changes earlier messages",
     isAvoidable: true,
-    remedy:
-      "Let the client say it anew at the end, and leave what was said. Tare can't: it is what was said.",
+    remedy: "Let the client repeat it at the end, and leave earlier messages unchanged. Tare can't: it " +
+      "changes no content.",
   },
   changed_tools: {
     name: "the client's tools change",
     isAvoidable: true,
-    remedy:
-      "Keep the same tools, saying the same, for the whole session. Tare keeps their order and spelling.",
+    remedy: "Send the same tools, with the same definitions, for the whole session. Tare keeps their order " +
+      "and spelling.",
   },
   not_marked: {
-    name: "the client marks too few places",
+    name: "the client sets too few cache breakpoints",
     isAvoidable: true,
-    remedy:
-      "Tare marks the end of a conversation that goes on where the client leaves marks over, and at Anthropic where it " +
-      "sets none; not where it observes. Else mark the last message (cache_control).",
+    remedy: "Tare sets a breakpoint at the end of a continued conversation if the client leaves some over, " +
+      "and at Anthropic if it sets none; not in a dry run. Otherwise set one at the last message " +
+      "(cache_control).",
   },
   routed: {
     name: "served by another machine",
     isAvoidable: true,
-    remedy:
-      "Tare names the conversation to providers that are known to take it (prompt_cache_key). Elsewhere ask the provider.",
+    remedy: "Tare names the conversation to providers that are known to accept it (prompt_cache_key). For " +
+      "others, contact the provider.",
   },
   expired_tool: {
     name: "expired while a tool ran",
     isAvoidable: true,
-    remedy:
-      "Of its own turns Tare keeps the prompt warm meanwhile; of other agents' with TARE_KEEP_WARM=$0.50/day. Else tools " +
-      "that are faster than the cache's time, or a cache for an hour (anthropic-1h).",
+    remedy: "Tare keeps the cache of its own turns alive meanwhile; of other agents' with " +
+      "TARE_KEEP_WARM=$0.50/day. Otherwise use tools that are faster than the cache's time to live, or " +
+      "a cache for an hour (anthropic-1h).",
   },
   expired_question: {
-    name: "expired while a question waited",
+    name: "expired while an approval was pending",
     isAvoidable: true,
-    remedy:
-      "Answer sooner, or allow such calls by a rule. Tare keeps the prompt warm for some twenty minutes where the " +
-      "provider's cache lives five, but not longer.",
+    remedy: "Answer sooner, or allow such calls by a rule. Tare keeps a cache with a time to live of five " +
+      "minutes alive for about twenty minutes, but not longer.",
   },
   expired_person: {
-    name: "expired while a person paused",
+    name: "expired while the user paused",
     isAvoidable: true,
     remedy:
-      "Keep it warm: TARE_KEEP_WARM=$0.50/day, or for one session with keep_warm. Where the cache is gone, Tare prunes " +
-      "before it is written anew.",
+      "Keep the cache alive: TARE_KEEP_WARM=$0.50/day, or for one session with keep_warm. After it has " +
+      "expired, Tare prunes before the prompt is cached again.",
   },
   own_rewrite: {
-    name: "moved by a rewrite of Tare's",
+    name: "moved by a rewrite of Tare",
     isAvoidable: false,
-    remedy: "It was bought because carrying what left had cost as much; the ledger says what it saved.",
+    remedy: "The rewrite cost no more than carrying the evicted content; the ledger contains the estimated " +
+      "saving.",
   },
   model_changed: {
     name: "another model",
     isAvoidable: false,
-    remedy: "Each model has a cache of its own: change it between sessions rather than within one.",
+    remedy: "Each model has its own cache: change the model between sessions rather than within one.",
   },
   evicted: {
     name: "evicted by the provider",
     isAvoidable: false,
-    remedy: "The provider dropped it before its time; nobody can say more.",
+    remedy: "The provider dropped it early; the reason is unknown.",
   },
   too_small: {
     name: "too small to be cached",
     isAvoidable: false,
-    remedy: "Providers cache prompts from some size on, often 1,024 tokens.",
+    remedy: "Providers cache prompts from a minimum size, often 1,024 tokens.",
   },
-  first_call: { name: "first calls", isAvoidable: false, remedy: "What was never sent is in no cache." },
-  new: { name: "new", isAvoidable: false, remedy: "What was never sent is in no cache." },
+  first_call: { name: "first calls", isAvoidable: false, remedy: "These tokens were never sent before." },
+  new: { name: "new", isAvoidable: false, remedy: "These tokens were never sent before." },
 };
 
-/** What wasn't read from the cache, and why. */
 export const MISSES_REPORT = closed({
   sessions: COUNT,
   calls: COUNT,
@@ -129,28 +126,26 @@ export const MISSES_REPORT = closed({
   }, "Miss")),
 }, "Misses");
 
-/** What wasn't read from the cache, and why: what need not have been first, each the dearest first. */
+/** Cache misses and their causes: avoidable ones first, each the most expensive first. */
 export type MissesReport = Reads<Static<typeof MISSES_REPORT>>;
 
 type Miss = MissesReport["misses"][number];
 
-/** A shorter pause than this one in milliseconds no cache drops anything in: then another machine was asked. */
+/**
+ * Shortest pause in which a cache may drop content, in milliseconds; a miss after a shorter one is due to routing.
+ */
 const ROUTED_MS = 60_000;
 
-/** No prompt that has fewer tokens is cached by those that take money for it, but for few. */
+/** Smallest prompt that most paid providers cache, in tokens. */
 const LEAST_CACHED_TOKENS = 1_024;
 
-/** Providers cache by blocks of so many tokens or fewer: by one of them our count of what is cached may be too high. */
+/** Largest block that providers cache by, in tokens: the estimate of cached tokens may be too high by one. */
 const BLOCK_TOKENS = 128;
 
-/**
- * Why tokens of prompts weren't read from the cache, over sessions. What a token cost is what its call paid for one that
- * wasn't cached.
- */
+/** Returns the causes of cache misses over sessions. A missed token costs its call's price of an uncached token. */
 export async function reportMisses(
   sessions: AsyncIterable<SessionCalls> | Iterable<SessionCalls>,
   { from = "", to = "9999-12-31" }: {
-    /** First and last day, by UTC, such as `2026-01-31`. Default: any. */
     readonly from?: string | undefined;
     readonly to?: string | undefined;
   } = {},
@@ -195,7 +190,7 @@ export async function reportMisses(
   return { ...sums, misses };
 }
 
-/** What a cause in the ledger comes to, by what the call waited for. */
+/** Returns the cause by the event that the call waited for. */
 function causeOf(
   { cause, tokens }: CallReport["uncached"][number],
   call: CallReport,
@@ -219,7 +214,6 @@ function causeOf(
   }
 }
 
-/** From when a call was answered to when the next was; infinite where that isn't known. */
 function pauseMs(before: CallReport, { at }: CallReport): number {
   return before.at === null || at === null ? Infinity : Date.parse(at) - Date.parse(before.at);
 }

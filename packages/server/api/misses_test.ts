@@ -5,7 +5,7 @@ import { reportMisses } from "./misses.ts";
 
 const rates = { profile: profileNamed("openai"), price: { input: 1, output: 0, cacheRead: 0.1 } };
 
-/** Calls of a session: seconds since its start, its turn, and why tokens weren't served, all of 10,000 each. */
+/** Calls of a session: seconds since its start, its turn, and the cause of the misses, of 10,000 tokens each. */
 function calls(
   ...list: readonly (readonly [second: number, turn: number, cause: string, more?: Partial<CallReport>])[]
 ): CallReport[] {
@@ -38,7 +38,7 @@ const changed: NonNullable<CallReport["changed"]> = {
   tokens: 10_000,
 };
 
-Deno.test("reportMisses() tells causes apart by what a call waited for, those that need not have been first", async () => {
+Deno.test("reportMisses() separates causes by the event that a call waited for, avoidable ones first", async () => {
   const { misses, ...sums } = await report({
     a: calls(
       [0, 1, "first_call"],
@@ -75,7 +75,7 @@ Deno.test("reportMisses() tells causes apart by what a call waited for, those th
   assertEquals(first!.dearest, { session: "a", call: 7, tokens: 10_000, changed });
 });
 
-Deno.test("reportMisses() takes no block by which counts differ for a miss of the provider's", async () => {
+Deno.test("reportMisses() doesn't report a difference of one block as a miss", async () => {
   const lost = (tokens: number) => ({ uncached: [{ cause: "provider_lost" as const, tokens }] });
   const { misses } = await report({
     a: calls([0, 1, "first_call"], [5, 1, "", lost(114)], [10, 1, "", lost(128)], [15, 1, "", lost(129)]),
@@ -87,7 +87,7 @@ Deno.test("reportMisses() takes no block by which counts differ for a miss of th
   ]);
 });
 
-Deno.test("reportMisses() looks at the days that are asked for", async () => {
+Deno.test("reportMisses() reports the requested days", async () => {
   const sessions = { a: calls([0, 1, "first_call"], [86_400, 2, "expired"]) };
   assertEquals((await report(sessions, { to: "2026-01-01" })).misses.map(({ cause }) => cause), [
     "first_call",

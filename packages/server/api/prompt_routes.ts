@@ -25,22 +25,22 @@ import { MISSES_REPORT, reportMisses } from "./misses.ts";
 import { KIND } from "./session_routes.ts";
 import { reportSessionSpend, SESSION_SPEND } from "./session_spend.ts";
 
-const UNITS = "Costs are in token units, and in US dollars where prices are known.";
+const UNITS =
+  "Costs are in cost units (one unit is the price of one uncached input token), and in US dollars if " +
+  "prices are known.";
 const NO_SESSION = { 404: "There is no such session." };
 
-/** The routes about where tokens went, what the model sees, and what is asked of single messages. */
 export function promptRoutes(registry: ServerSessions) {
   return [
     route({
       method: "GET",
       path: "/sessions/{id}/calls",
       operationId: "listCalls",
-      summary:
-        "Lists the model calls of a session, the oldest first: what each took, what its client would have " +
-        `paid without Tare, and what was rewritten before it and why. ${UNITS}`,
+      summary: "Lists the model calls of a session, the oldest first: usage, cost of the baseline, and the " +
+        `rewrites before each call with their reasons. ${UNITS}`,
       query: CALLS_QUERY,
       responses: {
-        200: json("The calls, and whether there are more behind them.", CALL_LIST),
+        200: json("The calls, and whether there are more.", CALL_LIST),
         ...NO_SESSION,
       },
       async answer({ path: { id }, query: { after, limit } }) {
@@ -53,12 +53,11 @@ export function promptRoutes(registry: ServerSessions) {
       method: "GET",
       path: "/sessions/{id}/prompt",
       operationId: "getPrompt",
-      summary:
-        "Shows what the model sees, without the texts: a block for each tool and message, those that left " +
-        "included, and for each line that stands for several.",
+      summary: "Returns the prompt without the texts: a block for each tool and message, including evicted " +
+        "ones, and for each line that represents several.",
       query: PROMPT_QUERY,
       responses: {
-        200: json("The blocks, and whether there are more behind them.", PROMPT_REPORT),
+        200: json("The blocks, and whether there are more.", PROMPT_REPORT),
         ...NO_SESSION,
       },
       async answer({ path: { id }, query }) {
@@ -69,8 +68,7 @@ export function promptRoutes(registry: ServerSessions) {
       method: "GET",
       path: "/sessions/{id}/prompt/{block}",
       operationId: "getPromptBlock",
-      summary:
-        "Shows a block of the prompt: what stands there now, and what was said. Long texts come in stretches.",
+      summary: "Returns a block of the prompt: its current and its original text. Long texts are paginated.",
       query: BLOCK_QUERY,
       responses: {
         200: json("The block with at most 100,000 characters of each text.", BLOCK_REPORT),
@@ -86,8 +84,7 @@ export function promptRoutes(registry: ServerSessions) {
       method: "GET",
       path: "/sessions/{id}/pins",
       operationId: "listPins",
-      summary:
-        "Lists what is asked of single messages, by their places, and whether the prompt is already so.",
+      summary: "Lists the pins of messages by position, and whether the prompt reflects them.",
       responses: {
         200: json("The pins.", PIN_LIST),
         ...NO_SESSION,
@@ -102,14 +99,14 @@ export function promptRoutes(registry: ServerSessions) {
       operationId: "setPin",
       isAtomic: true,
       summary:
-        "Asks that a message comes back at the next rewrite and stays (`keep`), or that a result leaves at the " +
-        "next one (`let_go`), in place of what was asked for it before. By itself that rewrites nothing.",
+        "Retains or restores a message (`keep`), or evicts a result (`let_go`), at the next rewrite; " +
+        "replaces the message's earlier pin. Causes no rewrite by itself.",
       body: NEW_PIN,
       responses: {
         200: json("The pin.", PIN_REPORT),
-        400: "That can't be asked of this message, or the body isn't valid.",
+        400: "The message can't be pinned so, or the body isn't valid.",
         404: "There is no such session.",
-        501: "Nothing can be asked of the messages of this session.",
+        501: "The session's messages can't be pinned.",
       },
       async answer({ path: { id }, body: { place, wish, by }, keep }) {
         const session = await openSession(registry, id);
@@ -128,10 +125,10 @@ export function promptRoutes(registry: ServerSessions) {
       method: "DELETE",
       path: "/sessions/{id}/pins/{place}",
       operationId: "removePin",
-      summary: "Asks for nothing more of a message: from the next rewrite on it is weighed like any other.",
+      summary: "Removes the pin of a message: later rewrites treat it like any other.",
       responses: {
-        204: "It is gone.",
-        404: "There is no such session, or nothing is asked of this message.",
+        204: "The pin is removed.",
+        404: "There is no such session, or the message has no pin.",
       },
       async answer({ path: { id, place }, keep }) {
         const session = await openSession(registry, id);
@@ -147,15 +144,15 @@ export function promptRoutes(registry: ServerSessions) {
       path: "/sessions/{id}/keep_warm",
       operationId: "keepWarm",
       summary:
-        "Asks that the provider's cache keeps the session's newest prompt while nobody asks anything, though that costs " +
-        "pings: as often as they are worth it, and at most so long. Each request ends it; it is asked for again behind that " +
-        "as long as the time isn't over.",
+        "Keeps the cache of the session's newest prompt alive while it is idle, by requests at a cost: " +
+        "as long as they pay, and at most for this time. Each request ends it; it resumes afterwards if " +
+        "time remains.",
       body: KEEP_WARM,
       responses: {
         200: json("Until when.", KEPT_WARM),
-        400: "The server keeps nothing warm, the price isn't known, or the body isn't valid.",
+        400: "Cache keep-alive is off, the price is unknown, or the body isn't valid.",
         404: "There is no such session.",
-        409: "There is nothing to keep warm now.",
+        409: "There is no cache to keep alive now.",
       },
       async answer({ path: { id }, body: { minutes }, keep }) {
         const session = await openSession(registry, id);
@@ -171,16 +168,16 @@ export function promptRoutes(registry: ServerSessions) {
       path: "/sessions/{id}/spend",
       operationId: "getSessionSpend",
       summary:
-        "Says where a session's money went: by turn, and what its results have cost by being carried, by tool, by path " +
-        `or command, and one by one the ten dearest. ${UNITS}`,
+        "Returns a session's cost: by turn, and the carrying cost of its results, by tool, by path or " +
+        `command, and the ten most expensive. ${UNITS}`,
       responses: {
-        200: json("The dearest turns, tools, paths or commands, and results.", SESSION_SPEND),
+        200: json("The most expensive turns, tools, paths or commands, and results.", SESSION_SPEND),
         ...NO_SESSION,
       },
       async answer({ path: { id } }) {
         const session = await openSession(registry, id);
         const [seen, calls] = [await session.seen(), await session.calls()];
-        // The agent's history ends with the answer to the newest call that has ended; a client's with its newest request.
+        // The agent's history ends with the newest answer; a client's with its newest request.
         const isAnswered = session.kind === "agent";
         return { json: reportSessionSpend(seen, { calls, isAnswered, sums: sumsOf.days(session.days) }) };
       },
@@ -191,11 +188,12 @@ export function promptRoutes(registry: ServerSessions) {
       who: "key",
       operationId: "getSpend",
       summary:
-        "Says what calls have cost and what for (cache reads, what was new, expired, moved by an own rewrite, changed or " +
-        `lost, and replies), by day, model, session or agent. Dollars are those of the calls whose price is known. ${UNITS}`,
+        "Returns the cost of calls by part (cache reads, new, expired, moved by a rewrite, changed or " +
+        "lost tokens, and replies), by day, model, session or agent. Dollars include only calls with a " +
+        `known price. ${UNITS}`,
       query: SPEND_QUERY,
       responses: {
-        200: json("Days the newest first, others the dearest first.", SPEND_REPORT),
+        200: json("Days the newest first, others the most expensive first.", SPEND_REPORT),
       },
       answer: async ({ query, asker, signal }) => ({
         json: await registry.spend(query, { by: Keys.nameOf(asker), signal }),
@@ -206,12 +204,10 @@ export function promptRoutes(registry: ServerSessions) {
       path: "/misses",
       who: "key",
       operationId: "getMisses",
-      summary:
-        "Says why prompt tokens weren't read from the provider's cache, what that has cost, and what would mend it: what " +
-        `need not have been first. ${UNITS}`,
+      summary: `Returns the causes of cache misses, their cost and remedies: avoidable ones first. ${UNITS}`,
       query: MISSES_QUERY,
       responses: {
-        200: json("The dearest first.", MISSES_REPORT),
+        200: json("The most expensive first.", MISSES_REPORT),
         ...NO_SESSION,
       },
       async answer({ query: { session, limit, ...days }, asker, signal }) {
@@ -229,9 +225,8 @@ export function promptRoutes(registry: ServerSessions) {
       path: "/overview",
       who: "key",
       operationId: "getOverview",
-      summary:
-        "Says what sessions have saved, today and in all, those that are gone too, how those do that are left as they are, " +
-        `and the newest warnings. ${UNITS}`,
+      summary: "Returns the estimated saving of sessions, today and in all, including deleted ones, the " +
+        `holdout, and the newest warnings. ${UNITS}`,
       query: { kind: KIND },
       responses: { 200: json("The overview.", OVERVIEW) },
       answer: async ({ query: { kind }, asker }) => ({
@@ -241,24 +236,22 @@ export function promptRoutes(registry: ServerSessions) {
   ];
 }
 
-/** Why a session isn't kept warm, by what is known of it. */
 function notKept(id: string, why: Extract<ReturnType<Warmth["keepFor"]>, string> | undefined): HttpError {
-  const cannot = `Cannot keep session ${id} warm: `;
+  const cannot = `Cannot keep the cache of session ${id} alive: `;
   if (why === undefined) {
-    const reason = "this server was started to keep nothing warm; start it with TARE_KEEP_WARM=turns.";
+    const reason = "cache keep-alive is off. Start the server with TARE_KEEP_WARM=turns.";
     return invalidRequest(cannot + reason);
   }
   if (why === "no price") {
-    const reason = "the price of its model isn't known, nor what it would cost; set TARE_PRICE.";
+    const reason = "the price of its model is unknown. Set TARE_PRICE.";
     return invalidRequest(cannot + reason);
   }
   const reason =
-    "there is nothing to keep. A request is under way, or the newest one is over five minutes ago, or its cache " +
-    "isn't one that requests keep for five minutes more. Try again behind the next answer.";
+    "there is no cache. A request is running, the newest one is over five minutes old, or requests " +
+    "don't extend its cache by five minutes. Retry after the next answer.";
   return new HttpError(409, "nothing_to_keep_warm", cannot + reason);
 }
 
-/** The comparison that a gateway makes. */
 export function ledgerRoutes(registry: ServerSessions) {
   return [
     route({
@@ -266,7 +259,7 @@ export function ledgerRoutes(registry: ServerSessions) {
       path: "/ledger",
       who: "key",
       operationId: "getLedger",
-      summary: "Compares what sessions of other agents cost with and without planning.",
+      summary: "Compares the cost of gateway sessions with and without planning.",
       responses: {
         200: json(`Both groups. ${UNITS}`, LEDGER_REPORT),
       },

@@ -28,7 +28,7 @@ import type { SessionSpend } from "./session_spend.ts";
 
 const LONG = "word ".repeat(4_000);
 
-/** A model that calls `echo` with a long text in each turn, then answers; and what each request held. */
+/** A model that calls `echo` with a long text in each turn, then answers; and its requests. */
 function echoing(): { readonly model: Model; readonly requests: string[] } {
   const requests: string[] = [];
   let made = 0;
@@ -57,7 +57,7 @@ const pinsOf = async (handler: HttpAgent, session: string) =>
 const callsOf = async (handler: HttpAgent, session: string) =>
   (await get<{ readonly calls: readonly CallReport[] }>(handler, `${session}/calls`)).calls;
 
-/** Each message and line, and how it stands. */
+/** Returns each message and line, with its state. */
 async function standing(handler: HttpAgent, session: string): Promise<string[]> {
   const { blocks } = await get<PromptReport>(handler, `${session}/prompt`);
   return blocks.filter(({ kind }) => kind !== "tool").map(({ id, state }) => `${id} ${state}`);
@@ -68,7 +68,7 @@ async function play(handler: HttpAgent, session: string, inputs: string): Promis
   for (const input of inputs) await turn(handler, session, input);
 }
 
-Deno.test("promptRoutes() show what the model sees and bring back what is kept at the next rewrite, also after a restart", async () => {
+Deno.test("promptRoutes() return the prompt and restore retained messages at the next rewrite, also after a restart", async () => {
   const { model, requests } = echoing();
   const store = memoryStore();
   let handler = agent(model, { store });
@@ -122,7 +122,7 @@ Deno.test("promptRoutes() show what the model sees and bring back what is kept a
     asked: [wished[2], wished[0], wished[1]],
   }]);
 
-  // What is kept stays whatever its weight, and a restart sends the same bytes.
+  // A retained message stays at any cost, and a restart sends the same bytes.
   const twin = agent(echoing().model, { store });
   await play(handler, session, "fg");
   const shown = await standing(handler, session);
@@ -133,7 +133,7 @@ Deno.test("promptRoutes() show what the model sees and bring back what is kept a
   assertEquals(await standing(twin, session), shown);
   assert(requests.at(-1)?.includes(`1 ${LONG}`));
 
-  // Without its pin it is weighed like any other.
+  // Without its pin it is treated like any other.
   assertEquals((await call(handler, "DELETE", `${session}/pins/3`)).status, 204);
   await play(handler, session, "h");
   assertEquals((await standing(handler, session)).slice(2, 5), [
@@ -144,7 +144,7 @@ Deno.test("promptRoutes() show what the model sees and bring back what is kept a
   assertEquals((await pinsOf(handler, session)).map(({ place }) => place), [11, 15]);
 });
 
-Deno.test("promptRoutes() show a block's text as it stands and as it was said, in stretches", async () => {
+Deno.test("promptRoutes() return a block's current and original text, paginated", async () => {
   const handler = agent(echoing().model);
   const session = await newSession(handler);
   await play(handler, session, "ab");
@@ -177,7 +177,7 @@ Deno.test("promptRoutes() show a block's text as it stands and as it was said, i
   );
 });
 
-Deno.test("promptRoutes() give sums that are the ledger's", async () => {
+Deno.test("promptRoutes() return totals that equal the ledger's", async () => {
   let nowMs = Date.UTC(2026, 0, 1, 12);
   const handler = agent(
     scriptedModel([{ content: "a" }, { content: "b" }, { content: "c" }], {
@@ -221,7 +221,7 @@ Deno.test("promptRoutes() give sums that are the ledger's", async () => {
   assertEquals([page.calls.map(({ number }) => number), page.hasMore], [[2], true]);
 });
 
-Deno.test("promptRoutes() count a call to the day on which it was answered, however long its tools run", async () => {
+Deno.test("promptRoutes() count a call on the day of its answer, however long its tools run", async () => {
   let nowMs = Date.UTC(2026, 0, 1, 23);
   const late: Tool = {
     ...echo,
@@ -244,7 +244,7 @@ Deno.test("promptRoutes() count a call to the day on which it was answered, howe
   assertEquals([all.calls, today.calls], [2, 1]);
 });
 
-Deno.test("promptRoutes() quote what leaves with a turn that is to let leave all that may, whatever it costs", async () => {
+Deno.test("promptRoutes() quote the evictions of a turn that evicts everything, at any cost", async () => {
   const long = { type: "function", function: { name: "long", arguments: "{}" } } as const;
   let made = 0;
   const model: Model = async function* (request) {
@@ -267,7 +267,7 @@ Deno.test("promptRoutes() quote what leaves with a turn that is to let leave all
   const rewrites = seen.flatMap(({ event }) => event.type === "context_rewritten" ? [event] : []);
   assertEquals(rewrites.map(({ step, reason }) => [step, reason]), [[1, "requested"]]);
   assert(rewrites[0]!.tokensAfter < rewrites[0]!.tokensBefore - 2_000);
-  // By its price alone it would have stayed.
+  // By cost alone it would have stayed.
   await play(handler, other, "b");
   const before = async (path: string) => (await standing(handler, path)).slice(1, 5);
   const how = (state: string) => [
@@ -278,14 +278,14 @@ Deno.test("promptRoutes() quote what leaves with a turn that is to let leave all
   ];
   assertEquals([await before(session), await before(other)], [how("elided"), how("alive")]);
   const message =
-    "Cannot let leave now what may leave, in the background: leavesNow is for a turn that begins at once.";
+    "Cannot evict now in the background: leavesNow is for a turn that begins immediately. Use one of them.";
   assertEquals(
     await refused(handler, "POST", `${session}/turns`, { ...body, background: true }),
     error(400, "invalid_request", message),
   );
 });
 
-Deno.test("promptRoutes() refuse what can't be asked for, and say why", async () => {
+Deno.test("promptRoutes() refuse invalid pins with the reason", async () => {
   const handler = agent(echoing().model);
   const session = await newSession(handler);
   await play(handler, session, "a");
@@ -342,7 +342,7 @@ Deno.test("promptRoutes() set a pin once for an Idempotency-Key", async () => {
   assertEquals([await send("let_go"), await pinsOf(handler, session)], [first, []]);
 });
 
-Deno.test("promptRoutes() tell warnings, the newest first", async () => {
+Deno.test("promptRoutes() return warnings, the newest first", async () => {
   const handler = agent(echoing().model, { windowTokens: 6_000, mechanisms: { truncate: false } });
   const session = await newSession(handler);
   await play(handler, session, "abc");
@@ -350,7 +350,7 @@ Deno.test("promptRoutes() tell warnings, the newest first", async () => {
   assert(warnings.length > 0 && warnings.every((told) => told.session === session.split("/").at(-1)));
 });
 
-Deno.test("promptRoutes() reckon what results have cost, and which may be let go", async () => {
+Deno.test("promptRoutes() estimate the cost of results, and return which may be evicted", async () => {
   const { model } = echoing();
   const handler = agent(model, { price: () => ({ input: 10, output: 20 }) });
   const session = await newSession(handler);
@@ -368,7 +368,7 @@ Deno.test("promptRoutes() reckon what results have cost, and which may be let go
   assertEquals(carried.map(({ place, pin }) => [place, pin]), [[7, null]]);
   const [newest] = carried;
   assertEquals(newest!.calls, 1);
-  // It was new, and the provider tells nothing of its cache.
+  // It was new, and the provider reports no cache usage.
   assertEquals([newest!.tokens, newest!.tokenUnits], [5_005, 5_005]);
   await call(handler, "POST", `${session}/pins`, { place: 7, wish: "let_go" });
   const [waiting] = (await get<SessionSpend>(handler, `${session}/spend`)).carried;

@@ -20,20 +20,21 @@ import { PASSING_SESSION, PASSING_SESSION_DETAILS, SUMS } from "./report_schemas
 const FIELDS = {
   kind: Type.Literal("agent"),
   id: Type.String(),
-  key: optionalText("Name of the key with which it was made; absent: the owner's."),
+  key: optionalText("Name of the key that created it; absent: the owner's."),
   createdAt: Type.String({ format: "date-time" }),
   status: Type.Enum(["idle", "running"]),
   title: text(
-    "What a person has named it, else its maker (`metadata.title`), else what the user said first: one line of at most 120 characters.",
+    "The user's title, else the creator's (`metadata.title`), else the first message: one line of at " +
+      "most 120 characters.",
   ),
   ...SESSION_SETTINGS.properties,
   parent: Type.Optional(closed({
-    session: text("Id of the session whose helper it is."),
-    call: text("Id of the call that it was made for."),
+    session: text("Id of the session that the subagent works for."),
+    call: text("Id of the call that it was started for."),
   }, "HelperParent")),
   forkedFrom: Type.Optional(closed({
-    session: text("Id of the session that it goes on from, which stays as it is."),
-    messages: count("So many of that one's messages it begins with."),
+    session: text("Id of the session that it was forked from, which is unchanged."),
+    messages: count("Number of inherited messages."),
   }, "ForkedFrom")),
   turns: COUNT,
   lastEvent: COUNT,
@@ -41,7 +42,6 @@ const FIELDS = {
   sums: closed(SUMS, "Sums"),
 };
 
-/** A session of the agent, as its clients see it. */
 export const SESSION = closed(FIELDS, "Session", {
   kind: "agent",
   id: "0b7a4ce5-6c4f-4c7a-9a31-5a3f9b2d7c11",
@@ -60,17 +60,15 @@ export const SESSION = closed(FIELDS, "Session", {
   sums: sumsOf.nothing,
 });
 
-/** Several sessions of the agent. */
 export const SESSIONS = Type.Array(SESSION);
 
 const MS = Type.Number({ minimum: 0, description: "In milliseconds since the epoch." });
 
-/** A call that waits for somebody to say whether it may run. */
 export const APPROVAL = closed({
-  id: text("Its own id, to answer it by."),
-  callId: text("Id of the call, which another one may have had too."),
-  name: text("The tool that would run."),
-  arguments: text("What it would run with, as JSON."),
+  id: text("Id of the approval, to answer it by."),
+  callId: text("Id of the call, which may repeat."),
+  name: text("Tool of the call."),
+  arguments: text("Arguments of the call, as JSON."),
   why: Type.Optional(WHY),
   begun: Type.Optional(BEGUN),
   parent: PARENT,
@@ -79,60 +77,56 @@ export const APPROVAL = closed({
   askedAtMs: MS,
   expiresAtMs: Type.Number({
     minimum: 0,
-    description: "When it is denied if nobody answers, in milliseconds since the epoch.",
+    description: "Time at which it is denied without an answer, in milliseconds since the epoch.",
   }),
 }, "Approval");
 
 const HELPER = closed({
-  id: text("Id of the call that it was made for."),
+  id: text("Id of the call that it was started for."),
   session: text("Id of its session."),
 }, "Helper");
 
 const RUNNING_TURN = closed({
   after: count("Number of the last event before it."),
   firstMessage: count("Index of its first message."),
-  step: Type.Integer({ minimum: 1, description: "The model call that it is at." }),
+  step: Type.Integer({ minimum: 1, description: "Current model call." }),
   ledger: LEDGER,
 }, "RunningTurn");
 
-/** Whether a model is shown pictures. */
 export const SEES_PICTURES = Type.Optional(Type.Boolean({
   description:
-    "Whether its model is known to look at pictures; of one that isn't known its provider says. Absent: nobody knows of any.",
+    "Whether its model is known to receive images; if unknown, its provider decides. Absent: unknown " +
+    "for all models.",
 }));
 
 const SESSION_WITH_MESSAGES = closed({
   ...FIELDS,
   messages: Type.Array(MESSAGE, {
-    description: "What was said, by the running turn too: its replies and results so far.",
+    description: "Messages, including the running turn's replies and results.",
   }),
-  helpers: Type.Array(HELPER, { description: "The sessions of its helpers, the oldest first." }),
+  helpers: Type.Array(HELPER, { description: "Sessions of its subagents, the oldest first." }),
   approvals: Type.Array(APPROVAL),
   plan: Type.Optional(closed({
     steps: Type.Array(Type.String()),
-    done: count("How many are done: the next one is under way."),
+    done: count("Number of completed steps: the next one is in progress."),
   }, "Plan")),
   turn: Type.Optional(RUNNING_TURN),
   seesPictures: SEES_PICTURES,
   prompt: closed({
     tokens: count("Tokens of the newest call's prompt; zero before it."),
-    windowTokens: Type.Number({ description: "How much a prompt may hold at most." }),
+    windowTokens: Type.Number({ description: "Context window in tokens." }),
   }, "NewestPrompt"),
 }, "SessionWithMessages");
 
-/** A session of either kind, in a list. */
 export const ANY_SESSION = Type.Union([SESSION, PASSING_SESSION]);
 
-/** A session of either kind, with all that is told of one. */
 export const ANY_SESSION_DETAILS = Type.Union([SESSION_WITH_MESSAGES, PASSING_SESSION_DETAILS]);
 
-/** A session of either kind as lists contain it. */
 export type SessionSummary = Reads<Static<typeof ANY_SESSION>>;
 
-/** A session of either kind with everything that clients read of one. */
 export type SessionDetails = Reads<Static<typeof ANY_SESSION_DETAILS>>;
 
-/** The sessions of a server: the agent's, and with a gateway those that pass through it. */
+/** The sessions of a server: the agent's, and with a gateway those of other agents. */
 export type ServerSessions = SessionRegistry<SessionSummary, SessionDetails>;
 
 /** Opens a session of either kind. @throws {HttpError} 404 if there is none. */
@@ -145,13 +139,12 @@ export async function openSession(
   return session;
 }
 
-/** @throws {HttpError} 404 if there is no such session, or the asker may not see it. */
+/** @throws {HttpError} 404 if there is no such session, or the key may not see it. */
 export async function assertSees(registry: ServerSessions, id: string, asker: Asker): Promise<void> {
   const found = await registry.find(id);
   if (!found || !Keys.sees(asker, found.by)) throw sessionNotFound(id);
 }
 
-/** Returns the JSON that clients get of pending approvals. */
 export function approvalBodies(questions: readonly Question[]) {
   return questions.map(({ approvalId, id: callId, pin: _pin, beganAtMs: _began, ...shown }) => ({
     id: approvalId,
@@ -160,7 +153,6 @@ export function approvalBodies(questions: readonly Question[]) {
   }));
 }
 
-/** Returns the JSON that clients get of a session of the agent. */
 export function sessionBody(
   { id, by, createdAtMs, title = "", lastEvent, isHeld = false, settings, totals, parent: of }: ListedSession,
 ): Static<typeof SESSION> {

@@ -31,7 +31,7 @@ function asking(text: string): Partial<AssistantMessage> {
   };
 }
 
-/** A server that answers so, and what its model was asked. */
+/** A server with these replies, and its model's requests. */
 function noted(replies: readonly Partial<AssistantMessage>[] | Model, options: TestOptions = {}) {
   const requests: ModelRequest[] = [];
   const model = typeof replies === "function" ? replies : scriptedModel(replies, UNREPORTED);
@@ -41,14 +41,14 @@ function noted(replies: readonly Partial<AssistantMessage>[] | Model, options: T
 const shown = async (handler: HttpAgent, path: string) =>
   (await call(handler, "GET", path)).body as Session & Record<string, unknown>;
 
-/** Forks a session; gives the path of the fork, and what the answer tells. */
+/** Forks a session; returns the path of the fork, and the response. */
 async function fork(handler: HttpAgent, path: string, body: object = {}) {
   const { status, body: told } = await call(handler, "POST", `${path}/fork`, body);
   const { session, input } = told as { session: Session & Record<string, unknown>; input?: string };
   return { status, path: `/tare/v1/sessions/${session.id}`, session, input };
 }
 
-Deno.test("a session keeps the title that a person gives it, before its first turn, behind it and while one runs", async () => {
+Deno.test("POST /title: a session keeps the user's title, before its first turn, after it and during one", async () => {
   const asked = steppedModel();
   const { model } = asked;
   const store = memoryStore();
@@ -65,7 +65,7 @@ Deno.test("a session keeps the title that a person gives it, before its first tu
   assertEquals((await shown(handler, path)).title, "Files");
   const { body } = await call(handler, "GET", "/tare/v1/sessions?search=fil");
   assertEquals((body as { sessions: Session[] }).sessions.map(({ title }) => title), ["Files"]);
-  // Another process knows it too.
+  // Another process reads it too.
   assertEquals((await shown(agent(model, { store }), path)).title, "Files");
   for (const title of ["", " \n", "x".repeat(121)]) {
     assertEquals((await refused(handler, "POST", `${path}/title`, { title })).status, 400);
@@ -74,14 +74,14 @@ Deno.test("a session keeps the title that a person gives it, before its first tu
   assertEquals(missing, error(404, "not_found", "Cannot find session none: there is no such session."));
 });
 
-Deno.test("a session is called what its maker named it, and found by that", async () => {
+Deno.test("sessions: a title is the creator's, and searches find it", async () => {
   const { handler } = noted([{ content: "a" }]);
   const path = await newSession(handler, { metadata: { title: "Nightly run" } });
   await turn(handler, path, "Which files are there?");
   assertEquals((await shown(handler, path)).title, "Nightly run");
 });
 
-Deno.test("a session that another server plays a turn in is renamed there", async () => {
+Deno.test("POST /title: a session whose turn runs on another server is renamed there", async () => {
   const memory = sharedMemory();
   const asked = steppedModel();
   const { model } = asked;
@@ -95,7 +95,7 @@ Deno.test("a session that another server plays a turn in is renamed there", asyn
   assertEquals([(await shown(a, path)).title, (await shown(b, path)).title], ["Named", "Named"]);
 });
 
-Deno.test("a fork goes on from before a message, with the bytes that its model saw, and leaves the other as it is", async () => {
+Deno.test("POST /fork: a fork continues from before a message, with the same bytes, and the original is unchanged", async () => {
   const { handler, requests } = noted([
     { content: "one" },
     asking("x"),
@@ -151,74 +151,78 @@ Deno.test("a fork goes on from before a message, with the bytes that its model s
   ]);
 });
 
-Deno.test("a fork keeps out of its prompt what had left, recalls it, and outlives the session that it came from", async () => {
-  const big: Tool = {
-    ...echo,
-    stance: "rederivable",
-    run: ({ text }) => Array.from({ length: 2_000 }, (_, line) => `line ${line} of ${text}`).join("\n"),
-  };
-  const replies = [...["a", "b", "c"].map(asking), { content: "read" }, { content: "well" }, {
-    content: "on",
-  }];
-  const { handler, requests } = noted(replies, { tools: [big], profile: profileNamed("none") });
-  const path = await newSession(handler);
-  await turn(handler, path, "read");
-  await turn(handler, path, "and now?");
-  const seen = requests.at(-1)!.messages;
-  const placeholder = seen.find(({ role, content }) =>
-    role === "tool" && !String(content).startsWith("line 0")
-  );
-  const [ref = ""] = /[0-9a-f]{16}/.exec(String(placeholder?.content)) ?? [];
-  const other = await fork(handler, path, { before: seen.length - 1 });
-  await call(handler, "DELETE", path);
-  await turn(handler, other.path, "and then?");
-  assertEquals(JSON.stringify(requests.at(-1)!.messages.slice(0, -1)), JSON.stringify(seen.slice(0, -1)));
-  const original = await handler.fetch(request("GET", `${other.path}/archive/${ref}`));
-  assertEquals([original.status, (await original.text()).split("\n").length], [200, 2_000]);
-});
+Deno.test(
+  "POST /fork: content evicted before the fork stays evicted, can be recalled, and outlives the original session",
+  async () => {
+    const big: Tool = {
+      ...echo,
+      stance: "rederivable",
+      run: ({ text }) => Array.from({ length: 2_000 }, (_, line) => `line ${line} of ${text}`).join("\n"),
+    };
+    const replies = [...["a", "b", "c"].map(asking), { content: "read" }, { content: "well" }, {
+      content: "on",
+    }];
+    const { handler, requests } = noted(replies, { tools: [big], profile: profileNamed("none") });
+    const path = await newSession(handler);
+    await turn(handler, path, "read");
+    await turn(handler, path, "and now?");
+    const seen = requests.at(-1)!.messages;
+    const placeholder = seen.find(({ role, content }) =>
+      role === "tool" && !String(content).startsWith("line 0")
+    );
+    const [ref = ""] = /[0-9a-f]{16}/.exec(String(placeholder?.content)) ?? [];
+    const other = await fork(handler, path, { before: seen.length - 1 });
+    await call(handler, "DELETE", path);
+    await turn(handler, other.path, "and then?");
+    assertEquals(JSON.stringify(requests.at(-1)!.messages.slice(0, -1)), JSON.stringify(seen.slice(0, -1)));
+    const original = await handler.fetch(request("GET", `${other.path}/archive/${ref}`));
+    assertEquals([original.status, (await original.text()).split("\n").length], [200, 2_000]);
+  },
+);
 
-Deno.test("a session is forked before the message of a turn that runs, which goes on, and not within it", async () => {
-  const asked = steppedModel();
-  const handler = agent(asked.model);
-  const path = await newSession(handler);
-  const running = turn(handler, path, "first");
-  await asked.asked();
-  await call(handler, "POST", `${path}/turns`, { input: "more", steer: true });
-  await asked.call("echo");
-  await asked.asked();
-  const roles = (await shown(handler, path)).messages.map(({ role }) => role);
-  assertEquals(roles, ["system", "user", "assistant", "tool", "user"]);
-  const other = await fork(handler, path, { before: 1 });
-  assertEquals([other.input, brief((await shown(handler, other.path)).messages)], ["first", [
-    "s: Be brief.",
-  ]]);
-  assertEquals(
-    await refused(handler, "POST", `${path}/fork`, { before: 4 }),
-    error(
-      409,
-      "turn_running",
-      `Cannot fork session ${
-        path.split("/").at(-1)
-      } before message 4: it was said to the turn that runs. Wait for its ` +
-        "turn_end, or cancel it.",
-    ),
-  );
-  assertEquals(
-    await refused(handler, "POST", `${path}/fork`, { before: 2 }),
-    error(
-      400,
-      "invalid_request",
-      `Cannot fork session ${
-        path.split("/").at(-1)
-      } before message 2: it isn't one of the user's, and those are at 1, 4.`,
-    ),
-  );
-  await asked.reply("done");
-  await running;
-  assertEquals((await fork(handler, path, { before: 4 })).input, "more");
-});
+Deno.test(
+  "POST /fork: a session is forked before the running turn's message, which continues, and not within the turn",
+  async () => {
+    const asked = steppedModel();
+    const handler = agent(asked.model);
+    const path = await newSession(handler);
+    const running = turn(handler, path, "first");
+    await asked.asked();
+    await call(handler, "POST", `${path}/turns`, { input: "more", steer: true });
+    await asked.call("echo");
+    await asked.asked();
+    const roles = (await shown(handler, path)).messages.map(({ role }) => role);
+    assertEquals(roles, ["system", "user", "assistant", "tool", "user"]);
+    const other = await fork(handler, path, { before: 1 });
+    assertEquals([other.input, brief((await shown(handler, other.path)).messages)], ["first", [
+      "s: Be brief.",
+    ]]);
+    assertEquals(
+      await refused(handler, "POST", `${path}/fork`, { before: 4 }),
+      error(
+        409,
+        "turn_running",
+        `Cannot fork session ${path.split("/").at(-1)} before message 4: it belongs to the running turn. ` +
+          "Wait for its turn_end, or cancel it.",
+      ),
+    );
+    assertEquals(
+      await refused(handler, "POST", `${path}/fork`, { before: 2 }),
+      error(
+        400,
+        "invalid_request",
+        `Cannot fork session ${
+          path.split("/").at(-1)
+        } before message 2: it isn't the user's, and user messages are at 1, 4.`,
+      ),
+    );
+    await asked.reply("done");
+    await running;
+    assertEquals((await fork(handler, path, { before: 4 })).input, "more");
+  },
+);
 
-Deno.test("a session whose calls wait for an answer is forked from before them alone", async () => {
+Deno.test("POST /fork: a session with pending approvals is only forked from before them", async () => {
   const { handler } = noted([asking("x"), { content: "done" }], {
     approvals: {},
     after: () => () => {},
@@ -233,7 +237,7 @@ Deno.test("a session whose calls wait for an answer is forked from before them a
   assertEquals((await fork(handler, path, { before: 1 })).input, "first");
 });
 
-Deno.test("a fork is made once for an Idempotency-Key, and counts among the sessions that are kept", async () => {
+Deno.test("POST /fork: one fork is made for an Idempotency-Key, and counts for the limit of sessions", async () => {
   const handler = agent(silentModel().model, { maxSessions: 2 });
   const path = await newSession(handler);
   const send = async (key: string) => {

@@ -17,7 +17,7 @@ import { agent, call, events, newSession, request, scriptedModel, turn } from ".
 import type { MissesReport } from "./misses.ts";
 import type { SessionSpend } from "./session_spend.ts";
 
-/** A server before a provider that answers "Hi" to everything, whose clock moves on a second with each look at it. */
+/** A server with a provider that always answers "Hi", whose clock advances a second with each read. */
 function both(
   { control = 0, store = memoryStore() }: { readonly control?: number; readonly store?: Store } = {},
 ) {
@@ -43,13 +43,13 @@ function both(
   });
   return {
     server,
-    /** Another server with the same store, once this one has ended. */
+    /** Starts another server with the same store, after this one has ended. */
     async restart() {
       await server.close();
       await passing.close();
       return both({ control, store });
     },
-    /** Lets another agent ask, and gives the id of its session. */
+    /** Sends another agent's request, and returns the id of its session. */
     async ask(content: string, more: readonly object[] = []) {
       const messages = [{ role: "user", content }, ...more];
       const response = await server.fetch(request("POST", "/v1/chat/completions", { model: "m", messages }));
@@ -104,7 +104,7 @@ Deno.test("GET /tare/v1/sessions lists both kinds, the newest first, and either 
   }
 });
 
-Deno.test("A session of the agent is called by what a person said first", async () => {
+Deno.test("sessions: an agent's session without a title has the user's first message", async () => {
   const { server, get } = both();
   const lines = ["<environment_context>\n/work\n</environment_context>", "Look."].map((content) =>
     JSON.stringify({ role: "user", content })
@@ -127,7 +127,7 @@ Deno.test("A session of the agent is called by what a person said first", async 
   assertEquals([imported.title, title], ["Look.", "Find it."]);
 });
 
-Deno.test("The routes of sessions are the same for those that pass through", async () => {
+Deno.test("sessions: their routes also accept gateway sessions", async () => {
   const { server, ask, get } = both();
   const answer = { role: "assistant", content: "Hi" };
   const id = await ask("First.");
@@ -164,7 +164,7 @@ Deno.test("The routes of sessions are the same for those that pass through", asy
   assertEquals((await call(server, "HEAD", path)).status, 200);
   const refused = await call(server, "PUT", path);
   assertEquals([refused.status, refused.headers.get("allow")], [405, "GET, HEAD, DELETE"]);
-  // The same key, the same answer, as of any route.
+  // The same key returns the same response, as on any route.
   const remove = () =>
     server.fetch(
       new Request(`http://localhost${path}`, { method: "DELETE", headers: { "idempotency-key": "k" } }),
@@ -177,7 +177,7 @@ Deno.test("The routes of sessions are the same for those that pass through", asy
   assert(await ask("First.") !== id);
 });
 
-Deno.test("What is asked of a session that passes through and the answer for its key come in one commit, or neither", async () => {
+Deno.test("gateway sessions: a change and its idempotent response are committed together, or neither", async () => {
   const commits: (readonly StoreRecord[])[] = [];
   const full: string[] = [];
   const memory = memoryStore();
@@ -217,7 +217,7 @@ Deno.test("What is asked of a session that passes through and the answer for its
   assertEquals(await send("title", { title: "Notes" }), [200]);
 });
 
-Deno.test("A session that passes through keeps the title that a person gives it, before its first answer comes back and over a restart", async () => {
+Deno.test("gateway sessions: the user's title is kept, before the first response and over a restart", async () => {
   const { server, ask, get, restart } = both();
   const answer = { role: "assistant", content: "Hi" };
   const id = await ask("First.");
@@ -247,7 +247,7 @@ Deno.test("A session that passes through keeps the title that a person gives it,
   assertEquals((await call(server, "POST", "/tare/v1/sessions/none/title", { title: "x" })).status, 404);
 });
 
-Deno.test("What only the agent's sessions have is told of others with what to do", async () => {
+Deno.test("gateway sessions: routes of the agent's sessions respond with advice", async () => {
   const { server, ask } = both({ control: 1 });
   const id = await ask("First.");
   const path = `/tare/v1/sessions/${id}`;
@@ -267,7 +267,7 @@ Deno.test("What only the agent's sessions have is told of others with what to do
     assertEquals([rest, status, code], [rest, 501, "not_supported"]);
     assertStringIncludes(
       message,
-      "the session is another agent's, whose calls pass through. Go on in that agent",
+      "the session is another agent's. Continue in that agent",
     );
   }
   const pinned = await call(server, "POST", `${path}/pins`, { place: 0, wish: "keep" });
@@ -278,7 +278,7 @@ Deno.test("What only the agent's sessions have is told of others with what to do
   }]);
 });
 
-Deno.test("GET /tare/v1/overview adds up both kinds, and tells of either alone", async () => {
+Deno.test("GET /tare/v1/overview totals both kinds, and returns either alone", async () => {
   const { server, ask, get } = both();
   await ask("First.");
   await turn(server, await newSession(server), "q");
@@ -295,7 +295,7 @@ Deno.test("GET /tare/v1/overview adds up both kinds, and tells of either alone",
   assertEquals([all, own, passing].map(({ groups: { planned } }) => planned.sessions), [2, 1, 1]);
 });
 
-Deno.test("GET /tare/v1/spend cuts what both kinds cost, and a session tells where its money went", async () => {
+Deno.test("GET /tare/v1/spend groups the cost of both kinds, and a session returns its own", async () => {
   const { server, ask, get } = both();
   const passing = await ask("First.");
   const own = (await newSession(server)).split("/").at(-1)!;
@@ -315,7 +315,7 @@ Deno.test("GET /tare/v1/spend cuts what both kinds cost, and a session tells whe
     "/tare/v1/spend?by=session&limit=1",
   );
   assertEquals([all.calls, all.promptTokens, all.newTokenUnits, hasMore], [2, 1_010, 1_005, true]);
-  // A first request without tools may be for a title: it is of no turn until the next one continues it.
+  // A first request without tools may be for a title: it belongs to no turn until the next one continues it.
   for (const [id, tokens, turn] of [[passing, 1_000, null], [own, 10, 1]] as const) {
     const spend = await get<SessionSpend>(`/tare/v1/sessions/${id}/spend`);
     assertEquals([spend.all.promptTokens, spend.turns.map(({ turn, calls }) => [turn, calls])], [tokens, [
@@ -326,7 +326,7 @@ Deno.test("GET /tare/v1/spend cuts what both kinds cost, and a session tells whe
   assertEquals((await call(server, "GET", "/tare/v1/sessions/none/spend")).status, 404);
 });
 
-Deno.test("A call can be answered whatever its id is", async () => {
+Deno.test("approvals: a call can be answered whatever its id is", async () => {
   for (const id of ["functions.shell:0", "a/b", "50%", "a%2Fb", "ü ?#"]) {
     const tool_calls = [{
       id,
@@ -346,7 +346,7 @@ Deno.test("A call can be answered whatever its id is", async () => {
   }
 });
 
-Deno.test("GET /tare/v1/misses says why prompts of both kinds weren't read from the cache, and those of one session", async () => {
+Deno.test("GET /tare/v1/misses returns the causes of cache misses of both kinds, or of one session", async () => {
   const { server, ask, get } = both();
   await ask("First.");
   const own = (await newSession(server)).split("/").at(-1)!;
@@ -360,7 +360,7 @@ Deno.test("GET /tare/v1/misses says why prompts of both kinds weren't read from 
   assertEquals((await call(server, "GET", "/tare/v1/misses?from=yesterday")).status, 400);
 });
 
-Deno.test("GET /tare/v1/misses and GET /tare/v1/spend look no further once their client has left", async () => {
+Deno.test("GET /tare/v1/misses and GET /tare/v1/spend stop when their client disconnects", async () => {
   let leaving = new AbortController();
   const kept = memoryStore();
   const reads: string[] = [];
@@ -391,7 +391,7 @@ Deno.test("GET /tare/v1/misses and GET /tare/v1/spend look no further once their
   }
 });
 
-Deno.test("GET /tare/v1/spend looks at the thousand newest sessions one by one, and sums up all", async () => {
+Deno.test("GET /tare/v1/spend reads the thousand newest sessions one by one, and totals all", async () => {
   const store = memoryStore();
   const settings = { instructions: "", model: "m", tools: [], metadata: {} };
   const make = async (count: number, tokenUnits: number) => {

@@ -31,26 +31,23 @@ const QUOTED_PROMPT = closed(
 
 const NO_SESSION = { 404: "There is no such session." };
 
-/** Which kind is asked for. */
 export const KIND = Type.Optional(Type.Enum(["agent", "gateway"], {
   description:
-    "`agent`: sessions of this server's agent; `gateway`: those of others, whose model calls pass through. Default: both.",
+    "`agent`: sessions of this server's agent; `gateway`: sessions of other agents. Default: both.",
 }));
 
-/** Body of `POST /tare/v1/sessions/{id}/title`. */
 const RENAME = closed(
   {
     title: Type.String({
       maxLength: 120,
       pattern: "\\S",
-      description: "Line breaks and the like become spaces.",
+      description: "Line breaks and other white space become spaces.",
     }),
   },
   "Rename",
   { title: "The notes" },
 );
 
-/** The routes that make, list, show, name and delete sessions. */
 export function sessionRoutes(registry: ServerSessions, sessions: Sessions) {
   return [
     route({
@@ -63,10 +60,10 @@ export function sessionRoutes(registry: ServerSessions, sessions: Sessions) {
       body: CREATE_SESSION,
       responses: {
         201: json("The session.", SESSION),
-        507: "The server keeps as many sessions as it may, or its store has no room left.",
+        507: "The limit of stored sessions is reached, or the store is full.",
       },
       async answer({ body, keep, asker }) {
-        // A rule may say yes in advance.
+        // A rule may allow calls in advance.
         if (body.approvalRules?.length) assertFor("approve", asker);
         const answerOf = (session: ListedSession) => ({
           status: 201,
@@ -88,25 +85,24 @@ export function sessionRoutes(registry: ServerSessions, sessions: Sessions) {
       summary: "Lists sessions of both kinds, the newest first.",
       query: {
         kind: KIND,
-        limit: limitOf(1_000, 100, "Most sessions in the answer."),
+        limit: limitOf(1_000, 100, "Most sessions in the response."),
         after: optionalText(
-          "Id of the last session of the page before. Default: the list begins with the newest.",
+          "Id of the last session of the previous page. Default: the first page.",
         ),
         search: Type.String({
           maxLength: 200,
           default: "",
           description:
-            "Only sessions whose title holds this text, letters in either case. What was said behind it isn't searched: " +
-            "of other agents' sessions it stays with them. Default: all.",
+            "Text that titles must contain, in either case. Messages aren't searched. Default: all sessions.",
         }),
         helpers: Type.Boolean({
           default: false,
-          description: "Whether the sessions of helpers are listed too, beside those that they work for.",
+          description: "Whether to list the sessions of subagents too.",
         }),
       },
       responses: {
         200: json(
-          "The sessions, and whether there are more behind them.",
+          "The sessions, and whether there are more.",
           closed(
             { sessions: Type.Array(ANY_SESSION), hasMore: Type.Boolean() },
             "SessionList",
@@ -125,8 +121,8 @@ export function sessionRoutes(registry: ServerSessions, sessions: Sessions) {
       path: "/sessions/{id}",
       operationId: "getSession",
       summary:
-        "Shows a session: the agent's with its messages and the turn that runs in it, another's with what left its " +
-        "prompt and why.",
+        "Returns a session: the agent's with its messages and running turn, another agent's with its " +
+        "evicted content and the reasons.",
       responses: {
         200: json("The session.", ANY_SESSION_DETAILS),
         ...NO_SESSION,
@@ -138,8 +134,9 @@ export function sessionRoutes(registry: ServerSessions, sessions: Sessions) {
       path: "/sessions/{id}",
       operationId: "deleteSession",
       summary:
-        "Cancels what runs in a session and its helpers, and forgets all of them; of another agent's what is known here.",
-      responses: { 204: "It is gone.", ...NO_SESSION },
+        "Cancels the turns of a session and its subagents, and deletes all of them; of another agent's, " +
+        "the data stored here.",
+      responses: { 204: "The session is deleted.", ...NO_SESSION },
       async answer({ path: { id } }) {
         await (await openSession(registry, id)).delete();
         return new Response(null, { status: 204 });
@@ -150,7 +147,7 @@ export function sessionRoutes(registry: ServerSessions, sessions: Sessions) {
       path: "/sessions/{id}/title",
       operationId: "renameSession",
       isAtomic: true,
-      summary: "Gives a session a title, which it keeps.",
+      summary: "Sets the title of a session.",
       body: RENAME,
       responses: {
         200: json("The session.", ANY_SESSION),
@@ -169,15 +166,15 @@ export function sessionRoutes(registry: ServerSessions, sessions: Sessions) {
       method: "GET",
       path: "/sessions/{id}/archive/{ref}",
       operationId: "getArchived",
-      summary: "Gives the original of what left the prompt.",
+      summary: "Returns the original of evicted content.",
       responses: {
         200: { description: "The original.", content: { "text/plain": Type.String() } },
-        404: "There is no such session, or it archived nothing so named.",
+        404: "There is no such session, or no such reference in its archive.",
       },
       async answer({ path: { id, ref } }) {
         const content = await (await openSession(registry, id)).archived(ref);
         if (content === undefined) {
-          throw notFound(`Cannot find ${ref}: session ${id} archived nothing so named.`);
+          throw notFound(`Cannot find ${ref}: the archive of session ${id} has no such reference.`);
         }
         return new Response(content, { headers: { "content-type": "text/plain; charset=utf-8" } });
       },
@@ -185,13 +182,12 @@ export function sessionRoutes(registry: ServerSessions, sessions: Sessions) {
   ];
 }
 
-/** Body of `POST /tare/v1/sessions/{id}/fork`. */
 const FORK = closed(
   {
     before: Type.Optional(
       count(
-        "Place of one of the user's messages, from 0, as `messages` of the session has them: it goes on from before that. " +
-          "Default: from all that was said in the turns that have ended.",
+        "Position of a user message, from 0, in the session's `messages`: the fork ends before it. " +
+          "Default: after all turns that have ended.",
       ),
     ),
   },
@@ -199,7 +195,6 @@ const FORK = closed(
   { before: 1 },
 );
 
-/** What can be done with the agent's own sessions alone. */
 export function agentSessionRoutes(sessions: Sessions) {
   return [
     route({
@@ -209,18 +204,19 @@ export function agentSessionRoutes(sessions: Sessions) {
       isAtomic: true,
       begins: true,
       summary:
-        "Makes a session that goes on from what was said in this one, whole or before one of the user's messages: to say " +
-        "that otherwise, or again. This one stays as it is, and so do files. A turn that runs isn't stopped, and isn't in it.",
+        "Creates a session that continues from this one, as a whole or before a user message, to change " +
+        "or repeat it. This session and its files are unchanged. A running turn continues, and isn't " +
+        "included.",
       body: FORK,
       responses: {
         201: json(
-          "The session, and what the message says that it goes on from before.",
+          "The session, and the content of the message that it ends before.",
           closed({ session: SESSION, input: Type.Optional(CONTENT) }, "ForkedSession"),
         ),
-        400: "The message isn't one of the user's.",
+        400: "The message isn't the user's.",
         404: "There is no such session.",
-        409: "Calls wait for an answer, or the message was said to a turn that runs.",
-        507: "The server keeps as many sessions as it may, or its store has no room left.",
+        409: "Approvals are pending, or the message belongs to the running turn.",
+        507: "The limit of stored sessions is reached, or the store is full.",
       },
       async answer({ path: { id }, body: { before }, keep, asker }) {
         const session = await sessions.get(id);
@@ -247,9 +243,9 @@ export function agentSessionRoutes(sessions: Sessions) {
       method: "GET",
       path: "/sessions/{id}/quote",
       operationId: "quoteSession",
-      summary:
-        "Says what resending the turns that have ended would cost, as they stand and without all that could leave now, " +
-        "with a warm and a cold cache. Costs are in token units: the price of one uncached input token is 1.",
+      summary: "Returns the cost of sending the ended turns again, as they are and fully rewritten, with a " +
+        "warm and a cold cache. Costs are in cost units (one unit is the price of one uncached input " +
+        "token).",
       responses: {
         200: json(
           "The quote.",
@@ -260,35 +256,32 @@ export function agentSessionRoutes(sessions: Sessions) {
           }, "Quote"),
         ),
         404: "There is no such session.",
-        501: "The server's policy knows nothing of costs.",
+        501: "The server's policy has no costs.",
       },
       async answer({ path: { id } }) {
         const session = await sessions.get(id);
         const quote = session.prompt.quote(session.history);
         if (quote) return { json: quote };
         throw notSupported(
-          `Cannot quote session ${id}: the server's policy knows nothing of costs. The planner does.`,
+          `Cannot quote session ${id}: the server's policy has no costs. Use the planner.`,
         );
       },
     }),
   ];
 }
 
-/** Where a fork begins that goes on from it. */
 interface ForkPoint {
-  /** How many messages it begins with. */
   readonly length: number;
-  /** What the message behind them says. */
   readonly input?: Content;
 }
 
-/** @throws {HttpError} 409 if calls wait for an answer. */
+/** @throws {HttpError} 409 if calls have no result. */
 function wholeOf(session: AgentSession): ForkPoint {
   session.assertSettled();
   return { length: session.history.length };
 }
 
-/** @throws {HttpError} 400 if no message of the user stands there, 409 if it was said to a turn that runs. */
+/** @throws {HttpError} 400 if no user message is there, 409 if it belongs to the running turn. */
 function partBefore(
   { messages }: Transcript,
   { id, before, ended }: { readonly id: string; readonly before: number; readonly ended: number },
@@ -297,23 +290,22 @@ function partBefore(
   if (message?.role !== "user") {
     const places = messages.flatMap(({ role }, place) => role === "user" ? [place] : []);
     const right = places.length === 0
-      ? "it has none"
-      : `those are at ${places.slice(-MOST_PLACES).join(", ")}`;
+      ? "there is none"
+      : `user messages are at ${places.slice(-MOST_PLACES).join(", ")}`;
     throw invalidRequest(
-      `Cannot fork session ${id} before message ${before}: it isn't one of the user's, and ${right}.`,
+      `Cannot fork session ${id} before message ${before}: it isn't the user's, and ${right}.`,
     );
   }
-  // What a turn that runs tells of tools and place stands in front of what opened it, and isn't history yet.
+  // A running turn's messages about tools and environment precede its input, and aren't history yet.
   if (messages.slice(ended, before).every(({ role }) => role === "system")) {
     return { length: Math.min(before, ended), input: message.content };
   }
   throw new HttpError(
     409,
     "turn_running",
-    `Cannot fork session ${id} before message ${before}: it was said to the turn that runs. Wait for its turn_end, or ` +
-      "cancel it.",
+    `Cannot fork session ${id} before message ${before}: it belongs to the running turn. Wait for its ` +
+      "turn_end, or cancel it.",
   );
 }
 
-/** So many places are told of whoever has named another one. */
 const MOST_PLACES = 20;

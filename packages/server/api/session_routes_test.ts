@@ -27,14 +27,14 @@ Deno.test("sessionRoutes() refuses a session over the limit until one is deleted
     error(
       507,
       "too_many_sessions",
-      "Cannot make a session: there are 2, and at most 2 may be kept. Delete some first, or let idle ones expire.",
+      "Cannot create a session: 2 of at most 2 are stored. Delete some, or let idle ones expire.",
     ),
   );
   await call(handler, "DELETE", session);
   assertEquals((await call(handler, "POST", "/tare/v1/sessions")).status, 201);
 });
 
-Deno.test("sessionRoutes() gives archived text as plain text", async () => {
+Deno.test("sessionRoutes() return archived text as plain text", async () => {
   const store = memoryStore();
   const handler = agent(scriptedModel([]), { store });
   const session = await newSession(handler);
@@ -48,7 +48,7 @@ Deno.test("sessionRoutes() gives archived text as plain text", async () => {
   ]);
 });
 
-Deno.test("sessionRoutes() quotes the next request, before anything is sent and after", async () => {
+Deno.test("sessionRoutes() quote the next request, before anything is sent and after", async () => {
   const big: Tool = {
     ...echo,
     stance: "rederivable",
@@ -74,7 +74,7 @@ Deno.test("sessionRoutes() quotes the next request, before anything is sent and 
   assertEquals(await quote(), { asIs, rewritten, alive });
 });
 
-Deno.test("sessionRoutes() quotes nothing where the policy knows nothing of costs", async () => {
+Deno.test("sessionRoutes() quote nothing if the policy has no costs", async () => {
   const handler = agent(scriptedModel([]), { policy: "classic" });
   const session = await newSession(handler);
   assertEquals(
@@ -82,14 +82,12 @@ Deno.test("sessionRoutes() quotes nothing where the policy knows nothing of cost
     error(
       501,
       "not_supported",
-      `Cannot quote session ${
-        session.split("/").at(-1)
-      }: the server's policy knows nothing of costs. The planner does.`,
+      `Cannot quote session ${session.split("/").at(-1)}: the server's policy has no costs. Use the planner.`,
     ),
   );
 });
 
-Deno.test("CREATE_SESSION takes nothing but its own fields", () => {
+Deno.test("CREATE_SESSION accepts only its own fields", () => {
   const faults = checker(CREATE_SESSION, "the body");
   assertEquals(faults({}), undefined);
   assertEquals(
@@ -151,7 +149,7 @@ Deno.test("sessionRoutes() list sessions page by page, each once, in one query a
   }
 });
 
-Deno.test("sessionRoutes() list the first hundred unless more are asked for", async () => {
+Deno.test("sessionRoutes() list the first hundred by default", async () => {
   const store = memoryStore();
   const handler = agent(scriptedModel([]), { store });
   for (let index = 0; index < 101; index++) await newSession(handler);
@@ -160,7 +158,7 @@ Deno.test("sessionRoutes() list the first hundred unless more are asked for", as
   assertEquals([sessions.length, hasMore], [100, true]);
 });
 
-Deno.test("sessionRoutes() show a running turn: what it has said so far, and where its events begin", async () => {
+Deno.test("sessionRoutes() return a running turn: its messages so far, and the number of its first event", async () => {
   const said = Promise.withResolvers<void>();
   const go = Promise.withResolvers<void>();
   const replies = scriptedModel([

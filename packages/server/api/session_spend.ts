@@ -29,7 +29,6 @@ const RESULT_SPENDS = Type.Array(closed({
   ...CARRIED,
 }, "ResultSpend"));
 
-/** What money went for in a session. */
 export const SESSION_SPEND = closed({
   all: closed(SUMS, "Sums"),
   turns: Type.Array(
@@ -46,34 +45,30 @@ export const SESSION_SPEND = closed({
     keptTokens: Type.Number({
       minimum: 0,
       description:
-        "Tokens of what they called beyond what they printed: no prompt ever held them. No saving.",
+        "Tokens of their calls' results beyond their output: no prompt contained them. Not a saving.",
     }),
   }, "ProgramsSpend")),
 }, "SessionSpend");
 
-/** Where a session's money went. */
 export type SessionSpend = Reads<Static<typeof SESSION_SPEND>>;
 
 type ResultSpend = SessionSpend["results"][number];
 
-/** So many turns, tools and subjects are told at most, and so many results. */
 const MOST = { rows: 100, results: 10 };
 
 /**
- * Where a session's money went. What a result cost is reckoned of what is there: its tokens, for each call that held it at
- * the price that this call paid for a token. When it was first sent that is the price of what isn't cached; later that of
- * the cache for the share of the prompt before that was served. The tokens are counted here, as the model is shown it now;
- * one that has left is taken to have been there until the first rewrite behind its coming, so that it may have cost more
- * than is said. Results that their client has dropped from its history are in no table.
+ * Returns a session's cost. The cost of a result is estimated: its tokens, at the token price of each call that
+ * contained them. The first time it is the uncached price; later the cache price, by the cached share of the earlier
+ * prompt. The tokens are counted as the model receives them now. An evicted result counts until the first later
+ * rewrite, which may be too long. Results that the client has dropped from its history are omitted.
  */
 export function reportSessionSpend(
   seen: SeenSession,
   { calls, isAnswered, sums = sumsOf.nothing }: {
-    /** The session's calls, the oldest first. */
     readonly calls: readonly CallReport[];
-    /** Whether the history holds the answer to the newest of them. */
+    /** Whether the history contains the answer to the newest call. */
     readonly isAnswered: boolean;
-    /** What the session has come to: what its programs called. Default: there were none. */
+    /** Totals of the session's programs. Default: none. */
     readonly sums?: Pick<
       Sums,
       "programs" | "programCalls" | "failedProgramCalls" | "programKeptTokens"
@@ -114,7 +109,6 @@ export function reportSessionSpend(
   };
 }
 
-/** What programs have called, of what all came to; nothing if there were none. */
 function programsIn(
   { programs, programCalls: calls, failedProgramCalls: failed, programKeptTokens: keptTokens }: NonNullable<
     Parameters<typeof reportSessionSpend>[1]["sums"]
@@ -123,7 +117,6 @@ function programsIn(
   return programs === 0 ? undefined : { programs, calls, failed, keptTokens };
 }
 
-/** What each result has cost that was said in a session; nothing of those that no call has held yet. */
 function spendOfResults(
   seen: SeenSession,
   calls: readonly CallReport[],
@@ -155,14 +148,15 @@ function spendOfResults(
   );
 }
 
-/** Whether the model sees of it what it saw when it came. */
+/** Returns whether the model still receives its first version. */
 function isWhole({ state }: Pick<ResultSpend, "state">): boolean {
   return state === "alive" || state === "said_once" || state === "truncated";
 }
 
-/** The call, from 0, that was first to hold each message, if the last word of a model is the answer to the call before `end`. */
+/**
+ * Returns the first call, from 0, that contained each message, if the last answer belongs to the call before `end`.
+ */
 function firstCallsOf({ history: { messages } }: SeenSession, end: number): readonly number[] {
-  // What a model says in one go may be several messages.
   const answers = messages.map(({ role }, at) =>
     role === "assistant" && messages[at + 1]?.role !== "assistant" ? 1 : 0
   );
@@ -174,16 +168,15 @@ function firstCallsOf({ history: { messages } }: SeenSession, end: number): read
   });
 }
 
-/** What it costs that calls hold so many tokens of a result. */
 type Carrying = (
   from: number,
   to: number,
   tokens: number,
-  /** The call that was the first to hold it. Default: `from`. */
+  /** First call that contained it. Default: `from`. */
   first?: number,
 ) => Pick<ResultSpend, "calls" | "tokenUnits" | "usd" | "unpricedCalls">;
 
-/** What a token has cost in each call: as one that is new, and added up over the calls as one that was there before. */
+/** Returns the token costs of each call: of a new token, and the running total of an older one. */
 function carryingCosts(calls: readonly CallReport[]): Carrying {
   const fresh: { readonly tokenUnits: number; readonly usd: number }[] = [];
   const sums = [{ tokenUnits: 0, usd: 0, unpricedCalls: 0 }];
@@ -205,7 +198,7 @@ function carryingCosts(calls: readonly CallReport[]): Carrying {
   }
   return (from, to, tokens, first = from) => {
     const isFirst = first === from && from < to;
-    // What is first sent was in nobody's cache.
+    // A new token is a cache miss.
     const [begin, end, own] = [
       sums[isFirst ? from + 1 : from]!,
       sums[to]!,
@@ -220,13 +213,13 @@ function carryingCosts(calls: readonly CallReport[]): Carrying {
   };
 }
 
-/** What a token cost that the cache served in a call, or one that it didn't; nothing where there was none. */
+/** Returns the price of a cached or an uncached token in a call; `undefined` if there was none. */
 export function pricesOf(
   { promptTokens, cachedTokens, spent, summary }: CallReport,
   which: "read" | "fresh",
 ): { readonly tokenUnits: number; readonly usd: number } | undefined {
   const tokens = which === "read" ? cachedTokens : promptTokens - cachedTokens;
-  // A summary's price is among the call's.
+  // A summary's price is part of the call's.
   if (tokens <= 0 || which === "fresh" && summary) return undefined;
   const of = (costs: CallReport["spent"]["usd"]) => {
     if (!costs) return 0;

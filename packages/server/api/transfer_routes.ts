@@ -10,10 +10,8 @@ import type { NewSession, Sessions } from "../sessions/sessions.ts";
 import { MESSAGE, MESSAGE_BY_ROLE } from "./message_schemas.ts";
 import { sessionBody, SESSIONS } from "./session_body.ts";
 
-/** What a copy of the store is. */
 const FILE = "application/vnd.sqlite3";
 
-/** The routes by which sessions leave and enter: as lines of chat messages, and all together as a file. */
 export function transferRoutes(sessions: Sessions, store: Pick<Store, "copy">) {
   return [
     route({
@@ -22,20 +20,21 @@ export function transferRoutes(sessions: Sessions, store: Pick<Store, "copy">) {
       operationId: "backUp",
       who: "owner",
       summary:
-        "Gives everything that the server keeps, as of now, as a file from which a server can go on. It isn't whole if it comes to an end before its length.",
+        "Returns a copy of the store as a file that a server can be started with. A file shorter than " +
+        "its length is incomplete.",
       responses: {
         200: {
           description: "The file: a SQLite database.",
           content: { [FILE]: Type.Unsafe<string>({ type: "string", format: "binary" }) },
         },
-        404: "The server keeps nothing in a file: what it does keep is backed up where it is.",
-        409: "It is being copied already.",
+        404: "The store isn't a file: back up its database.",
+        409: "A backup is running already.",
       },
       async answer() {
         if (!store.copy) {
           throw notFound(
-            "Cannot back up here: the sessions aren't in a file of this server, but in a database, which has " +
-              "programs of its own for that, such as pg_dump.",
+            "Cannot back up here: the store is a database, not a file of this server. Use the " +
+              "database's own tools, such as pg_dump.",
           );
         }
         const { bytes, stream } = await store.copy().catch((error) => {
@@ -50,12 +49,12 @@ export function transferRoutes(sessions: Sessions, store: Pick<Store, "copy">) {
       path: "/sessions/{id}/export",
       operationId: "exportSession",
       summary:
-        "Gives the messages of the turns that have ended: one a line, the system message first; or without that as one " +
-        "HTML file for people, in which nothing runs or is fetched.",
+        "Returns the messages of the turns that have ended: one per line, the system message first; or, " +
+        "without it, one HTML file without scripts and external content.",
       query: {
         format: Type.Enum(["lines", "html"], {
           default: "lines",
-          description: "`lines`: as they are, in JSON. `html`: for people.",
+          description: "`lines`: JSON. `html`: for reading.",
         }),
       },
       responses: {
@@ -65,7 +64,6 @@ export function transferRoutes(sessions: Sessions, store: Pick<Store, "copy">) {
       async answer({ path: { id }, query: { format } }) {
         const session = await sessions.get(id);
         if (format === "html") {
-          // Most servers are never asked for one.
           const { sharedOf, sharePage } = await import("../share/share_page.ts");
           const { html, policy } = await sharePage(await sharedOf(session, sessions.store));
           return new Response(html, {
@@ -88,16 +86,15 @@ export function transferRoutes(sessions: Sessions, store: Pick<Store, "copy">) {
       isAtomic: true,
       begins: true,
       summary:
-        "Makes a session of messages, one a line, or several of lines that each hold one with its messages.",
+        "Creates a session from messages, one per line, or several sessions from lines with their messages.",
       lines: SESSION_LINE,
       responses: {
         201: json(
           "The sessions, in the order of the lines.",
           closed({ sessions: SESSIONS }, "ImportedSessions"),
         ),
-        400: "Some lines are bad: each is named by its number. Nothing was imported.",
-        507:
-          "The server keeps as many sessions as it may, or its store has no room left. Nothing was imported.",
+        400: "Some lines are invalid: the error names each by its number. Nothing was imported.",
+        507: "The limit of stored sessions is reached, or the store is full. Nothing was imported.",
       },
       async answer({ body, keep, asker }) {
         const answerOf = (made: readonly ListedSession[]) => ({
@@ -114,7 +111,6 @@ export function transferRoutes(sessions: Sessions, store: Pick<Store, "copy">) {
   ];
 }
 
-/** A name for a file that every system takes. */
 function fileNameOf({ title }: { readonly title: string }): string {
   const words = title.normalize("NFKD").replaceAll(/[^A-Za-z0-9]+/g, "-").slice(0, 60);
   return `${words.replaceAll(/^-+|-+$/g, "") || "session"}.html`;
@@ -126,41 +122,36 @@ function asNewSession(messages: readonly Message[]): NewSession {
   return { instructions: instructions ?? "", messages: messages.slice(instructions === undefined ? 0 : 1) };
 }
 
-/** What a session is told as its instructions, if the message is no more than these. */
+/** Returns a session's instructions, if the message contains nothing else. */
 function instructionsOf({ role, content, ...rest }: Message): string | undefined {
   if (role !== "system" || typeof content !== "string" || Object.keys(rest).length > 0) return undefined;
   return content === "" ? undefined : content;
 }
 
-/** A line that {@linkcode parseSessions} reads. */
 const SESSION_LINE = Type.Union([MESSAGE, Type.Object({ messages: Type.Array(MESSAGE) })], {
   title: "SessionLine",
   examples: [{ role: "user", content: "Which files are there?" }],
 });
 
-/** What recordings note of a message; no API knows these fields. */
+/** Fields of recordings that no API accepts. */
 const NOTES = ["ts", "usage", "meta", "error"];
 
-/** So many faults are told. */
 const MAX_FAULTS = 20;
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** A message, and how people find it in the file. */
 interface PlacedMessage {
   readonly place: string;
   readonly message: unknown;
 }
 
 /**
- * Reads sessions from lines of JSON. Either each line is a chat message, and all are one session; or each line is a
- * session, an object with `messages`, where whatever else it holds is ignored, and so are the fields `ts`, `usage`,
- * `meta` and `error` of its messages. Empty lines are skipped.
+ * Reads sessions from lines of JSON. Either each line is a chat message of one session, or each line is a session: an
+ * object with `messages`, whose other fields are ignored, as are the fields `ts`, `usage`, `meta` and `error` of its
+ * messages. Empty lines are skipped. Each call must be answered once, immediately after its reply, and each answer
+ * must have its call. Only calls of a session's last reply may be open.
  *
- * Each call must be answered once, right after the reply that made it, and each answer must have its call. Only calls of
- * a session's last reply may be open: they are answered when it goes on.
- *
- * @throws {HttpError} 400 that names each bad line, from 1, and says what is wrong with it.
+ * @throws {HttpError} 400 that names each invalid line, from 1, and its fault.
  */
 export function parseSessions(text: string): readonly (readonly Message[])[] {
   const faults: string[] = [];
@@ -187,7 +178,7 @@ export function parseSessions(text: string): readonly (readonly Message[])[] {
     if (messages || !session) sessions.push(placed);
     else session.push(...placed);
   }
-  // Lines that can't be read leave calls without their answers: what is told first is what is wrong.
+  // Unreadable lines leave calls without answers, so that their faults are reported first.
   if (faults.length === 0) { for (const messages of sessions) faults.push(...pairFaults(messages)); }
   if (faults.length === 0 && sessions.length === 0) faults.push("it holds no messages");
   if (faults.length > 0) throw invalidRequest(describe(faults));
@@ -242,7 +233,7 @@ function pairFaults(messages: readonly PlacedMessage[]): string[] {
       const at = open.findIndex((call) => call.id === id);
       if (at >= 0) open.splice(at, 1);
       else {faults.push(
-          `${place}: it answers call ${JSON.stringify(id)}, which no reply right before it made`,
+          `${place}: it answers call ${JSON.stringify(id)}, which the reply before it didn't make`,
         );}
       continue;
     }
@@ -254,5 +245,5 @@ function pairFaults(messages: readonly PlacedMessage[]): string[] {
 }
 
 function unanswered({ id, place }: { readonly id: string; readonly place: string }): string {
-  return `${place}: its call ${JSON.stringify(id)} isn't answered right after it`;
+  return `${place}: its call ${JSON.stringify(id)} isn't answered immediately after it`;
 }

@@ -40,7 +40,7 @@ async function exported(handler: HttpAgent, session: string): Promise<string> {
   return await response.text();
 }
 
-Deno.test("transferRoutes() give back as a session what they exported, which goes on", async () => {
+Deno.test("transferRoutes() import their own export as a session, which continues", async () => {
   const store = memoryStore();
   const handler = agent(scriptedModel([echoing, { content: "It said hi." }, { content: "Again." }]), {
     store,
@@ -109,7 +109,7 @@ Deno.test("transferRoutes() import every session that they export", async () => 
     }),
     { numRuns: cases(8) },
   );
-  // More values together than one JSON text may hold.
+  // More values together than one JSON text may contain.
   const long = Array.from({ length: 9_000 }, (_, at): Message[] => [
     {
       role: "assistant",
@@ -121,7 +121,7 @@ Deno.test("transferRoutes() import every session that they export", async () => 
   assertEquals((await roundTrip([{ role: "user", content: "Go" }, ...long])).split("\n").length, 18_002);
 });
 
-Deno.test("transferRoutes() limit each line by itself, and name the one that is beyond", async () => {
+Deno.test("transferRoutes() limit each line by itself, and name the line that exceeds it", async () => {
   const handler = agent(scriptedModel([]));
   const good = '{"role":"user","content":"a"}';
   const wide = `{"role":"user","content":"a","more":[${"1,".repeat(100_000)}1]}`;
@@ -156,7 +156,7 @@ Deno.test("transferRoutes() import several recorded sessions, all or none", asyn
     error(
       507,
       "too_many_sessions",
-      "Cannot make 4 sessions: there are 0, and at most 3 may be kept. Delete some first, or let idle ones expire.",
+      "Cannot create 4 sessions: 0 of at most 3 are stored. Delete some, or let idle ones expire.",
     ),
   );
   assertEquals(await count(), 0);
@@ -196,7 +196,7 @@ const asking: readonly Message[] = [
   { role: "tool", tool_call_id: "d", content: "ü" },
 ];
 
-Deno.test("transferRoutes() import histories that are exactly the messages, also after a restart", async () => {
+Deno.test("transferRoutes() import histories that equal the messages, also after a restart", async () => {
   const histories: readonly (readonly Message[])[] = [
     asking,
     [{ role: "system", content: "i" }, ...asking, { role: "system", content: "also" }, {
@@ -220,7 +220,7 @@ Deno.test("transferRoutes() import histories that are exactly the messages, also
   }
 });
 
-Deno.test("transferRoutes() import sessions that can be continued where they stop", async () => {
+Deno.test("transferRoutes() import sessions that can be continued at their end", async () => {
   const handler = agent(scriptedModel([{ content: "a" }]));
   const response = await post(handler, asking.map((message) => JSON.stringify(message)).join("\n"));
   const { sessions: [{ id }] } = await response.json();
@@ -243,7 +243,7 @@ Deno.test("transferRoutes() import nothing if the store fails", async () => {
   assertEquals(await store.countSessions(), 0);
 });
 
-Deno.test("transferRoutes() give all that the server keeps as a file, from which another goes on with the same bytes", async () => {
+Deno.test("transferRoutes() return a backup file, from which another server continues with the same bytes", async () => {
   const folder = await Deno.makeTempDir();
   const [one, two] = [`${folder}/one.db`, `${folder}/two.db`];
   const store = await openStore(one);
@@ -253,7 +253,7 @@ Deno.test("transferRoutes() give all that the server keeps as a file, from which
   const response = await handler.fetch(request("GET", "/tare/v1/backup"));
   const length = Number(response.headers.get("content-length"));
   assertEquals([response.status, response.headers.get("content-type")], [200, "application/vnd.sqlite3"]);
-  const message = `Cannot copy the store ${one}: it is being copied already. Wait for its end.`;
+  const message = `Cannot copy the store ${one}: another copy is in progress. Retry after it.`;
   const copied = agent(scriptedModel([]), {
     store: { ...store, copy: () => Promise.reject(new StoreError("locked", message)) },
   });
@@ -271,14 +271,14 @@ Deno.test("transferRoutes() give all that the server keeps as a file, from which
   await Deno.remove(folder, { recursive: true });
 });
 
-Deno.test("transferRoutes() say where a server's sessions are backed up that aren't in a file", async () => {
+Deno.test("transferRoutes() refuse a backup of a database with advice", async () => {
   assertEquals(
     await refused(agent(scriptedModel([])), "GET", "/tare/v1/backup"),
     error(
       404,
       "not_found",
-      "Cannot back up here: the sessions aren't in a file of this server, but in a database, which has programs of " +
-        "its own for that, such as pg_dump.",
+      "Cannot back up here: the store is a database, not a file of this server. Use the database's own " +
+        "tools, such as pg_dump.",
     ),
   );
 });
@@ -300,12 +300,12 @@ function faults(text: string): string {
   return error.message;
 }
 
-Deno.test("parseSessions() reads a session of a message a line, exactly", () => {
+Deno.test("parseSessions() reads a session of one message per line, exactly", () => {
   assertEquals(parseSessions(lines(messages)), [messages]);
   assertEquals(parseSessions(`\ufeff${lines(messages).replaceAll("\n", "\r\n\r\n")}`), [messages]);
 });
 
-Deno.test("parseSessions() reads a recorded session a line, without what recordings note", () => {
+Deno.test("parseSessions() reads one recorded session per line, without the fields of recordings", () => {
   const noted = messages.map((message) => ({
     ...message,
     ts: 1,
@@ -319,7 +319,7 @@ Deno.test("parseSessions() reads a recorded session a line, without what recordi
   assertEquals(parseSessions(text), [messages, [{ role: "user", content: "q" }]]);
 });
 
-Deno.test("parseSessions() names each bad line and what is wrong with it", () => {
+Deno.test("parseSessions() names each invalid line and its fault", () => {
   const roles = "system, developer, user, assistant, tool, function";
   const { message } = assertThrows(() => JSON.parse('{"role":'), SyntaxError);
   assertEquals(
@@ -344,16 +344,17 @@ Deno.test("parseSessions() names each bad line and what is wrong with it", () =>
   );
 });
 
-Deno.test("parseSessions() takes a session whose last calls wait for their answers, as it was exported", () => {
+Deno.test("parseSessions() accepts a session whose last calls have no result, as it was exported", () => {
   const open = messages.slice(1, 4);
   assertEquals(parseSessions(lines(open)), [open]);
 });
 
 Deno.test("parseSessions() refuses calls without an answer and answers without a call", () => {
   const [, user, reply, b, a, done] = messages;
-  const open = (line: number, id: string) => `line ${line}: its call "${id}" isn't answered right after it`;
+  const open = (line: number, id: string) =>
+    `line ${line}: its call "${id}" isn't answered immediately after it`;
   const orphan = (line: number, id: string) =>
-    `line ${line}: it answers call "${id}", which no reply right before it made`;
+    `line ${line}: it answers call "${id}", which the reply before it didn't make`;
   for (
     const [wrong, ...expected] of [
       [[user, reply, b, done], open(2, "a")],
@@ -366,7 +367,7 @@ Deno.test("parseSessions() refuses calls without an answer and answers without a
   }
 });
 
-Deno.test("parseSessions() refuses a file without messages, and tells only so many faults", () => {
+Deno.test("parseSessions() refuses a file without messages, and limits the reported faults", () => {
   assertEquals(faults("\n \n"), "Cannot import: it holds no messages. Nothing was imported.");
   assertEquals(
     faults("3\n".repeat(25)).endsWith("line 20: it isn't a JSON object; and 5 more. Nothing was imported."),

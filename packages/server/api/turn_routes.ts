@@ -14,30 +14,27 @@ import { EVENT } from "./event_schema.ts";
 import { USER_CONTENT } from "./message_schemas.ts";
 import { SESSION, sessionBody } from "./session_body.ts";
 
-/** Body of `POST /tare/v1/sessions/{id}/turns`: an input, or `continue`. */
 export const START_TURN = Type.Object({
   input: Type.Optional(USER_CONTENT),
-  /** Goes on with a turn that ended before the model had answered. */
   continue: Type.Optional(Type.Literal(true)),
-  /** If a turn runs, the input enters it before its next model call. Default: a running turn refuses another one. */
+  /**
+   * Whether the input enters a running turn before its next model call. Default: a running turn refuses another one.
+   */
   steer: Type.Optional(Type.Boolean()),
-  /** The turn waits for its time, and the answer doesn't wait for it. Default: it begins now, or is refused. */
   background: Type.Optional(Type.Boolean({
     description:
-      "The turn is queued: it begins once those before it in the session have ended and there is room, on any server. The answer tells its id at once.",
+      "True to queue the turn: it begins after earlier ones of the session, once a slot is free, on any " +
+      "server. The response returns its id immediately.",
   })),
-  /** Nobody will answer: what has to be asked for goes by the server's setting. Default: somebody can be asked. */
   unattended: Type.Optional(Type.Boolean({
-    description: "True if nobody will answer: calls that have to be asked for go by the server's setting.",
+    description: "True if no user will answer: the server's setting decides calls that need approval.",
   })),
-  /** What this turn may cost. */
   budget: Type.Optional(BUDGET),
-  /** All that may leave the prompt leaves now. */
   leavesNow: Type.Optional(Type.Boolean({
     description:
-      "True if all that may leave the prompt shall leave with this turn's first call, whatever that costs: `quote` says what. Default: what pays.",
+      "True to evict everything that may be evicted with this turn's first call, at any cost: `quote` " +
+      "returns it. Default: evict if it pays.",
   })),
-  /** How much the model shall reason in this turn. Default: as the session says. */
   effort: Type.Optional(EFFORT),
 }, {
   oneOf: [{ required: ["input"] }, { required: ["continue"] }],
@@ -46,13 +43,14 @@ export const START_TURN = Type.Object({
 });
 
 const STEER_OR_WAIT =
-  "Cannot steer in the background: with steer the input enters the running turn now, with background it waits for its end.";
+  "Cannot steer in the background: with steer the input enters the running turn, with background it " +
+  "waits for its end. Use one of them.";
 
 const LEAVES_LATER =
-  "Cannot let leave now what may leave, in the background: leavesNow is for a turn that begins at once.";
+  "Cannot evict now in the background: leavesNow is for a turn that begins immediately. Use one of them.";
 
 const STEER_OR_CHOOSE =
-  "Cannot steer with an effort: the running turn has its own. Leave effort out, or wait for the turn's end.";
+  "Cannot steer with an effort: the running turn has its own. Omit effort, or wait for the turn's end.";
 
 const QUEUED = closed({
   id: text("The `id` of its turn_start, once it begins."),
@@ -69,14 +67,12 @@ const EVENTS = {
   content: { "text/event-stream": Type.Union([EVENT, ERROR]) },
 };
 
-/** What {@linkcode turnRoutes} work on. */
 export interface TurnRoutesOptions {
   readonly sessions: Sessions;
   readonly heartbeat: Heartbeat;
   readonly onError: (error: unknown) => void;
 }
 
-/** Body of `POST /tare/v1/sessions/{id}/model`: what the next turns ask, and how. */
 const CHOOSE_MODEL = closed(
   {
     model: Type.Optional(SESSION_SETTINGS.properties.model),
@@ -86,7 +82,6 @@ const CHOOSE_MODEL = closed(
   { model: "some-model", effort: "high" },
 );
 
-/** The routes that start, watch and cancel turns, and say which model the next ones ask. */
 export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) {
   const stream = (events: AsyncIterable<NumberedEvent>) => sseResponse(toSse(events, onError), heartbeat);
   return [
@@ -96,8 +91,8 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
       operationId: "startTurn",
       isAtomic: true,
       begins: true,
-      summary:
-        "Starts or continues a turn and streams its events up to its end, steers the one that runs, or queues one.",
+      summary: "Starts or continues a turn and streams its events to its end, steers the running one, or " +
+        "queues one.",
       body: START_TURN,
       responses: {
         200: EVENTS,
@@ -109,10 +104,9 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
           ]),
         ),
         404: "There is no such session.",
-        409:
-          "A turn runs in the session, or there is nothing to continue, or a request with this Idempotency-Key is " +
-          "being worked on.",
-        429: "As many turns run, and wait, as the server allows.",
+        409: "Conflict: a turn is running in the session, there is nothing to continue, or a request with " +
+          "this Idempotency-Key is in progress.",
+        429: "The limit of running or queued turns is reached.",
       },
       async answer({ path: { id }, body, keep, asker, signal }) {
         const { input, steer, budget, effort, leavesNow, background = false, unattended = false } = body;
@@ -165,7 +159,7 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
         return turn ? stream(turnEvents(session.events, turn.before)) : steered();
       },
       async replay({ path: { id } }, reference) {
-        // One that runs is followed to its end, on whichever server it goes on.
+        // A running turn is followed to its end, on any server.
         return stream(turnEvents(await sessions.events(id), Number(reference)));
       },
     }),
@@ -173,9 +167,9 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
       method: "GET",
       path: "/sessions/{id}/queue",
       operationId: "listQueue",
-      summary: "Lists the turns that wait for their time.",
+      summary: "Lists the queued turns.",
       responses: {
-        200: json("The turns, in their order.", closed({ queue: Type.Array(QUEUED) })),
+        200: json("The turns, in order.", closed({ queue: Type.Array(QUEUED) })),
         404: "There is no such session.",
       },
       async answer({ path: { id } }) {
@@ -186,29 +180,29 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
       method: "DELETE",
       path: "/sessions/{id}/queue/{turn}",
       operationId: "dequeueTurn",
-      summary: "Takes away a turn that waits.",
+      summary: "Removes a queued turn.",
       responses: {
-        204: "It will not begin.",
-        404: "There is no such session, or the turn doesn't wait in it any more.",
+        204: "The turn is removed.",
+        404: "There is no such session, or the turn isn't queued in it.",
       },
       async answer({ path: { id, turn } }) {
         if (await (await sessions.get(id)).dequeue(turn)) return new Response(null, { status: 204 });
-        throw notFound(`Cannot take away turn ${turn}: it doesn't wait, or not any more.`);
+        throw notFound(`Cannot remove turn ${turn}: it isn't queued.`);
       },
     }),
     route({
       method: "GET",
       path: "/sessions/{id}/events",
       operationId: "getEvents",
-      summary: "Streams the events after a number, those of a running turn included.",
+      summary: "Streams the events after a number, including those of a running turn.",
       query: {
-        after: Type.Optional(count("Number of the last event that isn't wanted. Default: 0.")),
+        after: Type.Optional(count("Number of the last event to skip. Default: 0.")),
       },
       headers: {
         "Last-Event-ID": Type.Integer({
           minimum: 0,
           default: 0,
-          description: "The same, as browsers send it when they connect again; the query outranks it.",
+          description: "The same, as browsers send it on reconnection; the query overrides it.",
         }),
       },
       responses: {
@@ -224,20 +218,21 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
       path: "/sessions/{id}/model",
       operationId: "chooseModel",
       summary:
-        "Lets the next turns ask another model, or with another effort (null: as the model likes), and tells what is asked " +
-        "now. What its provider caches of the session is of no use to another model, and what a model has sealed of its " +
-        "reasoning is sent to that model alone. An effort that another model doesn't know isn't asked of it, and comes back with a model that does.",
+        "Sets the model or effort of the next turns (null: the model's own), and returns the current " +
+        "ones. Another model can't use the session's provider cache, and sealed reasoning is only sent " +
+        "to its own model. An effort that the model doesn't support isn't requested, and returns with a " +
+        "model that supports it.",
       body: CHOOSE_MODEL,
       responses: {
         200: json(
-          "The session, and the efforts that its model knows, where that is known.",
+          "The session, and the efforts that its model supports, if known.",
           closed({
             session: SESSION,
             efforts: Type.Optional(Type.Array(Type.String())),
           }, "ChosenModel"),
         ),
         404: "There is no such session.",
-        409: "A turn runs in the session, or asks for an answer.",
+        409: "Conflict: a turn is running in the session, or an approval is pending.",
       },
       async answer({ path: { id }, body, keep }) {
         const session = await sessions.get(id);
@@ -251,10 +246,10 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
       method: "POST",
       path: "/sessions/{id}/cancel",
       operationId: "cancelTurn",
-      summary: "Cancels the running turn and waits for its end; of one that asks, denies what is asked.",
+      summary: "Cancels the running turn and waits for its end, or denies pending approvals.",
       responses: {
         200: json(
-          "Whether a turn was running or asked, and the session.",
+          "Whether a turn was running or an approval pending, and the session.",
           closed({ cancelled: Type.Boolean(), session: SESSION }),
         ),
         404: "There is no such session.",
@@ -269,12 +264,15 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
   ];
 }
 
-/** What becomes of a question where nobody will answer: what the setting allows, it doesn't allow just anybody. */
+/** Returns the decision about calls that no user can approve: the server's setting doesn't apply to guests. */
 export function unattendedOf({ name }: Asker): "by_setting" | "deny" {
   return name === Keys.GUEST.name ? "deny" : "by_setting";
 }
 
-/** Each event's number is its `id`, its JSON the `data`. An error is told by an event without a number, at the end. */
+/**
+ * Yields server-sent events with the number as `id` and the JSON as `data`. An error is the last event, without a
+ * number.
+ */
 async function* toSse(
   events: AsyncIterable<NumberedEvent>,
   onError: (error: unknown) => void,
@@ -283,12 +281,11 @@ async function* toSse(
     for await (const { number, event } of events) yield { id: number, data: JSON.stringify(event) };
   } catch (error) {
     if (!(error instanceof HttpError)) onError(error);
-    // Too late for a status.
     yield { event: "error", data: JSON.stringify(httpErrorBody(error)) };
   }
 }
 
-/** The events of the one turn that began after number `after`, those to come included. */
+/** Yields the events of the turn that began after number `after`, to its end. */
 async function* turnEvents(log: EventLog, after: number): AsyncGenerator<NumberedEvent, void> {
   for await (const numbered of log.read(after)) {
     yield numbered;

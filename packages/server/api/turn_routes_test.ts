@@ -18,7 +18,7 @@ import { checker } from "../http/schema.ts";
 import { failingStore, FULL } from "../sessions/store_fixture_test.ts";
 import { START_TURN } from "./turn_routes.ts";
 
-Deno.test("turnRoutes() refuses a turn while as many run as may for long, and takes the next one when a slot is free", async () => {
+Deno.test("turnRoutes() refuse a turn if all slots are taken for long, and start the next one when a slot is free", async () => {
   const silent = silentModel();
   const waiting = Promise.withResolvers<() => void>();
   const handler = agent(silent.model, {
@@ -41,7 +41,7 @@ Deno.test("turnRoutes() refuses a turn while as many run as may for long, and ta
     error(
       429,
       "too_many_turns",
-      "Cannot start a turn: 1 run at the moment, and no more may. Try again when one has ended.",
+      "Cannot start a turn: the limit of running turns (1) is reached. Retry when one has ended.",
     ),
   );
   await call(handler, "POST", `${one}/cancel`);
@@ -51,7 +51,7 @@ Deno.test("turnRoutes() refuses a turn while as many run as may for long, and ta
   }
 });
 
-Deno.test("turnRoutes() gives the slot back when a turn can't be started", async () => {
+Deno.test("turnRoutes() free the slot if a turn can't be started", async () => {
   let isBroken = true;
   const model = scriptedModel([{ content: "a" }]);
   const handler = agent(model, {
@@ -67,7 +67,7 @@ Deno.test("turnRoutes() gives the slot back when a turn can't be started", async
   assertEquals((await turn(handler, session, "q")).at(-1)!.event.type, "turn_end");
 });
 
-Deno.test("turnRoutes() ends a turn's stream with the turn, and keeps it alive while nothing happens", async () => {
+Deno.test("turnRoutes() end a turn's stream with the turn, and send heartbeats while nothing happens", async () => {
   const { model, asked } = silentModel();
   const beats: (() => void)[] = [];
   const handler = agent(model, {
@@ -91,7 +91,7 @@ Deno.test("turnRoutes() ends a turn's stream with the turn, and keeps it alive w
   assertEquals((await chunks.read()).done, true);
 });
 
-Deno.test("turnRoutes() streams the events of a session that runs to those who watch it, and leaves nothing behind them", async () => {
+Deno.test("turnRoutes() stream the events of a running session to its readers, and release them all", async () => {
   const { model, asked } = silentModel();
   const handler = agent(model);
   const session = await newSession(handler);
@@ -120,7 +120,7 @@ async function said(handler: HttpAgent, session: string): Promise<unknown[]> {
   );
 }
 
-Deno.test("turnRoutes() ends turns over the budget of turn or session, before the first call too", async () => {
+Deno.test("turnRoutes() end turns over the budget of turn or session, before the first call too", async () => {
   const handler = agent(scriptedModel(Array(9).fill(echoing)));
   const session = await newSession(handler, { budget: { maxSteps: 3 } });
   const play = async (budget?: unknown) =>
@@ -129,7 +129,7 @@ Deno.test("turnRoutes() ends turns over the budget of turn or session, before th
     );
   const turnEnd = (name: string, limit: number, spent = limit) => [[
     "budget",
-    `The ${name} has used up its budget: maxSteps is ${limit}, and it has used ${spent}.`,
+    `The ${name}'s budget is exhausted: maxSteps is ${limit}, used: ${spent}.`,
   ]];
   assertEquals(ends(await play({ maxSteps: 2 })), turnEnd("turn", 2));
   assertEquals(ends(await play({ maxSteps: 2 })), turnEnd("session", 3));
@@ -141,50 +141,58 @@ Deno.test("turnRoutes() ends turns over the budget of turn or session, before th
   assertEquals((await said(handler, session)).at(-1), "user: q");
 });
 
-Deno.test("turnRoutes() counts dollars by the model's price, holds a budget in them, and refuses one without a price", async () => {
-  const price = (model: string) => model === "priced" ? { input: 1_000, output: 10_000 } : undefined;
-  const handler = agent(scriptedModel(Array(9).fill(echoing)), { price });
-  const budget = { maxUsd: 0.05 };
-  const priced = await newSession(handler, { model: "priced", budget });
-  const shown = await events(await handler.fetch(request("POST", `${priced}/turns`, { input: "q" })));
-  const cost = { tokenUnits: 10, usd: 0.03 };
-  assertEquals(shown.flatMap(({ event }) => event.type === "step_end" ? [event.cost] : []), [cost, cost]);
-  const end = shown.at(-1)?.event;
-  assertEquals(end?.type === "turn_end" && [end.reason, end.message, end.ledger.usd, end.ledger.tokenUnits], [
-    "budget",
-    "The session has used up its budget: maxUsd is 0.05, and it has used 0.06.",
-    0.06,
-    20,
-  ]);
-  const unpriced = await newSession(handler, { model: "other" });
-  const message =
-    'Cannot hold the budget maxUsd: the price of model "other" isn\'t known; start the server with ' +
-    "TARE_PRICE=input=3,output=15 (US dollars for a million tokens) or a price in the file of TARE_PROFILE, or use " +
-    "maxTokens or maxTokenUnits.";
-  const refusal = error(400, "invalid_request", message);
-  assertEquals(await refused(handler, "POST", "/tare/v1/sessions", { model: "other", budget }), refusal);
-  assertEquals(await refused(handler, "POST", `${unpriced}/turns`, { input: "q", budget }), refusal);
-  const free = await events(
-    await handler.fetch(request("POST", `${unpriced}/turns`, { input: "q", budget: { maxSteps: 1 } })),
-  );
-  const told = free.at(-1)?.event;
-  assertEquals(told?.type === "turn_end" && ["usd" in told.ledger, told.ledger.tokenUnits], [false, 10]);
-});
+Deno.test(
+  "turnRoutes() count dollars by the model's price, enforce a budget in them, and refuse one without a price",
+  async () => {
+    const price = (model: string) => model === "priced" ? { input: 1_000, output: 10_000 } : undefined;
+    const handler = agent(scriptedModel(Array(9).fill(echoing)), { price });
+    const budget = { maxUsd: 0.05 };
+    const priced = await newSession(handler, { model: "priced", budget });
+    const shown = await events(await handler.fetch(request("POST", `${priced}/turns`, { input: "q" })));
+    const cost = { tokenUnits: 10, usd: 0.03 };
+    assertEquals(shown.flatMap(({ event }) => event.type === "step_end" ? [event.cost] : []), [cost, cost]);
+    const end = shown.at(-1)?.event;
+    assertEquals(
+      end?.type === "turn_end" && [end.reason, end.message, end.ledger.usd, end.ledger.tokenUnits],
+      [
+        "budget",
+        "The session's budget is exhausted: maxUsd is 0.05, used: 0.06.",
+        0.06,
+        20,
+      ],
+    );
+    const unpriced = await newSession(handler, { model: "other" });
+    const message =
+      'Cannot enforce the budget maxUsd: the price of model "other" is unknown. Start the server with ' +
+      "TARE_PRICE=input=3,output=15 (US dollars for a million tokens) or a price in the file of TARE_PROFILE, or use " +
+      "maxTokens or maxTokenUnits.";
+    const refusal = error(400, "invalid_request", message);
+    assertEquals(await refused(handler, "POST", "/tare/v1/sessions", { model: "other", budget }), refusal);
+    assertEquals(await refused(handler, "POST", `${unpriced}/turns`, { input: "q", budget }), refusal);
+    const free = await events(
+      await handler.fetch(request("POST", `${unpriced}/turns`, { input: "q", budget: { maxSteps: 1 } })),
+    );
+    const told = free.at(-1)?.event;
+    assertEquals(told?.type === "turn_end" && ["usd" in told.ledger, told.ledger.tokenUnits], [false, 10]);
+  },
+);
 
-Deno.test("turnRoutes() refuses to continue where there is nothing to continue", async () => {
+Deno.test("turnRoutes() refuse to continue if there is nothing to continue", async () => {
   const handler = agent(scriptedModel([echoing, { content: "a" }]));
   const session = await newSession(handler);
   const nothing = error(
     409,
     "nothing_to_continue",
-    `Cannot continue session ${session.split("/").at(-1)}: the model has answered last. Send an input.`,
+    `Cannot continue session ${
+      session.split("/").at(-1)
+    }: the last message is the model's answer. Send an input.`,
   );
   assertEquals(await refused(handler, "POST", `${session}/turns`, { continue: true }), nothing);
   const post = async (body: unknown) =>
     ends(await events(await handler.fetch(request("POST", `${session}/turns`, body))));
   assertEquals(await post({ input: "q", budget: { maxSteps: 1 } }), [[
     "budget",
-    "The turn has used up its budget: maxSteps is 1, and it has used 1.",
+    "The turn's budget is exhausted: maxSteps is 1, used: 1.",
   ]]);
   assertEquals(await post({ continue: true }), [["completed", undefined]]);
   assertEquals(await refused(handler, "POST", `${session}/turns`, { continue: true }), nothing);
@@ -197,7 +205,7 @@ Deno.test("turnRoutes() refuses to continue where there is nothing to continue",
   ]);
 });
 
-Deno.test("turnRoutes() steers a running turn, and keeps what came too late for it", async () => {
+Deno.test("turnRoutes() steer a running turn, and keep inputs that came too late for it", async () => {
   const { model, asked } = silentModel();
   let calls = 0;
   const handler = agent(scriptedModel([]), {
@@ -217,7 +225,7 @@ Deno.test("turnRoutes() steers a running turn, and keeps what came too late for 
   assertEquals((await said(handler, session)).slice(2), ["user: also", "user: and this", "assistant: a"]);
 });
 
-Deno.test("turnRoutes() give all who watch a session the same events, whenever they come, and after a restart", async () => {
+Deno.test("turnRoutes() return the same events to all readers, at any time, and after a restart", async () => {
   const store = memoryStore();
   const { model, asked } = silentModel();
   let calls = 0;
@@ -239,7 +247,7 @@ Deno.test("turnRoutes() give all who watch a session the same events, whenever t
   assertEquals(await watch(restarted, { "last-event-id": "3" }), seen.slice(3));
 });
 
-Deno.test("turnRoutes() tell of a store that fails by status before the turn, and in the stream once it runs", async () => {
+Deno.test("turnRoutes() report a failed store by status before the turn, and in the stream once it runs", async () => {
   let fails = (_call: number) => false;
   const store = failingStore((call) => fails(call));
   const handler = agent(scriptedModel([{ content: "unheard" }, { content: "a" }]), { store });
@@ -263,7 +271,7 @@ Deno.test("turnRoutes() tell of a store that fails by status before the turn, an
   for (const read of [handler, restarted]) {
     assertEquals(ends(await events(await read.fetch(request("GET", `${session}/events`)))).at(0), [
       "interrupted",
-      "The server ended in the middle of this turn. It can be continued.",
+      "The server stopped during this turn. The turn can be continued.",
     ]);
     assertEquals(await said(read, session), ["system: Be brief.", "user: q"]);
   }
@@ -273,7 +281,7 @@ Deno.test("turnRoutes() tell of a store that fails by status before the turn, an
   assertEquals(await said(handler, session), ["system: Be brief.", "user: q", "user: r", "assistant: a"]);
 });
 
-Deno.test("START_TURN takes text or parts and names what is wrong with others", () => {
+Deno.test("START_TURN accepts text or parts and names the faults of others", () => {
   const faults = checker(START_TURN, "the body");
   for (
     const input of ["hello", [{ type: "text", text: "" }], [{ type: "image_url", image_url: { url: "x" } }], [
@@ -303,7 +311,7 @@ Deno.test("START_TURN takes text or parts and names what is wrong with others", 
   );
 });
 
-Deno.test("turnRoutes() end a stream with its turn, though the next one follows before a slow reader gets there", async () => {
+Deno.test("turnRoutes() end a stream with its turn, though the next one begins before a slow reader gets there", async () => {
   const handler = agent(scriptedModel([{ content: "a" }, { content: "b" }]));
   const session = await newSession(handler);
   const start = async (input: string) => await handler.fetch(request("POST", `${session}/turns`, { input }));
@@ -314,7 +322,7 @@ Deno.test("turnRoutes() end a stream with its turn, though the next one follows 
   assertEquals(first.length + 1, second[0]?.id);
 });
 
-Deno.test("turnRoutes() hide in a stream what clients don't get to read, and tell onError", async () => {
+Deno.test("turnRoutes() hide internal errors in a stream, and pass them to onError", async () => {
   const told: unknown[] = [];
   const bug = new Error("secret");
   const store = memoryStore();
@@ -331,8 +339,8 @@ Deno.test("turnRoutes() hide in a stream what clients don't get to read, and tel
   const response = await handler.fetch(request("GET", `${session}/events`));
   assertEquals(
     await response.text(),
-    'event: error\ndata: {"error":{"status":500,"code":"internal_error","message":"The server met an unexpected ' +
-      'error; its log says more."}}\n\n',
+    'event: error\ndata: {"error":{"status":500,"code":"internal_error","message":"Internal server error: the ' +
+      "server's log has the details.\"}}\n\n",
   );
   assertEquals(told, [bug]);
 });

@@ -29,7 +29,7 @@ function calls(...made: readonly (readonly [name: string, args: object])[]): Par
   };
 }
 
-/** A server that works in a folder of its own, with a file `a.txt`. */
+/** Returns a server that works in its own folder, with a file `a.txt`. */
 async function working(
   replies: readonly Partial<AssistantMessage>[] | Model,
   options: TestOptions = {},
@@ -58,7 +58,7 @@ async function working(
 
 const NOT_COVERED = ["shell: what it did outside of the workspace's files."];
 
-Deno.test("undo puts back what a turn changed and lets the model know, and redo takes that back", async () => {
+Deno.test("undo restores the files before a turn and notifies the model, and redo reverts that", async () => {
   await using server = await working([
     calls(["write_file", { path: "b.txt", content: "b" }], ["shell", { command: "echo A > a.txt" }]),
     { content: "done" },
@@ -80,15 +80,15 @@ Deno.test("undo puts back what a turn changed and lets the model know, and redo 
   assertEquals([await read("a.txt"), await read("b.txt")], ["A\n", "b"]);
   await turn(handler, session, "look");
   assertEquals(requests.at(-1)!.messages.slice(-3).map(({ role, content }) => `${role}: ${content}`), [
-    "system: The user has undone what was changed above: files are as they were before. Different now: a.txt (changed), " +
+    "system: The user has undone the changes above: files are as before them. Changed now: a.txt (changed), " +
     "b.txt (deleted). Not covered: shell: what it did outside of the workspace's files.",
-    "system: The user has taken the undo back: files are as they were changed above. Different now: a.txt (changed), " +
+    "system: The user has reverted the undo: the changes above are restored. Changed now: a.txt (changed), " +
     "b.txt (created). Not covered: shell: what it did outside of the workspace's files.",
     "user: look",
   ]);
 });
 
-Deno.test("undo goes back before a turn with the conversation, in a new session", async () => {
+Deno.test("undo returns to before a turn with the conversation, in a new session", async () => {
   const write = (content: string) => calls(["write_file", { path: "a.txt", content }]);
   await using server = await working([
     write("1"),
@@ -116,14 +116,14 @@ Deno.test("undo goes back before a turn with the conversation, in a new session"
     error(
       404,
       "not_found",
-      `Cannot go back in session ${session.slice("/tare/v1/sessions/".length)}: no turn begins behind event ${
+      `Cannot go back in session ${session.slice("/tare/v1/sessions/".length)}: no turn begins after event ${
         second + 1
       }.`,
     ),
   );
 });
 
-Deno.test("undo refuses and changes nothing where there is nothing, somebody changed a file, or a turn runs", async () => {
+Deno.test("undo refuses and changes nothing if there is nothing to undo, a file was changed, or a turn runs", async () => {
   const silent = silentModel();
   const scripted = scriptedModel([calls(["write_file", { path: "a.txt", content: "1" }]), {
     content: "one",
@@ -151,7 +151,7 @@ Deno.test("undo refuses and changes nothing where there is nothing, somebody cha
   await call(handler, "DELETE", session);
 });
 
-Deno.test("what runs once it was allowed belongs to the turn that asked, and so does what a helper changes", async () => {
+Deno.test("undo: an approved call belongs to the turn that requested it, and so do the changes of a subagent", async () => {
   const write = (path: string) => calls(["write_file", { path, content: "x" }]);
   await using server = await working([
     write("b.txt"),
@@ -185,7 +185,7 @@ Deno.test("what runs once it was allowed belongs to the turn that asked, and so 
   assertEquals([await read("b.txt"), await read("c.txt")], [undefined, undefined]);
 });
 
-Deno.test("undo is 501 where nothing is kept", async () => {
+Deno.test("undo is 501 without checkpoints", async () => {
   const handler = agent(scriptedModel([]));
   const session = await newSession(handler);
   for (const [method, what] of [["GET", "changes"], ["POST", "undo"], ["POST", "redo"]] as const) {

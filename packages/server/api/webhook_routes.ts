@@ -17,18 +17,17 @@ const TIME = Type.String({ format: "date-time" });
 const SETTINGS = {
   url: Type.String({
     maxLength: 2_000,
-    description: "Where it is sent by `POST`. The server's TARE_WEBHOOK_HOSTS says which hosts may be told.",
+    description: "Address of the `POST` requests. The server's TARE_WEBHOOK_HOSTS lists the allowed hosts.",
   }),
   types: Type.Array(Type.Enum([...WEBHOOK_TYPES]), {
     minItems: 1,
     uniqueItems: true,
-    description:
-      "`turn.ended`: a turn has ended, whatever its reason; `approval.asked`: calls wait for an answer.",
+    description: "`turn.ended`: a turn has ended, for any reason; `approval.asked`: an approval is pending.",
   }),
 };
 
 const SECRET = text(
-  "What signs each request, as https://www.standardwebhooks.com has it. It is told here and nowhere else.",
+  "Signing secret, as in https://www.standardwebhooks.com. It is only in this response.",
 );
 
 const WEBHOOK = closed(
@@ -36,17 +35,18 @@ const WEBHOOK = closed(
     id: Type.String(),
     ...SETTINGS,
     key: optionalText(
-      "Name of the key that it is of, of whose sessions it tells; absent: the owner's, which tells of all.",
+      "Name of the key that it belongs to, for that key's sessions; absent: the owner's, for all sessions.",
     ),
     createdAt: TIME,
     failingSince: Type.Optional(Type.String({
       format: "date-time",
-      description: "Since when nothing has got through; absent if the newest attempt did.",
+      description: "Time since all attempts have failed; absent if the newest one succeeded.",
     })),
     disabled: Type.Optional(closed({
       reason: Type.Enum([...DISABLED_REASONS], {
         description:
-          "`gone`: the receiver answered 410; `failing`: nothing got through for about a day; `asked`: somebody said so.",
+          "`gone`: the receiver responded with 410; `failing`: all attempts failed for about a day; " +
+          "`asked`: disabled on request.",
       }),
       at: TIME,
     }, "WebhookDisabled")),
@@ -63,39 +63,39 @@ const WEBHOOK = closed(
 const DELIVERY = closed({
   id: text("The `webhook-id` of each attempt."),
   type: Type.Enum([...WEBHOOK_TYPES]),
-  session: optionalText("Id of the session that it tells of."),
+  session: optionalText("Id of its session."),
   createdAt: TIME,
   status: Type.Enum(["waiting", "delivered", "failed"], {
-    description: "`failed`: it isn't attempted any more, unless somebody asks for it.",
+    description: "`failed`: there are no more attempts, unless requested.",
   }),
   nextAttemptAt: Type.Optional(Type.String({
     format: "date-time",
     description:
-      "Of one that waits: when it is attempted next, or, if that is now, when another server would.",
+      "Time of the next attempt of a waiting delivery; if it is being attempted, the time at which " +
+      "another server would.",
   })),
   attempts: Type.Array(closed({
     at: TIME,
-    status: Type.Optional(Type.Integer({ description: "What the receiver answered." })),
-    error: optionalText("Why there was no answer."),
+    status: Type.Optional(Type.Integer({ description: "HTTP status of the receiver." })),
+    error: optionalText("Reason why there was no response."),
   }, "DeliveryAttempt")),
 }, "WebhookDelivery");
 
 const NONE = { 501: "This server sends no webhooks." };
 const NO_WEBHOOK = { 404: "There is no such webhook.", ...NONE };
-const BAD_URL = "The URL's host may not be told, or the body is wrong.";
+const BAD_URL = "The URL's host isn't allowed, or the body isn't valid.";
 
-/** The routes by which somebody lets a program hear of what happens in sessions. */
 export function webhookRoutes(
   { webhooks, deliverer }: {
     readonly webhooks: Webhooks;
-    /** Absent: nothing may be told. */
+    /** Absent: webhooks are off. */
     readonly deliverer: Pick<Deliverer, "wake"> | undefined;
   },
 ) {
   const known = () => {
     if (deliverer) return { webhooks, deliverer };
     throw notSupported(
-      "Cannot send webhooks from here: TARE_WEBHOOK_HOSTS lists the hosts that may be told, and there are none.",
+      "Cannot send webhooks: no host is allowed. List allowed hosts in TARE_WEBHOOK_HOSTS.",
     );
   };
   return [
@@ -103,11 +103,11 @@ export function webhookRoutes(
       method: "GET",
       path: "/webhooks",
       operationId: "listWebhooks",
-      summary: "Lists the webhooks of whoever asks; the owner sees all.",
+      summary: "Lists the webhooks of the request's key; the owner sees all.",
       who: "key",
       responses: {
         200: json(
-          "The webhooks, the oldest first. Nobody is told their secrets.",
+          "The webhooks, the oldest first, without their secrets.",
           closed({ webhooks: Type.Array(WEBHOOK) }, "WebhookList"),
         ),
         ...NONE,
@@ -120,7 +120,7 @@ export function webhookRoutes(
       method: "POST",
       path: "/webhooks",
       operationId: "addWebhook",
-      summary: "Makes a webhook. Its secret is told here and nowhere else.",
+      summary: "Creates a webhook. Its secret is only in this response.",
       who: "key",
       isToldOnce: true,
       body: closed(SETTINGS, "NewWebhook", {
@@ -144,7 +144,7 @@ export function webhookRoutes(
       method: "GET",
       path: "/webhooks/{webhook}",
       operationId: "getWebhook",
-      summary: "Shows a webhook, and how it goes with it.",
+      summary: "Returns a webhook and its state.",
       who: "key",
       responses: {
         200: json("The webhook.", WEBHOOK),
@@ -158,7 +158,9 @@ export function webhookRoutes(
       method: "POST",
       path: "/webhooks/{webhook}",
       operationId: "changeWebhook",
-      summary: "Changes a webhook, or disables and enables it. What waits is sent once it is enabled again.",
+      summary:
+        "Changes a webhook, or disables and enables it. Waiting deliveries are sent once it is enabled " +
+        "again.",
       who: "key",
       body: closed(
         {
@@ -170,7 +172,7 @@ export function webhookRoutes(
         { isEnabled: true },
       ),
       responses: {
-        200: json("The webhook as it is now.", WEBHOOK),
+        200: json("The changed webhook.", WEBHOOK),
         400: BAD_URL,
         ...NO_WEBHOOK,
       },
@@ -187,7 +189,7 @@ export function webhookRoutes(
       operationId: "removeWebhook",
       summary: "Removes a webhook with its deliveries. Nothing more is sent.",
       who: "key",
-      responses: { 204: "It is gone.", ...NO_WEBHOOK },
+      responses: { 204: "The webhook is removed.", ...NO_WEBHOOK },
       async answer({ path: { webhook }, asker }) {
         await known().webhooks.remove(webhook, asker);
         return new Response(null, { status: 204 });
@@ -197,7 +199,7 @@ export function webhookRoutes(
       method: "POST",
       path: "/webhooks/{webhook}/secret",
       operationId: "rotateWebhookSecret",
-      summary: "Gives a webhook another secret. For a day the one before signs too.",
+      summary: "Rotates the secret of a webhook. For a day the earlier one signs too.",
       who: "key",
       isToldOnce: true,
       responses: {
@@ -213,11 +215,11 @@ export function webhookRoutes(
       method: "GET",
       path: "/webhooks/{webhook}/deliveries",
       operationId: "listWebhookDeliveries",
-      summary: "Lists what a webhook was told, and what came of it: of the last 30 days, at most 10,000.",
+      summary: "Lists the deliveries of a webhook and their results: of the last 30 days, at most 10,000.",
       who: "key",
       query: {
-        limit: limitOf(500, 100, "Most that are listed."),
-        before: optionalText("Id of a delivery: those made before it."),
+        limit: limitOf(500, 100, "Most deliveries in the response."),
+        before: optionalText("Id of a delivery: earlier ones are listed."),
       },
       responses: {
         200: json(
@@ -236,11 +238,10 @@ export function webhookRoutes(
       method: "POST",
       path: "/webhooks/{webhook}/deliveries/{delivery}",
       operationId: "redeliverWebhook",
-      summary:
-        "Sends a delivery once more, with the id that it had, and as often as a new one if that fails.",
+      summary: "Sends a delivery again, with the same id, and with the attempts of a new one.",
       who: "key",
       responses: {
-        202: json("It is sent.", DELIVERY),
+        202: json("The delivery is sent.", DELIVERY),
         404: "There is no such webhook, or it has no such delivery.",
         409: "The webhook is disabled.",
         ...NONE,

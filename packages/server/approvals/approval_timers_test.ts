@@ -3,7 +3,7 @@ import { HttpError } from "../http/http_error.ts";
 import type { AgentSession } from "../sessions/agent_session.ts";
 import { ApprovalTimers } from "./approvals.ts";
 
-/** Timers that a test lets fire, over sessions that give these errors when they are asked for. */
+/** Timers that a test fires, over sessions that throw these errors. */
 function made(...errors: unknown[]) {
   const waiting: { readonly ms: number; readonly work: () => void }[] = [];
   const told: unknown[] = [];
@@ -36,7 +36,7 @@ function made(...errors: unknown[]) {
   return { timers, waiting, told, answered, fire, delays: () => waiting.map(({ ms }) => ms) };
 }
 
-Deno.test("ApprovalTimers answers when the time is over, at once if it was over before", async () => {
+Deno.test("ApprovalTimers answers at the deadline, immediately if it has passed", async () => {
   const { timers, answered, fire, delays } = made();
   timers.set("a", 1_500);
   timers.set("a", 1_500);
@@ -52,7 +52,7 @@ Deno.test("ApprovalTimers answers when the time is over, at once if it was over 
   assertEquals(delays(), []);
 });
 
-Deno.test("ApprovalTimers waits longer than a timer can, tries again what fails, and forgets what is gone", async () => {
+Deno.test("ApprovalTimers waits longer than a timer can, retries failures, and forgets deleted sessions", async () => {
   const busy = new Error("Busy.");
   const gone = new HttpError(404, "not_found", "Gone.");
   const { timers, told, answered, fire, delays } = made(busy, gone);
@@ -64,7 +64,7 @@ Deno.test("ApprovalTimers waits longer than a timer can, tries again what fails,
   assertEquals([delays(), told], [[10_000], [busy]]);
   await fire();
   assertEquals([delays(), told, answered], [[], [busy], []]);
-  // One of the same id that is made later has its own time.
+  // A later session of the same id has its own time.
   timers.set("a", 1_000 + 2 ** 31 + 9);
   assertEquals(delays(), [2 ** 31 - 1]);
 });

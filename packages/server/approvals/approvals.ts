@@ -14,23 +14,18 @@ import type {
   WaitingTurn,
 } from "../sessions/session_types.ts";
 
-/** A question, before it is put. */
 export type AskedEvent = Extract<LoopEvent, { readonly type: "approval_asked" }>;
 
-/** What is committed before a turn starts, and what the turn is played with. */
+/** Events committed before a turn starts, and the data to play it with. */
 export interface Opening extends Pick<WaitingTurn, "budget"> {
-  /** What the turn cost before it went on. */
   readonly spent?: TurnLedger | undefined;
   readonly events: readonly SessionEvent[];
-  /** Of these, the messages that enter the history. */
   readonly answers: readonly ToolMessage[];
-  /** What was said to the questions of the turn that goes on. */
   readonly answered: readonly AnsweredCall[];
-  /** The calls to which somebody said yes for ever. */
+  /** Calls that are always allowed. */
   readonly always: SessionQuestions["always"];
 }
 
-/** What a turn asks at its end, and what is kept of it until it goes on, if it asks anything. */
 interface Closing {
   readonly events: readonly (
     & AskedEvent
@@ -39,7 +34,6 @@ interface Closing {
   readonly asks?: WaitingTurn | undefined;
 }
 
-/** What `say` says of what is asked, and whether nothing is left open then. */
 export function hear(
   questions: SessionQuestions,
   say: (questions: SessionQuestions) => readonly ApprovalAnswered[],
@@ -49,7 +43,7 @@ export function hear(
   return { told, isAll: told.length > 0 && left.length === 0 };
 }
 
-/** What leaves a turn where it is: each of its open calls gets its result, or is told that there is none. */
+/** Returns the opening that abandons a turn: each open call gets its result, or an error. */
 export function leaveTurn(
   questions: SessionQuestions,
   history: readonly Message[],
@@ -67,9 +61,9 @@ export function leaveTurn(
 }
 
 /**
- * What the next turn begins with.
+ * Returns the opening of the next turn.
  *
- * @throws {HttpError} 409 if there is nothing to continue, or it can't be continued without an answer.
+ * @throws {HttpError} 409 if there is nothing to continue, or approvals are pending.
  */
 export function openTurn(
   { input, results, told, budget }: Pick<TurnRequest, "input" | "results" | "told" | "budget">,
@@ -77,7 +71,6 @@ export function openTurn(
     readonly id: string;
     readonly history: readonly Message[];
     readonly questions: SessionQuestions;
-    /** The turn that goes on with what was told. */
     readonly asks: WaitingTurn | undefined;
   },
 ): Opening {
@@ -91,13 +84,12 @@ export function openTurn(
   }
   if (input === undefined && openQuestions(questions).length > 0) throw stillAsked(id);
   const left = leaveTurn(questions, history, { by: "message", results });
-  // What the server says of the tools is nothing to answer.
+  // The server's description of tools needs no answer.
   const last = left.answers.at(-1) ?? history.findLast(({ role }) => role !== "system");
   if (input === undefined && !["user", "tool"].includes(last?.role ?? "")) throw nothingToContinue(id);
   return { ...left, budget };
 }
 
-/** What a turn that began so asks at its end. */
 export function closeTurn(
   asked: readonly AskedEvent[],
   { ledger, opening: { budget, spent = EMPTY_LEDGER }, options }: {
@@ -116,24 +108,20 @@ export function closeTurn(
 }
 
 interface PutQuestion extends Question {
-  /** Absent as long as nobody has said anything. */
   readonly answer?: Answer;
 }
 
-/** What is asked in a session, by its events. Open questions are all about calls of the newest reply. */
+/** Approvals of a session, by its events. Pending ones concern calls of the newest reply. */
 export interface SessionQuestions {
-  /** The questions that the last turn ended with, until all are answered. */
+  /** Approvals that the last turn ended with, until all are answered. */
   readonly asked: readonly PutQuestion[];
-  /** Those whose answers the newest turn began with. */
+  /** Approvals whose answers the newest turn began with. */
   readonly settled: readonly PutQuestion[];
-  /** The calls to which somebody said yes for ever. */
   readonly always: readonly AskedCall[];
 }
 
-/** Nothing was asked yet. */
 export const NO_QUESTIONS: SessionQuestions = { asked: [], settled: [], always: [] };
 
-/** The questions after an event. */
 export function questionsAfter(questions: SessionQuestions, event: SessionEvent): SessionQuestions {
   const { asked, always } = questions;
   switch (event.type) {
@@ -165,19 +153,18 @@ export function questionsAfter(questions: SessionQuestions, event: SessionEvent)
   }
 }
 
-/** The questions that nobody has answered. */
 export function openQuestions({ asked }: SessionQuestions): readonly Question[] {
   return asked.filter(({ answer }) => !answer);
 }
 
-/** What a client says to a question. */
 interface GivenAnswer extends Pick<Answer, "reason"> {
   readonly decision: "allow" | "deny" | "always";
-  /** Name of the key with which it is said. Default: nobody knows. */
   readonly key?: string;
 }
 
-/** Returns the event by which a person answers. @throws {HttpError} 404 if there is no such question, 409 if it is answered. */
+/**
+ * Returns the event of a user's answer. @throws {HttpError} 404 if there is no such approval, 409 if it is answered.
+ */
 export function answerTo(
   questions: SessionQuestions,
   approvalId: string,
@@ -189,7 +176,7 @@ export function answerTo(
     throw notFound(`Cannot answer approval ${approvalId}: ${state}.`);
   }
   if (question.answer) {
-    const state = `it is answered already, with ${question.answer.decision}`;
+    const state = `it is already answered, with ${question.answer.decision}`;
     throw new HttpError(409, "already_answered", `Cannot answer approval ${approvalId}: ${state}.`);
   }
   return [{
@@ -204,7 +191,7 @@ export function answerTo(
   }];
 }
 
-/** The events that deny what nobody has answered; of questions by time, those whose time was over then. */
+/** Returns the events that deny pending approvals; by time, those that are overdue at `whenMs`. */
 function denials(
   questions: SessionQuestions,
   by: Exclude<Answer["by"], "person">,
@@ -214,35 +201,33 @@ function denials(
     .map(({ approvalId, id }) => ({ type: "approval_answered", approvalId, id, decision: "deny", by }));
 }
 
-/** Why a call didn't run, for the model; nothing if it may. */
+/** Returns why a call was denied, for the model; `undefined` if it was allowed. */
 function denialOf({ answer, begun }: PutQuestion): string | undefined {
   if (!answer || answer.decision === "allow") return undefined;
   return begun ? `${BEGUN} ${whyDenied(answer)}` : whyDenied(answer);
 }
 
 const BEGUN =
-  "the server ended while it ran, and it may have taken effect: find out before you call it again. It wasn't run again:";
+  "the server stopped while it ran, and it may have taken effect: check before calling it again. It " +
+  "wasn't run again:";
 
 function whyDenied({ reason, by }: Answer): string {
   switch (by) {
     case "person":
-      return reason === undefined ? "the user said no." : `the user said no: ${reason}`;
+      return reason === undefined ? "the user denied it." : `the user denied it: ${reason}`;
     case "time":
-      return `nobody said in time whether it may run. ${NOBODY}`;
+      return `the approval timed out. ${NOBODY}`;
     case "message":
-      return "the user went on without saying whether it may run.";
+      return "the user continued without approving it.";
     case "cancel":
-      return "the user was asked whether it may run, and cancelled.";
+      return "the user cancelled instead of approving it.";
   }
 }
 
-/** What the model is told to do where nobody can be asked. */
-const NOBODY = "Do what can be done without it, and say what is left to do.";
+const NOBODY = "Do what is possible without it, and report what remains.";
 
-/** Why a call doesn't run where nobody can be asked, for the model. */
-export const CANNOT_ASK = `somebody would have to allow it, and nobody can be asked here. ${NOBODY}`;
+export const CANNOT_ASK = `it needs approval, and no user can give it here. ${NOBODY}`;
 
-/** What was said of these calls, or of those that they make. */
 export function answeredCalls(
   asked: SessionQuestions["asked"],
   calls: readonly ToolCall[],
@@ -255,7 +240,7 @@ export function answeredCalls(
   );
 }
 
-/** The answers to calls that don't run, or don't go on, because somebody said no. */
+/** Returns the results of denied calls, and of programs with a denied call. */
 function deniedResults({ asked }: SessionQuestions, calls: readonly ToolCall[]): readonly ToolMessage[] {
   return calls.flatMap((call): ToolMessage[] => {
     const content = deniedResult(asked, call) ?? stoppedResult(asked, call);
@@ -263,7 +248,6 @@ function deniedResults({ asked }: SessionQuestions, calls: readonly ToolCall[]):
   });
 }
 
-/** The result of a call that waited for what was said of others which it makes. */
 function stoppedResult(asked: SessionQuestions["asked"], call: ToolCall): string | undefined {
   const made = asked.filter(({ parent }) => parent === call.id);
   const denied = made.find(({ answer }) => answer?.decision === "deny");
@@ -272,24 +256,24 @@ function stoppedResult(asked: SessionQuestions["asked"], call: ToolCall): string
   return `Cannot finish ${describeCall(call).name}: it had called ${names}, and ${
     whyDenied(denied.answer)
   } ` +
-    "What it called before that was done.";
+    "Its earlier calls were made.";
 }
 
-/** The result of a call to which somebody said no, of these questions; nothing of any other. */
+/** Returns the result of a denied call; `undefined` for any other. */
 export function deniedResult(asked: SessionQuestions["asked"], call: ToolCall): string | undefined {
   const question = asked.find(({ id }) => id === call.id);
   const denied = question && denialOf(question);
   return denied === undefined ? undefined : `Cannot run ${describeCall(call).name}: ${denied}`;
 }
 
-/** The calls at a history's end that nobody has answered: the last turn left them to its client. */
+/** Returns the calls at a history's end without a result: the last turn left them to its client. */
 export function openCalls(history: readonly Message[]): readonly ToolCall[] {
   const last = history.findLastIndex(({ role }) => role === "assistant");
   if (last < 0) return [];
   return pairCalls(history.slice(last)).filter(({ answer }) => !answer).map(({ call }) => call);
 }
 
-/** An answer to each call, in their order: its result, or an error where there is none, for no call may stay open. */
+/** Returns a result for each call, in order; an error if the client sent none. */
 function answersTo(
   calls: readonly ToolCall[],
   results: readonly ToolMessage[],
@@ -299,12 +283,11 @@ function answersTo(
     return results.find(({ tool_call_id: id }) => id === call.id) ?? {
       role: "tool",
       tool_call_id: call.id,
-      content: `Cannot tell the result of ${name}: whoever was asked to run it went on without telling.`,
+      content: `Cannot report the result of ${name}: the client sent none.`,
     };
   });
 }
 
-/** The time for an answer where nothing is said of it, in milliseconds. */
 const ANSWER_WITHIN_MS = 24 * 60 * 60_000;
 
 interface AskingSession {
@@ -316,21 +299,18 @@ interface AskingSession {
 
 interface TimedSessions {
   readonly sessions: { readonly get: (id: string) => Promise<AskingSession> };
-  /** The time in milliseconds since the epoch. */
   readonly now: () => number;
-  /** Calls back after so many milliseconds, until the function that it returns is called. */
+  /** Timer: calls back after `ms` milliseconds; returns a function that cancels it. */
   readonly after: (ms: number, work: () => void) => () => void;
-  /** Told when a session can't be told that its time is over; it is tried again. */
   readonly onError: (error: unknown) => void;
 }
 
-/** After which time an answer that couldn't be given is tried again, in milliseconds. */
 const AGAIN_MS = 10_000;
 
-/** Longest delay of a timer, in milliseconds: more fires at once. */
+/** Longest delay of a timer, in milliseconds: longer ones fire immediately. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
-/** Says no for those who haven't answered in time: each session that asks has a timer. */
+/** Denies overdue approvals, with one timer per session. */
 export class ApprovalTimers {
   readonly #options: TimedSessions;
   readonly #timers = new Map<string, { readonly untilMs: number; readonly stop: () => void }>();
@@ -339,7 +319,7 @@ export class ApprovalTimers {
     this.#options = options;
   }
 
-  /** Until when the session of this id waits for an answer; nothing if it doesn't ask. */
+  /** Sets a session's deadline; `undefined` if no approval is pending. */
   set(id: string, untilMs: number | undefined): void {
     if (this.#timers.get(id)?.untilMs === untilMs) return;
     this.#timers.get(id)?.stop();
@@ -349,7 +329,6 @@ export class ApprovalTimers {
     this.#arm(id, { untilMs, ms: Math.max(0, untilMs - now()), after });
   }
 
-  /** Waits for nothing any more. */
   close(): void {
     for (const { stop } of this.#timers.values()) stop();
     this.#timers.clear();
@@ -362,7 +341,7 @@ export class ApprovalTimers {
     const { sessions, onError } = this.#options;
     const end = async () => {
       const session = await sessions.get(id);
-      // A turn that goes on asks nobody again: it would come to an end never, and cost each time.
+      // A turn that continues requests no more approvals: it would never end, and cost each time.
       await session.answer((questions) => denials(questions, "time", untilMs), { unattended: "deny" });
     };
     const again = (ms: number) => this.#arm(id, { untilMs, ms, after });
@@ -373,7 +352,6 @@ export class ApprovalTimers {
         end().catch((error) => {
           if (this.#timers.get(id) !== timer) return;
           this.#timers.delete(id);
-          // Of one that was deleted meanwhile nobody waits for an answer.
           if (error instanceof HttpError && error.status === 404) return;
           onError(error);
           again(AGAIN_MS);
@@ -384,21 +362,19 @@ export class ApprovalTimers {
   }
 }
 
-/** The error for a turn that shall go on while its questions are open. */
 function stillAsked(id: string): HttpError {
   return new HttpError(
     409,
     "approval_open",
-    `Cannot continue session ${id}: calls wait for an answer. Answer with POST ${API_PATH}/sessions/${id}/approvals/{approval}, ` +
-      "or send an input, which denies them.",
+    `Cannot continue session ${id}: calls wait for approval. Answer with POST ` +
+      `${API_PATH}/sessions/${id}/approvals/{approval}, or send an input, which denies them.`,
   );
 }
 
-/** The error for a turn without an input where there is nothing to go on with. */
 function nothingToContinue(id: string): HttpError {
   return new HttpError(
     409,
     "nothing_to_continue",
-    `Cannot continue session ${id}: the model has answered last. Send an input.`,
+    `Cannot continue session ${id}: the last message is the model's answer. Send an input.`,
   );
 }

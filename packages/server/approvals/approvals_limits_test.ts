@@ -12,7 +12,7 @@ import {
   toolCall,
 } from "./fixture_test.ts";
 
-Deno.test("where nobody can be asked it is no, or yes where the server says so, and rules hold all the same", async () => {
+Deno.test("approvals: without a user they are denied, or allowed by the server's setting, and rules still apply", async () => {
   const rules = [{ tool: "drop", decision: "deny" }] as const;
   for (const unattended of [undefined, "deny", "allow"] as const) {
     for (const asModel of [true, false]) {
@@ -32,14 +32,14 @@ Deno.test("where nobody can be asked it is no, or yes where the server says so, 
         const body = { input: "Go", unattended: true };
         const seen = outline(await events(await handler.fetch(request("POST", `${session}/turns`, body))));
         assertEquals(seen.at(-1), "turn_end completed");
-        assertEquals(seen.some((line) => line.includes("nobody can be asked here")), unattended !== "allow");
+        assertEquals(seen.some((line) => line.includes("no user can give it here")), unattended !== "allow");
       }
       assertEquals([write.ran.length, drop.ran.length], [unattended === "allow" ? 1 : 0, 0]);
     }
   }
 });
 
-Deno.test("a session's own rules hold beside the server's, the stricter first", async () => {
+Deno.test("approvals: a session's own rules apply with the server's, the strictest first", async () => {
   const [read, write] = [recorder("read", { stance: "rederivable" }), recorder("write")];
   const model = scriptedModel([
     { tool_calls: [toolCall("a", "read"), toolCall("b", "write")] },
@@ -57,7 +57,7 @@ Deno.test("a session's own rules hold beside the server's, the stricter first", 
   assertEquals((await call(handler, "POST", "/tare/v1/sessions", wrong)).status, 400);
 });
 
-Deno.test("a yes outranks no rule that has come to deny since it was asked for", async () => {
+Deno.test("approvals: an allowed call is denied if a rule denies it by now", async () => {
   const write = recorder("write");
   const store = memoryStore();
   const model = scriptedModel([{ tool_calls: [toolCall("a", "write")] }, { content: "Done." }]);
@@ -73,7 +73,7 @@ Deno.test("a yes outranks no rule that has come to deny since it was asked for",
   assertEquals(write.ran, []);
 });
 
-Deno.test("what a turn may cost holds over its questions", async () => {
+Deno.test("approvals: a turn's budget includes its cost before the approval", async () => {
   const write = recorder("write");
   const model = scriptedModel([
     { tool_calls: [toolCall("a", "write")] },
@@ -101,49 +101,52 @@ Deno.test("what a turn may cost holds over its questions", async () => {
   await handler.close();
 });
 
-Deno.test("a turn that was cut off behind its answers says what was denied, and of what was allowed that nobody knows", async () => {
-  const write = recorder("write");
-  const store = memoryStore();
-  const model = scriptedModel([
-    { tool_calls: [toolCall("a", "write"), toolCall("b", "write")] },
-    { content: "Done." },
-  ]);
-  const first = agent(model, asking({ tools: [write.tool], store }));
-  const session = await newSession(first);
-  const asked = await turn(first, session, "Go");
-  await first.close();
-  // What the commit of the last answer leaves behind if the server is killed right after it.
-  const sessionId = session.split("/").at(-1)!;
-  const after = asked.at(-1)!.id;
-  const ids = asked.flatMap(({ event }) =>
-    event.type === "approval_asked" ? [{ approvalId: event.approvalId, id: event.id }] : []
-  );
-  await store.commit([{
-    type: "events",
-    sessionId,
-    after,
-    events: [
-      { type: "approval_answered", ...ids[0], decision: "allow", by: "person" },
-      { type: "approval_answered", ...ids[1], decision: "deny", reason: "No.", by: "person" },
-      { type: "turn_start" },
-    ] as { type: string }[],
-  }]);
-  const second = agent(model, asking({ tools: [write.tool], store }));
-  assertEquals((await call(second, "GET", `${session}/approvals`)).body, { approvals: [] });
-  const went = outline(await follow(second, session, after + 3));
-  assertEquals(went, [
-    "tool_result a Cannot tell the result: interrupted, outcome unknown. It may have taken effect: find out before you " +
-    "call it again.",
-    "tool_result b Cannot run write: the user said no: No.",
-    "turn_end interrupted",
-  ]);
-  assertEquals((await answerCall(second, session, { callId: "a", decision: "allow" })).status, 404);
-  const goesOn = await events(await second.fetch(request("POST", `${session}/turns`, { continue: true })));
-  assertEquals(outline(goesOn).at(-1), "turn_end completed");
-  assertEquals(write.ran, []);
-});
+Deno.test(
+  "approvals: a turn that was interrupted after its answers reports denials, and the unknown outcome of allowed calls",
+  async () => {
+    const write = recorder("write");
+    const store = memoryStore();
+    const model = scriptedModel([
+      { tool_calls: [toolCall("a", "write"), toolCall("b", "write")] },
+      { content: "Done." },
+    ]);
+    const first = agent(model, asking({ tools: [write.tool], store }));
+    const session = await newSession(first);
+    const asked = await turn(first, session, "Go");
+    await first.close();
+    // State after the commit of the last answer, if the server is killed then.
+    const sessionId = session.split("/").at(-1)!;
+    const after = asked.at(-1)!.id;
+    const ids = asked.flatMap(({ event }) =>
+      event.type === "approval_asked" ? [{ approvalId: event.approvalId, id: event.id }] : []
+    );
+    await store.commit([{
+      type: "events",
+      sessionId,
+      after,
+      events: [
+        { type: "approval_answered", ...ids[0], decision: "allow", by: "person" },
+        { type: "approval_answered", ...ids[1], decision: "deny", reason: "No.", by: "person" },
+        { type: "turn_start" },
+      ] as { type: string }[],
+    }]);
+    const second = agent(model, asking({ tools: [write.tool], store }));
+    assertEquals((await call(second, "GET", `${session}/approvals`)).body, { approvals: [] });
+    const went = outline(await follow(second, session, after + 3));
+    assertEquals(went, [
+      "tool_result a Cannot report the result: interrupted, outcome unknown. It may have taken effect: check before " +
+      "calling it again.",
+      "tool_result b Cannot run write: the user denied it: No.",
+      "turn_end interrupted",
+    ]);
+    assertEquals((await answerCall(second, session, { callId: "a", decision: "allow" })).status, 404);
+    const goesOn = await events(await second.fetch(request("POST", `${session}/turns`, { continue: true })));
+    assertEquals(outline(goesOn).at(-1), "turn_end completed");
+    assertEquals(write.ran, []);
+  },
+);
 
-Deno.test("an answer that is one too many for the turns that may run changes nothing, and time tries again", async () => {
+Deno.test("approvals: an answer beyond the limit of running turns changes nothing, and the timer retries", async () => {
   const write = recorder("write");
   const timers: { readonly ms: number; readonly work: () => void }[] = [];
   const after = (ms: number, work: () => void) => {

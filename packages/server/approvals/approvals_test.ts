@@ -18,7 +18,7 @@ import {
 
 const DAY_MS = 24 * 60 * 60_000;
 
-Deno.test("a call that has to be asked for waits, and the turn goes on with it once it is allowed", async () => {
+Deno.test("approvals: a call that needs approval waits, and the turn continues with it once it is allowed", async () => {
   const [write, read] = [recorder("write"), recorder("read", { stance: "rederivable" })];
   const model = scriptedModel([
     { tool_calls: [toolCall("a", "write", { n: 1 }), toolCall("b", "read")] },
@@ -80,7 +80,7 @@ Deno.test("a call that has to be asked for waits, and the turn goes on with it o
   assertEquals((await call(handler, "POST", path, { decision: "allow" })).status, 404);
 });
 
-Deno.test("a denied call doesn't run, and the model reads why; the turn waits for every answer", async () => {
+Deno.test("approvals: a denied call doesn't run, and the model reads why; the turn waits for every answer", async () => {
   const write = recorder("write");
   const model = scriptedModel([
     { tool_calls: [toolCall("a", "write", { n: 1 }), toolCall("b", "write", { n: 2 })] },
@@ -98,66 +98,69 @@ Deno.test("a denied call doesn't run, and the model reads why; the turn waits fo
   await answerCall(handler, session, { callId: "b", decision: "allow" });
   const went = outline(await follow(handler, session, last));
   assertEquals(went.filter((line) => line.startsWith("tool_result")).sort(), [
-    "tool_result a Cannot run write: the user said no: Not today.",
+    "tool_result a Cannot run write: the user denied it: Not today.",
     "tool_result b write ran",
   ]);
   assertEquals(write.ran, [{ n: 2 }]);
 });
 
-Deno.test("calls with one id, or the id of a program's call, are asked about and answered separately, after a restart too", async () => {
-  const write = recorder("write");
-  const program = { code: "await Promise.all([tools.write({ n: 4 }), tools.write({ n: 5 })]);" };
-  const store = memoryStore();
-  const model = scriptedModel([
-    {
-      tool_calls: [
-        toolCall("p", "write", { n: 1 }),
-        toolCall("p", "write", { n: 2 }),
-        toolCall("p/1", "write", { n: 3 }),
-        toolCall("", "run_program", program),
-      ],
-    },
-    { tool_calls: [toolCall("p", "write", { n: 6 })] },
-    { content: "Done." },
-  ]);
-  const options = asking({ store, tools: [write.tool, programTool()] });
-  const first = agent(model, options);
-  const session = await newSession(first);
-  const asked = await turn(first, session, "Go");
-  const open = async (handler: HttpAgent) => {
-    const { approvals } = (await call(handler, "GET", `${session}/approvals`)).body as {
-      approvals: { id: string; arguments: string }[];
+Deno.test(
+  "approvals: calls with one id, or the id of a program's call, are answered separately, after a restart too",
+  async () => {
+    const write = recorder("write");
+    const program = { code: "await Promise.all([tools.write({ n: 4 }), tools.write({ n: 5 })]);" };
+    const store = memoryStore();
+    const model = scriptedModel([
+      {
+        tool_calls: [
+          toolCall("p", "write", { n: 1 }),
+          toolCall("p", "write", { n: 2 }),
+          toolCall("p/1", "write", { n: 3 }),
+          toolCall("", "run_program", program),
+        ],
+      },
+      { tool_calls: [toolCall("p", "write", { n: 6 })] },
+      { content: "Done." },
+    ]);
+    const options = asking({ store, tools: [write.tool, programTool()] });
+    const first = agent(model, options);
+    const session = await newSession(first);
+    const asked = await turn(first, session, "Go");
+    const open = async (handler: HttpAgent) => {
+      const { approvals } = (await call(handler, "GET", `${session}/approvals`)).body as {
+        approvals: { id: string; arguments: string }[];
+      };
+      return new Map(approvals.map((approval) => [JSON.parse(approval.arguments).n as number, approval.id]));
     };
-    return new Map(approvals.map((approval) => [JSON.parse(approval.arguments).n as number, approval.id]));
-  };
-  const before = await open(first);
-  const told = asked.flatMap(({ event }) => event.type === "approval_asked" ? [event.approvalId] : []);
-  assertEquals([[...before.keys()], [...before.values()]], [[1, 2, 3, 4, 5], told]);
-  assertEquals(new Set(told).size, 5);
-  await first.close();
+    const before = await open(first);
+    const told = asked.flatMap(({ event }) => event.type === "approval_asked" ? [event.approvalId] : []);
+    assertEquals([[...before.keys()], [...before.values()]], [[1, 2, 3, 4, 5], told]);
+    assertEquals(new Set(told).size, 5);
+    await first.close();
 
-  const handler = agent(model, options);
-  assertEquals(await open(handler), before);
-  const decide = async (n: number, decision: string) => {
-    const path = `${session}/approvals/${before.get(n)}`;
-    const { status, body } = await call(handler, "POST", path, { decision });
-    assertEquals([n, status], [n, 200]);
-    return body as { after: number };
-  };
-  for (const [n, decision] of [[2, "allow"], [1, "deny"], [5, "deny"], [3, "allow"]] as const) {
-    await decide(n, decision);
-    assertEquals((await open(handler)).has(n), false);
-  }
-  const following = readTurn(handler, session, (await decide(4, "allow")).after);
-  assertEquals(outline(await following).at(-1), "turn_end approval");
-  assertEquals((write.ran as { n: number }[]).map(({ n }) => n).toSorted(), [2, 3, 4]);
-  // The id of an earlier call comes again: an answer to the earlier question is none to this one.
-  const late = await call(handler, "POST", `${session}/approvals/${before.get(2)}`, { decision: "allow" });
-  assertEquals([late.status, [...(await open(handler)).keys()], write.ran.length], [404, [6], 3]);
-  await handler.close();
-});
+    const handler = agent(model, options);
+    assertEquals(await open(handler), before);
+    const decide = async (n: number, decision: string) => {
+      const path = `${session}/approvals/${before.get(n)}`;
+      const { status, body } = await call(handler, "POST", path, { decision });
+      assertEquals([n, status], [n, 200]);
+      return body as { after: number };
+    };
+    for (const [n, decision] of [[2, "allow"], [1, "deny"], [5, "deny"], [3, "allow"]] as const) {
+      await decide(n, decision);
+      assertEquals((await open(handler)).has(n), false);
+    }
+    const following = readTurn(handler, session, (await decide(4, "allow")).after);
+    assertEquals(outline(await following).at(-1), "turn_end approval");
+    assertEquals((write.ran as { n: number }[]).map(({ n }) => n).toSorted(), [2, 3, 4]);
+    // The id of an earlier call is reused: an answer to the earlier approval doesn't apply.
+    const late = await call(handler, "POST", `${session}/approvals/${before.get(2)}`, { decision: "allow" });
+    assertEquals([late.status, [...(await open(handler)).keys()], write.ran.length], [404, [6], 3]);
+    await handler.close();
+  },
+);
 
-Deno.test("a new message denies what is asked, and so does cancelling, which calls no model", async () => {
+Deno.test("approvals: a new message denies pending ones, and so does cancelling, which calls no model", async () => {
   const write = recorder("write");
   const model = scriptedModel([
     { tool_calls: [toolCall("a", "write")] },
@@ -178,82 +181,88 @@ Deno.test("a new message denies what is asked, and so does cancelling, which cal
     messages: { role: string; content: string }[];
   };
   assertEquals(messages.filter(({ role }) => role === "tool").map(({ content }) => content), [
-    "Cannot run write: the user went on without saying whether it may run.",
-    "Cannot run write: the user was asked whether it may run, and cancelled.",
+    "Cannot run write: the user continued without approving it.",
+    "Cannot run write: the user cancelled instead of approving it.",
   ]);
   assertEquals(write.ran, []);
-  // A call that has its result is asked about no more.
+  // A call with a result has no pending approval.
   assertEquals((await call(handler, "POST", `${session}/approvals/b`, { decision: "allow" })).status, 404);
 });
 
-Deno.test("questions survive a restart, and after their time it is no and the turn goes on without asking again", async () => {
-  const write = recorder("write");
-  const store = memoryStore();
-  const model = scriptedModel([
-    { tool_calls: [toolCall("a", "write")] },
-    { tool_calls: [toolCall("a", "write")] },
-    { content: "Done." },
-  ]);
-  const timers: { readonly ms: number; readonly work: () => void }[] = [];
-  const after = (ms: number, work: () => void) => {
-    timers.push({ ms, work });
-    return () => timers.splice(timers.findIndex((timer) => timer.work === work), 1);
-  };
-  let nowMs = 0;
-  const options = {
-    tools: [write.tool],
-    store,
-    approvals: { answerWithinMs: 1_000 },
-    after,
-    now: () => nowMs,
-  };
-  const first = agent(model, options);
-  const session = await newSession(first);
-  const { id: last } = (await turn(first, session, "Go")).at(-1)!;
-  assertEquals(timers.map(({ ms }) => ms), [1_000]);
-  await first.close();
-  assertEquals(timers, []);
+Deno.test(
+  "approvals: they survive a restart, and at the deadline are denied and the turn continues without new ones",
+  async () => {
+    const write = recorder("write");
+    const store = memoryStore();
+    const model = scriptedModel([
+      { tool_calls: [toolCall("a", "write")] },
+      { tool_calls: [toolCall("a", "write")] },
+      { content: "Done." },
+    ]);
+    const timers: { readonly ms: number; readonly work: () => void }[] = [];
+    const after = (ms: number, work: () => void) => {
+      timers.push({ ms, work });
+      return () => timers.splice(timers.findIndex((timer) => timer.work === work), 1);
+    };
+    let nowMs = 0;
+    const options = {
+      tools: [write.tool],
+      store,
+      approvals: { answerWithinMs: 1_000 },
+      after,
+      now: () => nowMs,
+    };
+    const first = agent(model, options);
+    const session = await newSession(first);
+    const { id: last } = (await turn(first, session, "Go")).at(-1)!;
+    assertEquals(timers.map(({ ms }) => ms), [1_000]);
+    await first.close();
+    assertEquals(timers, []);
 
-  nowMs = 400;
-  const second = agent(model, options);
-  await second.attend();
-  assertEquals(timers.map(({ ms }) => ms), [600]);
-  const following = follow(second, session, last);
-  timers[0]!.work();
-  const went = outline(await following);
-  assertEquals(went.slice(0, 2), ["approval_answered a deny time", "turn_start"]);
-  assertStringIncludes(went[2]!, "tool_result a Cannot run write: nobody said in time whether it may run.");
-  assertStringIncludes(went.find((line) => /nobody can be asked here/.test(line)) ?? "", "tool_result a");
-  assertEquals(went.at(-1), "turn_end completed");
-  assertEquals([write.ran, timers], [[], []]);
-});
+    nowMs = 400;
+    const second = agent(model, options);
+    await second.attend();
+    assertEquals(timers.map(({ ms }) => ms), [600]);
+    const following = follow(second, session, last);
+    timers[0]!.work();
+    const went = outline(await following);
+    assertEquals(went.slice(0, 2), ["approval_answered a deny time", "turn_start"]);
+    assertStringIncludes(went[2]!, "tool_result a Cannot run write: the approval timed out.");
+    assertStringIncludes(went.find((line) => /no user can give it here/.test(line)) ?? "", "tool_result a");
+    assertEquals(went.at(-1), "turn_end completed");
+    assertEquals([write.ran, timers], [[], []]);
+  },
+);
 
-Deno.test("always allows calls like this one for the rest of the session, after a restart too, and nothing else", async () => {
-  const shell = recorder("shell");
-  const store = memoryStore();
-  const commands = ["ls src", "ls src", "ls src -l", "ls"];
-  const model = scriptedModel([
-    ...commands.map((command) => ({ tool_calls: [toolCall("a", "shell", { command })] })),
-    { content: "Done." },
-  ]);
-  const options = asking({ tools: [shell.tool], store });
-  const first = agent(model, options);
-  const session = await newSession(first);
-  await turn(first, session, "Go");
-  await first.close();
-  const second = agent(model, options);
-  const { body } = await answerCall(second, session, { callId: "a", decision: "always" });
-  const { after } = body as { readonly after: number };
-  const following = follow(second, session, after);
-  // Two run, and the third is asked for.
-  await readTurn(second, session, after);
-  assertEquals(await asksFor(second, session), ['{"command":"ls src -l"}']);
-  assertEquals(shell.ran, [{ command: "ls src" }, { command: "ls src" }]);
-  await second.close();
-  assertEquals(outline(await following).at(-1), "turn_end approval");
-});
+Deno.test(
+  "approvals: always allows calls like this one for the rest of the session, after a restart too, and nothing else",
+  async () => {
+    const shell = recorder("shell");
+    const store = memoryStore();
+    const commands = ["ls src", "ls src", "ls src -l", "ls"];
+    const model = scriptedModel([
+      ...commands.map((command) => ({ tool_calls: [toolCall("a", "shell", { command })] })),
+      { content: "Done." },
+    ]);
+    const options = asking({ tools: [shell.tool], store });
+    const first = agent(model, options);
+    const session = await newSession(first);
+    await turn(first, session, "Go");
+    await first.close();
+    const second = agent(model, options);
+    const { body } = await answerCall(second, session, { callId: "a", decision: "always" });
+    const { after } = body as { readonly after: number };
+    const following = follow(second, session, after);
+    // Two run, and the third needs approval.
+    await readTurn(second, session, after);
+    assertEquals(await asksFor(second, session), ['{"command":"ls src -l"}']);
+    assertEquals(shell.ran, [{ command: "ls src" }, { command: "ls src" }]);
+    await second.close();
+    assertEquals(outline(await following).at(-1), "turn_end approval");
+  },
+);
 
-Deno.test("a turn that goes on with answers is one turn, whose end tells what all of it cost", async () => {
+Deno.test("approvals: a turn that continues with answers is one turn, whose end reports its whole cost", async () => {
   const write = recorder("write");
   const model = scriptedModel([
     { tool_calls: [toolCall("a", "write")] },
@@ -277,7 +286,7 @@ Deno.test("a turn that goes on with answers is one turn, whose end tells what al
   assertEquals(calls.map(({ turn }) => turn), [1, 1, 2]);
 });
 
-Deno.test("who is asked for an edit sees what it changes, and a yes is none to another change", async () => {
+Deno.test("approvals: an edit is displayed with its changes, and its approval doesn't apply to other changes", async () => {
   const workspace = await Deno.makeTempDir();
   const file = `${workspace}/a.txt`;
   await Deno.writeTextFile(file, "one\ntwo\n");
@@ -312,7 +321,7 @@ Deno.test("who is asked for an edit sees what it changes, and a yes is none to a
   await answerCall(handler, session, { callId: "a", decision: "allow" });
   await answerCall(handler, session, { callId: "c", decision: "allow" });
   const went = await second;
-  // Both stand, though each changes what stands around the other.
+  // Both are made, though each changes the context of the other.
   assertEquals(await Deno.readTextFile(file), "1\nthree\n");
   const made = went.flatMap(({ event }) => event.type === "tool_result" ? [[event.id, event.error]] : []);
   assertEquals(made.toSorted(), [["a", false], ["c", false]]);
@@ -329,7 +338,7 @@ Deno.test("who is asked for an edit sees what it changes, and a yes is none to a
   await Deno.remove(workspace, { recursive: true });
 });
 
-Deno.test("the results of answered calls are stored before the model is called with them", async () => {
+Deno.test("approvals: results of answered calls are stored before the next model call", async () => {
   const write = recorder("write");
   const store = memoryStore();
   const stored: (readonly string[])[] = [];

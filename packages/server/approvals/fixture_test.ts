@@ -1,5 +1,5 @@
 /**
- * Tools that note what they ran with, and how sessions that ask are read. Holds no tests.
+ * Tools that record their arguments, and access to sessions with approvals. Contains no tests.
  *
  * @module
  */
@@ -8,7 +8,7 @@ import type { FunctionToolCall, Tool } from "@tare/messages";
 import type { HttpAgent } from "@tare/server";
 import { call, events, request, type SeenEvent, type TestOptions } from "../fixture_test.ts";
 
-/** A tool that writes down what it ran with. */
+/** Returns a tool that records its arguments. */
 export function recorder(
   name: string,
   more: Partial<Tool> = {},
@@ -22,12 +22,11 @@ export function recorder(
   return { tool: { definition, run, ...more }, ran };
 }
 
-/** A call of a function. */
 export function toolCall(id: string, name: string, args: unknown = {}): FunctionToolCall {
   return { id, type: "function", function: { name, arguments: JSON.stringify(args) } };
 }
 
-/** Events in short: the type of each, with what tells it apart. */
+/** Returns events in short: the type of each, and its distinguishing fields. */
 export function outline(seen: readonly { readonly event: { readonly type: string } }[]): string[] {
   return seen.map(({ event }) => {
     const { type, id, reason, decision, by, content } = event as Record<string, unknown>;
@@ -35,13 +34,13 @@ export function outline(seen: readonly { readonly event: { readonly type: string
   });
 }
 
-/** The events behind a number, for as long as something runs or is asked. */
+/** Returns the events after a number, while a turn runs or an approval is pending. */
 export async function follow(handler: HttpAgent, session: string, after: number): Promise<SeenEvent[]> {
   const response = await handler.fetch(request("GET", `${session}/events?after=${after}`));
   return await events(response);
 }
 
-/** The arguments of the calls that wait. */
+/** Returns the arguments of pending calls. */
 export async function asksFor(handler: HttpAgent, session: string): Promise<string[]> {
   const { approvals } = (await call(handler, "GET", `${session}/approvals`)).body as {
     approvals: { arguments: string }[];
@@ -49,7 +48,7 @@ export async function asksFor(handler: HttpAgent, session: string): Promise<stri
   return approvals.map((approval) => approval.arguments);
 }
 
-/** Path of the question about the call of this id. */
+/** Returns the path of the approval of this call. */
 export async function approvalOf(handler: HttpAgent, session: string, callId: string): Promise<string> {
   const { approvals } = (await call(handler, "GET", `${session}/approvals`)).body as {
     approvals: { id: string; callId: string }[];
@@ -57,7 +56,7 @@ export async function approvalOf(handler: HttpAgent, session: string, callId: st
   return `${session}/approvals/${approvals.find((approval) => approval.callId === callId)?.id}`;
 }
 
-/** Answers the question about the call of this id. */
+/** Answers the approval of this call. */
 export async function answerCall(
   handler: HttpAgent,
   session: string,
@@ -66,7 +65,7 @@ export async function answerCall(
   return await call(handler, "POST", await approvalOf(handler, session, callId), answer);
 }
 
-/** The events behind a number up to the next turn's end. */
+/** Returns the events after a number up to the next turn's end. */
 export async function readTurn(handler: HttpAgent, session: string, after: number): Promise<SeenEvent[]> {
   const response = await handler.fetch(request("GET", `${session}/events?after=${after}`));
   const seen: SeenEvent[] = [];
@@ -79,7 +78,7 @@ export async function readTurn(handler: HttpAgent, session: string, after: numbe
   return seen;
 }
 
-/** Options of a server that asks. */
+/** Returns options of a server with approvals. */
 export function asking(options: TestOptions = {}): TestOptions {
   return { approvals: {}, ...options };
 }

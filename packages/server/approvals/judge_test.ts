@@ -9,7 +9,7 @@ function tool(name: string, stance: NonNullable<Tool["stance"]> = "once"): Tool 
   return { definition: { type: "function", function: { name } }, stance, run: () => "" };
 }
 
-/** What these lists of rules say of a call. */
+/** Returns the decision of these lists about a call. */
 function decide(
   lists: readonly (readonly ApprovalRule[])[],
   { name = "shell", args = {}, stance = "once" }: {
@@ -25,14 +25,14 @@ async function decisionOf(judgement: ReturnType<Judge>): Promise<string> {
   return (await judgement).decision;
 }
 
-Deno.test("judgeBy() without a rule allows what only reads, and asks for all else", async () => {
+Deno.test("judgeBy() without a rule allows read-only calls, and asks for all others", async () => {
   assertEquals(await decide([[], []], { stance: "rederivable" }), "allow");
   assertEquals(await decide([[], []], { stance: "once" }), "ask");
   assertEquals(await decide([[], []], { stance: "keep" }), "ask");
   assertEquals(await decide([ALLOW_EVERYTHING, []], {}), "allow");
 });
 
-Deno.test("judgeBy() goes by the first rule of a list that fits, and by names with stars", async () => {
+Deno.test("judgeBy() uses the first matching rule of a list, and names with stars", async () => {
   const rules: ApprovalRule[] = [
     { tool: "mail_*_send", decision: "deny" },
     { tool: "mail_*", decision: "allow" },
@@ -47,7 +47,7 @@ Deno.test("judgeBy() goes by the first rule of a list that fits, and by names wi
   ]);
 });
 
-Deno.test("judgeBy() knows paths by where they lead, not by how they are written", async () => {
+Deno.test("judgeBy() compares paths after links, not as written", async () => {
   const allow: ApprovalRule[] = [{
     tool: "write",
     paths: ["src/**", "*.md", "/tmp/out/*"],
@@ -79,11 +79,11 @@ Deno.test("judgeBy() knows paths by where they lead, not by how they are written
   for (const [path, allowed, denied] of cases) {
     assertEquals([path, await decided(allow, path), await decided(deny, path)], [path, allowed, denied]);
   }
-  // What lies outside is nobody's who means the workspace.
+  // Patterns of the workspace don't match files outside.
   assertEquals(await decided([{ tool: "*", paths: ["**"], decision: "allow" }], "../x"), "ask");
 });
 
-Deno.test("judgeBy() knows commands by their first words, and asks for what an operator may begin", async () => {
+Deno.test("judgeBy() compares commands by their first words, and asks for those that run others", async () => {
   const allow: ApprovalRule[] = [{ tool: "shell", prefixes: ["git log", "ls"], decision: "allow" }];
   const deny: ApprovalRule[] = [
     { tool: "shell", prefixes: ["rm"], decision: "deny" },
@@ -124,7 +124,7 @@ Deno.test("judgeBy() knows commands by their first words, and asks for what an o
   }
 });
 
-Deno.test("judgeBy() lets an answer for ever hold for the same call, and outrank no rule that denies", async () => {
+Deno.test("judgeBy() lets always apply to the same call, and not override a rule that denies", async () => {
   const said = (id: string, name: string, args: unknown) => ({
     ...{ id, name, arguments: JSON.stringify(args), pin: pinOf(tool(name)) },
   });
@@ -174,13 +174,13 @@ const called = fc.record({
   stance: fc.constantFrom<NonNullable<Tool["stance"]>>("rederivable", "once", "keep"),
 });
 
-Deno.test("Property: the stricter of two lists wins, whatever their order, and one alone decides as ever", async () => {
+Deno.test("Property: the stricter of two lists wins in any order, and a single list decides alone", async () => {
   const strictness = ["allow", "ask", "deny"];
   const lists = fc.array(rule, { maxLength: 4 });
   await fc.assert(fc.asyncProperty(lists, lists, called, async (file, session, call) => {
     const both = await decide([file, session], call);
     assertEquals(await decide([session, file], call), both);
-    // What a list says by itself; one that says nothing leaves it to the other.
+    // A list's own decision; without one the other decides.
     const [first, second] = await Promise.all([file, session].map(async (list) => {
       const [strict, loose] = await Promise.all(
         ["deny", "allow"].map((decision) =>
@@ -196,7 +196,7 @@ Deno.test("Property: the stricter of two lists wins, whatever their order, and o
   }));
 });
 
-Deno.test("faultOfRules() names what is wrong, and takes no argument that nothing is looked for in", () => {
+Deno.test("faultOfRules() returns what is wrong, and refuses an argument without paths or prefixes", () => {
   assertEquals(faultOfRules(ALLOW_EVERYTHING), undefined);
   assertEquals(faultOfRules([{ tool: "a", paths: ["b"], argument: "c", decision: "ask" }]), undefined);
   for (
@@ -212,7 +212,7 @@ Deno.test("faultOfRules() names what is wrong, and takes no argument that nothin
   ) assertEquals([wrong, typeof faultOfRules(wrong)], [wrong, "string"]);
 });
 
-Deno.test("judgeBy() asks for nothing that stays in a sandbox, and a yes in it is none outside", async () => {
+Deno.test("judgeBy() allows sandboxed calls, and their approval doesn't apply outside", async () => {
   const shell: Tool = { ...tool("shell"), isContained: ({ outside }) => outside === undefined };
   const command = "make";
   const outside = { command, outside: "network" };

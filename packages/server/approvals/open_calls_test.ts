@@ -23,9 +23,9 @@ const call = (id: string, name: string): FunctionToolCall => ({
 });
 const BOTH = [call("p", "pick"), call("e", "count")];
 const PICKED = { role: "tool", tool_call_id: "p", content: "blue" } as const;
-const UNTOLD = "Cannot tell the result of pick: whoever was asked to run it went on without telling.";
+const UNTOLD = "Cannot report the result of pick: the client sent none.";
 
-/** Sessions whose model first calls a tool of the client and one of its own, and then answers. */
+/** Sessions whose model first calls a client tool and its own tool, and then answers. */
 function harness(store: Store, onCount: () => unknown = () => {}) {
   const prompts: Message[][] = [];
   let runs = 0;
@@ -62,7 +62,7 @@ async function play(session: AgentSession, request: TurnRequest): Promise<void> 
 const said = (messages: readonly Message[] = []) =>
   messages.map(({ role, content }) => `${role[0]}: ${content}`);
 
-Deno.test("AgentSession.start() goes on with the results of calls that the last turn left open", async () => {
+Deno.test("AgentSession.start() continues with the results of calls that the last turn left open", async () => {
   const { sessions, prompts, runs } = harness(memoryStore());
   const session = await makeSession(sessions);
   await play(session, { input: "q" });
@@ -72,14 +72,14 @@ Deno.test("AgentSession.start() goes on with the results of calls that the last 
   assertEquals([said(session.history).at(-1), runs()], ["a: Done.", 1]);
 });
 
-Deno.test("openCalls() finds calls without a result, also in the first message of a history", () => {
+Deno.test("openCalls() returns calls without a result, also in the first message of a history", () => {
   const calling = { role: "assistant", tool_calls: BOTH } as const;
   assertEquals(openCalls([calling]), BOTH);
   assertEquals(openCalls([calling, PICKED]), BOTH.slice(1));
   assertEquals(openCalls([]), []);
 });
 
-Deno.test("AgentSession.start() answers open calls with an error where nobody tells their results", async () => {
+Deno.test("AgentSession.start() answers open calls with an error if the client sends no results", async () => {
   for (const request of [{}, { input: "r" }]) {
     const { sessions, prompts } = harness(memoryStore());
     const session = await makeSession(sessions);
@@ -91,23 +91,26 @@ Deno.test("AgentSession.start() answers open calls with an error where nobody te
   }
 });
 
-Deno.test("AgentSession.steerOrStart() keeps what came with open calls until their results are there, also over a restart", async () => {
-  for (const restarts of [false, true]) {
-    const store = memoryStore();
-    let steer = (): unknown => undefined;
-    const first = harness(store, () => steer());
-    const session = await makeSession(first.sessions);
-    steer = () => session.steerOrStart({ input: "also" });
-    await play(session, { input: "q" });
-    assertEquals(said(session.history), ["s: Be brief.", "u: q", "a: null", "t: run 1"]);
-    const next = restarts ? harness(store) : first;
-    await play(restarts ? await next.sessions.get(session.id) : session, { results: [PICKED] });
-    const heard = ["s: Be brief.", "u: q", "a: null", "t: run 1", "t: blue", "u: also"];
-    assertEquals(said(next.prompts.at(-1)), heard);
-  }
-});
+Deno.test(
+  "AgentSession.steerOrStart() keeps an input with open calls until their results are there, also over a restart",
+  async () => {
+    for (const restarts of [false, true]) {
+      const store = memoryStore();
+      let steer = (): unknown => undefined;
+      const first = harness(store, () => steer());
+      const session = await makeSession(first.sessions);
+      steer = () => session.steerOrStart({ input: "also" });
+      await play(session, { input: "q" });
+      assertEquals(said(session.history), ["s: Be brief.", "u: q", "a: null", "t: run 1"]);
+      const next = restarts ? harness(store) : first;
+      await play(restarts ? await next.sessions.get(session.id) : session, { results: [PICKED] });
+      const heard = ["s: Be brief.", "u: q", "a: null", "t: run 1", "t: blue", "u: also"];
+      assertEquals(said(next.prompts.at(-1)), heard);
+    }
+  },
+);
 
-Deno.test("a crash between two writes leaves no call of client or agent open, and none runs twice", async () => {
+Deno.test("open calls: a crash between two writes leaves no call of client or agent open, and none runs twice", async () => {
   const store = recordedStore();
   const whole = harness(store);
   const session = await makeSession(whole.sessions);

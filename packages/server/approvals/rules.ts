@@ -15,43 +15,41 @@ const RULE = closed({
   tool: Type.String({
     minLength: 1,
     maxLength: 1_000,
-    description: "Name of the tool that would run; `*` stands for any characters.",
+    description: "Name of the tool; `*` matches any characters.",
   }),
   paths: Type.Optional(Type.Unsafe<readonly string[]>({
     ...TEXTS,
-    description:
-      "Patterns, of which the argument must fit one: from the workspace, or absolute; `*` and `?` stand for characters of " +
-      "a name, `**` for any folders. Links are followed.",
+    description: "Path patterns, relative to the workspace or absolute: the argument must match one. `*` " +
+      "and `?` match characters of a name, `**` any folders. Links are followed.",
   })),
   prefixes: Type.Optional(Type.Unsafe<readonly string[]>({
     ...TEXTS,
-    description:
-      "Beginnings of commands, word by word, of which the argument must have one. What isn't one plain command, or goes on " +
-      "with an option that writes or runs something else, has none; where a rule asks or denies, it is asked for.",
+    description: "Command prefixes, word by word: the argument must have one. A command that isn't " +
+      "simple, or has an option that writes or runs something else, matches none; it needs approval if " +
+      "a rule asks or denies.",
   })),
   argument: Type.Optional(Type.String({
     maxLength: 1_000,
-    description: "Name of the argument that is looked at. Default: `path` for paths, `command` for prefixes.",
+    description: "Name of the argument that is checked. Default: `path` for paths, `command` for prefixes.",
   })),
   decision: Type.Enum(["allow", "ask", "deny"]),
 }, "ApprovalRule");
-/** One rule of what the model's calls may do. Of a list, the first that fits a call decides. */
+/** A rule for the model's calls. The first rule of a list that matches a call decides. */
 export interface ApprovalRule {
-  /** Name of the tool that would run; `*` stands for any characters. */
+  /** Name of the tool; `*` matches any characters. */
   readonly tool: string;
-  /** Patterns, of which the argument must fit one, such as `src/**`: from the workspace, or absolute. */
+  /** Path patterns, such as `src/**`: the argument must match one. */
   readonly paths?: readonly string[];
-  /** Beginnings of commands, word by word, of which the argument must have one. */
+  /** Command prefixes, word by word: the argument must have one. */
   readonly prefixes?: readonly string[];
-  /** Name of the argument that is looked at. Default: `path` for paths, `command` for prefixes. */
+  /** Name of the argument that is checked. Default: `path` for paths, `command` for prefixes. */
   readonly argument?: string;
   readonly decision: "allow" | "ask" | "deny";
 }
 
-/** A list of rules. */
 export const APPROVAL_RULES: TUnsafe<readonly ApprovalRule[]> = Type.Unsafe(
   Type.Array(
-    // An argument that nothing is looked for in would allow whatever it holds.
+    // An argument without paths or prefixes would allow any value.
     Type.Unsafe<ApprovalRule>({
       ...RULE,
       anyOf: [{ required: ["paths"] }, { required: ["prefixes"] }, { properties: { argument: { not: {} } } }],
@@ -61,13 +59,12 @@ export const APPROVAL_RULES: TUnsafe<readonly ApprovalRule[]> = Type.Unsafe(
 );
 
 /**
- * Returns what is wrong with a list of rules, in one line; `undefined` if it is right.
+ * Returns what is wrong with a list of rules, in one line; `undefined` if it is valid.
  *
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
  * import { faultOfRules } from "@tare/server/internal";
- *
  * assertEquals(faultOfRules([{ tool: "write_file", paths: ["src/**"], decision: "allow" }]), undefined);
  * assertEquals(faultOfRules([{ tool: "shell" }]), "rules.0 must have required property 'decision'");
  * ```
@@ -78,16 +75,15 @@ export function faultOfRules(value: unknown): string | undefined {
 
 const checkRules = checker(closed({ rules: APPROVAL_RULES }), "the file");
 
-/** Rules by which everything may run: for those who know what their tools do, and say so. */
+/** Rules that allow every call. */
 export const ALLOW_EVERYTHING: readonly ApprovalRule[] = [{ tool: "*", decision: "allow" }];
 
 interface JudgeOptions {
-  /** Lists of rules; where two have a rule that fits, the stricter wins. */
+  /** Lists of rules; the strictest decision of the lists wins. */
   readonly lists: readonly (readonly ApprovalRule[])[];
-  /** Calls to which somebody said yes for ever. They are a yes to nothing that is denied. */
   readonly always: readonly AskedCall[];
   readonly workspace: string;
-  /** Names of tools that need not be asked for, though they don't only read. Default: none. */
+  /** Names of tools that need no approval, though they aren't read-only. Default: none. */
   readonly harmless?: readonly string[];
 }
 
@@ -95,10 +91,12 @@ type Decision = ApprovalRule["decision"];
 
 const STRICTEST_FIRST: readonly Decision[] = ["deny", "ask", "allow"];
 
-/** Why a call doesn't run that a rule denies, for the model. */
-const FORBIDDEN = "a rule forbids it. Find another way, or say that it can't be done.";
+const FORBIDDEN = "a rule forbids it. Find another way, or report that it can't be done.";
 
-/** Makes a judge by rules. Where none fits, what only reads, is harmless or is kept in a sandbox may run; all else has to be asked for. */
+/**
+ * Returns a judge by rules. Without a matching rule, calls that are read-only, harmless or sandboxed are allowed; all
+ * others need approval.
+ */
 export function judgeBy({ lists, always, workspace, harmless = [] }: JudgeOptions): Judge {
   return async (call) => {
     const { tool } = call;
@@ -112,7 +110,7 @@ export function judgeBy({ lists, always, workspace, harmless = [] }: JudgeOption
 
     const alike = always.filter((one) => isAlike(one, call));
     const mayAlways = alike.some(({ pin }) => isDeepStrictEqual(pin, pinOf(tool)));
-    // A yes to this very call, or to this very file, is one; a yes to more isn't.
+    // Approval of this very call or file counts; a broader one doesn't.
     const isMeant = (place: Place) =>
       alike.some(({ effects, arguments: text }) =>
         effects?.writes?.includes(place.real[0]!) || text === JSON.stringify(call.args)
@@ -124,7 +122,7 @@ export function judgeBy({ lists, always, workspace, harmless = [] }: JudgeOption
     const why = !isAsked
       ? undefined
       : unnamed
-      ? `${unnamed.shown} may be run or obeyed later without being asked for.`
+      ? `${unnamed.shown} may be run or obeyed later without approval.`
       : changeOf(call, alike) ?? found.find(({ why }) => why !== undefined)?.why;
     return {
       decision: isAsked ? "ask" : "allow",
@@ -137,7 +135,6 @@ export function judgeBy({ lists, always, workspace, harmless = [] }: JudgeOption
   };
 }
 
-/** The same judge where everything may run that would have to be asked for. */
 export function allowingAsked(judge: Judge): Judge {
   return async (call) => {
     const judgement = await judge(call);
@@ -146,30 +143,25 @@ export function allowingAsked(judge: Judge): Judge {
 }
 
 interface Place {
-  /** For people: from the workspace, if it is inside. */
   readonly shown: string;
-  /** Where it leads, and other ways to write that from the root. */
+  /** The path after links, and its other spellings from the root. */
   readonly real: readonly string[];
-  /** The path as it was given, from the root; nothing where only the tool knows it. */
+  /** The given path, from the root; empty if only the tool knows it. */
   readonly given: readonly string[];
 }
 
 interface Subject {
   readonly call: ResolvedCall;
-  /** The workspace's folder, as it was given and without links. */
   readonly roots: readonly string[];
   readonly effects: Effects | undefined;
-  /** By the argument that holds them, each text's place; by none, those that the tool says it would touch. */
+  /** Places by argument; under `undefined`, those that the tool reports it would touch. */
   readonly places: ReadonlyMap<string | undefined, readonly Place[]>;
-  /** What it would change, as far as can be told. */
   readonly changes: readonly Place[];
   readonly commands: ReadonlyMap<string, readonly Command[]>;
 }
 
 interface Command {
-  /** Absent: it isn't one plain command. */
   readonly words?: readonly CommandWord[];
-  /** What its words may name. */
   readonly places: readonly Place[];
 }
 
@@ -181,7 +173,7 @@ async function subjectOf(
   const roots = [
     ...new Set([resolve(workspace), await pathAfterLinks(resolve(workspace)).catch(() => workspace)]),
   ];
-  // A tool that can't say it will refuse the call; should it come to another mind, nothing of it is allowed.
+  // A tool that fails here refuses the call later; if it doesn't, nothing is allowed to it.
   const effects = await tool.effects?.(args).catch((): Effects => ({ root: roots.at(-1)! }));
   const given = textsOf(args.path);
   const touched = [effects?.reads, effects?.writes, effects?.searches].flatMap((paths) => paths ?? []);
@@ -203,12 +195,11 @@ async function subjectOf(
     ? []
     : effects
     ? (effects.writes ?? []).map((path) => placeAt(path, roots))
-    // Nobody knows which of its arguments is a path.
+    // Any of its arguments may be a path.
     : await Promise.all(stringsIn(args).slice(0, MAX_WORDS).map((text) => placeOf(text, roots)));
   return { call, roots, effects, places, changes, commands };
 }
 
-/** The arguments that these rules look at. */
 function argumentsOf(rules: readonly ApprovalRule[], usual: string): ReadonlySet<string> {
   return new Set([usual, ...rules.flatMap(({ argument }) => argument ?? [])]);
 }
@@ -223,7 +214,6 @@ function placeAt(path: string, roots: readonly string[]): Place {
   return { shown: inside ?? path, real: spellings(path, roots), given: [] };
 }
 
-/** What a text names if it is a path. */
 async function placeOf(text: string, roots: readonly string[]): Promise<Place> {
   const path = text.length > MAX_PATH || text.includes("\0") ? undefined : resolve(roots[0]!, text);
   if (path === undefined) return { shown: "", real: [], given: [] };
@@ -231,10 +221,9 @@ async function placeOf(text: string, roots: readonly string[]): Promise<Place> {
   return { ...placeAt(real, roots), given: spellings(path, roots) };
 }
 
-/** No system takes longer ones. */
 const MAX_PATH = 4_096;
 
-/** A path, and the same below each name of the workspace. */
+/** Returns a path under each name of the workspace. */
 function spellings(path: string, roots: readonly string[]): readonly string[] {
   const inside = roots.map((root) => insideOf(root, path)).find((one) => one !== undefined);
   return inside === undefined ? [path] : [...new Set([path, ...roots.map((root) => resolve(root, inside))])];
@@ -255,26 +244,22 @@ async function commandOf(text: string, roots: readonly string[]): Promise<Comman
   return { ...(words && { words }), places };
 }
 
-/** Of more words only so many are looked at as paths. */
 const MAX_WORDS = 1_000;
 
 interface Verdict {
   readonly list: readonly ApprovalRule[];
-  /** The first that fits; nothing if none does. */
   readonly rule?: ApprovalRule;
   readonly decision?: Decision;
-  /** Why a rule that would allow it doesn't. */
   readonly why?: string;
 }
 
-/** What the first rule of a list that fits says. */
 function verdictBy(list: readonly ApprovalRule[], subject: Subject): Verdict {
   let why: string | undefined;
   for (const rule of list) {
     const { tool: pattern, paths, prefixes, argument, decision } = rule;
     if (!fitsName(pattern, subject.call.tool.definition.function.name)) continue;
     const isStrict = decision !== "allow";
-    // Of several, a yes must hold for each, and a no for one.
+    // To allow, all items must match; to deny or ask, one.
     const fits = <Item>(items: readonly Item[], fit: (item: Item) => boolean) =>
       items.length > 0 && (isStrict ? items.some(fit) : items.every(fit));
     if (paths) {
@@ -289,7 +274,7 @@ function verdictBy(list: readonly ApprovalRule[], subject: Subject): Verdict {
       if (commands.some(({ words }) => words && prefixes.some((one) => beginning(words, one, isStrict)))) {
         return { list, rule, decision };
       }
-      // What such a command begins, nobody can tell by its first words.
+      // The program that such a command runs can't be told from its first words.
       const isUnclear = commands.some(({ words }) => !words || isRunner(words[0]!.text));
       if (isUnclear) return { list, rule, decision: "ask" };
       continue;
@@ -307,7 +292,7 @@ function placesFor(
 ): readonly Place[] {
   if (argument !== undefined && (argument !== "path" || !effects)) return places.get(argument) ?? [];
   const own = places.get(undefined) ?? places.get("path") ?? [];
-  // A command may be about any of its words; what it may be about is no yes.
+  // Any word of a command may be a path; this can't allow it.
   return isStrict ? [...own, ...[...commands.values()].flat().flatMap((command) => command.places)] : own;
 }
 
@@ -315,10 +300,10 @@ function commandsFor({ commands }: Subject, argument = "command"): readonly Comm
   return commands.get(argument) ?? [];
 }
 
-/** It does what a rule allows. */
+/** The command does only what a rule allows. */
 const NOTHING = Symbol("nothing");
 
-/** What a command does beyond what one of these prefixes allows; undefined if it begins with none of them. */
+/** Returns what a command does beyond these prefixes; `undefined` if it begins with none of them. */
 function beyondOf(
   { words, places }: Command,
   prefixes: readonly string[],
@@ -337,34 +322,33 @@ function beyondOf(
       : undefined;
     const kept = words.length > allowed ? places.find(({ shown }) => isProtected(shown)) : undefined;
     const found = whatElse(words, allowed) ??
-      (outside && `${outside.shown} lies outside the workspace.`) ??
-      (kept && `${kept.shown} may be run or obeyed later without being asked for.`);
+      (outside && `${outside.shown} is outside the workspace.`) ??
+      (kept && `${kept.shown} may be run or obeyed later without approval.`);
     if (found === undefined) return NOTHING;
     why ??= found;
   }
   return why;
 }
 
-/** How many words of a command a prefix is; undefined if it doesn't begin so. */
+/** Returns the number of words of a command that a prefix matches; `undefined` if it doesn't match. */
 function beginning(words: readonly CommandWord[], prefix: string, isStrict: boolean): number | undefined {
   const wanted = readCommand(prefix)?.map(({ text }) => text) ?? prefix.split(/[ \t]+/).filter(Boolean);
   if (wanted.length === 0) return undefined;
   const fits = wanted.every((word, index) => {
     const { text, isPattern } = words[index] ?? { text: undefined, isPattern: false };
-    // A no holds for the program wherever it lies.
+    // A denial applies to the program at any path.
     const isProgram = isStrict && index === 0 && text !== undefined && basename(text) === word;
     return !isPattern && (text === word || isProgram);
   });
   return fits ? wanted.length : undefined;
 }
 
-/** Says which files may be touched, once a call was judged and perhaps asked for. */
 function allowing(
   subject: Subject,
   { lists, found, mayAsk }: {
     readonly lists: readonly (readonly ApprovalRule[])[];
     readonly found: readonly Verdict[];
-    /** Whether somebody has said yes, or says it before it runs. */
+    /** Whether the call is approved, or will be before it runs. */
     readonly mayAsk: boolean;
   },
 ): NonNullable<Extract<Judgement, { decision: "allow" | "ask" }>["allows"]> {
@@ -375,7 +359,7 @@ function allowing(
     if ([reads, writes, searches].some((paths) => paths.includes(path))) return true;
     const isFound = searches.some((top) => insideOf(top, path) !== undefined);
     if (effect === "reads" && !isFound) return false;
-    // A rule that denies or asks for some files doesn't stand back because many are looked through.
+    // A rule that denies or asks for some files applies to searches too.
     const place = placeAt(path, roots);
     const one = { ...subject, places: new Map([[undefined, [place]]]), commands: new Map() };
     return lists.every((list, index) => {
@@ -386,7 +370,6 @@ function allowing(
   };
 }
 
-/** Whether a rule allows this very path, and no pattern of it. */
 function namesExactly(
   { paths = [], decision }: ApprovalRule,
   { real }: Place,
@@ -401,35 +384,35 @@ function textsOf(value: unknown): readonly string[] {
   return all.every((one) => typeof one === "string") ? all : [];
 }
 
-/** Whether a yes to one call for ever may be one to another: of the same name, and the same command if it runs one. */
+/** Returns whether an always allowed call covers another: the same tool, and the same command if it runs one. */
 function isAlike(one: AskedCall, { tool, args }: ResolvedCall): boolean {
   if (one.name !== tool.definition.function.name) return false;
   const { command: allowed, outside } = JSON.parse(one.arguments) as {
     readonly command?: unknown;
     readonly outside?: unknown;
   };
-  // A yes in the sandbox is none outside of it; for what reason it leaves it doesn't matter then.
+  // Approval inside the sandbox doesn't extend outside; the reason for leaving it doesn't matter.
   const isAsFar = outside !== undefined || args.outside === undefined;
   return typeof allowed !== "string" || (args.command === allowed && isAsFar);
 }
 
-/** What is different of a tool since somebody said yes for ever, in a sentence; nothing if nobody has. */
+/** Returns a sentence about a tool's changes since it was always allowed; `undefined` if it never was. */
 function changeOf({ tool }: ResolvedCall, alike: readonly AskedCall[]): string | undefined {
   const last = alike.at(-1);
   if (!last) return undefined;
   const [before, now] = [last.pin, pinOf(tool)];
   const parts = PARTS.filter(([part]) => before?.[part] !== now[part]).map(([, said]) => said);
   const { name } = tool.definition.function;
-  return `${name} has changed since you said always: ${parts.join(", ")}.`;
+  return `${name} has changed since you always allowed it: ${parts.join(", ")}.`;
 }
 
 const PARTS: readonly (readonly [keyof ToolPin, string])[] = [
-  ["description", "what it says it does"],
-  ["parameters", "what it takes"],
-  ["hints", "what is claimed of it"],
+  ["description", "its description"],
+  ["parameters", "its parameters"],
+  ["hints", "its declared hints"],
 ];
 
-/** Whether a pattern fits where a path leads; a no holds for where it was said to lie as well. */
+/** Returns whether a pattern matches a place after links; to deny, the given path matches too. */
 function fitsPlace(
   pattern: string,
   { real, given }: Place,
@@ -437,7 +420,7 @@ function fitsPlace(
 ): boolean {
   const fits = (path: string) => fitsPath(pattern, path, { roots, isStrict });
   if (isStrict) return [...real, ...given].some(fits);
-  // Where no tool says what it opens, it may be either.
+  // If no tool reports what it opens, it may be either.
   return real.some(fits) && (effects !== undefined || given.length === 0 || given.some(fits));
 }
 
@@ -449,7 +432,7 @@ function fitsPath(
   const inside = roots.map((root) => insideOf(root, absolute)).find((one) => one !== undefined);
   if (!isStrict && inside === undefined && !/^(\/|\.\.)/.test(pattern)) return false;
   const from = inside ?? relative(roots[0]!, absolute);
-  // Some file systems take either case, and letters written in either way: a no holds for all.
+  // Some file systems ignore case and Unicode form: a denial applies to all spellings.
   const [wanted = [], parts = []] = [pattern, pattern.startsWith("/") ? absolute : from]
     .map((text) =>
       (isStrict ? text.normalize("NFC").toLowerCase() : text).split(SEPARATOR === "/" ? "/" : /[\\/]/).filter(
@@ -464,8 +447,8 @@ function fitsName(pattern: string, name: string): boolean {
 }
 
 /**
- * Whether a pattern's parts fit all parts of a text, one for one; `any` stands for any number of parts. Takes no more
- * than the product of both lengths, whatever the pattern.
+ * Returns whether a pattern's parts match all parts of a text, one for one; `any` matches any number of parts. Time
+ * is bounded by the product of both lengths.
  */
 function fitsGlob(
   pattern: readonly string[],
@@ -473,7 +456,6 @@ function fitsGlob(
   { any, fits }: { readonly any: string; readonly fits: (pattern: string, part: string) => boolean },
 ): boolean {
   let [at, place] = [0, 0];
-  /** Where the last `any` stands, and how far it reaches so far. */
   let last: { readonly at: number; place: number } | undefined;
   while (place < text.length) {
     const wanted = pattern[at];

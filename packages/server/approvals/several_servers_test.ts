@@ -31,7 +31,7 @@ function servers(model: Model, write: ReturnType<typeof recorder>) {
 
 const script = () => scriptedModel([{ tool_calls: [toolCall("a", "write")] }, { content: "Done." }]);
 
-Deno.test("what a turn asks on one server is answered on another, which goes on; who follows sees it anywhere", async () => {
+Deno.test("several servers: an approval is answered on another server, which continues, and all followers see it", async () => {
   const write = recorder("write");
   const { a, b } = servers(script(), write);
   const session = await newSession(a.handler);
@@ -53,7 +53,7 @@ Deno.test("what a turn asks on one server is answered on another, which goes on;
   assertEquals([a.errors, b.errors, a.timers.size, b.timers.size], [[], [], 0, 0]);
 });
 
-Deno.test("what a server asked that is gone is denied by another when its time is over", async () => {
+Deno.test("several servers: a dead server's approval is denied by another at its deadline", async () => {
   const write = recorder("write");
   const { memory, a, b, at } = servers(script(), write);
   const session = await newSession(a.handler);
@@ -71,7 +71,7 @@ Deno.test("what a server asked that is gone is denied by another when its time i
   assertEquals([write.ran, b.errors], [[], []]);
 });
 
-Deno.test("the time of a question is over on all servers at once, and it is denied once", async () => {
+Deno.test("several servers: an approval's deadline is the same on all servers, and it is denied once", async () => {
   const write = recorder("write");
   const { a, b } = servers(script(), write);
   const session = await newSession(a.handler);

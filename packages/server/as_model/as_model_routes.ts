@@ -26,8 +26,8 @@ const MODEL = closed(
 const MODEL_LIST = closed({ object: Type.Literal("list"), data: Type.Array(MODEL) }, "ModelList");
 
 /**
- * The routes that OpenAI clients call, with the agent as a model, which is as old as this server; as their only one unless
- * a gateway shares them. Beside a gateway it is listed only if it has a model of its own.
+ * Returns the OpenAI-compatible routes, with the agent as a model. A gateway shares them; next to it the agent is
+ * listed only with a model of its own.
  */
 export function asModelRoutes(
   { gateway, defaultModel, ...options }: AsModelOptions & {
@@ -47,7 +47,7 @@ export function asModelRoutes(
       method: "GET",
       path: "/v1/models",
       operationId: "listModels",
-      summary: "Lists the models that the OpenAI-compatible routes take.",
+      summary: "Lists the models of the OpenAI-compatible routes.",
       responses: { 200: json("The models.", MODEL_LIST) },
       errors: API_ERRORS,
       answer: () => ({ json: { object: "list" as const, data: isListed ? [agent] : [] } }),
@@ -56,7 +56,7 @@ export function asModelRoutes(
       method: "GET",
       path: "/v1/models/{id}",
       operationId: "getModel",
-      summary: "Shows a model that the OpenAI-compatible routes take.",
+      summary: "Returns a model of the OpenAI-compatible routes.",
       responses: {
         200: json("The model.", MODEL),
         404: "There is no such model.",
@@ -74,10 +74,7 @@ export function asModelRoutes(
   return gateway ? sharedRoutes(routes, gateway) : routes;
 }
 
-/**
- * The routes of the agent as a model, shared with a gateway: calls of the model `agent` are the agent's, those of any
- * other model the gateway's. Both list their models, and what the agent knows nothing of is asked of the provider.
- */
+/** Forwards calls of models other than `agent` to the gateway. Both list their models. */
 function sharedRoutes<R extends Route>(routes: readonly R[], gateway: HttpGateway): readonly R[] {
   const pass: OtherAnswerer["answer"] = (request, asked) => gateway.fetch(request, asked)!;
   return routes.map((route): R => {
@@ -106,15 +103,14 @@ function sharedRoutes<R extends Route>(routes: readonly R[], gateway: HttpGatewa
   });
 }
 
-/** Whether a body asks for another model than the agent; nothing if it doesn't name one, so far. */
+/** Returns whether a body requests another model; `undefined` if it doesn't name one yet. */
 function isAnothers(body: Uint8Array<ArrayBuffer>): boolean | undefined {
   const model = peekField(body, "model");
   if (model === undefined) return undefined;
-  // Of what is no model the agent says what is wrong with it.
   return typeof model === "string" && model !== AGENT_MODEL;
 }
 
-/** The agent if there is one, then the provider's models; none of them if it doesn't tell, or more than anybody can read. */
+/** Lists the agent, if any, then the provider's models, unless its list fails or is too long. */
 async function listBoth(
   call: RouteCall,
   { own, pass }: {
@@ -123,7 +119,7 @@ async function listBoth(
   },
 ): Promise<Answered> {
   const { request, asker, signal } = call;
-  // A client of another protocol expects its provider's list alone.
+  // A client of another protocol expects only its provider's list.
   if (PROTOCOLS.some(({ speaks }) => speaks?.(request.headers))) {
     return await pass(request, { asker, signal });
   }
@@ -134,7 +130,6 @@ async function listBoth(
     const { data: more } = JSON.parse(new TextDecoder().decode(bytes));
     return { json: { ...list, data: told.ok && Array.isArray(more) ? [...data, ...more] : data } };
   } catch {
-    // Its own models are there all the same.
     return { json: { ...list, data } };
   }
 }

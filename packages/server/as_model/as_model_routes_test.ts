@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { routeOptions, scriptedModel, serve } from "./fixture_test.ts";
 
-Deno.test("asModelRoutes() lists the agent and shows it, and knows no other model", async () => {
+Deno.test("asModelRoutes() lists and returns only the agent", async () => {
   const handler = serve(routeOptions(scriptedModel([]).model));
   const get = async (path: string) => {
     const response = await handler(new Request(`http://localhost/v1/models${path}`));
@@ -12,7 +12,7 @@ Deno.test("asModelRoutes() lists the agent and shows it, and knows no other mode
   assertEquals(await get("/agent"), [200, agent]);
   assertEquals(await get("/gpt"), [404, {
     error: {
-      message: 'Cannot use model "gpt": there is only "agent".',
+      message: 'Cannot use model "gpt": the only model is "agent".',
       type: "invalid_request_error",
       param: "model",
       code: "model_not_found",

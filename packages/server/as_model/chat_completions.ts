@@ -40,24 +40,20 @@ import {
 type CompletionHead = ConstructorParameters<typeof CompletionWriter>[0];
 
 /**
- * `POST /v1/chat/completions`: the model `agent` is the server's own loop with its own tools.
- *
- * - A request carries its whole conversation. One whose beginning is known goes on in its session; any other gets a
- *   new session. The header `tare-session` of the answer names it.
- * - System and developer messages, wherever they stand, follow the server's own instructions.
- * - The text is what the agent's model says in all steps of the turn. Its reasoning, and a line for each tool call and
- *   for each rewrite of its prompt, is `reasoning_content`, which chat pages show as thinking and other clients ignore.
- * - `usage` is what the turn cost: sums over its model calls.
- * - `max_completion_tokens` (or `max_tokens`) ends the turn after the reply that reaches it; no reply is cut. An answer
- *   that a limit ended has the finish reason `length`.
- * - A call of one of the client's `tools` ends the turn with the finish reason `tool_calls`, once the agent's own calls
- *   of that step have run; the next request goes on with the results. `tool_choice` is about the client's tools: a turn
- *   that must call goes on until it calls one of them.
- * - Temperature, `top_p`, penalties, seed, `reasoning_effort`, `verbosity` and `parallel_tool_calls` go to the provider.
- *   What its protocol hasn't, and what else would make an answer wrong, is refused by name; the rest is ignored.
- * - A client that disconnects cancels the turn: clients send a request again rather than come back to it.
- * - A turn that fails before its model has shown a sign is an HTTP error, also of a request to stream; later, an `error`
- *   ends the stream.
+ * Returns `POST /v1/chat/completions`: the model `agent` is the server's own loop and tools.
+ * - A conversation with a known start continues in its session; others get a new one. The header `tare-session` names
+ * it.
+ * - System and developer messages follow the server's own instructions.
+ * - The content is the model's text of all steps. `reasoning_content` is its reasoning, with a line per tool call and
+ * prompt rewrite.
+ * - `usage` is the total of the turn's model calls.
+ * - `max_completion_tokens` (or `max_tokens`) ends the turn after the reply that reaches it; no reply is cut.
+ * - A call of one of the client's `tools` ends the turn after the agent's own calls of that step. The next request
+ * continues with the results. `tool_choice` concerns only the client's tools.
+ * - Sampling settings, `reasoning_effort`, `verbosity` and `parallel_tool_calls` are forwarded. Parameters whose loss
+ * would make an answer wrong are refused; the rest is ignored.
+ * - A disconnect cancels the turn.
+ * - A turn that fails before its model responds is an HTTP error; later, an `error` ends the stream.
  */
 export function chatCompletionsRoute(options: AsModelOptions) {
   const { onError, heartbeat, store } = options;
@@ -65,12 +61,12 @@ export function chatCompletionsRoute(options: AsModelOptions) {
     method: "POST",
     path: "/v1/chat/completions",
     operationId: "createChatCompletion",
-    summary: "Lets the agent answer a conversation in the chat-completions format.",
+    summary: "Answers a conversation in the chat-completions format.",
     begins: true,
     body: CHAT_REQUEST,
     responses: {
       200: {
-        description: "The answer, as one object or streamed.",
+        description: "The answer, as one object or as a stream.",
         content: { "application/json": CHAT_COMPLETION, "text/event-stream": CHAT_COMPLETION_EVENT },
       },
       ...TURN_ERRORS,
@@ -166,24 +162,19 @@ async function* chunks(
   }
 }
 
-/** A conversation without its instructions. */
 export interface Dialogue {
-  /** All that the client's system and developer messages say, wherever they stand. */
   readonly instructions: string;
   /**
-   * What the user and the agent said, and what came of the calls that the agent left to its client. Its last message is
-   * the user's or such a result; neighbouring messages of the agent are one.
+   * Messages of the user and agent, and results of the client's tools; the agent's are merged, the last is another's.
    */
   readonly dialogue: readonly SaidMessage[];
 }
 
 /**
  * Reads a conversation in the chat-completions format.
- *
- * @param options.parameter Name of the parameter that the messages come from, for errors.
- * @param options.open Ids of the calls that stand before it without a result. Default: none.
- * @throws {ApiError} 400 if a call has no result right after it, or a result no call right before it, or the
- * conversation doesn't end with a message of the user or a result.
+ * @param options.parameter Name of the request's parameter, for errors.
+ * @param options.open Ids of earlier calls without a result. Default: none.
+ * @throws {ApiError} 400 if results don't directly follow their calls, or the agent's message is last.
  */
 export function readChatMessages(
   messages: readonly ChatMessage[],
@@ -195,7 +186,7 @@ export function readChatMessages(
   const checkAnswered = () => {
     if (waiting.length === 0) return;
     const ids = waiting.map((id) => JSON.stringify(id)).join(", ");
-    const state = `the result of ${ids} is missing; the results of all calls must come right after them`;
+    const state = `the result of ${ids} is missing; results must directly follow their calls`;
     throw invalid(parameter, `Cannot answer: ${state}.`);
   };
   for (const [index, message] of messages.entries()) {
@@ -204,7 +195,7 @@ export function readChatMessages(
     if (role === "function" || "function_call" in message && message.function_call) {
       throw unsupported(
         place,
-        "functions have given way to tools: send tool_calls, and results with role tool",
+        "functions were replaced by tools: send tool_calls, and results with role tool",
       );
     }
     switch (role) {
@@ -214,7 +205,7 @@ export function readChatMessages(
         break;
       case "tool":
         if (!waiting.includes(id)) {
-          const state = `it answers call ${JSON.stringify(id)}, which waits for no result there`;
+          const state = `it is the result of call ${JSON.stringify(id)}, which is not open there`;
           throw unusable(place, state);
         }
         waiting = waiting.filter((one) => one !== id);
@@ -243,11 +234,11 @@ export function readChatMessages(
 function functionCalls(calls: readonly ToolCall[], place: string): readonly FunctionToolCall[] {
   return calls.map((call, index) => {
     if (call.type === "function") return call;
-    throw unsupported(`${place}.tool_calls[${index}]`, "the agent takes calls of functions alone");
+    throw unsupported(`${place}.tool_calls[${index}]`, "the agent accepts only calls of functions");
   });
 }
 
-/** Providers refuse an answer that says nothing, and some clients send one answer in pieces. */
+/** Appends an answer. Providers refuse empty ones, and some clients split them. */
 function addAnswer(dialogue: SaidMessage[], text: string, calls: readonly FunctionToolCall[]): void {
   if (text.trim() === "" && calls.length === 0) return;
   const before = dialogue.at(-1);
@@ -261,11 +252,9 @@ function addAnswer(dialogue: SaidMessage[], text: string, calls: readonly Functi
   dialogue.splice(goesOn ? -1 : dialogue.length, goesOn ? 1 : 0, whole);
 }
 
-/** A message of a chat-completions request, as far as the agent reads it. */
 export interface ChatMessage {
   readonly role: "system" | "developer" | "user" | "assistant" | "tool" | "function";
   readonly content?: Content | null;
-  /** What an assistant said instead of an answer. */
   readonly refusal?: string | null;
   readonly tool_calls?: readonly ToolCall[] | null;
   readonly tool_call_id?: string;
@@ -277,7 +266,7 @@ const TEXT_PARTS = textOr(
 );
 const INSTRUCTIONS = Type.Object({ content: TEXT_PARTS });
 
-/** Body of `POST /v1/chat/completions`, as far as the agent heeds it. What it doesn't name is ignored. */
+/** Body of `POST /v1/chat/completions`. Other properties are ignored. */
 export const CHAT_REQUEST = Type.Object({
   model: TEXT,
   messages: Type.Array(
@@ -302,13 +291,13 @@ export const CHAT_REQUEST = Type.Object({
   ),
   stream: nullable(Type.Boolean()),
   stream_options: nullable(Type.Object({ include_usage: nullable(Type.Boolean()) })),
-  /** Output tokens after which the agent's model isn't called again. */
+  /** Output tokens after which no further model call is made. */
   max_completion_tokens: nullable(Type.Integer({ minimum: 1 })),
-  /** The older name of `max_completion_tokens`. */
+  /** Older name. */
   max_tokens: nullable(Type.Integer({ minimum: 1 })),
-  /** Keeps apart what different users say. */
+  /** Separates conversations. */
   user: nullable(TEXT),
-  /** The newer name of `user`. */
+  /** Newer name. */
   safety_identifier: nullable(TEXT),
   metadata: nullable(METADATA),
   tools: nullable(Type.Array(
@@ -326,18 +315,16 @@ export const CHAT_REQUEST = Type.Object({
   title: "ChatCompletionRequest",
   examples: [{ model: "agent", messages: [{ role: "user", content: "Which files are there?" }] }],
 });
-/** Body of `POST /v1/chat/completions`, as far as the agent heeds it. */
 type ChatCompletionRequest = Static<typeof CHAT_REQUEST>;
 
 const hasEntries = (value: unknown): boolean => Object.keys(Object(value)).length > 0;
 
-/** Parameters of a chat-completions request that can't be ignored. */
 export const UNSUPPORTED_IN_CHAT: readonly UnsupportedParameter[] = [
-  { parameter: "n", refuses: (n) => n !== 1, because: "the agent gives one answer" },
+  { parameter: "n", refuses: (n) => n !== 1, because: "the agent returns one answer" },
   ...["functions", "function_call"].map((parameter) => ({
     parameter,
     refuses: (value: unknown) => value !== "none" && value !== "auto" && hasEntries(value),
-    because: "it has given way to tools and tool_choice",
+    because: "it was replaced by tools and tool_choice",
   })),
   ...REFUSED_SAMPLING,
   {
@@ -345,10 +332,10 @@ export const UNSUPPORTED_IN_CHAT: readonly UnsupportedParameter[] = [
     refuses: (format) => (format as { readonly type?: unknown }).type !== "text",
     because: "the agent answers in plain text",
   },
-  { parameter: "logprobs", refuses: (value) => value !== false, because: "the agent gives none" },
-  { parameter: "top_logprobs", refuses: (value) => value !== 0, because: "the agent gives none" },
-  { parameter: "logit_bias", refuses: hasEntries, because: "the agent's model takes none" },
-  { parameter: "stop", refuses: hasEntries, because: "the agent's answers aren't cut off at a text" },
+  { parameter: "logprobs", refuses: (value) => value !== false, because: "the agent returns none" },
+  { parameter: "top_logprobs", refuses: (value) => value !== 0, because: "the agent returns none" },
+  { parameter: "logit_bias", refuses: hasEntries, because: "the agent's model accepts none" },
+  { parameter: "stop", refuses: hasEntries, because: "the agent's answers don't end at a given text" },
   { parameter: "audio", refuses: () => true, because: "the agent answers in text" },
   {
     parameter: "modalities",
@@ -358,7 +345,6 @@ export const UNSUPPORTED_IN_CHAT: readonly UnsupportedParameter[] = [
   { parameter: "web_search_options", refuses: () => true, because: "the agent searches with its own tools" },
 ];
 
-/** The usage of an answer: sums over the turn's model calls. */
 const CHAT_USAGE = closed({
   prompt_tokens: COUNT,
   completion_tokens: COUNT,
@@ -372,7 +358,7 @@ const CALL = {
   function: closed({ name: TEXT, arguments: TEXT }),
 };
 
-/** An answer that isn't streamed: `CompletionWriter` of the wire writes it. */
+/** Schema of an unstreamed answer of `CompletionWriter`. */
 const CHAT_COMPLETION = Type.Unsafe<object>(closed(
   {
     id: TEXT,
@@ -444,5 +430,5 @@ const CHAT_COMPLETION_CHUNK = closed({
   usage: Type.Optional(Type.Union([Type.Null(), CHAT_USAGE])),
 }, "ChatCompletionChunk");
 
-/** The data of each event of a streamed answer; the text `[DONE]`, which is no JSON, is the last. */
+/** Event data of a streamed answer; `[DONE]` is last. */
 const CHAT_COMPLETION_EVENT = Type.Union([CHAT_COMPLETION_CHUNK, API_ERROR, Type.Literal("[DONE]")]);

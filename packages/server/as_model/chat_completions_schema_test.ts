@@ -6,7 +6,7 @@ import { refuseUnsupported } from "./errors.ts";
 
 const messages = [{ role: "user", content: "q" }];
 
-Deno.test("CHAT_REQUEST takes what clients send and names what is wrong", () => {
+Deno.test("CHAT_REQUEST accepts what clients send and names faults", () => {
   const faults = checker(CHAT_REQUEST, "the body");
   const taken = [
     { messages },
@@ -75,7 +75,7 @@ Deno.test("CHAT_REQUEST takes what clients send and names what is wrong", () => 
   for (const [body, fault] of refused) assertEquals(faults({ model: "agent", ...body }), fault);
 });
 
-Deno.test("UNSUPPORTED_IN_CHAT are of those parameters without which the answer would be wrong", () => {
+Deno.test("UNSUPPORTED_IN_CHAT contains the parameters that would change the answer", () => {
   const refused = {
     n: 2,
     functions: [{ name: "f" }],

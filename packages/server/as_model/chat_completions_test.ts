@@ -18,7 +18,7 @@ async function data(response: Response): Promise<unknown[]> {
   return seen;
 }
 
-Deno.test("chatCompletionsRoute() answers with text, progress and usage", async () => {
+Deno.test("chatCompletionsRoute() returns text, progress and usage", async () => {
   const { model } = scriptedModel([echoCall("x"), { content: "Hello.", reasoning_content: "Hm." }]);
   const response = await post(serve(routeOptions(model)), PATH, BODY);
   const { id, ...body } = await response.json();
@@ -47,7 +47,7 @@ Deno.test("chatCompletionsRoute() answers with text, progress and usage", async 
   });
 });
 
-Deno.test("chatCompletionsRoute() and createResponseRoute() tell what was rewritten and why as progress, whole and streamed", async () => {
+Deno.test("chatCompletionsRoute() and createResponseRoute() report prompt rewrites and their reasons as progress", async () => {
   const mechanisms = {
     context: false,
     prune: false,
@@ -76,7 +76,7 @@ Deno.test("chatCompletionsRoute() and createResponseRoute() tell what was rewrit
   }
 });
 
-Deno.test("chatCompletionsRoute() streams chunks, with usage if it is asked for", async () => {
+Deno.test("chatCompletionsRoute() streams chunks, with usage on request", async () => {
   const { model } = scriptedModel([{ content: "Hello." }, { content: "Hello." }]);
   const handler = serve(routeOptions(model));
   const choices = (chunks: unknown[]) =>
@@ -108,7 +108,7 @@ Deno.test("chatCompletionsRoute() streams chunks, with usage if it is asked for"
   ]);
 });
 
-Deno.test("chatCompletionsRoute() tells a failure by its status, and in the middle of a stream as an event", async () => {
+Deno.test("chatCompletionsRoute() reports a failure by its status, and within a stream as an event", async () => {
   const slow = new ModelError("rate_limited", "Slow.", { retryAfterMs: 2_000 });
   const { model } = scriptedModel([slow, slow, { content: "Well.", ...echoCall("x") }, slow]);
   const handler = serve(routeOptions(model));
@@ -124,14 +124,14 @@ Deno.test("chatCompletionsRoute() tells a failure by its status, and in the midd
   });
 });
 
-Deno.test("chatCompletionsRoute() gives an answer that a limit ended the finish reason length", async () => {
+Deno.test("chatCompletionsRoute() reports the finish reason length after a limit", async () => {
   const { model } = scriptedModel([{ content: "Wait.", ...echoCall("x") }, { content: "a" }]);
   const response = await post(serve(routeOptions(model)), PATH, { ...BODY, max_tokens: 1 });
   const { choices } = await response.json();
   assertEquals([choices[0].finish_reason, choices[0].message.content], ["length", "Wait."]);
 });
 
-Deno.test("chatCompletionsRoute() cancels the turn of a client that goes away before it answers", async () => {
+Deno.test("chatCompletionsRoute() cancels the turn if its client disconnects before the answer", async () => {
   const { model, asked } = silentModel();
   const controller = new AbortController();
   const answer = serve(routeOptions(model))(
@@ -148,7 +148,7 @@ Deno.test("chatCompletionsRoute() cancels the turn of a client that goes away be
   assertEquals([response.status, (await response.json()).error.code], [499, "cancelled"]);
 });
 
-Deno.test("chatCompletionsRoute() cancels the turn of a client that leaves its stream, and goes on when it resends", async () => {
+Deno.test("chatCompletionsRoute() cancels the turn if its client leaves the stream, and resumes it on a retry", async () => {
   const stopped = Promise.withResolvers<void>();
   const { model: answering } = scriptedModel([{ content: "Whole." }]);
   let calls = 0;
@@ -178,7 +178,7 @@ Deno.test("chatCompletionsRoute() cancels the turn of a client that leaves its s
   assertEquals((await again.json()).choices[0].message.content, "Whole.");
 });
 
-Deno.test("chatCompletionsRoute() refuses other models and what the agent can't do", async () => {
+Deno.test("chatCompletionsRoute() refuses other models and unsupported parameters", async () => {
   const handler = serve(routeOptions(scriptedModel([]).model));
   const refusal = async (body: object) => {
     const response = await post(handler, PATH, { ...BODY, ...body });
@@ -196,7 +196,7 @@ Deno.test("chatCompletionsRoute() refuses other models and what the agent can't 
   assertEquals(await refusal({ messages: [tool] }), [400, "messages[0]", "invalid_request"]);
 });
 
-Deno.test("chatCompletionsRoute() makes the conversation known to whoever continues it", async () => {
+Deno.test("chatCompletionsRoute() recognizes a continued conversation", async () => {
   const { model, asked } = scriptedModel([{ content: "a" }, { content: "b" }]);
   const options = routeOptions(model);
   const response = await post(serve(options), PATH, { ...BODY, user: "ann", metadata: { of: "a test" } });
@@ -216,7 +216,7 @@ const PICK = { type: "function", function: { name: "pick", parameters: { type: "
 const call = (id: string, name: string, args = "{}") =>
   ({ id, type: "function", function: { name, arguments: args } }) as const;
 
-Deno.test("chatCompletionsRoute() hands the client's calls over, whole and streamed, and goes on with the results", async () => {
+Deno.test("chatCompletionsRoute() returns the client's calls, whole and streamed, and continues with their results", async () => {
   const { model, asked } = scriptedModel([
     { content: "Pick.", tool_calls: [call("p1", "pick"), call("e1", "echo", '{"text":"x"}')] },
     { content: "Blue." },
@@ -262,7 +262,7 @@ Deno.test("chatCompletionsRoute() hands the client's calls over, whole and strea
   ]);
 });
 
-Deno.test("chatCompletionsRoute() hands settings to the model, and tells what of them its provider refuses", async () => {
+Deno.test("chatCompletionsRoute() forwards settings to the model and reports those that its provider refuses", async () => {
   const refusal = new ModelError("bad_request", "No seed.", { param: "seed" });
   const { model, asked } = scriptedModel([{ content: "a" }, refusal]);
   const handler = serve(routeOptions(model));
@@ -284,12 +284,12 @@ Deno.test("chatCompletionsRoute() hands settings to the model, and tells what of
   }, { seed: 7 }]);
 });
 
-Deno.test("chatCompletionsRoute() lets a short question overtake a history that takes long to look at", async () => {
+Deno.test("chatCompletionsRoute() answers a short request while it parses a long history", async () => {
   const { model, asked } = scriptedModel([{ content: "Fine." }, { content: "Fine." }]);
   const { promise: looking, resolve } = Promise.withResolvers<void>();
   const countTokens = (text: string) => {
     if (!text.startsWith("long")) return estimateTokens(text);
-    // The question comes while the history is looked at, which takes some hundred slices.
+    // Sent while the history is parsed, which takes some hundred slices.
     setTimeout(resolve);
     const startMs = performance.now();
     while (performance.now() - startMs < 0.3) { /* Works. */ }
@@ -308,7 +308,7 @@ Deno.test("chatCompletionsRoute() lets a short question overtake a history that 
   assertEquals(asked.map(({ messages }) => messages.length), [2, 1_002]);
 });
 
-Deno.test("chatCompletionsRoute() never sends a reply twice that broke off in the middle", async () => {
+Deno.test("chatCompletionsRoute() never repeats a reply that was interrupted", async () => {
   const model: Model = async function* ({ restarted }) {
     yield { type: "text_delta", text: "Hal" };
     if (!restarted) throw new ModelError("bad_response", "Cut.");

@@ -4,7 +4,7 @@ import { type ChatMessage, readChatMessages } from "./chat_completions.ts";
 
 const read = (messages: readonly ChatMessage[]) => readChatMessages(messages, { parameter: "messages" });
 
-Deno.test("readChatMessages() parts instructions from what was said, wherever they stand", () => {
+Deno.test("readChatMessages() separates instructions from the dialogue at any position", () => {
   const image = [{ type: "image_url", image_url: { url: "x" } }] as const;
   assertEquals(
     read([
@@ -25,7 +25,7 @@ Deno.test("readChatMessages() parts instructions from what was said, wherever th
   );
 });
 
-Deno.test("readChatMessages() joins an answer that comes in pieces, and leaves out empty ones", () => {
+Deno.test("readChatMessages() merges a split answer and omits empty ones", () => {
   assertEquals(
     read([
       { role: "user", content: "q" },
@@ -41,7 +41,7 @@ Deno.test("readChatMessages() joins an answer that comes in pieces, and leaves o
 const call = (id: string) => ({ id, type: "function", function: { name: "f", arguments: "{}" } }) as const;
 const result = (id: string) => ({ role: "tool", tool_call_id: id, content: "r" }) as const;
 
-Deno.test("readChatMessages() takes calls that the agent left to its client, with all their results", () => {
+Deno.test("readChatMessages() accepts calls of the client's tools with all their results", () => {
   const user = { role: "user", content: "q" } as const;
   assertEquals(
     read([
@@ -67,7 +67,7 @@ Deno.test("readChatMessages() takes calls that the agent left to its client, wit
   assertEquals(readChatMessages([result("1")], { parameter: "input", open: ["1"] }).dialogue, [result("1")]);
 });
 
-Deno.test("readChatMessages() refuses a call without its result, and a result without its call", () => {
+Deno.test("readChatMessages() refuses a call without its result and a result without its call", () => {
   const refusal = (messages: readonly object[]) => {
     const error = assertThrows(() => read(messages as readonly ChatMessage[]), ApiError);
     return [error.status, error.details.param, error.message];
@@ -77,7 +77,7 @@ Deno.test("readChatMessages() refuses a call without its result, and a result wi
   const missing = (ids: string) => [
     400,
     "messages",
-    `Cannot answer: the result of ${ids} is missing; the results of all calls must come right after them.`,
+    `Cannot answer: the result of ${ids} is missing; results must directly follow their calls.`,
   ];
   assertEquals(refusal([user, calling, result("1")]), missing('"2"'));
   assertEquals(refusal([user, calling, user]), missing('"1", "2"'));
@@ -85,13 +85,13 @@ Deno.test("readChatMessages() refuses a call without its result, and a result wi
   const stray = [
     400,
     "messages[1]",
-    'Cannot use messages[1]: it answers call "1", which waits for no result there.',
+    'Cannot use messages[1]: it is the result of call "1", which is not open there.',
   ];
   assertEquals(refusal([user, result("1")]), stray);
   assertEquals(refusal([user, calling, result("1"), result("1")])[1], "messages[3]");
 });
 
-Deno.test("readChatMessages() refuses calls of another kind, and a conversation that the agent ended", () => {
+Deno.test("readChatMessages() refuses other kinds of calls and a conversation that ends with an answer", () => {
   const refusal = (messages: readonly object[]) => {
     const error = assertThrows(() => read(messages as readonly ChatMessage[]), ApiError);
     return [error.status, error.details.param];

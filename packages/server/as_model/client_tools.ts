@@ -4,34 +4,32 @@ import { nullable } from "../http/schema.ts";
 import { includesTool } from "../turns/session_tools.ts";
 import { unsupported, unusable } from "./errors.ts";
 
-/** What a request says of the client's tools and of how the model shall write, in the words of chat completions. */
+/** The client's tools and settings, in chat-completions terms. */
 interface AskedOfModel {
   readonly clientTools: readonly ToolDefinition[];
   readonly settings: ModelSettings;
 }
 
-/** Schema of a tool's name. */
 export const TOOL_NAME = Type.String({ pattern: "^[a-zA-Z0-9_-]{1,64}$" });
 
-/** Schemas of what a tool has beside its name. */
 export const TOOL_FIELDS = {
   description: nullable(Type.String()),
   parameters: nullable(Type.Object({})),
   strict: nullable(Type.Boolean()),
 };
 
-/** Schema of `tool_choice`; what of it is supported, {@linkcode readAsked} says. */
+/** Schema of `tool_choice`, which {@linkcode readAsked} checks further. */
 export const TOOL_CHOICE = Type.Unsafe<string | Readonly<Record<string, unknown>> | null>({
   type: ["string", "object", "null"],
 });
 
-/** Schemas of the settings that both protocols have by one name. */
+/** Settings with the same name in both protocols. */
 export const SAMPLING = {
   temperature: nullable(Type.Number({ minimum: 0, maximum: 2 })),
   top_p: nullable(Type.Number({ minimum: 0, maximum: 1 })),
 };
 
-/** A tool as a request has it: `shown` is its description, if it is a function. */
+/** A tool of a request; `shown` is the definition of a function. */
 export interface AskedTool {
   readonly type: string;
   readonly shown?: {
@@ -42,19 +40,18 @@ export interface AskedTool {
   } | undefined;
 }
 
-/** The fields of a body that {@linkcode readAsked} reads; of `settings` what is null counts as absent. */
+/** The fields that {@linkcode readAsked} reads; a setting of `null` counts as absent. */
 export interface AskedFields {
   readonly tools: readonly AskedTool[];
-  /** `auto`, `none`, `required` or a function by its name; anything else is refused. */
+  /** `auto`, `none`, `required` or a function's name; others are refused. */
   readonly toolChoice: string | { readonly name: string } | undefined;
   readonly settings: { readonly [Name in keyof ModelSettings]: ModelSettings[Name] | null | undefined };
 }
 
 /**
- * Reads what a request says of the client's tools and settings.
- *
+ * Reads the client's tools and settings.
  * @param ownNames Names of the agent's own tools.
- * @throws {ApiError} 400 that names the parameter, for what the agent can't do.
+ * @throws {ApiError} 400 that names the unsupported parameter.
  */
 export function readAsked(
   { tools, toolChoice, settings }: AskedFields,
@@ -63,7 +60,7 @@ export function readAsked(
   const clientTools = tools.map((tool, index) => readTool(tool, { place: `tools[${index}]`, ownNames }));
   const names = clientTools.map((tool) => tool.function.name);
   const twice = names.findIndex((name, index) => names.indexOf(name) < index);
-  if (twice >= 0) throw unusable(`tools[${twice}]`, `there are two named ${JSON.stringify(names[twice])}`);
+  if (twice >= 0) throw unusable(`tools[${twice}]`, `two tools are named ${JSON.stringify(names[twice])}`);
   const given = Object.fromEntries(Object.entries(settings).filter(([, value]) => value != null));
   switch (toolChoice) {
     case undefined:
@@ -72,12 +69,12 @@ export function readAsked(
     case "none":
       return { clientTools: [], settings: given };
     case "required":
-      if (names.length === 0) throw unusable("tool_choice", "there are no tools that could be called");
+      if (names.length === 0) throw unusable("tool_choice", "there are no tools to call");
       return { clientTools, settings: { ...given, tool_choice: toolChoice } };
   }
   const name = typeof toolChoice === "string" ? undefined : toolChoice.name;
   if (name === undefined) {
-    throw unsupported("tool_choice", "it is auto, none, required or one function of tools");
+    throw unsupported("tool_choice", "it must be auto, none, required or one function of tools");
   }
   if (!names.includes(name)) throw unusable("tool_choice", `tools has no function ${JSON.stringify(name)}`);
   return { clientTools, settings: { ...given, tool_choice: { type: "function", function: { name } } } };
@@ -88,12 +85,12 @@ function readTool(
   { place, ownNames }: { readonly place: string; readonly ownNames: readonly string[] },
 ): ToolDefinition {
   if (type !== "function") {
-    throw unsupported(place, `it is of type ${type}, and the agent calls functions of its clients alone`);
+    throw unsupported(place, `it is of type ${type}, and the agent calls only functions of its clients`);
   }
   if (!shown) throw unusable(place, "its function is missing");
   const { name, description, parameters, strict } = shown;
   if (includesTool(ownNames, name)) {
-    throw unusable(place, `the agent has a tool ${name} of its own; give yours another name`);
+    throw unusable(place, `the agent has its own tool ${name}; rename yours`);
   }
   return {
     type,

@@ -8,7 +8,7 @@ const PICK = { type: "function", shown } as const;
 const read = (fields: Partial<AskedFields>) =>
   readAsked({ tools: [PICK], toolChoice: undefined, settings: {}, ...fields }, ["read"]);
 
-Deno.test("readAsked() gives the client's tools, and the settings that aren't null", () => {
+Deno.test("readAsked() returns the client's tools and the settings other than null", () => {
   const { parameters, strict } = shown;
   const clientTools = [{ type: "function", function: { name: "pick", parameters, strict } }] as const;
   const settings = { temperature: null, top_p: 0, seed: undefined };
@@ -21,7 +21,7 @@ Deno.test("readAsked() gives the client's tools, and the settings that aren't nu
   });
 });
 
-Deno.test("readAsked() names the parameter that it refuses, and says what would be right", () => {
+Deno.test("readAsked() names a refused parameter and the accepted values", () => {
   const refusal = (fields: Partial<AskedFields>) => {
     const { status, message, details } = assertThrows(() => read(fields), ApiError);
     return [status, details.param, message];
@@ -30,17 +30,17 @@ Deno.test("readAsked() names the parameter that it refuses, and says what would 
   assertEquals(refusal({ tools: [PICK, own] }), [
     400,
     "tools[1]",
-    "Cannot use tools[1]: the agent has a tool read of its own; give yours another name.",
+    "Cannot use tools[1]: the agent has its own tool read; rename yours.",
   ]);
   assertEquals(refusal({ tools: [PICK, PICK] }), [
     400,
     "tools[1]",
-    'Cannot use tools[1]: there are two named "pick".',
+    'Cannot use tools[1]: two tools are named "pick".',
   ]);
   assertEquals(refusal({ tools: [{ type: "web_search" }] }), [
     400,
     "tools[0]",
-    "Cannot answer: tools[0] is not supported: it is of type web_search, and the agent calls functions of its clients alone.",
+    "Cannot answer: tools[0] is not supported: it is of type web_search, and the agent calls only functions of its clients.",
   ]);
   assertEquals(refusal({ tools: [{ type: "function" }] }), [
     400,
@@ -50,7 +50,7 @@ Deno.test("readAsked() names the parameter that it refuses, and says what would 
   assertEquals(refusal({ tools: [], toolChoice: "required" }), [
     400,
     "tool_choice",
-    "Cannot use tool_choice: there are no tools that could be called.",
+    "Cannot use tool_choice: there are no tools to call.",
   ]);
   assertEquals(refusal({ toolChoice: { name: "other" } }), [
     400,
@@ -60,6 +60,6 @@ Deno.test("readAsked() names the parameter that it refuses, and says what would 
   assertEquals(refusal({ toolChoice: "any" }), [
     400,
     "tool_choice",
-    "Cannot answer: tool_choice is not supported: it is auto, none, required or one function of tools.",
+    "Cannot answer: tool_choice is not supported: it must be auto, none, required or one function of tools.",
   ]);
 });

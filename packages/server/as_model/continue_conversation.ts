@@ -18,57 +18,49 @@ import {
 import { visibleTo } from "./stored_responses.ts";
 import { type ConversationTurn, turnParts } from "./turn_answer.ts";
 
-/** A request to go on with a conversation. */
 export interface ConversationRequest {
-  /** What the client wants the agent to heed; it follows the server's own instructions. May be empty. */
+  /** The client's instructions, which follow the server's. May be empty. */
   readonly instructions: string;
-  /** What was said, at its end a message of the user or the results of the calls before. */
+  /** Messages, the last from the user or the results of the preceding calls. */
   readonly dialogue: readonly SaidMessage[];
-  /** Where the conversation stood before `dialogue`. Default: `dialogue` is the whole conversation. */
+  /** The preceding point. Default: `dialogue` is the whole conversation. */
   readonly after?: ConversationPoint;
-  /** Who asks: conversations of different users are never mixed. */
+  /** Conversations of different users are never mixed. */
   readonly user: string;
-  /** Kept with a new session. */
   readonly metadata: Readonly<Record<string, string>>;
-  /** Output tokens after which the model isn't called again. Default: the server's. */
+  /** Output tokens after which no further model call is made. Default: the server's. */
   readonly maxOutputTokens?: number;
   /** Tools that the client runs. Default: none. */
   readonly clientTools?: readonly ToolDefinition[];
-  /** How the model shall write. Default: as the provider likes. */
+  /** Model settings. Default: the provider's. */
   readonly settings?: ModelSettings;
 }
 
-/** What the OpenAI-compatible routes need. */
 export interface AsModelOptions {
   readonly sessions: Sessions;
-  /** Keeps where known conversations stand. */
   readonly store: Store;
-  /** What every agent is told first; the client's instructions follow. Default: `DEFAULT_INSTRUCTIONS`. */
+  /** Instructions before the client's. Default: `DEFAULT_INSTRUCTIONS`. */
   readonly instructions?: string | undefined;
   readonly heartbeat: Heartbeat;
   readonly onError: (error: unknown) => void;
 }
 
-/** Where conversations go on. */
 type GoingOn = Pick<AsModelOptions, "sessions" | "store" | "instructions"> & {
-  /** Who asks: what others have said isn't known to him. Default: the owner. */
+  /** The caller, who continues only own conversations. Default: the owner. */
   readonly asker?: Asker;
 };
 
 /**
- * Goes on with a conversation that a client sends as a whole: starts its next turn.
- *
- * - If its beginning is known, up to the newest answer, and nothing else has happened in its session since, the turn
- *   runs there, and the session's ledger and view go on.
- * - If the client went back to an earlier answer, or its session is busy, the turn runs in a new session with the
- *   history up to there, tool results included. Whatever isn't known is added as the client tells it.
- * - If it was sent before and its turn ended without an answer, that turn goes on: no tool call is made twice. So that
- *   nobody gets what a stranger asked for in the same words, it must name its user or hold an answer that was given here.
- * - Calls of the client's tools end a turn. Their results, right after them, let it go on.
- * - A new session whose turn fails before the model has answered once is deleted again.
- *
- * @throws {HttpError} 404 if `after` names a session that is gone; 429 if no more turns are allowed now; 507 if no more
- * sessions may be kept.
+ * Starts the next turn of a conversation that a client sends as a whole.
+ * - If it is known up to the newest answer and its session hasn't changed since, the turn runs there.
+ * - If the client went back, or the session is busy, the turn runs in a new session with the history up to there,
+ * tool results included, and unknown messages as sent.
+ * - If it was sent before and its turn ended without an answer, that turn is resumed and no tool call repeated. To
+ * separate strangers, it must name its user or contain an answer from here.
+ * - Calls of the client's tools end a turn; their results continue it.
+ * - A new session whose turn fails before the first reply is deleted.
+ * @throws {HttpError} 404 if the session of `after` is deleted, 429 above the limit of turns, 507 above that of
+ * sessions.
  */
 export async function continueConversation(
   request: ConversationRequest,
@@ -163,7 +155,7 @@ async function findAndStart(
     if (turn) return turn;
   }
 
-  // The other session tells of its tools and its place itself; what the client says as the system is among its instructions.
+  // A new session adds its own; the client's are in its instructions.
   const said = (knownSession?.history ?? []).slice(0, known?.point.messages)
     .filter(({ role }) => role !== "system");
   const messages = [...said, ...rest];
@@ -173,19 +165,18 @@ async function findAndStart(
   return { ...turn!, parts: deletingUnanswered(turn!.parts, session) };
 }
 
-/** Whether this is a turn that ended before the model had answered: what began it, and perhaps some steps. */
+/** Returns whether this turn ended before its answer. */
 function isUnanswered(history: readonly Message[]): boolean {
-  // The server may have told the model of its tools and its place.
   const said = history.filter(({ role }) => role !== "system");
   const last = said.at(-1)?.role;
-  // Results, if it goes on with them, and what the user said.
+  // Results may precede the user's message.
   const first = said.findIndex(({ role }) => role !== "tool");
   const steps = first < 0 ? [] : said.slice(first + 1);
   return (last === "user" || last === "tool") && openCalls(said).length === 0 &&
     steps.every(({ role }) => role !== "user");
 }
 
-/** A turn that failed before its model had answered once leaves nothing that is worth a session. */
+/** Deletes a new session whose turn failed before its first reply. */
 async function* deletingUnanswered(
   parts: ConversationTurn["parts"],
   session: AgentSession,
@@ -203,7 +194,6 @@ function isFree(session: AgentSession, { point }: KnownBeginning, instructions: 
     session.settings.instructions === instructions;
 }
 
-/** Several messages of the user in a row are one input. */
 function joinContents(contents: readonly Content[]): Content {
   if (contents.every((content) => typeof content === "string")) return contents.join("\n\n");
   return contents.flatMap((content): readonly ContentPart[] =>

@@ -24,12 +24,12 @@ function harness(
   return {
     options,
     ask,
-    /** Goes on with what is stored alone. */
+    /** Restarts from the store. */
     restart() {
       const { store } = options;
       options = { ...routeOptions(model, { ...changes, store }), store };
     },
-    /** Plays a turn to its end and gives its session, and what the model was asked. */
+    /** Plays a turn; returns its session and the model's requests. */
     async play(dialogue: readonly SaidMessage[], request: Partial<ConversationRequest> = {}) {
       const turn = await ask(dialogue, request);
       const { text, calls } = await readAnswer(turn);
@@ -42,7 +42,7 @@ function harness(
   };
 }
 
-Deno.test("continueConversation() goes on in the session of a conversation that it knows", async () => {
+Deno.test("continueConversation() continues in the session of a known conversation", async () => {
   const { play, options } = harness([echoCall("x"), { content: "a" }, { content: "b" }, { content: "c" }]);
   const first = await play([user("1")]);
   const second = await play([user("1"), agent("a"), user("2")]);
@@ -53,7 +53,7 @@ Deno.test("continueConversation() goes on in the session of a conversation that 
   assertEquals([session.totals.turns, session.ledger.calls], [3, 4]);
 });
 
-Deno.test("continueConversation() gives what it doesn't know a new session with the history it was given", async () => {
+Deno.test("continueConversation() creates a session with the history of an unknown conversation", async () => {
   const { play } = harness([{ content: "b" }, { content: "c" }]);
   const first = await play([user("1"), agent("a"), user("2")], { instructions: "Be kind." });
   assertEquals(first.prompt, ["Be brief.\n\nBe kind.", "1", "a", "2"]);
@@ -63,7 +63,7 @@ Deno.test("continueConversation() gives what it doesn't know a new session with 
   assertEquals(second.id, first.id);
 });
 
-Deno.test("continueConversation() makes no more sessions than may be kept, and goes on in those that are", async () => {
+Deno.test("continueConversation() creates no sessions above the limit and continues existing ones", async () => {
   const { play, ask } = harness([{ content: "a" }, { content: "b" }], { maxSessions: 1 });
   const first = await play([user("1")]);
   const error = await assertRejects(() => ask([user("other")]), HttpError);
@@ -71,7 +71,7 @@ Deno.test("continueConversation() makes no more sessions than may be kept, and g
   assertEquals((await play([user("1"), agent("a"), user("2")])).id, first.id);
 });
 
-Deno.test("continueConversation() forks where the client goes back, and keeps the tool results up to there", async () => {
+Deno.test("continueConversation() forks where the client goes back, with the tool results up to there", async () => {
   const { play } = harness([
     echoCall("x"),
     { content: "a" },
@@ -92,7 +92,7 @@ Deno.test("continueConversation() forks where the client goes back, and keeps th
   assertEquals(both.map(({ id }) => id), [first.id, fork.id]);
 });
 
-Deno.test("continueConversation() adds what it doesn't know to the beginning that it knows", async () => {
+Deno.test("continueConversation() adds unknown messages to the known start", async () => {
   const { play } = harness([echoCall("x"), { content: "a" }, { content: "b" }]);
   const first = await play([user("1")]);
   const second = await play([user("1"), agent("a"), user("2"), agent("half an ans"), user("3")]);
@@ -100,7 +100,7 @@ Deno.test("continueConversation() adds what it doesn't know to the beginning tha
   assertEquals(second.id === first.id, false);
 });
 
-Deno.test("continueConversation() keeps users and instructions apart", async () => {
+Deno.test("continueConversation() separates users and instructions", async () => {
   const replies = Array.from({ length: 5 }, () => ({ content: "a" }));
   const { play } = harness(replies);
   const next = [user("1"), agent("a"), user("2")];
@@ -134,7 +134,7 @@ Deno.test("continueConversation() forks while the known session is busy", async 
   }
 });
 
-Deno.test("continueConversation() starts over when the known session was deleted", async () => {
+Deno.test("continueConversation() starts again after the known session was deleted", async () => {
   const { play, ask, options } = harness([{ content: "a" }, { content: "b" }]);
   const first = await play([user("1")]);
   await options.sessions.delete(first);
@@ -157,7 +157,7 @@ Deno.test("continueConversation() deletes a new session in which the model never
   assertEquals(await fail([user("2")]), 1);
 });
 
-Deno.test("continueConversation() follows a point in a session, or forks there", async () => {
+Deno.test("continueConversation() continues at a point in a session or forks there", async () => {
   const { play } = harness([{ content: "a" }, { content: "b" }, { content: "c" }, { content: "d" }]);
   const first = await play([user("1")]);
   const second = await play([user("2")], { after: first.point });
@@ -168,7 +168,7 @@ Deno.test("continueConversation() follows a point in a session, or forks there",
   assertEquals(changed.prompt, ["Be brief.\n\nBe kind.", "1", "a", "2", "b", "4"]);
 });
 
-Deno.test("continueConversation() tells each session its place as it is, and goes on where it has changed", async () => {
+Deno.test("continueConversation() describes each session's own environment and continues after it changed", async () => {
   let now = 1;
   const replies = ["a", "b", "c", "d"].map((content) => ({ content }));
   const { play } = harness(replies, {
@@ -191,14 +191,14 @@ Deno.test("continueConversation() tells each session its place as it is, and goe
   assertEquals(later.prompt, ["Be brief.\n\nPlace 2.", "1", "a", "2", "b", "4"]);
 });
 
-Deno.test("continueConversation() joins several messages of the user into one input", async () => {
+Deno.test("continueConversation() merges several messages of the user into one input", async () => {
   const { play } = harness([{ content: "a" }]);
   const image = { type: "image_url", image_url: { url: "x" } } as const;
   const { prompt } = await play([user("1"), user([image])]);
   assertEquals(prompt, ["Be brief.", [{ type: "text", text: "1" }, image]] as unknown as typeof prompt);
 });
 
-Deno.test("continueConversation() takes a slot for as long as the turn runs", async () => {
+Deno.test("continueConversation() takes a slot for the duration of the turn", async () => {
   const { model, asked } = silentModel();
   const { ask, options } = harness([], { maxRunningTurns: 1, model: () => model });
   const turn = await ask([user("1")]);
@@ -225,7 +225,7 @@ Deno.test("continueConversation() ends the turn at the smaller limit of output t
   assertEquals(await finish({ maxOutputTokens: 1 }, 4), ["length", 1]);
 });
 
-Deno.test("continueConversation() goes on with a turn that ended without an answer", async () => {
+Deno.test("continueConversation() resumes a turn that ended without an answer", async () => {
   const failing = new Error("No.");
   const { ask, play, options } = harness([echoCall("x"), failing, { content: "a" }, failing, {
     content: "b",
@@ -247,7 +247,7 @@ Deno.test("continueConversation() goes on with a turn that ended without an answ
   assertEquals([ledger.calls, turns], [3, 4]);
 });
 
-Deno.test("continueConversation() answers a conversation anew that it has answered", async () => {
+Deno.test("continueConversation() answers an answered conversation again", async () => {
   const { play } = harness([{ content: "a" }, { content: "b" }, { content: "c" }, { content: "d" }]);
   const first = await play([user("1")]);
   await play([user("1"), agent("a"), user("2")]);
@@ -256,7 +256,7 @@ Deno.test("continueConversation() answers a conversation anew that it has answer
   assertEquals((await play([user("1")])).prompt, ["Be brief.", "1"]);
 });
 
-Deno.test("continueConversation() goes on in sessions that were unloaded meanwhile", async () => {
+Deno.test("continueConversation() continues in sessions that were unloaded", async () => {
   const others = Array.from({ length: 20 }, () => ({ content: "o" }));
   const { play } = harness([echoCall("x"), { content: "a" }, { content: "b" }, ...others, { content: "c" }]);
   await play([user("1")]);
@@ -271,7 +271,7 @@ Deno.test("continueConversation() goes on in sessions that were unloaded meanwhi
   ]);
 });
 
-Deno.test("continueConversation() gives nobody the turn of a stranger who asked in the same words", async () => {
+Deno.test("continueConversation() never resumes the turn of a stranger with the same words", async () => {
   const failing = new Error("No.");
   const replies = [echoCall("x"), failing, { content: "a" }, failing, { content: "b" }];
   const { ask, play } = harness(replies);
@@ -279,13 +279,13 @@ Deno.test("continueConversation() gives nobody the turn of a stranger who asked 
   await assertRejects(() => readAnswer(first), ApiError);
   const stranger = await play([user("1")]);
   assertEquals([stranger.id === first.sessionId, stranger.prompt], [false, ["Be brief.", "1"]]);
-  // Who quotes an answer that was given here has had it.
+  // Quoting an answer from here proves that the client received it.
   const next = [user("1"), agent("a"), user("2")];
   await assertRejects(async () => readAnswer(await ask(next)), ApiError);
   assertEquals((await play(next)).id, stranger.id);
 });
 
-Deno.test("continueConversation() keeps a question whose answer the client has changed", async () => {
+Deno.test("continueConversation() retains a question whose answer the client has changed", async () => {
   const { play } = harness([{ content: "a" }, { content: "b" }]);
   await play([user("1")]);
   const { prompt } = await play([user("1"), agent("changed"), user("2")]);
@@ -303,26 +303,30 @@ const called = (...calls: readonly FunctionToolCall[]): SaidMessage => ({
 });
 const result = (id: string, content: string): SaidMessage => ({ role: "tool", tool_call_id: id, content });
 
-Deno.test("continueConversation() goes on with the results of the client's calls after a restart, in the same session", async () => {
-  const { play, restart } = harness([
-    { tool_calls: [call("p", "pick"), call("e", "echo")] },
-    { tool_calls: [call("q", "pick")] },
-    { content: "Done." },
-  ]);
-  const first = await play([user("1")], PICKS);
-  assertEquals(first.calls, [call("p", "pick")]);
-  restart();
-  const next = [user("1"), called(call("p", "pick")), result("p", "blue")];
-  const second = await play(next, PICKS);
-  assertEquals([second.id, second.calls], [first.id, [call("q", "pick")]]);
-  assertEquals(second.prompt, ["Be brief.", "1", "", "tool x", "tool blue"]);
-  restart();
-  const third = await play([...next, called(call("q", "pick")), result("q", "red"), user("2")], PICKS);
-  assertEquals([third.id, third.text], [first.id, "Done."]);
-  assertEquals(third.prompt, ["Be brief.", "1", "", "tool x", "tool blue", "", "tool red", "2"]);
-});
+Deno.test(
+  "continueConversation() continues with the results of the client's calls after a restart in the same " +
+    "session",
+  async () => {
+    const { play, restart } = harness([
+      { tool_calls: [call("p", "pick"), call("e", "echo")] },
+      { tool_calls: [call("q", "pick")] },
+      { content: "Done." },
+    ]);
+    const first = await play([user("1")], PICKS);
+    assertEquals(first.calls, [call("p", "pick")]);
+    restart();
+    const next = [user("1"), called(call("p", "pick")), result("p", "blue")];
+    const second = await play(next, PICKS);
+    assertEquals([second.id, second.calls], [first.id, [call("q", "pick")]]);
+    assertEquals(second.prompt, ["Be brief.", "1", "", "tool x", "tool blue"]);
+    restart();
+    const third = await play([...next, called(call("q", "pick")), result("q", "red"), user("2")], PICKS);
+    assertEquals([third.id, third.text], [first.id, "Done."]);
+    assertEquals(third.prompt, ["Be brief.", "1", "", "tool x", "tool blue", "", "tool red", "2"]);
+  },
+);
 
-Deno.test("continueConversation() forks before results that were given already, and resumes a turn that they began", async () => {
+Deno.test("continueConversation() forks before results that were sent already and resumes a turn that they began", async () => {
   const { play, ask } = harness([
     { tool_calls: [call("p", "pick")] },
     echoCall("x"),
@@ -345,7 +349,7 @@ Deno.test("continueConversation() forks before results that were given already, 
   }
 });
 
-Deno.test("continueConversation() takes calls that it doesn't know as the client tells them", async () => {
+Deno.test("continueConversation() accepts unknown calls as the client sends them", async () => {
   const { play } = harness([{ content: "a" }]);
   const { prompt } = await play([user("1"), called(call("p", "pick")), result("p", "blue")], PICKS);
   assertEquals(prompt, ["Be brief.", "1", null, "tool blue"] as unknown as typeof prompt);

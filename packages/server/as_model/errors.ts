@@ -5,7 +5,6 @@ import { errorResponse, toHttpError } from "../http/http_error.ts";
 import type { RouteErrors } from "../http/route.ts";
 import { closed } from "../http/schema.ts";
 
-/** An error in OpenAI's shape. */
 export const API_ERROR = closed(
   {
     error: closed({
@@ -18,7 +17,7 @@ export const API_ERROR = closed(
   "OpenaiError",
   {
     error: {
-      message: "Cannot answer: n is not supported: the agent gives one answer.",
+      message: "Cannot answer: n is not supported: the agent returns one answer.",
       type: "invalid_request_error",
       param: "n",
       code: "unsupported_value",
@@ -26,23 +25,22 @@ export const API_ERROR = closed(
   },
 );
 
-/** How the routes that OpenAI clients call tell their errors. */
 export const API_ERRORS: RouteErrors = {
   schema: API_ERROR,
   respond: (error) => toApiError(error).toResponse(),
 };
 
-/** What can go wrong with a turn that a request starts, by status, beside what can with any request. */
+/** Additional errors of a turn, by status. */
 export const TURN_ERRORS = {
-  404: "There is no such model, or what the request refers to is gone.",
-  429: "As many turns run as the server allows, or the provider limits the rate of requests.",
+  404: "The model, or an object that the request refers to, doesn't exist.",
+  429: "Too many turns run, or the provider's rate limit is exceeded.",
   499: "The turn was cancelled.",
   502: "The provider failed.",
-  504: "Nothing moved for too long.",
-  507: "The server has no room for another session.",
+  504: "The turn stalled.",
+  507: "The limit of sessions is reached.",
 };
 
-/** How errors at a path are reported that no route has: as clients of that path expect it. */
+/** Returns the error format that clients of a path without a route expect. */
 export function respondAt(pathname: string): RouteErrors["respond"] {
   if (/^\/v1\/messages(\/|$)/.test(pathname)) {
     return (error) => {
@@ -55,14 +53,13 @@ export function respondAt(pathname: string): RouteErrors["respond"] {
   return pathname.startsWith("/v1/") ? API_ERRORS.respond : errorResponse;
 }
 
-/** An error in OpenAI's shape, as far as clients may read it. */
+/** Converts an error to OpenAI's shape, without internal details. */
 export function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
   const { status, message, code, headers } = toHttpError(error);
   return new ApiError(status, message, { code, headers, ...paramOf(message) });
 }
 
-/** The parameter that a sentence about an invalid body or query blames first. */
 function paramOf(message: string): { readonly param?: string } {
   const param = /^Cannot use the body: the body must have required property '(\w+)'/.exec(message)?.[1] ??
     /^Cannot use the (?:body|query): ([\w.]+) must /.exec(message)?.[1] ??
@@ -71,11 +68,9 @@ function paramOf(message: string): { readonly param?: string } {
 }
 
 /**
- * A turn that ended without an answer. The provider's own faults are 502, whatever its status was: a key that it
- * refused isn't the client's key. A setting of the client's that can't be sent, or that the provider refuses, is the
- * client's fault. A cancelled turn is 499, which no client sends again by itself.
- *
- * @param error What was thrown, if the turn ended by an error.
+ * Returns the error of a turn without an answer. The provider's faults are 502, whatever its status: its 401 isn't
+ * about the client's key. Refused settings are 400. A cancelled turn is 499, which clients don't retry.
+ * @param error The error that ended the turn, if any.
  */
 export function turnError(end: TurnEnd, error?: unknown): ApiError {
   const { retryAfterMs, param } = error instanceof ModelError ? error : {};
@@ -100,19 +95,19 @@ function kindOf(
   return { status: 502, code };
 }
 
-/** The id of the model that is the server's own agent. */
+/** Model id of the server's agent. */
 export const AGENT_MODEL = "agent";
 
-/** A parameter that can't be ignored when it has certain values, because the answer would be wrong. */
+/** A parameter that can't be ignored with certain values. */
 export interface UnsupportedParameter {
   readonly parameter: string;
-  /** Whether this value of it is refused. Never called with `undefined` or `null`. */
+  /** Never called with `undefined` or `null`. */
   readonly refuses: (value: unknown) => boolean;
-  /** Why, as the rest of a sentence after "is not supported: ". */
+  /** Follows "is not supported: ". */
   readonly because: string;
 }
 
-/** Settings that other servers know, and that can't be handed on because most providers don't. */
+/** Settings that most providers lack. */
 export const REFUSED_SAMPLING: readonly UnsupportedParameter[] = [
   "top_k",
   "min_p",
@@ -122,12 +117,11 @@ export const REFUSED_SAMPLING: readonly UnsupportedParameter[] = [
   .map((parameter) => ({
     parameter,
     refuses: () => true,
-    because: "the agent hands on temperature, top_p, penalties and seed alone",
+    because: "the agent forwards only temperature, top_p, penalties and seed",
   }));
 
 /**
- * Refuses a body that asks for another model, or for what the agent can't do.
- *
+ * Checks the model and its parameters.
  * @throws {ApiError} 404 for another model, 400 that names the parameter.
  */
 export function refuseUnsupported(
@@ -142,16 +136,14 @@ export function refuseUnsupported(
   }
 }
 
-/** The error for another model than the agent. */
 export function noSuchModel(id: string): ApiError {
   return new ApiError(
     404,
-    `Cannot use model ${JSON.stringify(id)}: there is only ${JSON.stringify(AGENT_MODEL)}.`,
+    `Cannot use model ${JSON.stringify(id)}: the only model is ${JSON.stringify(AGENT_MODEL)}.`,
     { code: "model_not_found", param: "model" },
   );
 }
 
-/** The error for a parameter whose value is well-formed, but not supported. */
 export function unsupported(parameter: string, because: string): ApiError {
   return new ApiError(400, `Cannot answer: ${parameter} is not supported: ${because}.`, {
     code: "unsupported_value",
@@ -159,12 +151,10 @@ export function unsupported(parameter: string, because: string): ApiError {
   });
 }
 
-/** The error for a part of a request that can't be used: `state` says what is wrong with it. */
 export function unusable(param: string, state: string): ApiError {
   return invalid(param, `Cannot use ${param}: ${state}.`);
 }
 
-/** The error for a request of which this parameter is at fault. */
 export function invalid(param: string, message: string): ApiError {
   return new ApiError(400, message, { code: "invalid_request", param });
 }

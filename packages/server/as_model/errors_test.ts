@@ -13,7 +13,7 @@ async function told(error: unknown): Promise<{ status: number; error: unknown }>
   return { status: response.status, ...body };
 }
 
-Deno.test("toApiError() tells every error in OpenAI's shape and hides unexpected ones", async () => {
+Deno.test("toApiError() converts every error to OpenAI's shape and hides unexpected ones", async () => {
   assertEquals(await told(new ApiError(400, "No.", { code: "c", param: "n" })), {
     status: 400,
     error: { message: "No.", type: "invalid_request_error", param: "n", code: "c" },
@@ -29,7 +29,7 @@ Deno.test("toApiError() tells every error in OpenAI's shape and hides unexpected
   assertEquals(await told(new Error("secret")), {
     status: 500,
     error: {
-      message: "The server met an unexpected error; its log says more.",
+      message: "Internal server error: the server's log has the details.",
       type: "server_error",
       param: null,
       code: "internal_error",
@@ -37,7 +37,7 @@ Deno.test("toApiError() tells every error in OpenAI's shape and hides unexpected
   });
 });
 
-Deno.test("toApiError() names the parameter that an invalid body is blamed for", async () => {
+Deno.test("toApiError() names the parameter of an invalid body", async () => {
   const paramOf = async (faults: string) => {
     const { error } = await told(new HttpError(400, "invalid_request", `Cannot use the body: ${faults}.`));
     return (error as { param: unknown }).param;
@@ -48,7 +48,7 @@ Deno.test("toApiError() names the parameter that an invalid body is blamed for",
   assertEquals(await paramOf("the body must be object"), null);
 });
 
-Deno.test("toApiError() keeps the headers of an error", () => {
+Deno.test("toApiError() retains the headers of an error", () => {
   const headers = { "retry-after": "3" };
   const error = new ApiError(429, "Slow.", { code: "c", headers });
   assertEquals(toApiError(error).toResponse().headers.get("retry-after"), "3");
@@ -62,7 +62,7 @@ const end = (reason: TurnEnd["reason"], code?: TurnEnd["code"]): TurnEnd => ({
   ...(code && { code }),
 });
 
-Deno.test("turnError() gives each end its status and code", () => {
+Deno.test("turnError() maps each end to its status and code", () => {
   const told = (of: TurnEnd) => {
     const { status, message, details } = turnError(of);
     assertEquals([message, details.headers], ["Why.", undefined]);
@@ -77,14 +77,14 @@ Deno.test("turnError() gives each end its status and code", () => {
   assertEquals(told(end("model_error")), [502, "provider_error"]);
 });
 
-Deno.test("turnError() says when to try again", () => {
+Deno.test("turnError() contains the retry delay", () => {
   const waiting = (code: ModelError["code"]) => new ModelError(code, "Why.", { retryAfterMs: 1200 });
   const { details } = turnError(end("model_error", "rate_limited"), waiting("rate_limited"));
   assertEquals(details.headers, { "retry-after": "2" });
   assertEquals(turnError(end("model_error", "bad_key"), waiting("bad_key")).details.headers, undefined);
 });
 
-Deno.test("turnError() blames the client for a setting that its provider refuses", () => {
+Deno.test("turnError() reports a setting that the provider refuses as the client's fault", () => {
   const error = new ModelError("bad_request", "Why.", { param: "seed" });
   const { status, details } = turnError(end("model_error", "bad_request"), error);
   assertEquals([status, details], [400, { code: "unsupported_value", param: "seed" }]);

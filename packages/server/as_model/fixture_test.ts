@@ -20,7 +20,6 @@ import { asModelRoutes } from "./as_model_routes.ts";
 import type { AsModelOptions } from "./continue_conversation.ts";
 import { respondAt } from "./errors.ts";
 
-/** A call of {@linkcode echo}. */
 export function echoCall(text: string): Partial<AssistantMessage> {
   return {
     tool_calls: [
@@ -29,7 +28,7 @@ export function echoCall(text: string): Partial<AssistantMessage> {
   };
 }
 
-/** A model that gives these replies one after the other, and what it was asked. A reply may fail instead. */
+/** A model with scripted replies or failures, which records its requests. */
 export function scriptedModel(replies: readonly (Partial<AssistantMessage> | Error)[]): {
   readonly model: Model;
   readonly asked: ModelRequest[];
@@ -54,7 +53,7 @@ export function scriptedModel(replies: readonly (Partial<AssistantMessage> | Err
   return { model, asked };
 }
 
-/** What the routes need, with everything in memory. */
+/** Options of the routes, in memory. */
 export function routeOptions(model: Model, changes: FlatOptions = {}): AsModelOptions {
   const store = memoryStore({ now: () => 5_000 });
   const all = grouped({
@@ -81,7 +80,7 @@ export function routeOptions(model: Model, changes: FlatOptions = {}): AsModelOp
   return { sessions, store, instructions: "Be brief.", heartbeat: {}, onError() {} };
 }
 
-/** The routes as a function from request to response that throws if an answer isn't as documented. */
+/** Returns a handler of the routes that throws if an answer isn't documented. */
 export function serve(options: AsModelOptions): HttpAgent["fetch"] {
   const routes = asModelRoutes(options);
   const { onError, store } = options;
@@ -90,7 +89,6 @@ export function serve(options: AsModelOptions): HttpAgent["fetch"] {
   return checkedFetch(answer, () => Promise.resolve(document));
 }
 
-/** Posts a body as JSON. */
 export async function post(
   handler: (request: Request) => Promise<Response>,
   path: string,

@@ -12,19 +12,18 @@ import { hashPrefixes, type StoreRecord } from "@tare/session/internal";
 import { Type } from "typebox";
 import { COUNT, storedReader } from "../http/schema.ts";
 
-/** A message that the client sees: of the user, of the agent with the calls for its client, or the result of one. */
+/** A message that the client sees. */
 export type SaidMessage = Extract<Message, { readonly role: "user" }> | AssistantMessage | ToolMessage;
 
-/** A position in a session's history: after its first `messages` messages, the system message included. */
+/** A position in a session's history: after `messages` messages, the system message included. */
 export interface ConversationPoint {
   readonly sessionId: string;
   readonly messages: number;
 }
 
-/** A known start of a conversation. */
 export interface KnownBeginning {
   readonly point: ConversationPoint;
-  /** Number of the conversation's messages in it. */
+  /** Number of its messages. */
   readonly length: number;
 }
 
@@ -32,12 +31,12 @@ const KIND = "conversation";
 
 const readStored = storedReader(Type.Object({ messages: COUNT }), "the point of a conversation");
 
-/** Returns the record that stores at which point the conversation of one of the {@linkcode conversationNames} is. */
+/** Returns the record of a conversation's point, by one of its {@linkcode conversationNames}. */
 export function knownConversation(id: string, { sessionId, messages }: ConversationPoint): StoreRecord {
   return { type: "document", kind: KIND, id, sessionId, value: { messages } };
 }
 
-/** Returns the point of the conversation of this name; `undefined` if none is stored, or its session was deleted. */
+/** Returns the stored point, unless its session was deleted. */
 export async function findConversation(store: Store, name: string): Promise<ConversationPoint | undefined> {
   const document = await store.getDocument(KIND, name);
   if (!document) return undefined;
@@ -45,13 +44,13 @@ export async function findConversation(store: Store, name: string): Promise<Conv
   return { sessionId: document.sessionId ?? "", messages };
 }
 
-/** Returns the longest known start of a conversation that ends with a reply; `names` are those up to each message. */
+/** Returns the longest known start that ends with a reply; `names` has a name per message. */
 export async function findBeginning(
   store: Store,
   { dialogue, names }: { readonly dialogue: readonly SaidMessage[]; readonly names: readonly string[] },
 ): Promise<KnownBeginning | undefined> {
   for (let length = dialogue.length; length > 0; length--) {
-    // The point of a message of the user is before it.
+    // A user message's point precedes it.
     if (dialogue[length - 1]?.role !== "assistant") continue;
     const point = await findConversation(store, names[length - 1] ?? "");
     if (point) return { point, length };
@@ -60,9 +59,8 @@ export async function findBeginning(
 }
 
 /**
- * Returns the names of a conversation up to each of its messages, by all that was said so far. Conversations of another
- * `scope` (another user, other instructions) never meet. Two spellings of one text (a string, or text parts; a reply with
- * or without blanks around it) give the same name, because clients send back what they received in their own spelling.
+ * Returns a name per message: hashes of the content up to there and `scope` (user, instructions). Spellings of one
+ * text (string or parts, surrounding blanks) share a name, because clients respell it.
  */
 export function conversationNames(
   scope: readonly string[],
@@ -87,7 +85,7 @@ function isText(content: Content | null | undefined): boolean {
     content.every(({ type }) => type === "text" || type === "refusal");
 }
 
-/** Returns a call without what clients respell: the blanks in its arguments. */
+/** Returns a call without its arguments' whitespace, which clients change. */
 function plainCall(call: ToolCall): readonly unknown[] {
   const { name, arguments: text } = describeCall(call);
   try {

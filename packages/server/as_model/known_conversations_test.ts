@@ -23,14 +23,14 @@ function nameOf(dialogue: readonly SaidMessage[], scope: readonly string[] = [])
   return conversationNames(scope, dialogue).at(-1)!;
 }
 
-Deno.test("conversationNames() names a conversation up to each message", () => {
+Deno.test("conversationNames() returns a name up to each message", () => {
   const names = conversationNames(["ann"], [user("a"), agent("b"), user("c")]);
   assertMatch(names[0]!, /^[\w-]{43}$/);
   assertEquals(new Set(names).size, 3);
   assertEquals(names[1], nameOf([user("a"), agent("b")], ["ann"]));
 });
 
-Deno.test("conversationNames() gives one name to the spellings that clients have for a text", () => {
+Deno.test("conversationNames() returns one name for all spellings of a text", () => {
   const plain = nameOf([user("q"), agent("a")]);
   const parts: Content = [{ type: "text", text: "a" }];
   assertEquals(nameOf([user([{ type: "text", text: "q" }]), agent(parts)]), plain);
@@ -39,7 +39,7 @@ Deno.test("conversationNames() gives one name to the spellings that clients have
   assertEquals(nameOf([result("1", "a")]), nameOf([result("1", parts)]));
 });
 
-Deno.test("conversationNames() tells apart who said what to whom", () => {
+Deno.test("conversationNames() distinguishes speakers, users and instructions", () => {
   const image = (url: string): Content => [{ type: "image_url", image_url: { url } }];
   const names = [
     nameOf([user("a"), agent("b")]),
@@ -71,7 +71,7 @@ async function newStore() {
   return {
     store,
     remember,
-    /** Finds the beginning of a dialogue that is named by these keys; those of answers begin with an `a`. */
+    /** Finds the start of a dialogue by these keys; those of answers begin with an `a`. */
     find: (keys: readonly string[]) => {
       const dialogue = keys.map((key) => key.startsWith("a") ? agent(key) : user(key));
       return findBeginning(store, { dialogue, names: keys });
@@ -79,7 +79,7 @@ async function newStore() {
   };
 }
 
-Deno.test("findBeginning() gives the longest beginning that ends with an answer and is known", async () => {
+Deno.test("findBeginning() returns the longest known start that ends with an answer", async () => {
   const { remember, find, store } = await newStore();
   await remember("a2", { sessionId: "one", messages: 3 });
   await remember("u3", { sessionId: "one", messages: 3 });
@@ -93,14 +93,14 @@ Deno.test("findBeginning() gives the longest beginning that ends with an answer 
   assertEquals(await findConversation(store, "u3"), { sessionId: "one", messages: 3 });
 });
 
-Deno.test("findBeginning() knows the newest of two conversations with one name", async () => {
+Deno.test("findBeginning() returns the newest of two conversations with one name", async () => {
   const { remember, find } = await newStore();
   await remember("a", { sessionId: "one", messages: 3 });
   await remember("a", { sessionId: "two", messages: 5 });
   assertEquals((await find(["a"]))?.point, { sessionId: "two", messages: 5 });
 });
 
-Deno.test("findBeginning() forgets a conversation with its session", async () => {
+Deno.test("findBeginning() finds no conversation of a deleted session", async () => {
   const { remember, find, store } = await newStore();
   await remember("a1", { sessionId: "one", messages: 3 });
   await remember("a2", { sessionId: "two", messages: 5 });

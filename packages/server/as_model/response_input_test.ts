@@ -49,7 +49,7 @@ Deno.test("readResponseInput() reads text, messages and instructions", async () 
   );
 });
 
-Deno.test("readResponseInput() reads pictures and files", async () => {
+Deno.test("readResponseInput() reads images and files", async () => {
   const { dialogue } = await read([{
     role: "user",
     content: [
@@ -63,7 +63,7 @@ Deno.test("readResponseInput() reads pictures and files", async () => {
   ]);
 });
 
-Deno.test("readResponseInput() looks up what items refer to, and leaves out reasoning", async () => {
+Deno.test("readResponseInput() resolves references and omits reasoning", async () => {
   const items: InputItem[] = [
     user,
     { type: "item_reference", id: `rs_${HEX}_0` },
@@ -74,7 +74,7 @@ Deno.test("readResponseInput() looks up what items refer to, and leaves out reas
   assertEquals((await read(items)).dialogue, [user, { role: "assistant", content: "a" }, user]);
 });
 
-Deno.test("readResponseInput() reads calls and their results, those of the response before too", async () => {
+Deno.test("readResponseInput() reads calls and their results, also of the previous response", async () => {
   const item = { type: "function_call", call_id: "c", name: "f", arguments: "{}" } as const;
   const output = (call_id: string) => ({
     type: "function_call_output",
@@ -101,11 +101,11 @@ Deno.test("readResponseInput() reads calls and their results, those of the respo
   const { message } = await assertRejects(() => follow([user]), ApiError);
   assertEquals(
     message,
-    'Cannot answer: the result of "c" is missing; the results of all calls must come right after them.',
+    'Cannot answer: the result of "c" is missing; results must directly follow their calls.',
   );
 });
 
-Deno.test("readResponseInput() names the item that it can't take", async () => {
+Deno.test("readResponseInput() names an unsupported item", async () => {
   const refusal = async (item: InputItem) => {
     const { status, details } = await assertRejects(() => read([user, item]), ApiError);
     return [status, details.param, details.code];

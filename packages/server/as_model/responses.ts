@@ -36,24 +36,14 @@ import {
 type ResponseEvent = ReturnType<ResponseEventWriter["begin"]>[number];
 
 /**
- * `POST /v1/responses`: the model `agent` is the server's own loop with its own tools.
- *
- * - `previous_response_id` goes on where that response ended: in its session, or, if that has gone on since or the
- *   `instructions` differ, in a new one with the history up to there. Without it, `input` is the whole conversation, and
- *   is recognised as that of a chat completion is. The header `tare-session` of the answer names the session.
- * - `instructions`, and system and developer messages in the input, follow the server's own. They hold for one response.
- * - What the agent's model says is a message for each step. Its reasoning, and a line for each tool call and for each
- *   rewrite of its prompt, are the summary of a reasoning item.
- * - `usage` is what the turn cost: sums over its model calls.
- * - `max_output_tokens` ends the turn after the reply that reaches it; no reply is cut. A response that a limit ended is
- *   `incomplete`.
- * - A call of one of the client's functions is an item `function_call` and ends the response, once the agent's own calls
- *   of that step have run; a response that follows goes on with the results. `tool_choice` is about the client's tools.
- * - Temperature, `top_p`, `reasoning.effort`, `text.verbosity` and `parallel_tool_calls` go to the provider. What its
- *   protocol hasn't, and what else would make an answer wrong, is refused by name; the rest is ignored.
- * - A client that disconnects cancels the turn. A response that was cancelled or failed isn't stored.
- * - A turn that fails before its model has shown a sign is an HTTP error, also of a request to stream; later,
- *   `response.failed` ends the stream.
+ * Returns `POST /v1/responses`, which differs from `chatCompletionsRoute()`:
+ * - `previous_response_id` continues in that response's session or, if that has continued or the `instructions`
+ * differ, in a new one with the history up to there. Without it, `input` is the whole conversation.
+ * - `instructions`, and system and developer messages, hold for one response.
+ * - Each step's text is a message; progress is the summary of a reasoning item.
+ * - A response that a limit ended is `incomplete`; a cancelled or failed one isn't stored.
+ * - A call of one of the client's functions ends the response; a following one continues with the results.
+ * - `response.failed` ends the stream of a turn that fails after its model responded.
  */
 export function createResponseRoute(options: AsModelOptions) {
   const { onError, heartbeat, store: { now } } = options;
@@ -61,12 +51,12 @@ export function createResponseRoute(options: AsModelOptions) {
     method: "POST",
     path: "/v1/responses",
     operationId: "createResponse",
-    summary: "Lets the agent answer in the responses format.",
+    summary: "Answers a conversation in the responses format.",
     begins: true,
     body: RESPONSES_REQUEST,
     responses: {
       200: {
-        description: "The response, as one object or streamed.",
+        description: "The response, as one object or as a stream.",
         content: { "application/json": RESPONSE, "text/event-stream": RESPONSE_EVENT },
       },
       ...TURN_ERRORS,
@@ -125,7 +115,7 @@ function askedFields({ tools, tool_choice: choice, ...body }: ResponsesRequest):
   };
 }
 
-/** What the settings are called here. */
+/** Names in this protocol. */
 const PARAMETERS: Readonly<Record<string, string>> = {
   reasoning_effort: "reasoning.effort",
   verbosity: "text.verbosity",
@@ -138,26 +128,24 @@ function renamed(error: unknown): unknown {
   return new ApiError(told.status, told.message, { ...told.details, param });
 }
 
-/** Status and code are those that OpenAI's clients know. */
+/** Throws OpenAI's error if there is none. */
 async function findPrevious(id: string, { store }: AsModelOptions): Promise<StoredResponse> {
   const stored = await findResponse(store, id);
   if (stored) return stored;
-  throw new ApiError(400, `Cannot follow response ${JSON.stringify(id)}: there is none stored.`, {
+  throw new ApiError(400, `Cannot follow response ${JSON.stringify(id)}: it isn't stored.`, {
     code: "previous_response_not_found",
     param: "previous_response_id",
   });
 }
 
 /**
- * The events of a turn's response. The first waits until the turn says something, the last until the response is stored.
- *
- * @throws {ApiError} if the turn fails; once it has said something, `response.failed` is told before.
+ * Yields a turn's events: the first after the model's first output, the last after the response is stored.
+ * @throws {ApiError} if the turn fails, after `response.failed` if there was output.
  */
 async function* responseEvents(
   turn: ConversationTurn,
   { writer, input, now }: {
     readonly writer: ResponseEventWriter;
-    /** What the request brought, as it is stored. */
     readonly input: readonly JsonRecord[];
     readonly now: () => number;
   },
@@ -190,18 +178,17 @@ async function* toSse(
     }
   } catch (error) {
     if (!begun) throw error;
-    // The last event has told it.
+    // `response.failed` has reported it.
     tellError(error, onError);
   }
 }
 
 /**
- * Reads the `input` and `instructions` of a request for a response. References to items of stored responses are looked
- * up; reasoning is left out, because the agent keeps its own.
- *
- * @param options.previous The response that it follows, if it does.
- * @throws {ApiError} 400 for items that the agent can't take, a call without its result, or a result without its call;
- * 404 for a reference to an item that isn't there.
+ * Reads `input` and `instructions`. References to stored items are resolved; reasoning is omitted, because the agent
+ * stores its own.
+ * @param options.previous The response that it follows, if any.
+ * @throws {ApiError} 400 for unsupported items, and calls or results without their counterpart; 404 for a missing
+ * item.
  */
 export async function readResponseInput(
   { input, instructions }: ResponsesRequest,
@@ -231,7 +218,7 @@ async function readItem(
   switch (type ?? (role ? "message" : "item_reference")) {
     case "message":
       if (!role) throw unusable(parameter, "a message needs a role");
-      if (role === "user" && content.length === 0) throw unusable(parameter, "the user says nothing");
+      if (role === "user" && content.length === 0) throw unusable(parameter, "the user's message is empty");
       return { role, content: typeof content === "string" ? content : content.map(partReader(parameter)) };
     case "item_reference":
       return await readReference(id ?? "", store);
@@ -248,7 +235,7 @@ async function readItem(
     default:
       throw unsupported(
         parameter,
-        `it is of type ${type}, and the agent takes messages, functions' calls and results`,
+        `it is of type ${type}, and the agent accepts messages, functions' calls and results`,
       );
   }
 }
@@ -286,7 +273,7 @@ async function readReference(id: string, store: Store): Promise<ChatMessage | un
   const stored = await findResponse(store, `resp_${ResponseEventWriter.hexOf(id)}`);
   const item = stored?.response.output.find((one) => one.id === id);
   if (!item) {
-    throw new ApiError(404, `Cannot find item ${JSON.stringify(id)}: no stored response has it.`, {
+    throw new ApiError(404, `Cannot find item ${JSON.stringify(id)}: no stored response contains it.`, {
       code: "item_not_found",
       param: "input",
     });

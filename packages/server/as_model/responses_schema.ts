@@ -17,7 +17,6 @@ const INPUT_PART = tagged("type", {
     filename: nullable(TEXT),
   }),
 });
-/** One part of a message in the input. */
 export type InputPart = Static<typeof INPUT_PART>;
 
 const INPUT_ITEM = Type.Object({
@@ -25,18 +24,16 @@ const INPUT_ITEM = Type.Object({
   type: nullable(TEXT),
   role: Type.Optional(Type.Enum(["user", "assistant", "system", "developer"])),
   content: Type.Optional(textOr(INPUT_PART)),
-  /** Names an item of an earlier response. */
+  /** Id of an earlier response's item. */
   id: nullable(TEXT),
-  /** Of a call, or of what came of it. */
   call_id: Type.Optional(TEXT),
   name: Type.Optional(TEXT),
   arguments: Type.Optional(TEXT),
   output: Type.Optional(textOr(INPUT_PART)),
 });
-/** One item of the input. */
 export type InputItem = Static<typeof INPUT_ITEM>;
 
-/** Body of `POST /v1/responses`, as far as the agent heeds it. What it doesn't name is ignored. */
+/** Body of `POST /v1/responses`. Other properties are ignored. */
 export const RESPONSES_REQUEST = Type.Object({
   model: TEXT,
   input: textOr(INPUT_ITEM, 1),
@@ -44,11 +41,11 @@ export const RESPONSES_REQUEST = Type.Object({
   previous_response_id: nullable(TEXT),
   store: nullable(Type.Boolean()),
   stream: nullable(Type.Boolean()),
-  /** Output tokens after which the agent's model isn't called again. */
+  /** Output tokens after which no further model call is made. */
   max_output_tokens: nullable(Type.Integer({ minimum: 1 })),
-  /** Keeps apart what different users say. */
+  /** Separates conversations. */
   user: nullable(TEXT),
-  /** The newer name of `user`. */
+  /** Newer name. */
   safety_identifier: nullable(TEXT),
   metadata: nullable(METADATA),
   tools: nullable(Type.Array(Type.Object({ type: TEXT, name: Type.Optional(TOOL_NAME), ...TOOL_FIELDS }))),
@@ -58,10 +55,8 @@ export const RESPONSES_REQUEST = Type.Object({
   reasoning: nullable(Type.Object({ effort: nullable(TEXT) })),
   text: nullable(Type.Object({ verbosity: nullable(TEXT) })),
 }, { title: "ResponseRequest", examples: [{ model: "agent", input: "Which files are there?" }] });
-/** Body of `POST /v1/responses`, as far as the agent heeds it. */
 export type ResponsesRequest = Static<typeof RESPONSES_REQUEST>;
 
-/** Parameters of a request for a response that can't be ignored. */
 export const UNSUPPORTED_IN_RESPONSES: readonly UnsupportedParameter[] = [
   ...REFUSED_SAMPLING,
   {
@@ -77,10 +72,10 @@ export const UNSUPPORTED_IN_RESPONSES: readonly UnsupportedParameter[] = [
     refuses: (value) => value !== false,
     because: "a response ends with its request",
   },
-  { parameter: "conversation", refuses: () => true, because: "previous_response_id is what continues" },
+  { parameter: "conversation", refuses: () => true, because: "use previous_response_id instead" },
   { parameter: "prompt", refuses: () => true, because: "the agent has no prompt templates" },
-  { parameter: "max_tool_calls", refuses: () => true, because: "the agent's tool calls aren't counted" },
-  { parameter: "top_logprobs", refuses: (value) => value !== 0, because: "the agent gives none" },
+  { parameter: "max_tool_calls", refuses: () => true, because: "the agent doesn't limit tool calls" },
+  { parameter: "top_logprobs", refuses: (value) => value !== 0, because: "the agent returns none" },
 ];
 
 const STATUS = Type.Enum(["in_progress", "completed", "incomplete"]);
@@ -112,7 +107,6 @@ const OUTPUT_ITEM = Type.Union([
   }),
 ]);
 
-/** A response. */
 export const RESPONSE = closed({
   id: TEXT,
   object: Type.Literal("response"),
@@ -186,7 +180,7 @@ const EVENTS: Readonly<Record<string, TProperties>> = {
   "response.reasoning_summary_text.done": inSummary({ text: TEXT }),
 };
 
-/** The data of each event of a streamed response. */
+/** Event data of a streamed response. */
 export const RESPONSE_EVENT = Type.Union(
   Object.entries(EVENTS).map(([type, fields]) =>
     closed({ type: Type.Literal(type), sequence_number: COUNT, ...fields })

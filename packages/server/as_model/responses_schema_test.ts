@@ -4,7 +4,7 @@ import { checker } from "../http/schema.ts";
 import { refuseUnsupported } from "./errors.ts";
 import { RESPONSES_REQUEST, UNSUPPORTED_IN_RESPONSES } from "./responses_schema.ts";
 
-Deno.test("RESPONSES_REQUEST takes what clients send and names what is wrong", () => {
+Deno.test("RESPONSES_REQUEST accepts what clients send and names faults", () => {
   const faults = checker(RESPONSES_REQUEST, "the body");
   const taken = [
     { input: "q", instructions: null, store: false, previous_response_id: "r", metadata: {} },
@@ -25,7 +25,7 @@ Deno.test("RESPONSES_REQUEST takes what clients send and names what is wrong", (
   for (const [body, fault] of refused) assertEquals(faults({ model: "agent", ...body }), fault);
 });
 
-Deno.test("UNSUPPORTED_IN_RESPONSES are of those parameters without which the answer would be wrong", () => {
+Deno.test("UNSUPPORTED_IN_RESPONSES contains the parameters that would change the answer", () => {
   const refused = {
     top_k: 1,
     min_p: 0.1,

@@ -26,7 +26,7 @@ async function failure(response: Response): Promise<unknown[]> {
   return [response.status, error.param, error.code];
 }
 
-Deno.test("createResponseRoute() answers, and storedResponseRoutes() gives the same later", async () => {
+Deno.test("createResponseRoute() answers, and storedResponseRoutes() return the same later", async () => {
   const { post, get } = harness([echoCall("x"), { content: "Hello." }]);
   const response = await post({ metadata: { a: "b" } });
   const body: ResponseBody = await response.json();
@@ -43,7 +43,7 @@ Deno.test("createResponseRoute() answers, and storedResponseRoutes() gives the s
   assertEquals([later.status, await later.json()], [200, body]);
 });
 
-Deno.test("createResponseRoute() follows a response in its session, or from where it ended in a new one", async () => {
+Deno.test("createResponseRoute() continues a response in its session, or from its end in a new one", async () => {
   const { post, asked } = harness([{ content: "a" }, { content: "b" }, { content: "c" }, { content: "d" }]);
   const first = await post({});
   const { id } = await first.json();
@@ -64,7 +64,7 @@ Deno.test("createResponseRoute() follows a response in its session, or from wher
   ]);
 });
 
-Deno.test("storedResponseRoutes() gives a response as long as its session is there", async () => {
+Deno.test("storedResponseRoutes() return a response until its session is deleted", async () => {
   const { post, get, options } = harness([{ content: "a" }]);
   const response = await post({});
   const { id } = await response.json();
@@ -73,7 +73,7 @@ Deno.test("storedResponseRoutes() gives a response as long as its session is the
   assertEquals(await failure(await get(id)), [404, "id", "response_not_found"]);
 });
 
-Deno.test("createResponseRoute() recognises a conversation that is sent as a whole", async () => {
+Deno.test("createResponseRoute() recognizes a conversation that is sent as a whole", async () => {
   const { post } = harness([{ content: "a" }, { content: "b" }]);
   const first = await post({ store: false });
   const { id, output } = await first.json();
@@ -87,7 +87,7 @@ Deno.test("createResponseRoute() recognises a conversation that is sent as a who
   assertEquals([second.status, second.headers.get("tare-session")], [200, first.headers.get("tare-session")]);
 });
 
-Deno.test("createResponseRoute() streams named events, and stores the response before the last", async () => {
+Deno.test("createResponseRoute() streams named events and stores the response before the last", async () => {
   const { post, get } = harness([{ content: "Hello." }]);
   const response = await post({ stream: true });
   const events: { event: string | undefined; type: string; id?: string }[] = [];
@@ -100,7 +100,7 @@ Deno.test("createResponseRoute() streams named events, and stores the response b
   assertEquals((await get(events.at(-1)!.id!)).status, 200);
 });
 
-Deno.test("createResponseRoute() tells a failure by its status, and in the middle of a stream as an event", async () => {
+Deno.test("createResponseRoute() reports a failure by its status, and within a stream as an event", async () => {
   const bad = new ModelError("bad_key", "No.");
   const { post, get } = harness([bad, { content: "Well.", ...echoCall("x") }, bad]);
   assertEquals(await failure(await post({ stream: true })), [502, null, "bad_key"]);
@@ -114,7 +114,7 @@ Deno.test("createResponseRoute() tells a failure by its status, and in the middl
   assertEquals((await get(event.response.id)).status, 404);
 });
 
-Deno.test("createResponseRoute() and storedResponseRoutes() refuse what the agent can't do", async () => {
+Deno.test("createResponseRoute() and storedResponseRoutes() refuse unsupported requests", async () => {
   const { post, get } = harness([]);
   assertEquals(await failure(await post({ model: "gpt" })), [404, "model", "model_not_found"]);
   assertEquals(await failure(await post({ input: undefined })), [400, "input", "invalid_request"]);
@@ -125,11 +125,11 @@ Deno.test("createResponseRoute() and storedResponseRoutes() refuse what the agen
     "previous_response_not_found",
   ]);
   assertEquals(await failure(await get("resp_1")), [404, "id", "response_not_found"]);
-  // Only of what is the agent's.
+  // Only of the agent's responses.
   assertEquals(await failure(await get("resp_1?stream=true")), [404, "id", "response_not_found"]);
 });
 
-Deno.test("createResponseRoute() says that a limit ended a response", async () => {
+Deno.test("createResponseRoute() reports that a limit ended a response", async () => {
   const { post, get } = harness([{ content: "Wait.", ...echoCall("x") }, { content: "a" }]);
   const made = await (await post({ max_output_tokens: 2 })).json();
   const { id, status, incomplete_details, max_output_tokens } = made;
@@ -144,7 +144,7 @@ Deno.test("createResponseRoute() says that a limit ended a response", async () =
 const PICK = { type: "function", name: "pick", parameters: { type: "object" }, strict: false };
 const picked = { id: "p", type: "function", function: { name: "pick", arguments: "{}" } } as const;
 
-Deno.test("createResponseRoute() hands the client's calls over, and goes on with their results", async () => {
+Deno.test("createResponseRoute() returns the client's calls and continues with their results", async () => {
   const { post, asked } = harness([
     { content: "Pick.", tool_calls: [picked] },
     { content: "Blue." },
@@ -192,7 +192,7 @@ Deno.test("createResponseRoute() hands the client's calls over, and goes on with
   ]);
 });
 
-Deno.test("createResponseRoute() recognises a conversation with calls that is sent as a whole", async () => {
+Deno.test("createResponseRoute() recognizes a conversation with calls that is sent as a whole", async () => {
   const { post } = harness([{ content: "Pick.", tool_calls: [picked] }, { content: "Blue." }]);
   const first = await post({ store: false, tools: [PICK] });
   const { output } = await first.json();
@@ -205,7 +205,7 @@ Deno.test("createResponseRoute() recognises a conversation with calls that is se
   assertEquals([second.status, second.headers.get("tare-session")], [200, first.headers.get("tare-session")]);
 });
 
-Deno.test("createResponseRoute() hands settings to the model, and names those that are refused as the client does", async () => {
+Deno.test("createResponseRoute() forwards settings to the model and names refused ones as the client does", async () => {
   const refusal = (param: string) => new ModelError("bad_request", "No.", { param });
   const { post, asked } = harness([{ content: "a" }, refusal("verbosity"), refusal("top_p")]);
   const body = {
@@ -230,7 +230,7 @@ Deno.test("createResponseRoute() hands settings to the model, and names those th
   assertEquals(await failure(await post({ ...body, stream: true })), [400, "top_p", "unsupported_value"]);
 });
 
-Deno.test("storedResponseRoutes() forget a response, and nothing else", async () => {
+Deno.test("storedResponseRoutes() delete only the response", async () => {
   const { post, get, delete: remove, options } = harness([{ content: "a" }]);
   const response = await post({});
   const { id } = await response.json();
@@ -247,7 +247,7 @@ Deno.test("storedResponseRoutes() forget a response, and nothing else", async ()
   assertEquals((await options.sessions.get(response.headers.get("tare-session")!)).totals.turns, 1);
 });
 
-Deno.test("storedResponseRoutes() list what a request brought, page by page", async () => {
+Deno.test("storedResponseRoutes() list a request's input in pages", async () => {
   const { post, get } = harness([{ content: "a" }, { content: "b" }]);
   const { id } = await (await post({})).json();
   const hex = id.slice(5);
@@ -283,7 +283,7 @@ Deno.test("storedResponseRoutes() list what a request brought, page by page", as
   assertEquals(await failure(await get(`${long}/input_items?after=x`)), [404, "after", "item_not_found"]);
 });
 
-Deno.test("storedResponseRoutes() list every item once, page by page, whatever ids the client gave", async () => {
+Deno.test("storedResponseRoutes() list every item once in pages, whatever ids the client sent", async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.array(fc.option(fc.constantFrom("a", "b", "made"), { nil: undefined }), {

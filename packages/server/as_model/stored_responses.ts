@@ -9,12 +9,10 @@ import { API_ERRORS, unsupported } from "./errors.ts";
 import type { ConversationPoint } from "./known_conversations.ts";
 import { type InputItem, RESPONSE } from "./responses_schema.ts";
 
-/** A response that can be read later and be followed. */
 export interface StoredResponse {
   readonly response: ResponseBody;
-  /** Where its session stood after it. */
   readonly point: ConversationPoint;
-  /** What its request brought; absent of one that was stored before that was kept. */
+  /** Absent: not stored. */
   readonly input?: readonly JsonRecord[] | undefined;
 }
 
@@ -29,19 +27,18 @@ const readStored = storedReader(
   "a response",
 );
 
-/** The record that keeps a response. */
 export function storedResponse(
   { response, point: { sessionId, messages }, input }: StoredResponse,
 ): StoreRecord {
   return { type: "document", kind: KIND, id: response.id, sessionId, value: { response, messages, input } };
 }
 
-/** The record that forgets a response: its session stays. */
+/** The session remains. */
 function deletedResponse({ response, point: { sessionId } }: StoredResponse): StoreRecord {
   return { type: "document", kind: KIND, id: response.id, sessionId, value: null };
 }
 
-/** A store without the documents of sessions that somebody doesn't see. */
+/** Returns a store without documents of sessions that the caller can't see. */
 export function visibleTo(store: Store, asker: Asker): Store {
   if (Keys.nameOf(asker) === undefined) return store;
   return {
@@ -54,7 +51,6 @@ export function visibleTo(store: Store, asker: Asker): Store {
   };
 }
 
-/** The stored response of this name, or nothing if there is none. */
 export async function findResponse(store: Store, id: string): Promise<StoredResponse | undefined> {
   const document = await store.getDocument(KIND, id);
   if (!document?.value) return undefined;
@@ -62,15 +58,12 @@ export async function findResponse(store: Store, id: string): Promise<StoredResp
   return { response, point: { sessionId: document.sessionId ?? "", messages }, input };
 }
 
-/**
- * Returns the items of a request as they are listed later: each with an id of its own, which pages continue from,
- * and messages with their parts.
- */
+/** Returns a request's items as they are listed: with unique ids, and messages with parts. */
 export function listedItems(items: readonly InputItem[], hex: string): readonly JsonRecord[] {
   const ids = new Set<unknown>();
   const own = (id: unknown, index: number): unknown => {
     let unique = id;
-    // A client may have sent an id twice, or one that is made here.
+    // Clients may repeat ids or send generated ones.
     for (let made = index; unique === undefined || ids.has(unique); made += items.length) {
       unique = `in_${hex}_${made}`;
     }
@@ -94,7 +87,7 @@ export function listedItems(items: readonly InputItem[], hex: string): readonly 
 }
 
 const NO_RESPONSE = {
-  400: "The request asks for what isn't supported.",
+  400: "The request uses an unsupported feature.",
   404: "There is no such response.",
 };
 
@@ -107,9 +100,12 @@ const ITEMS = closed({
 }, "ResponseItemList");
 
 const ITEMS_QUERY = {
-  limit: limitOf(100, 20, "Most items in the answer."),
-  order: Type.Enum(["asc", "desc"], { default: "desc", description: "Whether the last item comes first." }),
-  after: optionalText("Id of the last item of the page before."),
+  limit: limitOf(100, 20, "Maximum number of items."),
+  order: Type.Enum(["asc", "desc"], {
+    default: "desc",
+    description: "Order of the items; desc: the last one first.",
+  }),
+  after: optionalText("Id of the last item of the previous page."),
 };
 
 const DELETED = closed(
@@ -122,14 +118,13 @@ const DELETED = closed(
   { id: `resp_${"0".repeat(32)}`, object: "response", deleted: true },
 );
 
-/** The routes that show and forget stored responses, and list what their requests brought. */
 export function storedResponseRoutes({ store }: { readonly store: Store }) {
   return [
     route({
       method: "GET",
       path: "/v1/responses/{id}",
       operationId: "getResponse",
-      summary: "Gives a stored response.",
+      summary: "Returns a stored response.",
       responses: {
         200: json("The response.", RESPONSE),
         ...NO_RESPONSE,
@@ -137,10 +132,10 @@ export function storedResponseRoutes({ store }: { readonly store: Store }) {
       errors: API_ERRORS,
       query: { stream: Type.Boolean({ default: false, description: "Must be false." }) },
       async answer({ query: { stream }, path: { id }, asker }) {
-        // One of the provider's may be streamed.
+        // The provider may stream its own.
         const { response } = await find(visibleTo(store, asker), id);
         if (stream) {
-          throw unsupported("stream", "only the request that makes a response can stream it");
+          throw unsupported("stream", "only the request that creates a response can stream it");
         }
         return { json: response };
       },
@@ -149,9 +144,9 @@ export function storedResponseRoutes({ store }: { readonly store: Store }) {
       method: "DELETE",
       path: "/v1/responses/{id}",
       operationId: "deleteResponse",
-      summary: "Forgets a stored response. Its session stays.",
+      summary: "Deletes a stored response. Its session remains.",
       responses: {
-        200: json("It is gone.", DELETED),
+        200: json("The response was deleted.", DELETED),
         ...NO_RESPONSE,
       },
       errors: API_ERRORS,
@@ -164,7 +159,7 @@ export function storedResponseRoutes({ store }: { readonly store: Store }) {
       method: "GET",
       path: "/v1/responses/{id}/input_items",
       operationId: "listInputItems",
-      summary: "Lists what the request for a stored response brought, the last item first.",
+      summary: "Lists the input items of a stored response, the last one first.",
       query: ITEMS_QUERY,
       responses: {
         200: json("The items.", ITEMS),
@@ -174,7 +169,7 @@ export function storedResponseRoutes({ store }: { readonly store: Store }) {
       async answer({ query, path: { id }, asker }) {
         const { input } = await find(visibleTo(store, asker), id);
         if (!input) {
-          throw missing("id", `Cannot list the input of response ${JSON.stringify(id)}: it wasn't kept.`);
+          throw missing("id", `Cannot list the input of response ${JSON.stringify(id)}: it isn't stored.`);
         }
         return { json: page(input, query) };
       },
@@ -189,7 +184,7 @@ function page(
   const items = order === "asc" ? input : input.toReversed();
   const at = after === undefined ? -1 : items.findIndex(({ id }) => id === after);
   if (after !== undefined && at < 0) {
-    throw missing("after", `Cannot find item ${JSON.stringify(after)}: there is none.`);
+    throw missing("after", `Cannot find item ${JSON.stringify(after)}: it doesn't exist.`);
   }
   const data = items.slice(at + 1, at + 1 + limit);
   return {
@@ -208,7 +203,7 @@ function idOf(item: JsonRecord | undefined): string | null {
 async function find(store: Store, id: string): Promise<StoredResponse> {
   const stored = await findResponse(store, id);
   if (stored) return stored;
-  const message = `Cannot find response ${JSON.stringify(id)}: there is none stored.`;
+  const message = `Cannot find response ${JSON.stringify(id)}: it isn't stored.`;
   throw new ApiError(404, message, { code: "response_not_found", param: "id" });
 }
 

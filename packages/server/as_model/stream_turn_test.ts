@@ -28,7 +28,7 @@ Deno.test("streamTurn() sends the messages and names the session", async () => {
   assertEquals([await response.text(), cancelled], ["data: 1\n\nevent: e\ndata: 2\n\n", []]);
 });
 
-Deno.test("streamTurn() throws what comes instead of a first message", async () => {
+Deno.test("streamTurn() throws an error before the first message", async () => {
   // deno-lint-ignore require-yield
   const messages = async function* (): AsyncGenerator<SseMessage, void> {
     throw new Error("none");
@@ -36,7 +36,7 @@ Deno.test("streamTurn() throws what comes instead of a first message", async () 
   await assertRejects(() => streamTurn(turn(), { messages: messages(), heartbeat: {} }), Error, "none");
 });
 
-Deno.test("streamTurn() cancels the turn of a client that disconnects, though nothing happens", async () => {
+Deno.test("streamTurn() cancels the turn of a client that disconnects from an idle stream", async () => {
   const cancelled: string[] = [];
   const messages = async function* (): AsyncGenerator<SseMessage, void> {
     yield { data: "1" };
@@ -50,7 +50,7 @@ Deno.test("streamTurn() cancels the turn of a client that disconnects, though no
   assertEquals([(await waiting).done, cancelled], [true, ["cancelled"]]);
 });
 
-Deno.test("cancelWithClient() cancels the turn when the signal is aborted, or was before", () => {
+Deno.test("cancelWithClient() cancels the turn if the signal is or was aborted", () => {
   const cancelled: string[] = [];
   const controller = new AbortController();
   cancelWithClient(turn(cancelled), controller.signal);
@@ -61,11 +61,11 @@ Deno.test("cancelWithClient() cancels the turn when the signal is aborted, or wa
   assertEquals(cancelled, ["cancelled", "cancelled"]);
 });
 
-Deno.test("readAnswer() gives the answer", async () => {
+Deno.test("readAnswer() returns the answer", async () => {
   assertEquals((await readAnswer(turn())).text, "a");
 });
 
-Deno.test("tellError() tells onError what it hides", () => {
+Deno.test("tellError() reports hidden errors to onError", () => {
   const told: unknown[] = [];
   const bug = new Error("secret");
   const body = tellError(bug, (error) => told.push(error));

@@ -9,46 +9,40 @@ import type { NumberedEvent } from "../sessions/session_types.ts";
 import { toApiError, turnError } from "./errors.ts";
 import type { ConversationPoint } from "./known_conversations.ts";
 
-/** A piece of what a turn says: of its answer, or as reasoning of what it does to get there. */
+/** A piece of a turn's answer or, as reasoning, of its progress. */
 export type TurnPart = Parameters<ResponseEventWriter["add"]>[0];
 
-/** What a turn that ended well said. */
 export interface TurnAnswer {
-  /** All that the model said, over all steps, with a blank line between steps. */
+  /** Text of all steps, separated by blank lines. */
   readonly text: string;
-  /** The model's reasoning, and a line for each tool call, each rewrite of the prompt, and each warning. */
+  /** Reasoning, and a line per tool call, prompt rewrite and warning. */
   readonly progress: string;
-  /** Calls that wait for the client's results. */
   readonly calls: readonly FunctionToolCall[];
-  /** Whether the answer is whole, waits for results, or was cut off by a limit or the provider's filter. */
   readonly finish: FinishReason;
   readonly ledger: TurnLedger;
 }
 
-/** A turn that runs for a client of the OpenAI-compatible routes. */
 export interface ConversationTurn {
   readonly sessionId: string;
   readonly parts: AsyncGenerator<TurnPart, TurnAnswer>;
   readonly cancel: () => void;
-  /** Where its session stands, once it has ended; never rejects. */
+  /** The session's point after the turn; never rejects. */
   readonly done: Promise<ConversationPoint>;
-  /** Once it has ended: makes the conversation known by its content, this answer included, in one commit with `more`. */
+  /** Stores the conversation's name with this answer, in one commit with `more`. */
   readonly remember: (
     answer: Pick<TurnAnswer, "text" | "calls">,
     more?: readonly StoreRecord[],
   ) => Promise<void>;
 }
 
-/** Most UTF-16 code units of a call's arguments in a progress line. */
+/** UTF-16 code units of a call's arguments in a progress line. */
 const MAX_ARGUMENTS = 200;
 
 /**
- * Reads a turn's events up to its end as what a chat client shows: text of the answer, and progress (reasoning, a line
- * for each tool call and for each rewrite of the prompt, warnings). Nothing is given before the model has shown a sign, so that a turn that fails at once
- * can still be told as an HTTP error.
- *
- * @param options.clientTools Tools that the client runs: their calls are told by the answer alone.
- * @param options.failure What was thrown, if the turn ended by an error.
+ * Yields a turn's text and progress. Nothing is yielded before the model responds, so that an immediate failure can
+ * be an HTTP error.
+ * @param options.clientTools Tools that the client runs; their calls are only in the answer.
+ * @param options.failure Returns the error that ended the turn, if any.
  * @throws {ApiError} if the turn ends without an answer.
  */
 export async function* turnParts(
@@ -60,7 +54,6 @@ export async function* turnParts(
 ): AsyncGenerator<TurnPart, TurnAnswer> {
   let text = "";
   let progress = "";
-  /** Lines that wait until the model shows a sign. */
   let waiting = "";
   let stepText = "";
   let stopped: FinishReason | undefined;
@@ -100,7 +93,7 @@ export async function* turnParts(
         yield* tell(event.text);
         break;
       case "assistant_message": {
-        // Not every model streams what it says.
+        // Not every model streams its text.
         const { content, refusal } = event.message;
         const rest = unsaid(contentText(content) || (refusal ?? ""), stepText);
         if (rest !== "") yield* say(rest);
@@ -128,7 +121,7 @@ export async function* turnParts(
       }
     }
   }
-  throw new Error("Cannot answer: the turn's events broke off before its end.");
+  throw new Error("Cannot answer: the turn's events ended before its end.");
 }
 
 function finishOf(
@@ -150,20 +143,16 @@ function shorten(text: string): string {
   return line.length > MAX_ARGUMENTS ? `${sliceText(line, 0, MAX_ARGUMENTS)}…` : line;
 }
 
-/** The header that names the session in which a turn ran. */
 export const SESSION_HEADER = "tare-session";
 
-/** Cancels a turn when the signal of its request's client is aborted. */
 export function cancelWithClient(turn: ConversationTurn, signal: AbortSignal): void {
   if (signal.aborted) turn.cancel();
   else signal.addEventListener("abort", () => turn.cancel(), { once: true });
 }
 
 /**
- * Answers with the messages of a turn as server-sent events, once the first is there. A client that disconnects
- * cancels the turn.
- *
- * @throws What `messages` throws before its first message.
+ * Streams a turn's messages as server-sent events, starting at the first. A disconnect cancels the turn.
+ * @throws the error of `messages` before its first message.
  */
 export async function streamTurn(
   turn: ConversationTurn,
@@ -190,7 +179,7 @@ export async function streamTurn(
   return response;
 }
 
-/** Waits for a turn's end. @throws {ApiError} if it ends without an answer. */
+/** @throws {ApiError} if the turn ends without an answer. */
 export async function readAnswer({ parts }: ConversationTurn): Promise<TurnAnswer> {
   for (;;) {
     const { done, value } = await parts.next();
@@ -198,7 +187,7 @@ export async function readAnswer({ parts }: ConversationTurn): Promise<TurnAnswe
   }
 }
 
-/** What a stream that has begun says of an error; `onError` is told what clients don't get to read. */
+/** Returns the error for a stream that has begun; `onError` receives the hidden details. */
 export function tellError(error: unknown, onError: (error: unknown) => void): ReturnType<ApiError["body"]> {
   if (!(error instanceof ApiError)) onError(error);
   return toApiError(error).body();

@@ -51,7 +51,7 @@ async function read(
   }
 }
 
-Deno.test("turnParts() gives the text of all steps, parted by blank lines, and tells of calls", async () => {
+Deno.test("turnParts() yields the text of all steps, separated by blank lines, and a line per call", async () => {
   const { parts, answer } = await read([
     start,
     reasoning("Hm."),
@@ -82,7 +82,7 @@ Deno.test("turnParts() gives the text of all steps, parted by blank lines, and t
   });
 });
 
-Deno.test("turnParts() gives what a model said without streaming it, and shortens long arguments", async () => {
+Deno.test("turnParts() yields the text of a model that doesn't stream and shortens long arguments", async () => {
   const { parts } = await read([
     start,
     text("a"),
@@ -96,7 +96,7 @@ Deno.test("turnParts() gives what a model said without streaming it, and shorten
   assertEquals(parts, ["text: a", "text: bc", `reasoning: read ${"x".repeat(200)}…\n`, "text: \n\nd"]);
 });
 
-Deno.test("turnParts() tells what a program calls below it", async () => {
+Deno.test("turnParts() indents a program's calls below it", async () => {
   const call = { type: "tool_call", step: 1, arguments: "{}" } as const;
   const { parts } = await read([
     start,
@@ -108,7 +108,7 @@ Deno.test("turnParts() tells what a program calls below it", async () => {
   assertEquals(parts, ["reasoning: run_program {}\n", "reasoning:   read {}\n", "text: Done."]);
 });
 
-Deno.test("turnParts() holds warnings back until the model shows a sign", async () => {
+Deno.test("turnParts() holds back warnings until the model responds", async () => {
   const warning: LoopEvent = { type: "warning", message: "Careful." };
   assertEquals((await read([start, warning, text("a"), end("completed")])).parts, [
     "reasoning: Careful.\n",
@@ -122,7 +122,7 @@ Deno.test("turnParts() holds warnings back until the model shows a sign", async 
   await assertRejects(() => failing.next(), ApiError, "Why.");
 });
 
-Deno.test("turnParts() tells each rewrite of the prompt, and why, before what the model says next", async () => {
+Deno.test("turnParts() reports each prompt rewrite and its reason before the model's next output", async () => {
   const rewritten: LoopEvent = {
     type: "context_rewritten",
     step: 2,
@@ -156,11 +156,11 @@ Deno.test("turnParts() tells each rewrite of the prompt, and why, before what th
     "text: Found.",
   ]);
   assertEquals(answer.progress, `Hm.\n${line}read {}\n${line}`);
-  // A turn that fails at once is an error, whatever was rewritten for it.
+  // A turn that fails at once is an error despite a rewrite.
   await assertRejects(() => read([start, rewritten, end("model_error")]), ApiError, "Why.");
 });
 
-Deno.test("turnParts() tells how an answer ended, and throws if there is none", async () => {
+Deno.test("turnParts() returns how an answer ended and throws if there is none", async () => {
   const finish = async (events: readonly LoopEvent[]) => (await read(events)).answer.finish;
   assertEquals(await finish([end("completed")]), "stop");
   assertEquals(await finish([end("output_limit")]), "length");
@@ -168,10 +168,10 @@ Deno.test("turnParts() tells how an answer ended, and throws if there is none", 
   assertEquals(await finish([stepEnd("content_filter"), end("model_error")]), "content_filter");
   const ends: TurnEnd["reason"][] = ["cancelled", "stalled", "model_error", "internal_error"];
   for (const reason of ends) await assertRejects(() => read([end(reason)]), ApiError, "Why.");
-  await assertRejects(() => read([start]), Error, "broke off");
+  await assertRejects(() => read([start]), Error, "ended before its end");
 });
 
-Deno.test("turnParts() gives the client's calls with the answer, and tells of the agent's own alone", async () => {
+Deno.test("turnParts() returns the client's calls with the answer and reports only the agent's own", async () => {
   const [own, clients] = ["read", "pick"].map((name) => ({
     id: name,
     type: "function" as const,

@@ -10,7 +10,7 @@ const UNSUPPORTED: readonly UnsupportedParameter[] = [{
 
 const BODY = { model: "agent" };
 
-Deno.test("refuseUnsupported() names the parameter that can't be ignored", () => {
+Deno.test("refuseUnsupported() names a parameter that can't be ignored", () => {
   const error = assertThrows(() => refuseUnsupported({ ...BODY, n: 2 }, UNSUPPORTED), ApiError);
   assertEquals([error.status, error.message, error.details], [
     400,
@@ -19,18 +19,18 @@ Deno.test("refuseUnsupported() names the parameter that can't be ignored", () =>
   ]);
 });
 
-Deno.test("refuseUnsupported() lets pass what is absent, null or harmless", () => {
+Deno.test("refuseUnsupported() accepts absent, null and harmless values", () => {
   for (const body of [{}, { n: null }, { n: 1, other: 2 }]) {
     refuseUnsupported({ ...BODY, ...body }, UNSUPPORTED);
   }
 });
 
-Deno.test("refuseUnsupported() gives OpenAI's error for an unknown model", () => {
+Deno.test("refuseUnsupported() throws OpenAI's error for an unknown model", () => {
   const refuse = () => refuseUnsupported({ model: "gpt" }, UNSUPPORTED);
   const { status, message, details } = assertThrows(refuse, ApiError);
   assertEquals([status, message, details], [
     404,
-    'Cannot use model "gpt": there is only "agent".',
+    'Cannot use model "gpt": the only model is "agent".',
     { code: "model_not_found", param: "model" },
   ]);
 });

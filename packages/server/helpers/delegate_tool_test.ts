@@ -21,13 +21,13 @@ const toolCall = (id: string, name: string, args: unknown): FunctionToolCall => 
 });
 const delegate = (id: string, task: string, more = {}) => toolCall(id, "delegate", { task, ...more });
 
-/** What a helper was asked to do; nothing of whoever isn't one. */
+/** The task of a subagent; `undefined` of others. */
 function taskOf({ messages }: Pick<ModelRequest, "messages">): string | undefined {
   const said = contentText(messages.findLast(({ role }) => role === "user")?.content);
-  return /^You are a helper now.*Do this and no more:\n\n(.*?)\n\n/s.exec(said)?.[1];
+  return /^You are a subagent now.*Do only this:\n\n(.*?)\n\n/s.exec(said)?.[1];
 }
 
-/** A model whose reply is given by its task and the number of the call for it; it remembers what it was asked. */
+/** A model that replies by task and call number, and records its requests. */
 function model(
   reply: (
     task: string | undefined,
@@ -74,7 +74,7 @@ async function show(handler: ReturnType<typeof agent>, path: string): Promise<Sh
 const said = (messages: readonly Message[]) =>
   messages.map(({ role, content }) => `${role[0]}: ${contentText(content)}`);
 
-Deno.test("delegate forks the session for each call, side by side, and brings back their last texts", async () => {
+Deno.test("delegate: forks the session for each call in parallel and returns their last texts", async () => {
   const bothRun = Promise.withResolvers<void>();
   let running = 0;
   const ask = model(async (task, call) => {
@@ -116,18 +116,18 @@ Deno.test("delegate forks the session for each call, side by side, and brings ba
     assertEquals(helper.messages.slice(0, 3), parent.messages.slice(0, 3));
     assertEquals(unpaired(helper.messages), []);
     assertEquals(said(helper.messages).slice(3, 6), [
-      "t: A helper works on this task, with this conversation up to here.",
+      "t: A subagent works on this task, with this conversation up to here.",
       "t: The result of echo isn't known here: the call is made once, elsewhere. Make another one if you need it.",
-      "t: A helper works on this task, with this conversation up to here.",
+      "t: A subagent works on this task, with this conversation up to here.",
     ]);
     assertEquals(said(helper.messages).slice(7), ["a: ", `t: ${task}`, `a: Found ${task}.`]);
     assertEquals([helper.turns, helper.ledger.calls], [1, 2]);
   }
-  // What the helpers cost is the parent's cost too.
+  // The parent's cost includes its subagents'.
   assertEquals([parent.ledger.calls, parent.ledger.promptTokens], [6, 600]);
 });
 
-Deno.test("a session and its helpers go by one name for caches, after a restart too, and another session by its own", async () => {
+Deno.test("delegate: a session and its subagents share one cache key, also after a restart", async () => {
   const ask = model((task, call) =>
     task === undefined && call === 1 ? { tool_calls: [delegate("a", "left")] } : { content: "Done." }
   );
@@ -145,7 +145,7 @@ Deno.test("a session and its helpers go by one name for caches, after a restart 
   assertNotEquals(key, other);
 });
 
-Deno.test("a helper's first request begins with its parent's newest one, and with its siblings' up to the task", async () => {
+Deno.test("delegate: a subagent's first request shares its prefix with its parent's newest one and its siblings'", async () => {
   const ask = model((task, call) =>
     task !== undefined || call > 1
       ? { content: "Done." }
@@ -162,7 +162,7 @@ Deno.test("a helper's first request begins with its parent's newest one, and wit
   assertEquals(left!.messages.slice(0, -1), right!.messages.slice(0, -1));
 });
 
-Deno.test("a helper has no helpers, and no tools but those that the call names; the list stays the same", async () => {
+Deno.test("delegate: a subagent has only the named tools and no subagents, in an unchanged list", async () => {
   const ask = model((task, call) => {
     if (task === undefined) {
       return call === 1
@@ -190,15 +190,15 @@ Deno.test("a helper has no helpers, and no tools but those that the call names; 
   const helper = await show(handler, `/tare/v1/sessions/${parent.helpers[0]!.session}`);
   assertStringIncludes(
     contentText(helper.messages.at(-5)?.content),
-    "You may use these tools alone: recall.",
+    "You may use only these tools: recall.",
   );
   const refused = (name: string) =>
-    `t: Cannot run ${name}: a helper may not use it. Do without, or say in your answer what is missing.`;
+    `t: Cannot run ${name}: subagents may not use it. Continue without it, or report what is missing.`;
   assertEquals(said(helper.messages).slice(-3), [refused("echo"), refused("delegate"), "a: Narrow."]);
   assertEquals(ask.requests.map(({ tools }) => tools.length), [3, 3, 3, 3]);
 });
 
-Deno.test("a helper that comes to its limit of steps says so, with what it said last", async () => {
+Deno.test("delegate: a subagent at its step limit reports it with its last text", async () => {
   const ask = model((task, call) => {
     if (task !== undefined) {
       return { content: `Step ${call}.`, tool_calls: [toolCall("1", "echo", { text: "x" })] };
@@ -211,13 +211,13 @@ Deno.test("a helper that comes to its limit of steps says so, with what it said 
   const { messages, helpers, ledger } = await show(handler, path);
   assertEquals(
     contentText(messages[3]?.content),
-    "The helper ended without an answer. The turn has used up its budget: maxSteps is 2, and it has used 2. " +
-      `Its session is ${helpers[0]!.session}. What it had said last:\n\nStep 2.`,
+    "The subagent ended without an answer. The turn's budget is exhausted: maxSteps is 2, used: 2. " +
+      `Its session is ${helpers[0]!.session}. Its last text:\n\nStep 2.`,
   );
   assertEquals(ledger.calls, 4);
 });
 
-Deno.test("helpers spend their parent's budget, once", async () => {
+Deno.test("delegate: subagents spend their parent's budget once", async () => {
   const ask = model((task, call) => {
     if (task !== undefined) return { tool_calls: [toolCall("1", "echo", { text: "x" })] };
     return call === 1 ? { tool_calls: [delegate("a", "left")] } : { content: "Done." };
@@ -231,11 +231,11 @@ Deno.test("helpers spend their parent's budget, once", async () => {
   const end = seen.at(-1)!.event;
   assertEquals(end.type === "turn_end" && [end.reason, end.message], [
     "budget",
-    "The session has used up its budget: maxTokens is 440, and it has used 440.",
+    "The session's budget is exhausted: maxTokens is 440, used: 440.",
   ]);
 });
 
-Deno.test("cancelling a turn cancels its helpers, and deleting the session deletes theirs", async () => {
+Deno.test("delegate: cancelling a turn cancels its subagents, and deleting the session deletes theirs", async () => {
   const asked = Promise.withResolvers<void>();
   const ask = model(async (task, _call, { signal }) => {
     if (task === undefined) return { tool_calls: [delegate("a", "left")] };
@@ -260,7 +260,7 @@ Deno.test("cancelling a turn cancels its helpers, and deleting the session delet
   assertEquals((await call(handler, "GET", helper)).status, 404);
 });
 
-Deno.test("lists leave out helpers unless they are asked for", async () => {
+Deno.test("delegate: lists omit subagents unless requested", async () => {
   const ask = model((task, call) =>
     task !== undefined || call > 1 ? { content: "Done." } : { tool_calls: [delegate("a", "left")] }
   );
@@ -277,7 +277,7 @@ Deno.test("lists leave out helpers unless they are asked for", async () => {
   assertEquals(await list("?helpers=true"), [["left", "a"], ["Look.", undefined]]);
 });
 
-Deno.test("sessions have no helpers unless they name the tool or the server says so", async () => {
+Deno.test("delegate: sessions have subagents only if they name the tool or the server enables it", async () => {
   const tools = async (delegates: boolean) => {
     const handler = agent(model(() => ({ content: "Done." })), { delegates });
     return (await call(handler, "POST", "/tare/v1/sessions", {})).body as { tools: string[] };
@@ -285,7 +285,7 @@ Deno.test("sessions have no helpers unless they name the tool or the server says
   assertEquals([(await tools(false)).tools, (await tools(true)).tools], [["echo", "recall"], TOOLS]);
 });
 
-Deno.test("a helper recalls what left its parent's prompt before", async () => {
+Deno.test("delegate: a subagent recalls what was evicted from its parent's prompt", async () => {
   const huge = `${"word ".repeat(2_000)}the end`;
   const ask = model((task, call, { messages }) => {
     if (task === undefined) {
@@ -314,7 +314,7 @@ Deno.test("a helper recalls what left its parent's prompt before", async () => {
   );
 });
 
-Deno.test("those who watch a turn see what its helpers do", async () => {
+Deno.test("delegate: watchers of a turn see the progress of its subagents", async () => {
   const shown = Promise.withResolvers<void>();
   const ask = model(async (task, call) => {
     if (task === undefined) {
@@ -336,7 +336,7 @@ Deno.test("those who watch a turn see what its helpers do", async () => {
   assertEquals(outputs, ['I look.\necho {"text":"x"}\n']);
 });
 
-Deno.test("a call for a helper is refused while no more turns may run or no more sessions be kept", async () => {
+Deno.test("delegate: a call is refused above the limit of turns or sessions", async () => {
   const results = async (options: Parameters<typeof agent>[1]) => {
     const ask = model((_, call) =>
       call === 1 ? { tool_calls: [delegate("a", "left")] } : { content: "Done." }
@@ -348,16 +348,16 @@ Deno.test("a call for a helper is refused while no more turns may run or no more
     return [...said(messages).filter((text) => text.startsWith("t")), helpers.length];
   };
   assertEquals(await results({ maxRunningTurns: 1 }), [
-    "t: Cannot start a turn: 1 run at the moment, and no more may. Try again when one has ended.",
+    "t: Cannot start a turn: the limit of running turns (1) is reached. Retry when one has ended.",
     0,
   ]);
   assertEquals(await results({ maxSessions: 1 }), [
-    "t: Cannot make a session: there are 1, and at most 1 may be kept. Delete some first, or let idle ones expire.",
+    "t: Cannot create a session: 1 of at most 1 are stored. Delete some, or let idle ones expire.",
     0,
   ]);
 });
 
-Deno.test("a helper is allowed what its parent is, and nobody is asked on its behalf", async () => {
+Deno.test("delegate: a subagent has its parent's permissions and requests no approval", async () => {
   const ask = model((task, call) => {
     if (task === undefined) {
       return call === 1 ? { tool_calls: [delegate("a", "left")] } : { content: "Done." };
@@ -376,7 +376,7 @@ Deno.test("a helper is allowed what its parent is, and nobody is asked on its be
   assertEquals(await play([{ tool: "echo", decision: "allow" }]), "t: x");
 });
 
-Deno.test("a helper has the very tools of its parent's turn, also if their servers have changed them since", async () => {
+Deno.test("delegate: a subagent has the tools of its parent's turn, even after their servers changed them", async () => {
   const find: Tool = {
     definition: { type: "function", function: { name: "docs__find", parameters: { type: "object" } } },
     stance: "rederivable",
@@ -410,11 +410,11 @@ Deno.test("a helper has the very tools of its parent's turn, also if their serve
   );
   assertEquals(results, [
     "t: result of find",
-    "t: Cannot run docs__find: a helper may not use it. Do without, or say in your answer what is missing.",
+    "t: Cannot run docs__find: subagents may not use it. Continue without it, or report what is missing.",
   ]);
 });
 
-Deno.test("of 200 helpers asked for at once 16 work at a time, none is made once the budget is spent, and 100 are the most", async () => {
+Deno.test("delegate: of 200 parallel calls 16 run at a time, none starts after the budget, and 100 is the maximum", async () => {
   const many = Array.from({ length: 200 }, (_, at) => delegate(`d${at}`, `task ${at}`));
   const play = async (budget: Record<string, number>) => {
     let [working, most] = [0, 0];
@@ -433,19 +433,19 @@ Deno.test("of 200 helpers asked for at once 16 work at a time, none is made once
     await handler.close();
     return { most, helpers: helpers.length, results };
   };
-  // The reply that asks for them costs 110, and so does each of them.
+  // The requesting reply costs 110, as does each subagent.
   const spent = await play({ maxTokens: 110 });
   assertEquals([spent.most, spent.helpers, new Set(spent.results)], [
     0,
     0,
     new Set([
-      "Cannot delegate: The session has used up its budget: maxTokens is 110, and it has used 110.",
-      "Cannot delegate: this turn has had 100 helpers, and no more may be. Do the rest yourself.",
+      "Cannot delegate: The session's budget is exhausted: maxTokens is 110, used: 110.",
+      "Cannot delegate: this turn has had 100 subagents, the maximum. Do the rest yourself.",
     ]),
   ]);
   const some = await play({ maxTokens: 1_000 });
   assertEquals([some.most <= 16, some.helpers < 16 + 10], [true, true]);
   const all = await play({});
   assertEquals([all.most <= 16, all.helpers], [true, 100]);
-  assertEquals(all.results.filter((result) => result.includes("no more may be")).length, 100);
+  assertEquals(all.results.filter((result) => result.includes("the maximum")).length, 100);
 });

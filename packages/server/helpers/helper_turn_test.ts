@@ -8,11 +8,11 @@ import { resultOfHelper } from "../sessions/history.ts";
 const toolCall = (id: string, name: string, args: unknown) =>
   ({ id, type: "function", function: { name, arguments: JSON.stringify(args) } }) as const;
 
-/** A model that calls for a helper, who reads once and answers. */
+/** A model that delegates to a subagent, which reads once and answers. */
 const model: Model = async function* ({ messages }) {
   await Promise.resolve();
   const said = messages.slice(messages.findLastIndex(({ role }) => role === "user"));
-  const isHelper = contentText(said[0]?.content).startsWith("You are a helper now");
+  const isHelper = contentText(said[0]?.content).startsWith("You are a subagent now");
   const first = isHelper
     ? toolCall("h", "read", { size: 10 })
     : toolCall("d", "delegate", { task: "Find it." });
@@ -27,7 +27,7 @@ const model: Model = async function* ({ messages }) {
   };
 };
 
-Deno.test("a turn that ended after any write knows its helper: what it cost, its answer if it had one, else its session", async () => {
+Deno.test("delegate: a turn that ended after any write reports its subagent's cost, and its answer or session", async () => {
   const store = recordedStore();
   const sessions = scriptedSessions({ store, model: () => model });
   const session = await makeSession(sessions, { tools: ["read", "delegate"] });
@@ -36,14 +36,14 @@ Deno.test("a turn that ended after any write knows its helper: what it cost, its
   assertEquals([whole.calls, session.helpers.links.length], [4, 1]);
   const helperId = session.helpers.links[0]!.session;
   const unknown =
-    `Cannot tell the result: interrupted, outcome unknown. What the helper did until then stands in its ` +
-    `session, ${helperId}. It may have taken effect: find out before you call it again.`;
+    `Cannot report the result: interrupted, outcome unknown. The subagent's work until then is in its ` +
+    `session, ${helperId}. It may have taken effect: check before calling it again.`;
   const results = new Set<string>();
   for (let writes = 2; writes <= store.writes; writes++) {
     const cut = await store.upTo(writes);
     const after = scriptedSessions({ store: cut, model: () => model });
     const found = await after.get(session.id);
-    // The turn goes on; its helper's doesn't.
+    // The turn continues; its subagent's doesn't.
     await Array.fromAsync(found.events.read());
     assertEquals(unpaired(found.history), [], `after ${writes} writes`);
     const result = found.history.find(({ role }) => role === "tool");
@@ -55,32 +55,32 @@ Deno.test("a turn that ended after any write knows its helper: what it cost, its
     }));
     const { ledger } = found;
     assertEquals(ledger.calls, calls.reduce((sum, count) => sum + count, 0), `after ${writes} writes`);
-    // Once the turn's end is written nothing is reckoned again.
+    // After the turn's end is stored, nothing is added again.
     await (await found.start({ input: "r" })).done;
     const again = await scriptedSessions({ store: cut, model: () => model }).get(session.id);
     assertEquals([again.ledger, again.helpers.links], [found.ledger, found.helpers.links]);
   }
   assertEquals([...results].sort(), [
-    "Cannot tell the result: interrupted, outcome unknown. It may have taken effect: find out before you call it again.",
+    "Cannot report the result: interrupted, outcome unknown. It may have taken effect: check before calling it again.",
     unknown,
     "It is here.",
   ]);
 });
 
-Deno.test("resultOfHelper() says why there is no answer, and what was said last", () => {
+Deno.test("resultOfHelper() reports why there is no answer, and the last text", () => {
   const told = (end: Partial<Parameters<typeof resultOfHelper>[0]>) =>
     resultOfHelper({ reason: "model_error", text: "", ...end }, "s").content;
   assertEquals(
     told({ message: "The key is wrong." }),
-    "The helper ended without an answer. The key is wrong. Its session is s. It had said nothing.",
+    "The subagent ended without an answer. The key is wrong. Its session is s. It returned no text.",
   );
   assertEquals(
     told({ reason: "completed" }),
-    "The helper ended without an answer. Its turn ended (completed). Its session is s. It had said nothing.",
+    "The subagent ended without an answer. Its turn ended (completed). Its session is s. It returned no text.",
   );
 });
 
-Deno.test("lineOf() shows what a helper says and does, and nothing of what it reads", () => {
+Deno.test("lineOf() returns a subagent's texts and calls, but no results", () => {
   const call = { type: "tool_call", step: 1, id: "1", name: "read", arguments: '{"path":"a"}' } as const;
   const result = { type: "tool_result", step: 1, id: "1", name: "read", bytes: 0, durationMs: 0 } as const;
   const reply = (content: string | null) =>

@@ -18,37 +18,35 @@ import type { SessionSettings, StoredSettings } from "../sessions/session_settin
 import type { HelperLink, SessionEnvironment, SessionEvent } from "../sessions/session_types.ts";
 import { withoutUse } from "../turns/session_tools.ts";
 
-/** What a turn has cost so far: its own calls, and those of its helpers while they run. */
+/** Cost of a turn so far, its running subagents included. */
 export class TurnAccount {
   #own: TurnLedger = EMPTY_LEDGER;
   readonly #helpers = new Map<string, TurnLedger>();
   #pings: TurnLedger = EMPTY_LEDGER;
-  /** What model calls under way cost at most, its helpers' too. */
+  /** Maximum cost of model calls in progress, subagents' included. */
   readonly #underWay = new Set<TurnLedger>();
-  /** Called when one of them is over. */
   readonly #waiting = new Set<() => void>();
 
-  /** Takes note of what the turn's own calls cost so far, and gives the sum. */
+  /** Records the turn's own cost and returns the total. */
   readonly spent = (own: TurnLedger): TurnLedger => {
     this.#own = own;
     return this.sum;
   };
 
-  /** Takes note of what a helper cost so far. What it kept out of prompts is told by its own session alone. */
+  /** Records a subagent's cost; its own session reports its savings. */
   note(helper: string, ledger: TurnLedger): void {
     this.#helpers.set(helper, { ...ledger, saved: {} });
   }
 
-  /** A ping that kept the turn's prompt warm cost this. */
+  /** Records a keep-alive request of this turn. */
   pinged(cost: TurnLedger): void {
     this.#pings = addLedgers(this.#pings, cost);
   }
 
   /**
-   * Sets aside what a model call costs at most. As long as calls under way could use up the rest of a budget, it waits: so
-   * that is passed by one call's maximum at most, however many helpers work at once.
-   *
-   * @returns What gives it back, once the call is over and what it cost is noted.
+   * Reserves a model call's maximum cost. Waits while calls in progress could use up a budget, so that parallel
+   * subagents exceed it by at most one call.
+   * @returns the release, for after the call's cost is recorded.
    * @throws {BudgetSpent} if a budget is used up, and the signal's reason.
    */
   async reserve(
@@ -66,7 +64,7 @@ export class TurnAccount {
       await waitAmong(this.#waiting, signal);
       progress?.();
     }
-    // Several may cost the same.
+    // Distinct: several calls may have equal costs.
     const its = { ...most };
     this.#underWay.add(its);
     return () => {
@@ -88,11 +86,11 @@ export class TurnAccount {
   }
 }
 
-/** Waits until the function is called that is put among these. @throws the signal's reason. */
+/** Waits for its callback in this set. @throws the signal's reason. */
 async function waitAmong(waiting: Set<() => void>, signal: AbortSignal): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   const stop = () => {
-    // At once: a function that is called in vain would wake nobody.
+    // Immediately: a stale callback would waste the call.
     waiting.delete(resolve);
     reject(signal.reason);
   };
@@ -104,36 +102,35 @@ async function waitAmong(waiting: Set<() => void>, signal: AbortSignal): Promise
   });
 }
 
-/** Most model calls of a helper, unless the call says otherwise. */
+/** Default limit of model calls. */
 const STEPS = 20;
 
-/** Most that a call may ask for. */
 const MOST_STEPS = 50;
 
-/** Most helpers of a session that work at once; more wait until one is done. */
+/** Maximum parallel subagents of a session. */
 const MOST_AT_ONCE = 16;
 
 const MOST_IN_A_TURN = 100;
 
-/** How often the turn that waits for a helper is told that it is alive, in milliseconds: the helper has a watchdog of its own. */
+/** Interval at which a waiting turn's watchdog is reset; subagents have their own. */
 const ALIVE_MS = 1_000;
 
-/** A helper has no time limit but those of its turn: longest delay of a timer, in milliseconds. */
+/** A timer's longest delay: only the turn limits a subagent's time. */
 const NO_LIMIT_MS = 2 ** 31 - 1;
 
-/** How helpers are described to the model. */
 export const DELEGATE_TOOL: ToolDefinition = {
   type: "function",
   function: {
     name: "delegate",
     description:
-      "Gives a task to a helper: a copy of you that knows this conversation up to here and works with the same tools, in " +
-      "steps that you don't see, until it brings back one answer. Helpers called in one reply work at the same time. Use " +
-      "it for what takes many steps whose details you won't need, such as searching widely or trying something out.",
+      "Gives a task to a subagent: a copy of you that knows this conversation up to here, works with " +
+      "the same tools in steps that you don't see, and returns one answer. Subagents called in one " +
+      "reply run in parallel. Use it for tasks of many steps whose details you won't need, such as " +
+      "searching widely or trying something out.",
     parameters: {
       type: "object",
       properties: {
-        task: { type: "string", minLength: 1, description: "What to do, and what the answer must hold." },
+        task: { type: "string", minLength: 1, description: "The task, and what the answer must contain." },
         tools: {
           type: "array",
           items: { type: "string" },
@@ -143,7 +140,7 @@ export const DELEGATE_TOOL: ToolDefinition = {
           type: "integer",
           minimum: 1,
           maximum: MOST_STEPS,
-          description: `Most model calls. Default: ${STEPS}.`,
+          description: `Maximum model calls. Default: ${STEPS}.`,
         },
       },
       required: ["task"],
@@ -164,23 +161,22 @@ interface DelegatingTurn
     Required<Pick<TurnCosts, "overBudget">>,
     Pick<RunOptions, "settings">,
     Pick<TurnApprovals, "judge"> {
-  /** Those that its model has, once they are taken. */
+  /** Returns the model's tools, once they are fixed. */
   readonly tools: () => readonly Tool[];
   readonly account: TurnAccount;
-  /** The same tool, whose changes of files count as the turn's. */
+  /** Wraps a tool to attribute its file changes to the turn. */
   readonly watch: (tool: Tool) => Tool;
 }
 
 interface DelegatingSession extends ToldSession {
-  /** Name of the key with which it was made. */
   readonly by: string | undefined;
   readonly settings: SessionSettings;
   readonly events: Pick<EventLog, "append">;
-  /** Gives the states of a session that goes on from the first `length` messages, by name. */
+  /** Returns the state of a session that continues from the first `length` messages. */
   readonly prompt: { readonly fork: (length: number) => unknown };
 }
 
-/** The helpers of a session: copies of it, each for one task, with sessions of their own. */
+/** Subagents of a session: forks with a task and a session of their own. */
 export class Helpers {
   readonly tool: Tool;
   readonly #session: DelegatingSession;
@@ -192,7 +188,7 @@ export class Helpers {
   #working = 0;
   readonly #waiting = new Set<() => void>();
 
-  /** The helpers of this session; `alone` does some work while nothing else changes it. */
+  /** `alone` runs work while nothing else changes the session. */
   constructor(
     session: DelegatingSession,
     { environment, alone }: {
@@ -206,27 +202,25 @@ export class Helpers {
     this.tool = {
       definition: DELEGATE_TOOL,
       timeoutMs: NO_LIMIT_MS,
-      // Whoever runs a tool has validated the arguments.
+      // The caller has validated the arguments.
       run: (args, context) => this.#delegate(args as Arguments, context),
     };
   }
 
-  /** All that the session ever had, the oldest first. */
+  /** Oldest first. */
   get links(): readonly HelperLink[] {
     return this.#links;
   }
 
-  /** What those of the newest turn cost so far. */
+  /** Cost of the newest turn's subagents. */
   get ledger(): TurnAccount["helpers"] {
     return (this.#turn?.account ?? new TurnAccount()).helpers;
   }
 
-  /** Takes these for the session's helpers: so it is stored. */
   adopt(links: readonly HelperLink[]): void {
     this.#links = links;
   }
 
-  /** A turn begins: what its helpers cost counts as its own. */
   begin(turn: DelegatingTurn): void {
     this.#turn = turn;
     this.#had = 0;
@@ -237,7 +231,7 @@ export class Helpers {
     context: ToolContext,
   ): Promise<ToolOutput> {
     const turn = this.#turn;
-    if (!turn) throw new Error("Cannot delegate: no turn runs.");
+    if (!turn) throw new Error("Cannot delegate: no turn is running.");
     const names = turn.tools().map(nameOf);
     const unknown = tools?.find((name) => !names.includes(name));
     if (unknown !== undefined) {
@@ -248,12 +242,12 @@ export class Helpers {
     }
     const refuse = (why: string) => ({ content: `Cannot delegate: ${why}`, error: true });
     if (++this.#had > MOST_IN_A_TURN) {
-      return refuse(`this turn has had ${MOST_IN_A_TURN} helpers, and no more may be. Do the rest yourself.`);
+      return refuse(`this turn has had ${MOST_IN_A_TURN} subagents, the maximum. Do the rest yourself.`);
     }
     await this.#begins(context.signal);
     let giveBack = () => {};
     try {
-      // What those before it have cost is known by now.
+      // The cost of earlier ones is known by now.
       const usedUp = turn.overBudget(turn.account.sum);
       if (usedUp !== undefined) return refuse(usedUp);
       giveBack = this.#environment.takeSlot();
@@ -270,7 +264,7 @@ export class Helpers {
     }
   }
 
-  /** Resolves once one more may work. @throws the signal's reason. */
+  /** Waits for a slot. @throws the signal's reason. */
   async #begins(signal: AbortSignal): Promise<void> {
     signal.throwIfAborted();
     if (this.#working < MOST_AT_ONCE) {
@@ -280,7 +274,6 @@ export class Helpers {
     await waitAmong(this.#waiting, signal);
   }
 
-  /** The next that waits takes the place of one that is done. */
   #ends(): void {
     const [next] = this.#waiting;
     if (!next) {
@@ -304,7 +297,7 @@ export class Helpers {
       const { messages } = await readTranscript(session, store);
       const said = messagesOfFork(messages);
       const [first] = said;
-      // What its parent was told of the place is among its own instructions.
+      // The parent's instructions include its environment.
       const isSystem = first?.role === "system" && typeof first.content === "string";
       const settings: StoredSettings = {
         ...session.settings,
@@ -332,7 +325,6 @@ export class Helpers {
     id: string,
     { task, mayUse, isNarrow, maxSteps, turn, giveBack }: Omit<Arguments, "tools" | "max_steps"> & {
       readonly mayUse: readonly string[];
-      /** Whether the call names them. */
       readonly isNarrow: boolean;
       readonly maxSteps: number;
       readonly turn: DelegatingTurn;
@@ -366,7 +358,7 @@ export class Helpers {
         if (line !== undefined) output?.(line);
         if (event.type === "turn_end") return resultOfHelper(event, id);
       }
-      throw new Error(`Cannot tell what the helper in session ${id} found: its turn has no end.`);
+      throw new Error(`Cannot read the result of the subagent in session ${id}: its turn has no end.`);
     } finally {
       await running.done;
       clearInterval(alive);
@@ -375,7 +367,7 @@ export class Helpers {
   }
 }
 
-/** Returns a subagent's tools: its session's own, others its parent's; all stay, so that the prompt is equal. */
+/** Returns a subagent's tools, preferably its session's own. All remain, so that the prompt is equal. */
 function toolsOfHelper(
   { tools, clientTools }: Pick<DelegatingTurn, "tools" | "clientTools">,
   { own, mayUse }: { readonly own: readonly Tool[]; readonly mayUse: readonly string[] },
@@ -389,7 +381,7 @@ function nameOf({ definition }: Tool): string {
   return definition.function.name;
 }
 
-/** What was said up to the newest reply, and an answer to each of its calls, for none may stay open. */
+/** Returns the messages up to the newest reply, with a result per call. */
 function messagesOfFork(messages: readonly Message[]): readonly Message[] {
   const at = messages.findLastIndex(({ role }) => role === "assistant");
   const reply = messages[at];
@@ -397,27 +389,29 @@ function messagesOfFork(messages: readonly Message[]): readonly Message[] {
   return [...messages.slice(0, at + 1), ...calls.map(answerInFork)];
 }
 
-/** The same for every fork of a reply, so that forks share their beginning with one another too. */
+/** Equal in every fork, so that forks share their prefix. */
 function answerInFork(call: ToolCall): Message {
   const { name } = describeCall(call);
   const content = name === "delegate"
-    ? "A helper works on this task, with this conversation up to here."
-    : `The result of ${name} isn't known here: the call is made once, elsewhere. Make another one if you need it.`;
+    ? "A subagent works on this task, with this conversation up to here."
+    : `The result of ${name} isn't known here: the call is made once, elsewhere. Make another one if you ` +
+      "need it.";
   return { role: "tool", tool_call_id: call.id, content };
 }
 
 function taskFor(task: string, mayUse: readonly string[] | undefined): string {
   return [
-    "You are a helper now: a copy of the agent above, made for one task, while the agent waits for what you find.",
-    ...(mayUse ? [`You may use these tools alone: ${mayUse.join(", ")}.`] : []),
-    `Nobody can be asked, and you have no helpers. Do this and no more:\n\n${task}\n\n` +
-    "The agent gets your last message and nothing else: say all that it needs there, and no more.",
+    "You are a subagent now: a copy of the agent above, made for one task, while the agent waits for " +
+    "your result.",
+    ...(mayUse ? [`You may use only these tools: ${mayUse.join(", ")}.`] : []),
+    `The user can't be asked, and you have no subagents. Do only this:\n\n${task}\n\nThe agent gets ` +
+    "only your last message: put all that it needs there, and no more.",
   ].join(" ");
 }
 
 const SHOWN_CHARS = 200;
 
-/** What those who watch a helper are shown of what happens there, a line each; of most events nothing. */
+/** Returns a progress line; `undefined` for most events. */
 export function lineOf(event: SessionEvent): string | undefined {
   switch (event.type) {
     case "tool_call":

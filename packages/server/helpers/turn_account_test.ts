@@ -5,7 +5,7 @@ import { TurnAccount } from "./helpers.ts";
 
 const MOST: TurnLedger = { ...EMPTY_LEDGER, calls: 1, outputTokens: 100 };
 
-Deno.test("TurnAccount.reserve() lets helpers at once pass a budget by one call's maximum at most", async () => {
+Deno.test("TurnAccount.reserve() lets parallel subagents exceed a budget by at most one call's maximum", async () => {
   for (const [limit, output] of [[50, 100], [250, 100], [250, 10]] as const) {
     const account = new TurnAccount();
     const overBudget = ({ outputTokens }: TurnLedger) =>
@@ -16,7 +16,7 @@ Deno.test("TurnAccount.reserve() lets helpers at once pass a budget by one call'
     const outcomes = await Promise.allSettled(Array.from({ length: 16 }, async (_, helper) => {
       const giveBack = await account.reserve(MOST, { overBudget, signal });
       mostUnderWay = Math.max(mostUnderWay, ++underWay);
-      // The others get their turn while it is under way.
+      // Lets the others run meanwhile.
       await new Promise((resolve) => setTimeout(resolve));
       underWay--;
       account.note(`${helper}`, addLedgers(EMPTY_LEDGER, { ...MOST, outputTokens: output }));

@@ -1,2 +1,2 @@
-/** Path that all routes of Tare's own API are below. No provider has it, so that none of theirs is hidden. */
+/** Path of Tare's own API, which no provider uses. */
 export const API_PATH = "/tare/v1";

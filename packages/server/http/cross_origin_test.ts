@@ -6,7 +6,6 @@ import { agent, error, scriptedModel } from "../fixture_test.ts";
 
 type Headers = Readonly<Record<string, string>>;
 
-/** Whose secret is "secret". */
 const KEYS = new Keys({ store: memoryStore(), owners: ["secret"] });
 
 async function answerOf(
@@ -28,7 +27,7 @@ async function statusOf(
   return (await answerOf(guard, url, { headers })).status;
 }
 
-Deno.test("crossOrigin() refuses pages of other origins, before it looks at the key", async () => {
+Deno.test("crossOrigin() refuses pages of other origins before checking the key", async () => {
   const origin = "https://evil.example";
   const { status, body, headers } = await answerOf({ keys: KEYS }, "http://localhost:8787/tare/v1/sessions", {
     method: "POST",
@@ -39,7 +38,7 @@ Deno.test("crossOrigin() refuses pages of other origins, before it looks at the 
     error(
       403,
       "origin_not_allowed",
-      `Cannot let pages of ${origin} use this server: TARE_CORS_ORIGINS doesn't list that origin.`,
+      `Forbidden: TARE_CORS_ORIGINS doesn't list the origin ${origin}.`,
     ),
   );
   assertEquals(headers.get("access-control-allow-origin"), null);
@@ -55,7 +54,7 @@ Deno.test("crossOrigin() refuses pages of other origins, before it looks at the 
   }
 });
 
-Deno.test("crossOrigin() lets pages of configured origins read answers, refusals included, and answers their preflight", async () => {
+Deno.test("crossOrigin() lets pages of configured origins read answers and errors, and answers their preflight", async () => {
   const origin = "https://chat.example";
   const guard = { origins: [origin], keys: KEYS };
   const preflight = await answerOf(guard, "http://localhost/tare/v1/sessions", {

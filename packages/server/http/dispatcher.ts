@@ -18,29 +18,26 @@ import type {
 import { checker, COUNT, storedReader, tagged } from "./schema.ts";
 import { eventText, type SseMessage } from "@tare/wire/internal/sse";
 
-/** What answers requests by a table of routes. */
 export interface Dispatcher {
   /** Answers a request. Never rejects. */
   readonly answer: (request: Request, client?: RequestClient) => Promise<Response>;
   readonly isPublic: (request: Request) => boolean;
-  /** Where a request was answered: path of a route or protocol, `gateway`, `files` or `none`. */
+  /** Returns the path of a route or protocol, `gateway`, `files` or `none`. */
   readonly placeOf: (response: Response) => string;
 }
 
-/** What requests are dispatched with. */
 export interface DispatchOptions {
-  /** Largest request body in bytes. */
+  /** Maximum bytes of a request body. */
   readonly maxBodyBytes: number;
-  /** Keeps answers to requests with an `Idempotency-Key`. */
   readonly store: Store;
-  /** What is served beside the routes, to whoever comes with `GET` or `HEAD`, by path. Default: nothing. */
+  /** Public files for `GET` and `HEAD`, by path. Default: none. */
   readonly files?: ReadonlyMap<string, (request: Request) => Response> | undefined;
-  /** How errors are reported at a path while no route is found. */
+  /** Returns the error format of a path without a route. */
   readonly respondAt: (pathname: string) => RouteErrors["respond"];
   readonly onError: (error: unknown) => void;
-  /** Answers requests without a route; for another method of a route's path, only if it `takes` it. Default: refused. */
+  /** Gateway for requests without a route, and for other methods of a path that it `takes`. Default: none. */
   readonly gateway?: Pick<HttpGateway, "fetch" | "takes"> | undefined;
-  /** Called before a route answers. Default: everybody may. @throws {HttpError} if whoever asks may not. */
+  /** Throws if the caller has no access to a route. Default: all have. */
   readonly admit?: (route: Route, call: Pick<RouteCall, "asker" | "path">) => Promise<void>;
 }
 
@@ -59,7 +56,7 @@ interface Part {
   readonly name?: string;
 }
 
-/** Returns what routes, reads, validates and answers requests. Paths are decoded once; errors are responses. */
+/** Routes, validates and answers requests. Paths are decoded once; errors are responses. */
 export function dispatcher(
   routes: readonly Route[],
   { maxBodyBytes: maxBytes, store, files, onError, gateway, admit, respondAt }: DispatchOptions,
@@ -92,7 +89,7 @@ export function dispatcher(
     try {
       const parts = readPath(pathname);
       if (!parts) {
-        const why = "what stands behind a % in it isn't UTF-8";
+        const why = "a percent-encoded part of it isn't UTF-8";
         throw invalidRequest(`Cannot find ${pathname}: ${why}.`);
       }
       const fitting = entries.flatMap((entry) => {
@@ -141,13 +138,13 @@ export function dispatcher(
           throw await route.explain?.(error, call) ?? error;
         }
       };
-      // Reading again has no effect anyway.
+      // Reads have no effect that could be repeated.
       const key = route.method === "GET" || route.isToldOnce ? null : request.headers.get("idempotency-key");
       if (key === null) return await answer(call);
       return await answerOnce(route, call, { store, key, bytes: bytes ?? new Uint8Array(), answer });
     } catch (error) {
       const response = respond(error);
-      // Nobody waits for an answer to a request that its client broke off.
+      // Errors after a disconnect aren't reported.
       const isBug = response.status >= 500 && !(error instanceof HttpError) && !signal.aborted;
       if (isBug) onError(error);
       return response;
@@ -179,7 +176,7 @@ export function toResponse(answer: Answered): Response {
   return Response.json(json, { ...init, headers: { ...init.headers } });
 }
 
-/** The method of the route that answers a request: who serves HTTP sends no body in answer to `HEAD`. */
+/** The HTTP layer omits the body for `HEAD`. */
 function methodOf({ method }: Pick<Request, "method">): Method | string {
   return method === "HEAD" ? "GET" : method;
 }
@@ -191,7 +188,6 @@ function partsOf(path: string): readonly Part[] {
   });
 }
 
-/** The parameters of a path that fits; nothing of one that doesn't. */
 function match(parts: readonly Part[], path: readonly string[]): Record<string, string> | undefined {
   if (parts.length !== path.length) return undefined;
   const parameters: Record<string, string> = {};
@@ -205,19 +201,18 @@ function match(parts: readonly Part[], path: readonly string[]): Record<string, 
 
 function noRoute({ method }: Request, pathname: string, allowed: readonly string[]): HttpError {
   if (allowed.length === 0) {
-    return notFound(`Cannot find ${pathname}: there is no such route.`);
+    return notFound(`Not found: there is no route ${pathname}.`);
   }
   const allow = allowed.join(", ");
-  const message = `Cannot ${method} ${pathname}: it takes ${allow}.`;
+  const message = `Method not allowed: ${pathname} accepts ${allow}, not ${method}.`;
   return new HttpError(405, "method_not_allowed", message, { allow });
 }
 
-/** Media type of JSON values, one a line. */
+/** Media type of line-delimited JSON. */
 export const LINES = "application/x-ndjson";
 
 /**
  * Reads and decompresses a body, up to `maxBytes` or, for `other`, its limit; `undefined` for unknown encodings.
- *
  * @throws {HttpError} 413 if it is too large, 400 if it isn't compressed as it states.
  */
 export async function readRequestBytes(
@@ -244,17 +239,14 @@ export async function readRequestBytes(
 }
 
 /**
- * What the bytes of a body say: JSON that `check` finds no faults in, where no bytes count as `{}`, or lines of it as
- * text.
- *
- * @throws {HttpError} 415 if it isn't declared as what is wanted (so that no web page can send it without asking), 413 if
- * it is too large, 400 if it isn't UTF-8 or JSON, it or one of its lines is nested too deep or holds too many values
- * ({@linkcode jsonExcess}), or `check` finds faults.
+ * Parses a body: JSON that `check` accepts (no bytes are `{}`), or lines of JSON as text.
+ * @throws {HttpError} 415 for another content type (which web pages could send without a preflight), 413 if too
+ * large, 400 if it isn't UTF-8 or JSON, exceeds {@linkcode jsonExcess}, or `check` finds faults.
  */
 export function parseRequestBody(
   { headers }: Request,
   { bytes, maxBytes, lines = false, check }: {
-    /** Absent: compressed in an unknown way. */
+    /** Absent: unknown encoding. */
     readonly bytes: Uint8Array<ArrayBuffer> | undefined;
     readonly maxBytes: number;
     readonly lines?: boolean;
@@ -265,13 +257,15 @@ export function parseRequestBody(
     throw new HttpError(
       415,
       "unsupported_media_type",
-      `Cannot read the body: its content-encoding is ${
-        headers.get("content-encoding")
-      }, which can't be decoded here.`,
+      `Cannot read the body: its content-encoding ${headers.get("content-encoding")} is not supported.`,
     );
   }
   if (bytes.length > maxBytes) {
-    throw new HttpError(413, "body_too_large", `Cannot read the body: it has more than ${maxBytes} bytes.`);
+    throw new HttpError(
+      413,
+      "body_too_large",
+      `Cannot read the body: it has more than ${maxBytes} bytes.`,
+    );
   }
   const wanted = lines ? LINES : "application/json";
   const declared = headers.get("content-type") ?? "none";
@@ -279,7 +273,7 @@ export function parseRequestBody(
     throw new HttpError(
       415,
       "unsupported_media_type",
-      `Cannot read the body: its content-type is ${declared}, and ${wanted} is wanted.`,
+      `Cannot read the body: its content-type is ${declared}; send ${wanted}.`,
     );
   }
   const excess = lines ? excessOfLines(bytes) : jsonExcess(bytes);
@@ -287,7 +281,6 @@ export function parseRequestBody(
   return lines ? decode(bytes) : parseJson(bytes, check);
 }
 
-/** Returns what is too much in one of the lines: each is a JSON text of its own. */
 function excessOfLines(bytes: Uint8Array<ArrayBuffer>): string | undefined {
   for (let start = 0, number = 1; start < bytes.length; number++) {
     const newline = bytes.indexOf(NEWLINE, start);
@@ -322,7 +315,7 @@ function parseJson(bytes: Uint8Array<ArrayBuffer>, check: (value: unknown) => st
   return value;
 }
 
-/** Returns a reader of a query or of headers by schema, with defaults; `what` names them in errors. */
+/** Returns a reader of a query or of headers, with defaults; `what` names them in errors. */
 function textReader(
   properties: TProperties,
   what: string,
@@ -343,21 +336,20 @@ function textReader(
   };
 }
 
-/** As much of a schema as says what a text is. */
 interface TextSchema {
   readonly type?: string;
   readonly default?: unknown;
 }
 
-/** What a text says; the text itself if it doesn't say that, for the schema to refuse. */
+/** The schema refuses unconverted text. */
 function valueOf(text: string, { type }: TextSchema): unknown {
-  // More digits than a number holds are no number of ours.
+  // Longer numbers lose digits.
   if (type === "integer" && /^-?\d{1,15}$/.test(text)) return Number(text);
   if (type === "boolean" && (text === "true" || text === "false")) return text === "true";
   return text;
 }
 
-/** Record of a key: the response, a reference to replay it by, or that its outcome is unknown. */
+/** Record of a key. `interrupted`: its outcome is unknown. */
 const KEPT = tagged("kind", {
   response: Type.Object({
     status: Type.Integer(),
@@ -367,7 +359,7 @@ const KEPT = tagged("kind", {
     }),
     body: Type.String(),
   }),
-  /** A response that is too large to be kept: the request has had its effect. */
+  /** Larger than stored; the request has had its effect. */
   too_large: Type.Object({ status: Type.Integer(), chars: COUNT }),
   reference: Type.Object({ reference: Type.String() }),
   interrupted: Type.Object({}),
@@ -378,46 +370,41 @@ type Answerer = (call: RouteCall) => Promise<Response>;
 
 const readKept = storedReader(KEPT, "the answer for an Idempotency-Key");
 
-/** Longest body of a kept response. Thousands of keys are kept. */
+/** Thousands of keys are stored. */
 const MAX_KEPT_CHARS = 64 * 1024;
 
-/** Headers that a kept response gets back. */
 const KEPT_HEADERS = ["content-type", "location"];
 
-/** What a key stands for that a request to a route has sent. @throws {HttpError} 400 if it can't be one. */
+/** @throws {HttpError} 400 if the key is invalid. */
 function keyOf(
   { method, path: template }: Route,
   { path, asker }: Pick<RouteCall, "path" | "asker">,
   key: string,
 ): Parameters<Store["releaseKey"]>[0] {
-  // However its client has encoded the path.
+  // Independent of the client's encoding.
   const place = template.replaceAll(/\{(\w+)\}/g, (_, name) => encodeURIComponent(path[name] ?? ""));
   if (/^[\x20-\x7e]{1,255}$/.test(key)) {
-    // Nobody gets what another one was answered.
+    // Keys of different callers are separate.
     const by = Keys.nameOf(asker);
     return { scope: `${by === undefined ? "" : `${by} `}${method} ${place}`, key };
   }
   throw invalidRequest(
-    `Cannot use the Idempotency-Key: it has ${key.length} characters, and 1 to 255 of printable ASCII are wanted.`,
+    `Cannot use the Idempotency-Key: it has ${key.length} characters; send 1 to 255 of printable ASCII.`,
   );
 }
 
 /**
- * Answers a request so that it has its effect once, however often it is sent with this key and body. A request that
- * failed counts as not sent. The key of an answer that can't be given again, a stream without a reference, is given up.
- * So is that of a deletion where the store has no room for it.
- *
- * @throws {HttpError} 400 if the key can't be one; 422 if it came with another body; 409 if a request with it is being
- * worked on, or was when the server stopped; and whatever the route throws.
+ * Answers a request with this key and body once. Failed requests release their key, as do streams without a
+ * reference, and deletions if the store is full.
+ * @throws {HttpError} 400 if the key is invalid, 422 for another body, 409 while a request with it runs or if the
+ * server stopped meanwhile, and the route's errors.
  */
 async function answerOnce(
   route: Route,
   call: RouteCall,
   { store, key: sent, bytes, answer }: {
     readonly store: Store;
-    /** As the request has sent it. */
     readonly key: string;
-    /** The request's body. */
     readonly bytes: Uint8Array<ArrayBuffer>;
     readonly answer: Answerer;
   },
@@ -442,14 +429,15 @@ async function answerOnce(
       throw new HttpError(
         409,
         "idempotency_key_in_use",
-        "Cannot answer again yet: a request with this Idempotency-Key is being worked on.",
+        "Conflict: a request with this Idempotency-Key is in progress; retry.",
         { "retry-after": "1" },
       );
     case "mismatch":
       throw new HttpError(
         422,
         "idempotency_key_reused",
-        "Cannot use this Idempotency-Key: it came with another body before. A new request needs a new key.",
+        "Cannot use this Idempotency-Key: it was sent with another body before. A new request needs a " +
+          "new key.",
       );
   }
 }
@@ -489,13 +477,13 @@ async function act(
     });
     return new Response(body === "" ? null : body, { status, headers });
   } catch (error) {
-    // A key whose answer was committed stays as it is.
+    // A committed key is not released.
     await store.releaseKey(key);
     throw error;
   }
 }
 
-/** What makes room doesn't wait for room to keep a key in: it acts as if it had come without. */
+/** Ignores a full store for deletions, which free space. */
 function allowFull({ method }: Route, error: unknown): undefined {
   if (method !== "DELETE" || !(error instanceof StoreError && error.code === "full")) throw error;
 }
@@ -523,8 +511,9 @@ async function replay(route: Route, call: RouteCall, kept: Kept): Promise<Respon
       throw new HttpError(
         409,
         "idempotency_answer_not_kept",
-        `Cannot answer again: the first request with this Idempotency-Key was answered with ${kept.status}, and its ` +
-          `${kept.chars} characters are more than the ${MAX_KEPT_CHARS} that are kept. Look at what is there.`,
+        `Conflict: the first request with this Idempotency-Key was answered with ${kept.status}, but ` +
+          `its ${kept.chars} characters exceed the ${MAX_KEPT_CHARS} that are stored. Check the current ` +
+          "state.",
       );
     case "reference":
       if (!route.replay) throw new Error(`Cannot replay ${call.request.url}: its route has no replay().`);
@@ -533,8 +522,8 @@ async function replay(route: Route, call: RouteCall, kept: Kept): Promise<Respon
       throw new HttpError(
         409,
         "idempotency_key_interrupted",
-        "Cannot tell what became of the first request with this Idempotency-Key: the server stopped while it worked " +
-          "on it. Look at what is there; a request with a new key acts again.",
+        "Conflict: the outcome of the first request with this Idempotency-Key is unknown, because the " +
+          "server stopped. Check the current state; a request with a new key runs again.",
       );
   }
 }
@@ -548,19 +537,18 @@ function isStream({ headers }: Response): boolean {
   return headers.get("content-type")?.startsWith("text/event-stream") ?? false;
 }
 
-/** How a stream shows that it is alive while nothing happens. */
+/** Heartbeats of an idle stream. */
 export interface Heartbeat {
-  /** Silence after which a comment is sent, in milliseconds. Default: 15,000. */
+  /** Silence before a comment, in milliseconds. Default: 15,000. */
   readonly intervalMs?: number;
-  /** Calls back once after so many milliseconds, unless what it returns is called first. Default: the real time. */
+  /** Calls back after `ms`, unless the returned function is called first. Default: a real timer. */
   readonly after?: (ms: number, callback: () => void) => () => void;
 }
 
 /**
- * An answer that streams these messages as server-sent events, and a comment whenever nothing was sent for a while.
- *
- * Messages are asked for only as fast as the client reads, and the timer runs only while the client waits, so a
- * slow or lost client costs neither memory nor a timer. A client that disconnects ends the iteration.
+ * Returns a stream of server-sent events, with a comment after each silence. It is pulled as fast as the client
+ * reads, and its timer runs only while it waits, so a slow client costs neither memory nor a timer. A disconnect ends
+ * the iteration.
  */
 export function sseResponse(messages: AsyncIterable<SseMessage>, heartbeat: Heartbeat = {}): Response {
   const { intervalMs = 15_000, after = afterMs } = heartbeat;
@@ -570,7 +558,6 @@ export function sseResponse(messages: AsyncIterable<SseMessage>, heartbeat: Hear
   let stopTimer = () => {};
   const body = new ReadableStream<Uint8Array<ArrayBuffer>>({
     async pull(controller) {
-      // Still pending after a heartbeat.
       next ??= iterator.next();
       const quiet = Promise.withResolvers<undefined>();
       stopTimer = after(intervalMs, () => quiet.resolve(undefined));
@@ -586,7 +573,7 @@ export function sseResponse(messages: AsyncIterable<SseMessage>, heartbeat: Hear
     },
     cancel() {
       stopTimer();
-      // Not awaited: a generator that waits for its next event can't be ended before it.
+      // Not awaited: a generator can't end before its next event.
       iterator.return?.().catch(() => {});
     },
   }, { highWaterMark: 0 });
@@ -594,7 +581,7 @@ export function sseResponse(messages: AsyncIterable<SseMessage>, heartbeat: Hear
     headers: {
       "content-type": "text/event-stream",
       "cache-control": "no-store",
-      // Else a reverse proxy such as nginx would collect events before it passes them on.
+      // Prevents buffering by reverse proxies such as nginx.
       "x-accel-buffering": "no",
     },
   });

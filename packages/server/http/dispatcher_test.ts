@@ -34,7 +34,7 @@ function serve(
   };
 }
 
-Deno.test("dispatcher() hands the path's parameters and a valid body to the route", async () => {
+Deno.test("dispatcher() passes path parameters and a valid body to the route", async () => {
   const send = serve({
     body: { type: "object", properties: { n: { type: "number" } } },
     answer: ({ path, body }) => Response.json({ ...path, body }),
@@ -49,14 +49,14 @@ Deno.test("dispatcher() hands the path's parameters and a valid body to the rout
   assertEquals((await send("GET", "/things/a/b"))[0], 405);
 });
 
-Deno.test("dispatcher() leaves a body alone that no schema describes", async () => {
+Deno.test("dispatcher() doesn't read a body without a schema", async () => {
   const send = serve({
     answer: async ({ body, request }) => Response.json([body ?? null, await request.text()]),
   });
   assertEquals(await send("POST", "/things/a/b", "{"), [200, [null, "{"]]);
 });
 
-Deno.test("dispatcher() lets a route tell its errors in its own shape, and tells onError of bugs alone", async () => {
+Deno.test("dispatcher() formats errors as the route does and reports only bugs to onError", async () => {
   const told: unknown[] = [];
   const bug = new Error("bug");
   const thrown = [new HttpError(400, "invalid_request", "No."), bug];
@@ -75,7 +75,7 @@ Deno.test("dispatcher() lets a route tell its errors in its own shape, and tells
   assertEquals(told, [bug]);
 });
 
-Deno.test("dispatcher() answers HEAD as GET, and tells of nothing that goes wrong once the client has left", async () => {
+Deno.test("dispatcher() answers HEAD as GET and reports no errors after a disconnect", async () => {
   const told: unknown[] = [];
   const route: Route = {
     method: "GET",

@@ -6,19 +6,17 @@ import { errorResponse, HttpError, refusedBy } from "./http_error.ts";
 import type { RequestClient, Route, RouteCall } from "./route.ts";
 
 /**
- * Puts a guard before `answer`: it refuses requests with too many header bytes (431), for another host (421), from
- * pages of other origins (403), with a key that isn't known or without one (401), and more of a key than it may send
- * (429), answers preflight requests, and adds to each answer the headers that a browser looks for. `answer` is told who
- * asks, and doesn't get to see the key. `isPublic` says which requests need none, `onError` is told of what clients
- * don't get to read.
+ * Refuses large headers (431), other hosts (421), pages of other origins (403), missing or unknown keys (401) and
+ * keys above their rate limit (429), answers preflight requests, and adds CORS headers. `answer` receives the caller,
+ * not the key; `onError`, errors that are hidden from clients.
  */
 export function guard(
   answer: (request: Request, client: RequestClient & { readonly asker: Asker }) => Promise<Response>,
   options: Pick<HttpOptions, "guests" | "hosts" | "origins" | "maxHeaderBytes"> & {
-    /** Knows the keys that requests carry. Default: whoever asks is the owner. */
+    /** Default: every caller is the owner. */
     readonly keys?: Pick<Keys, "find" | "count">;
     readonly isPublic: (request: Request) => boolean;
-    /** How what is refused at a path is told. Default: as all errors. */
+    /** Returns the error format of a path. Default: as all errors. */
     readonly respondAt?: (pathname: string) => (error: unknown) => Response;
     readonly onError: (error: unknown) => void;
   },
@@ -33,14 +31,15 @@ export function guard(
       throw new HttpError(
         431,
         "headers_too_large",
-        `Cannot read the request: its headers have more than ${maxHeaderBytes} bytes.`,
+        `Request header fields too large: more than ${maxHeaderBytes} bytes.`,
       );
     }
     if (!isOurs(request)) {
       throw new HttpError(
         421,
         "host_not_allowed",
-        "Cannot answer for the host that the request names: TARE_ALLOWED_HOSTS lists names beside the server's own.",
+        "Misdirected request: the server doesn't accept this host name. TARE_ALLOWED_HOSTS lists " +
+          "additional names.",
       );
     }
     const preflight = pages.check(request);
@@ -49,7 +48,6 @@ export function guard(
     return undefined;
   };
 
-  /** Who asks, and the request without the key. */
   const identify = async (request: Request): Promise<readonly [Request, Asker]> => {
     if (!keys) return [request, Keys.OWNER];
     if (isPublic(request)) return [request, Keys.GUEST];
@@ -70,8 +68,8 @@ export function guard(
       401,
       "unauthorized",
       isOurs
-        ? `Cannot let the request in: its key isn't known here, or was removed. ${WHERE_KEYS_ARE}`
-        : `Cannot let the request in: it must carry a key of the server, as in Authorization: Bearer KEY. ${WHERE_KEYS_ARE}`,
+        ? `Unauthorized: the key is unknown or was removed. ${WHERE_KEYS_ARE}`
+        : `Unauthorized: send a server key as \`Authorization: Bearer KEY\`. ${WHERE_KEYS_ARE}`,
       { "www-authenticate": "Bearer" },
     );
   };
@@ -88,29 +86,27 @@ export function guard(
       return respondAt(new URL(request.url).pathname)(error);
     });
     pages.allow(request, response);
-    // Archived text must not be taken for a page.
+    // Archived text must not be rendered as a page.
     response.headers.set("x-content-type-options", "nosniff");
     return response;
   };
 }
 
-/** Bytes of the headers as HTTP/1.1 writes them: each as `name: value` and a line break. */
+/** Size in HTTP/1.1. */
 function headerBytes(headers: Headers): number {
   let bytes = 0;
   for (const [name, value] of headers) bytes += name.length + value.length + 4;
   return bytes;
 }
 
-/** A header for those whose others hold a provider's key. */
+/** For clients whose other headers contain a provider's key. */
 const OWN_HEADER = "x-tare-key";
 
-/** The headers in which agents send one of our keys as they would a provider's. */
 const KEY_HEADERS = new Set([
   OWN_HEADER,
   ...PROTOCOLS.flatMap(({ auth }) => auth.headers),
 ]);
 
-/** What of a request's headers may be one of our keys, by the header. */
 function secretsIn(headers: Headers): readonly { readonly header: string; readonly secret: string }[] {
   return Array.from(KEY_HEADERS).flatMap((header) => {
     const given = headers.get(header) ?? "";
@@ -119,10 +115,9 @@ function secretsIn(headers: Headers): readonly { readonly header: string; readon
   });
 }
 
-/** Names under which every machine knows itself. */
 export const LOOPBACK_HOSTS: readonly string[] = ["localhost", "127.0.0.1", "[::1]"];
 
-/** Addresses that stand for all of a machine's. */
+/** Addresses that mean all of a machine's. */
 const WILDCARDS: readonly string[] = ["0.0.0.0", "[::]"];
 
 /**
@@ -143,15 +138,12 @@ export function isLoopback(host: string): boolean {
 }
 
 /**
- * Returns the host names that requests to a server on `host` may name, for `http.hosts` of `agentHandler()`: its own,
- * those of loopback if it listens there, and those configured in addition. A server on all addresses (`0.0.0.0`, `::`)
- * may be named by every IP address, which is `*`.
- *
+ * Returns the host names for `http.hosts` of `agentHandler()`: that of a server on `host`, those of loopback if it
+ * listens there, and `extra`. On all addresses (`0.0.0.0`, `::`), `*` allows every IP address.
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
  * import { allowedHosts } from "@tare/server/internal";
- *
  * assertEquals(allowedHosts("192.0.2.7", ["agent.example"]), ["192.0.2.7", "agent.example"]);
  * ```
  */
@@ -172,12 +164,12 @@ export function hostRule(hosts: readonly string[]): (request: Request) => boolea
     hosts.includes(name) || (hosts.includes("*") && /^(\d+\.\d+\.\d+\.\d+|\[[\da-f:.]+\])$/.test(name));
   return ({ url, headers }) => {
     const named = headers.get("host");
-    // They differ if the request line names a host of its own.
+    // They differ if the request line contains a host.
     return isAllowed(new URL(url).hostname) && (named === null || isAllowed(hostName(named)));
   };
 }
 
-/** A host as URLs write it: in lower case, IPv6 in brackets, without a port. */
+/** Normalizes a host as URLs do: lower case, IPv6 in brackets, no port. */
 function hostName(host: string): string {
   const address = host.includes(":") && !host.startsWith("[") && host.split(":").length > 2
     ? `[${host}]`
@@ -185,24 +177,21 @@ function hostName(host: string): string {
   return URL.parse(`http://${address}`)?.hostname ?? host.toLowerCase();
 }
 
-/** What pages of other origins may do. */
 interface CrossOrigin {
   /**
-   * Answers a preflight request; gives nothing for other requests that may go on.
-   *
-   * @throws {HttpError} 403 if the request comes from a page of another origin that wasn't configured.
+   * Answers preflight requests only.
+   * @throws {HttpError} 403 for pages of origins that aren't configured.
    */
   readonly check: (request: Request) => Response | undefined;
-  /** @throws {HttpError} 403 if a browser says that another site made it send this, and that one wasn't configured. */
+  /** @throws {HttpError} 403 if another site's page caused the request. */
   readonly assertOwn: (request: Request) => void;
-  /** Lets the page that sent the request read the answer, if it may. */
   readonly allow: (request: Request, response: Response) => void;
 }
 
-/** How long browsers may remember a preflight's answer, in seconds. */
+/** Time that browsers cache a preflight's answer. */
 const MAX_AGE_S = 600;
 
-/** Returns the CORS rules: pages of `origins` and of our own host and port may use the server. */
+/** Returns the CORS rules: pages of `origins` and of the server's own host and port are allowed. */
 export function crossOrigin(origins: readonly string[]): CrossOrigin {
   const configured = (origin: string | null): origin is string => origin !== null && origins.includes(origin);
   return {
@@ -211,12 +200,12 @@ export function crossOrigin(origins: readonly string[]): CrossOrigin {
       const origin = headers.get("origin");
       if (origin === null) return undefined;
       if (!configured(origin)) {
-        // Not the whole origin: behind a proxy that ends TLS its scheme differs from ours.
+        // A proxy may terminate TLS.
         if (URL.parse(origin)?.host === new URL(url).host) return undefined;
         throw new HttpError(
           403,
           "origin_not_allowed",
-          `Cannot let pages of ${origin} use this server: TARE_CORS_ORIGINS doesn't list that origin.`,
+          `Forbidden: TARE_CORS_ORIGINS doesn't list the origin ${origin}.`,
         );
       }
       const isPreflight = method === "OPTIONS" && headers.has("access-control-request-method");
@@ -232,13 +221,13 @@ export function crossOrigin(origins: readonly string[]): CrossOrigin {
       });
     },
     assertOwn({ headers }) {
-      // Pictures, scripts and links of other pages send no origin, but say this.
+      // Images, scripts and links send only this header.
       const site = headers.get("sec-fetch-site");
       if (site !== "cross-site" && site !== "same-site" || configured(headers.get("origin"))) return;
       throw new HttpError(
         403,
         "origin_not_allowed",
-        "Cannot answer: a page of another site made the browser ask. TARE_CORS_ORIGINS lists pages that may.",
+        "Forbidden: a page of another site sent the request. TARE_CORS_ORIGINS lists the allowed origins.",
       );
     },
     allow({ headers: asked }, { headers }) {
@@ -251,10 +240,10 @@ export function crossOrigin(origins: readonly string[]): CrossOrigin {
   };
 }
 
-/** Returns a check that an asker may use a route and, of a session, is its owner or the server's. */
+/** Returns a check that a caller may use a route and, of a session, is its owner or the server's. */
 export function admission(
   { assertSees, keys }: {
-    /** @throws {HttpError} 404 unless the asker may see a session. */
+    /** @throws {HttpError} 404 if the caller can't see the session. */
     readonly assertSees: (id: string, asker: Asker) => Promise<void>;
     readonly keys?: Pick<Keys, "refusal"> | undefined;
   },
@@ -271,27 +260,25 @@ export function admission(
   };
 }
 
-/** For people who are refused for want of a key. */
 const WHERE_KEYS_ARE =
-  "The owner's is in owner.json of the server's data folder, or what TARE_TOKEN says there; commands send what TARE_TOKEN " +
-  "says here.";
+  "The owner's key is in owner.json in the server's data folder, or is the server's TARE_TOKEN; " +
+  "commands send their own TARE_TOKEN.";
 
-/** What only some may do, in words that follow "Cannot". */
 const ACTS: Readonly<Record<NonNullable<Route["who"]>, string>> = {
   owner: "do this",
-  approve: "say what calls may do",
-  metrics: "read the server's figures",
-  key: "show this",
+  approve: "approve calls",
+  metrics: "read the server's metrics",
+  key: "read this",
 };
 
-/** @throws {HttpError} 401 of guests, 403 of keys that may not. */
+/** @throws {HttpError} 401 for guests, 403 for other keys without access. */
 function assertIs(who: NonNullable<Route["who"]>, asker: Asker): void {
   if (Keys.nameOf(asker) === undefined) return;
   if (asker.name === Keys.GUEST.name) {
     throw new HttpError(
       401,
       "unauthorized",
-      `Cannot ${ACTS[who]} without a key: send the owner's, as in Authorization: Bearer KEY. ` +
+      `Unauthorized: to ${ACTS[who]}, send the owner's key as \`Authorization: Bearer KEY\`. ` +
         WHERE_KEYS_ARE,
       { "www-authenticate": "Bearer" },
     );
@@ -300,20 +287,19 @@ function assertIs(who: NonNullable<Route["who"]>, asker: Asker): void {
     throw new HttpError(
       403,
       "owner_only",
-      `Cannot ${ACTS[who]} with key ${asker.name}: only ${Keys.OWNER.name} may.`,
+      `Forbidden: key ${asker.name} may not ${ACTS[who]}; only ${Keys.OWNER.name} may.`,
     );
   }
   if (who !== "key") assertFor(who, asker);
 }
 
-/** @throws {HttpError} 403 unless whoever asks may do this. */
+/** @throws {HttpError} 403 if the caller's key doesn't allow it. */
 export function assertFor(what: "approve" | "metrics", asker: Asker): void {
   if (asker.routes.includes(what)) return;
   throw new HttpError(
     403,
     "not_for_this_key",
-    `Cannot ${ACTS[what]} ${
-      asker.name === Keys.GUEST.name ? "without a key" : `with key ${asker.name}`
-    }: the owner's may, or one that was added with --routes ${what}.`,
+    `Forbidden: ${asker.name === Keys.GUEST.name ? "requests without a key" : `key ${asker.name}`} may not ` +
+      `${ACTS[what]}. Send the owner's key, or one that was added with --routes ${what}.`,
   );
 }

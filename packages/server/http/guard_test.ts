@@ -8,7 +8,6 @@ import { agent, error, scriptedModel } from "../fixture_test.ts";
 
 type Headers = Readonly<Record<string, string>>;
 
-/** Whose secret is "secret". */
 const KEYS = new Keys({ store: memoryStore(), owners: ["secret"] });
 
 async function answerOf(
@@ -30,7 +29,7 @@ async function statusOf(
   return (await answerOf(guard, url, { headers })).status;
 }
 
-Deno.test("guard() asks for a key on every route but /health", async () => {
+Deno.test("guard() requires a key on every route but /health", async () => {
   const asked = { keys: KEYS };
   const { status, body, headers } = await answerOf(asked, "http://localhost/tare/v1/sessions");
   assertEquals(
@@ -38,9 +37,9 @@ Deno.test("guard() asks for a key on every route but /health", async () => {
     error(
       401,
       "unauthorized",
-      "Cannot let the request in: it must carry a key of the server, as in Authorization: Bearer KEY. " +
-        "The owner's is in owner.json of the server's data folder, or what TARE_TOKEN says there; commands send what TARE_TOKEN " +
-        "says here.",
+      "Unauthorized: send a server key as `Authorization: Bearer KEY`. " +
+        "The owner's key is in owner.json in the server's data folder, or is the server's TARE_TOKEN; commands send " +
+        "their own TARE_TOKEN.",
     ),
   );
   assertEquals(headers.get("www-authenticate"), "Bearer");
@@ -52,12 +51,12 @@ Deno.test("guard() asks for a key on every route but /health", async () => {
     await statusOf(asked, "http://localhost/tare/v1/sessions", { authorization: "Bearer secret" }),
     200,
   );
-  // Who isn't let in learns of no route.
+  // Unauthorized clients learn nothing about routes.
   assertEquals(await statusOf(asked, "http://localhost/none"), 401);
   assertEquals(await statusOf(asked, "http://localhost/health"), 200);
 });
 
-Deno.test("guard() takes the key under any spelling of the scheme, and nothing else", async () => {
+Deno.test("guard() accepts the key with any spelling of the scheme and nothing else", async () => {
   const by = (authorization: string) =>
     statusOf({ keys: KEYS }, "http://localhost/tare/v1/sessions", { authorization });
   for (const right of ["Bearer secret", "bearer secret", "BEARER  secret"]) {
@@ -68,7 +67,7 @@ Deno.test("guard() takes the key under any spelling of the scheme, and nothing e
   }
 });
 
-Deno.test("guard() lets whoever comes have the files that are served beside the routes, and nobody change them", async () => {
+Deno.test("guard() serves public files without a key, only for reading", async () => {
   const file = ({ method }: Request) => new Response(method === "HEAD" ? null : "A page.");
   const { fetch } = agent(scriptedModel([]), { keys: KEYS, files: new Map([["/", file], ["/a.css", file]]) });
   const told = async (method: string, path: string, key?: string) => {
@@ -92,7 +91,7 @@ Deno.test("guard() lets whoever comes have the files that are served beside the 
   ]);
 });
 
-Deno.test("guard() takes the key where agents send theirs, and hands on what isn't ours", async () => {
+Deno.test("guard() accepts the key in agents' headers and forwards other keys", async () => {
   const keys = new Keys({ store: memoryStore(), owners: ["secret"] });
   const secret = await keys.add({ name: "alice", routes: ["gateway"] });
   const seen: unknown[] = [];
@@ -115,7 +114,7 @@ Deno.test("guard() takes the key where agents send theirs, and hands on what isn
     ["owner", theirs],
     ["guest", theirs],
   ]);
-  // What is gone is nobody's, and never goes to a provider.
+  // A removed key never reaches a provider.
   await keys.remove("alice");
   assertEquals(await Promise.all([{ "x-api-key": secret }, { authorization: `Bearer ${secret}` }].map(ask)), [
     401,
@@ -125,7 +124,7 @@ Deno.test("guard() takes the key where agents send theirs, and hands on what isn
   assertEquals(seen.length, 5);
 });
 
-Deno.test("guard() refuses what other sites make a browser ask for, whoever it is, pictures and links too", async () => {
+Deno.test("guard() refuses requests from other sites, images and links included, for every caller", async () => {
   const origins = ["https://chat.example"];
   for (const site of ["cross-site", "same-site"]) {
     const headers = { "sec-fetch-site": site, authorization: "Bearer secret" };
@@ -143,7 +142,7 @@ Deno.test("guard() refuses what other sites make a browser ask for, whoever it i
       });
       assertEquals([status, body.error.code], [403, "origin_not_allowed"], path);
     }
-    // Who watches it may do so from anywhere, and configured pages may ask.
+    // Health checks are allowed from any site, and configured pages are.
     assertEquals(await statusOf({ keys: KEYS }, "http://localhost/health", { "sec-fetch-site": site }), 200);
     const configured = { ...headers, origin: "https://chat.example" };
     assertEquals(
@@ -157,7 +156,7 @@ Deno.test("guard() refuses what other sites make a browser ask for, whoever it i
   }
 });
 
-Deno.test("guard() answers for its own hosts alone, /health included", async () => {
+Deno.test("guard() accepts only its own hosts, for /health too", async () => {
   assertEquals(await statusOf(undefined, "http://127.0.0.1:8787/health"), 200);
   assertEquals(await statusOf(undefined, "http://evil.example/health"), 421);
   assertEquals(await statusOf({ hosts: allowedHosts("agent.example") }, "http://agent.example/health"), 200);
@@ -173,7 +172,7 @@ Deno.test("guard() refuses headers over the limit", async () => {
   });
   assertEquals(
     { status, body },
-    error(431, "headers_too_large", "Cannot read the request: its headers have more than 100 bytes."),
+    error(431, "headers_too_large", "Request header fields too large: more than 100 bytes."),
   );
 });
 

@@ -4,7 +4,7 @@ import { allowedHosts, hostRule, isLoopback } from "./guard.ts";
 const allows = (hosts: readonly string[], host: string, header?: string) =>
   hostRule(hosts)(new Request(`http://${host}/`, header === undefined ? {} : { headers: { host: header } }));
 
-Deno.test("isLoopback() knows the names of this machine", () => {
+Deno.test("isLoopback() recognizes the names of this machine", () => {
   assertEquals(["localhost", "127.0.0.1", "127.1.2.3", "::1", "[::1]", "LOCALHOST"].map(isLoopback), [
     true,
     true,
@@ -22,7 +22,7 @@ Deno.test("isLoopback() knows the names of this machine", () => {
   ]);
 });
 
-Deno.test("hostRule() lets a server on loopback be called by loopback's names alone, on any port", () => {
+Deno.test("hostRule() on loopback accepts only loopback's names, on any port", () => {
   const hosts = allowedHosts("127.0.0.1");
   for (const host of ["localhost", "127.0.0.1:8787", "[::1]:1", "LOCALHOST:80"]) {
     assertEquals(allows(hosts, host), true, host);
@@ -34,7 +34,7 @@ Deno.test("hostRule() lets a server on loopback be called by loopback's names al
   }
 });
 
-Deno.test("hostRule() looks at the Host header and at the request line", () => {
+Deno.test("hostRule() checks the Host header and the request line", () => {
   const hosts = allowedHosts("::1");
   assertEquals(allows(hosts, "localhost", "evil.example"), false);
   assertEquals(allows(hosts, "evil.example", "localhost"), false);
@@ -42,7 +42,7 @@ Deno.test("hostRule() looks at the Host header and at the request line", () => {
   assertEquals(allows(hosts, "localhost", ""), false);
 });
 
-Deno.test("hostRule() on all addresses takes each IP address, and names only if they were configured", () => {
+Deno.test("hostRule() on all addresses accepts each IP address, and names only if configured", () => {
   const hosts = allowedHosts("0.0.0.0", ["agent.example", "Other.example:443"]);
   for (const host of ["10.1.2.3:8787", "[fe80::1]", "localhost", "agent.example:1", "other.example"]) {
     assertEquals(allows(hosts, host), true, host);

@@ -2,8 +2,8 @@ import { assertEquals } from "@std/assert";
 import { once } from "node:events";
 import { HttpConnection } from "./listen_http.ts";
 
-Deno.test("a connection waits for a head, for a body, and for each piece of an answer to be taken", async () => {
-  /** How much the client takes of each piece that is written. */
+Deno.test("HttpConnection waits for a head, for a body, and for each piece of an answer to be read", async () => {
+  /** Bytes that the client reads of each piece. */
   const taken = [Promise.withResolvers<number>(), Promise.withResolvers<number>()];
   const asked = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   let written = 0;
@@ -35,7 +35,7 @@ Deno.test("a connection waits for a head, for a body, and for each piece of an a
   taken[1]!.resolve(6);
   await done;
   assertEquals(connection.wait, undefined);
-  // A second request came before the first had its answer.
+  // A second request before the first answer.
   connection.requestBegins();
   connection.requestEnds();
   assertEquals(connection.wait, undefined);

@@ -3,7 +3,6 @@ import { type Keys, StoreError } from "@tare/session";
 import { type Static, Type } from "typebox";
 import { closed } from "./schema.ts";
 
-/** What each error is called in the JSON body, for programs. */
 export const ERROR_CODES = [
   "invalid_body",
   "invalid_json",
@@ -44,10 +43,8 @@ export const ERROR_CODES = [
   "store_failed",
 ] as const;
 
-/** What an error is called in the JSON body, for programs. */
 export type ErrorCode = typeof ERROR_CODES[number];
 
-/** An error that a client may read. Its message is a sentence that says what was wrong and what would be right. */
 export class HttpError extends Error {
   override readonly name = "HttpError";
   readonly status: number;
@@ -67,22 +64,18 @@ export class HttpError extends Error {
   }
 }
 
-/** The error for what isn't there. */
 export function notFound(message: string): HttpError {
   return new HttpError(404, "not_found", message);
 }
 
-/** The error for a request that isn't valid. */
 export function invalidRequest(message: string): HttpError {
   return new HttpError(400, "invalid_request", message);
 }
 
-/** The error for what this server doesn't do. */
 export function notSupported(message: string): HttpError {
   return new HttpError(501, "not_supported", message);
 }
 
-/** The error for somebody whose key doesn't let him go on. */
 export function refusedBy(
   { status, code, message, retryAfterS }: NonNullable<ReturnType<Keys["spent"]>>,
 ): HttpError {
@@ -91,27 +84,25 @@ export function refusedBy(
   });
 }
 
-/** Returns the client's view of an error: an {@linkcode HttpError}, a store's sentence (507 if full), or no details. */
+/** Returns an {@linkcode HttpError} or a store's message (507 if full), and hides other errors. */
 export function toHttpError(error: unknown): HttpError {
   if (error instanceof HttpError) return error;
   if (error instanceof StoreError) {
     return new HttpError(error.code === "full" ? 507 : 500, "store_failed", error.message);
   }
-  return new HttpError(500, "internal_error", "The server met an unexpected error; its log says more.");
+  return new HttpError(500, "internal_error", "Internal server error: the server's log has the details.");
 }
 
-/** The one JSON shape of every error. */
 export const ERROR = closed(
   {
     error: closed({ status: Type.Integer(), code: Type.Enum([...ERROR_CODES]), message: Type.String() }),
   },
   "Error",
   {
-    error: { status: 404, code: "not_found", message: "Cannot find /v2: there is no such route." },
+    error: { status: 404, code: "not_found", message: "Not found: there is no route /v2." },
   },
 );
 
-/** The JSON that tells a client of anything that was thrown, as far as it may read it. */
 export function httpErrorBody(
   error: unknown,
 ): Static<typeof ERROR> {
@@ -119,7 +110,6 @@ export function httpErrorBody(
   return { error: { status, code, message } };
 }
 
-/** An answer that tells a client of anything that was thrown, as far as it may read it. */
 export function errorResponse(error: unknown): Response {
   const { status, headers } = toHttpError(error);
   return Response.json(httpErrorBody(error), {

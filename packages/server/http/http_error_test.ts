@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { errorResponse, HttpError } from "./http_error.ts";
 import { StoreError } from "@tare/session";
 
-Deno.test("errorResponse() gives status, code and sentence in one JSON shape", async () => {
+Deno.test("errorResponse() returns status, code and message in one JSON shape", async () => {
   const response = errorResponse(
     new HttpError(405, "method_not_allowed", "No.", { allow: "GET" }),
   );
@@ -22,12 +22,12 @@ Deno.test("errorResponse() hides the message of an unexpected error", async () =
     error: {
       status: 500,
       code: "internal_error",
-      message: "The server met an unexpected error; its log says more.",
+      message: "Internal server error: the server's log has the details.",
     },
   });
 });
 
-Deno.test("errorResponse() tells the sentence of a store that failed, as 507 if it is full", async () => {
+Deno.test("errorResponse() returns the message of a failed store, as 507 if it is full", async () => {
   for (const [code, expected] of [["full", 507], ["io", 500], ["corrupt", 500]] as const) {
     const response = errorResponse(new StoreError(code, "Cannot write."));
     const error = { status: expected, code: "store_failed", message: "Cannot write." };

@@ -29,7 +29,7 @@ async function sessionCount(handler: HttpAgent): Promise<number> {
   return ((await call(handler, "GET", "/tare/v1/sessions")).body as { sessions: unknown[] }).sessions.length;
 }
 
-Deno.test("answerOnce() gives a JSON answer again and acts once", async () => {
+Deno.test("answerOnce() repeats a JSON answer and acts once", async () => {
   const handler = agent(scriptedModel([]));
   const make = () => send(handler, "/tare/v1/sessions", { key: "k", body: '{"model":"m"}' });
   const [first, again] = [await make(), await make()];
@@ -40,7 +40,7 @@ Deno.test("answerOnce() gives a JSON answer again and acts once", async () => {
   const session = await first.json();
   assertEquals(await again.json(), session);
   assertEquals(await sessionCount(handler), 1);
-  // An answer without a body, after which the request itself would fail.
+  // An answer without a body; the request itself would now fail.
   const path = `/tare/v1/sessions/${session.id}`;
   for (const replayed of [null, "true"]) {
     const removed = await send(handler, path, { key: "k", method: "DELETE" });
@@ -49,7 +49,7 @@ Deno.test("answerOnce() gives a JSON answer again and acts once", async () => {
   assertEquals((await send(handler, path, { key: "other", method: "DELETE" })).status, 404);
 });
 
-Deno.test("answerOnce() gives a turn's events again, from the session's log", async () => {
+Deno.test("answerOnce() repeats a turn's events from the session's log", async () => {
   const handler = agent(scriptedModel([{ content: "a" }, { content: "b" }, { content: "c" }]));
   const path = `${await newSession(handler)}/turns`;
   const play = async (key: string) => {
@@ -62,7 +62,7 @@ Deno.test("answerOnce() gives a turn's events again, from the session's log", as
   assertEquals(first.events.at(-1)!.id + 1, second.events[0]!.id);
 });
 
-Deno.test("answerOnce() refuses a key with another body, and follows a turn that still runs", async () => {
+Deno.test("answerOnce() refuses a key with another body and follows a running turn", async () => {
   const { model, asked } = silentModel();
   const handler = agent(model);
   const session = await newSession(handler);
@@ -74,7 +74,7 @@ Deno.test("answerOnce() refuses a key with another body, and follows a turn that
     error(
       422,
       "idempotency_key_reused",
-      "Cannot use this Idempotency-Key: it came with another body before. A new request needs a new key.",
+      "Cannot use this Idempotency-Key: it was sent with another body before. A new request needs a new key.",
     ),
   );
   await call(handler, "POST", `${session}/cancel`);
@@ -86,7 +86,7 @@ Deno.test("answerOnce() refuses a key with another body, and follows a turn that
   );
 });
 
-Deno.test("answerOnce() refuses a key whose request is being worked on", async () => {
+Deno.test("answerOnce() refuses a key whose request is in progress", async () => {
   const gate = Promise.withResolvers<void>();
   const opened = Promise.withResolvers<void>();
   const store = watchedStore(async () => {
@@ -102,23 +102,23 @@ Deno.test("answerOnce() refuses a key whose request is being worked on", async (
     error(
       409,
       "idempotency_key_in_use",
-      "Cannot answer again yet: a request with this Idempotency-Key is being worked on.",
+      "Conflict: a request with this Idempotency-Key is in progress; retry.",
     ),
   );
   gate.resolve();
   assertEquals((await told(await first)).status, 500);
-  // A request that failed may be sent again.
+  // A failed request may be retried.
   assertEquals((await told(await send(handler, "/tare/v1/sessions", { key: "k" }))).status, 500);
 });
 
-Deno.test("answerOnce() doesn't keep refusals", async () => {
+Deno.test("answerOnce() doesn't store errors", async () => {
   const handler = agent(scriptedModel([{ content: "a" }]));
   const bad = () => send(handler, "/tare/v1/sessions", { key: "k", body: '{"tools":["fly"]}' });
   assertEquals([(await told(await bad())).status, (await told(await bad())).status], [400, 400]);
   assertEquals((await told(await send(handler, "/tare/v1/sessions", { key: "k" }))).status, 201);
 });
 
-Deno.test("answerOnce() acts on a key that a server which has ended was working on, where nothing can have come of it", async () => {
+Deno.test("answerOnce() runs a request again that a stopped server left without effect", async () => {
   const memory = sharedMemory();
   const [first, second] = [memory.open(), memory.open()];
   const opened = Promise.withResolvers<void>();
@@ -144,7 +144,7 @@ Deno.test("answerOnce() acts on a key that a server which has ended was working 
   assertEquals(await told(await send(handler, "/tare/v1/sessions", { key: "k" })), made);
 });
 
-Deno.test("answerOnce() doesn't act on a key that a server which has ended was working on, where nobody knows how far", async () => {
+Deno.test("answerOnce() refuses a request that a stopped server left with an unknown outcome", async () => {
   const memory = sharedMemory();
   const [first, second] = [memory.open(), memory.open()];
   const { id } =
@@ -174,14 +174,14 @@ Deno.test("answerOnce() doesn't act on a key that a server which has ended was w
       error(
         409,
         "idempotency_key_interrupted",
-        "Cannot tell what became of the first request with this Idempotency-Key: the server stopped while it worked " +
-          "on it. Look at what is there; a request with a new key acts again.",
+        "Conflict: the outcome of the first request with this Idempotency-Key is unknown, because the server stopped. " +
+          "Check the current state; a request with a new key runs again.",
       ),
     );
   }
 });
 
-Deno.test("answerOnce() is for keys of 1 to 255 printable ASCII characters, on requests that act", async () => {
+Deno.test("answerOnce() accepts keys of 1 to 255 printable ASCII characters on requests that act", async () => {
   const handler = agent(scriptedModel([]));
   for (const key of ["", "x".repeat(256), "é", "a\tb"]) {
     const { status, body } = await told(await send(handler, "/tare/v1/sessions", { key }));
@@ -193,7 +193,7 @@ Deno.test("answerOnce() is for keys of 1 to 255 printable ASCII characters, on r
   assertEquals((await told(await handler.fetch(request("GET", "/health")))).status, 200);
 });
 
-Deno.test("answerOnce() keeps the answer in the commit of the request's effect", async () => {
+Deno.test("answerOnce() stores the answer in the commit of the request's effect", async () => {
   const kept: string[][] = [];
   const store = watchedStore((records) => {
     if (records.some(({ type }) => type === "response")) kept.push(records.map(({ type }) => type));
@@ -224,7 +224,7 @@ Deno.test("answerOnce() keeps the answer in the commit of the request's effect",
   ]);
 });
 
-Deno.test("answerOnce() acts once also where the answer is too large to be kept, and says so", async () => {
+Deno.test("answerOnce() acts once and reports an answer that is too large to store", async () => {
   const handler = agent(scriptedModel([]));
   const body = JSON.stringify({ instructions: "long ".repeat(20_000) });
   const make = () => send(handler, "/tare/v1/sessions", { key: "k", body });
@@ -236,14 +236,14 @@ Deno.test("answerOnce() acts once also where the answer is too large to be kept,
     error(
       409,
       "idempotency_answer_not_kept",
-      `Cannot answer again: the first request with this Idempotency-Key was answered with 201, and its ${length} ` +
-        "characters are more than the 65536 that are kept. Look at what is there.",
+      `Conflict: the first request with this Idempotency-Key was answered with 201, but its ${length} characters ` +
+        "exceed the 65536 that are stored. Check the current state.",
     ),
   );
   assertEquals(await sessionCount(handler), 1);
 });
 
-Deno.test("answerOnce() lets what makes room act without a key for which there is none", async () => {
+Deno.test("answerOnce() runs deletions without a key if the store is full", async () => {
   const store = memoryStore();
   const full = () => Promise.reject(new StoreError("full", FULL));
   const refusals: readonly Partial<Store>[] = [{ claimKey: full }, { commit: full }, {
@@ -257,7 +257,7 @@ Deno.test("answerOnce() lets what makes room act without a key for which there i
     assertEquals((await told(await send(handler, "/tare/v1/sessions", { key: "k" }))).status, 507);
     assertEquals((await send(handler, path, { key: "k", method: "DELETE" })).status, 204);
     assertEquals(await sessionCount(handler), 0);
-    // Whoever asks again hears what is there, not that somebody still works on it.
+    // A retry finds the current state, not a request in progress.
     const isForgotten = refusal.releaseKey === undefined;
     const again = await told(await send(handler, path, { key: "k", method: "DELETE" }));
     assertEquals(again.status, isForgotten ? 404 : 409);

@@ -1,7 +1,6 @@
 /**
- * HTTP on TCP connections, with limits for clients that keep the server waiting. Not part of the public API: names and
- * behavior may change in any release.
- *
+ * HTTP on TCP connections, with limits for slow clients. Not part of the public API: names and behavior may change in
+ * any release.
  * @module
  */
 import { STATUS_TEXT, type StatusCode } from "@std/http/status";
@@ -10,23 +9,23 @@ import { once } from "node:events";
 import { Buffer } from "node:buffer";
 import { Duplex } from "node:stream";
 
-/** What clients that keep the server waiting may cost it. */
+/** Limits for slow clients. */
 export interface ConnectionLimits {
-  /** Most connections at once. One more takes the place of the one that keeps the server waiting longest. */
+  /** One more replaces the one that has kept the server waiting longest. */
   readonly maxConnections: number;
-  /** Idle time, in milliseconds, after which a connection without a request's head or a reader is closed. */
+  /** Milliseconds without a request's head or a reader, after which a connection is closed. */
   readonly idleMs: number;
-  /** Milliseconds within which the body of a request must have come. */
+  /** Milliseconds for the body of a request. */
   readonly requestMs: number;
-  /** Most bytes that the bodies of all requests may have together that have no whole answer yet. */
+  /** Maximum bytes of all request bodies in progress. */
   readonly maxInFlightBytes: number;
 }
 
 /** A TCP connection, as `Deno.listen()` accepts them. */
 export interface TcpConnection {
-  /** Resolves to the number of bytes read, or to null at the end. */
+  /** Resolves to the bytes read, or to null at the end. */
   read(bytes: Uint8Array): Promise<number | null>;
-  /** Resolves to the number of bytes written. */
+  /** Resolves to the bytes written. */
   write(bytes: Uint8Array): Promise<number>;
   closeWrite(): Promise<void>;
   close(): void;
@@ -43,39 +42,39 @@ export interface TcpListener {
 export interface ListenOptions {
   readonly listener: TcpListener;
   readonly limits: ConnectionLimits;
-  /** Called with errors of interrupted responses, and of a shortage of descriptors, at most once a minute. */
+  /** Receives errors of interrupted responses and, at most once a minute, of missing descriptors. */
   readonly onError: (error: unknown) => void;
 }
 
-/** A server that listens. */
+/** A listening server. */
 export interface HttpListener {
   /** Stops accepting, waits up to `graceMs` for answers, then closes all. May be called again with less. */
   readonly close: (options: { readonly graceMs: number }) => Promise<void>;
 }
 
-/** Most bytes of a request's head, beyond which `node:http` itself answers with 431. */
+/** Limit beyond which `node:http` answers 431. */
 const MAX_HEAD_BYTES = 64 * 1024;
 
-/** Pause after a connection could not be accepted and none could be closed, in milliseconds. */
+/** Pause if a connection can neither be accepted nor another closed. */
 const RETRY_MS = 100;
 
 const MINUTE_MS = 60_000;
 
-const LATE = lastWords(408, "request_timeout", "Cannot read the body: it took too long to come.");
+const LATE = lastWords(408, "request_timeout", "Request timeout: the body did not arrive in time.");
 
 const FULL = lastWords(
   503,
   "overloaded",
-  "Cannot take the connection: there are too many; try again in a second.",
+  "Service unavailable: too many connections; retry in a second.",
 );
 
-/** So many bytes of each body aren't counted: who answers a question or asks for little isn't kept out by what is large. */
+/** Uncounted bytes of each body, so that large requests don't block small ones. */
 const FREE_BYTES = 16_384;
 
-/** When people were told last that descriptors are missing: a process has them for all its listeners. */
+/** Time of the process's last report of missing descriptors. */
 let toldAt = -Infinity;
 
-/** Answers HTTP/1.1 by `fetch`. Connections that keep the server waiting are closed, first those that wait longest. */
+/** Serves HTTP/1.1 by `fetch`. Connections that keep the server waiting are closed, longest first. */
 export function listenHttp(fetch: AnswerRequest, { listener, limits, onError }: ListenOptions): HttpListener {
   const { maxConnections, idleMs, requestMs, maxInFlightBytes } = limits;
   const connections = new Set<HttpConnection>();
@@ -84,7 +83,7 @@ export function listenHttp(fetch: AnswerRequest, { listener, limits, onError }: 
   let inFlight = 0;
 
   const serve = async (incoming: IncomingMessage, outgoing: ServerResponse) => {
-    // What was handed in comes back.
+    // The socket is the connection that was emitted.
     const connection = incoming.socket as unknown as HttpConnection;
     const late = () => {
       if (outgoing.headersSent) connection.destroy();
@@ -111,7 +110,6 @@ export function listenHttp(fetch: AnswerRequest, { listener, limits, onError }: 
     };
     outgoing.once("close", () => {
       giveBack();
-      // What nobody reads ends after its answer.
       incoming.off("end", came);
       connection.requestEnds();
       if (isClosing) connection.destroy();
@@ -119,7 +117,7 @@ export function listenHttp(fetch: AnswerRequest, { listener, limits, onError }: 
     await answerRequest({ incoming, outgoing }, { fetch, take, onError });
   };
   const http = new Server({ keepAliveTimeout: 0, maxHeaderSize: MAX_HEAD_BYTES });
-  // It would close each connection that is handed in after its first answer, since it doesn't listen itself.
+  // Otherwise the server, which doesn't listen itself, would close connections after one answer.
   Object.defineProperty(http, "listening", { value: true });
   http.on("request", serve);
 
@@ -133,7 +131,7 @@ export function listenHttp(fetch: AnswerRequest, { listener, limits, onError }: 
     http.emit("connection", connection);
   };
 
-  /** Closes the connection that waits longest. Says whether there is one. */
+  /** Closes the connection that waits longest; returns whether there is one. */
   const makeRoom = (): boolean => {
     let longest: HttpConnection | undefined;
     for (const one of connections) {
@@ -149,7 +147,7 @@ export function listenHttp(fetch: AnswerRequest, { listener, limits, onError }: 
     toldAt = performance.now();
     const message = `Cannot accept a connection: ${
       (error as Error).message
-    }; ulimit -n says how many may be open`;
+    }. Raise the limit of open files (ulimit -n).`;
     onError(new Error(message, { cause: error }));
   };
 
@@ -169,14 +167,14 @@ export function listenHttp(fetch: AnswerRequest, { listener, limits, onError }: 
   };
   accept();
 
-  /** What was waited for too long at the newest look. */
+  /** Waits above their limit at the last check. */
   let overdue: readonly Wait[] = [];
   const patrol = setInterval(() => {
     const now = performance.now();
     const waits = [...connections].flatMap(({ wait }) =>
       wait && now - wait.since > wait.limitMs ? [wait] : []
     );
-    // If the server stood still itself, what its clients sent meanwhile is read before the next look.
+    // After a pause of the server, pending input is read first.
     for (const wait of waits) if (overdue.includes(wait)) wait.late();
     overdue = waits;
   }, Math.min(1000, idleMs / 2, requestMs / 2));
@@ -198,27 +196,26 @@ export function listenHttp(fetch: AnswerRequest, { listener, limits, onError }: 
 const UNREADABLE = lastWords(
   400,
   "invalid_request",
-  "Cannot read the request: its method, target and host make none.",
+  "Bad request: the method, target or host is invalid.",
 );
 
-/** Answers a request. `client.signal` is aborted when its client leaves, or no answer is needed any more. */
+/** Answers a request. `client.signal` is aborted when the answer isn't needed any more. */
 export type AnswerRequest = (
   request: Request,
   client: { readonly signal: AbortSignal },
 ) => Promise<Response>;
 
-/** Answers a `node:http` request by `fetch`. Never rejects; a client that leaves aborts the request's signal. */
+/** Never rejects. A disconnect aborts the request's signal. */
 async function answerRequest(
   { incoming, outgoing }: { readonly incoming: IncomingMessage; readonly outgoing: ServerResponse },
   { fetch, take, onError }: {
     readonly fetch: AnswerRequest;
-    /** Takes so many bytes more of the body; gives the answer if that can't be. */
+    /** Counts bytes of the body; returns the answer above the limit. */
     readonly take: (bytes: number) => Response | undefined;
     readonly onError: (error: unknown) => void;
   },
 ): Promise<void> {
   const left = new AbortController();
-  /** That nobody needs to work on the request any more. */
   const over = new AbortController();
   const refused = Promise.withResolvers<Response>();
   outgoing.once("close", () => {
@@ -237,12 +234,11 @@ async function answerRequest(
         throw over.signal.reason;
       },
     });
-    // A body that the web knows of no use for, such as that of a GET, keeps nobody waiting.
+    // Discards an unused body.
     if (!request?.body) incoming.resume();
     if (request) {
       const answered = fetch(request, { signal: over.signal });
       const answer = await Promise.race([refused.promise, answered]);
-      // What would have been said to a body without its end.
       if (over.signal.aborted) {
         answered.then((late) => late === answer ? undefined : late.body?.cancel(), () => {});
       }
@@ -255,7 +251,7 @@ async function answerRequest(
   }
 }
 
-/** Bytes of an answer that says why the server closes a connection. */
+/** Returns the answer before a connection is closed. */
 function lastWords(status: StatusCode, code: string, message: string): Uint8Array<ArrayBuffer> {
   const body = JSON.stringify({ error: { status, code, message } });
   const fields = `content-type: application/json\r\ncontent-length: ${body.length}\r\nconnection: close\r\n`;
@@ -263,12 +259,12 @@ function lastWords(status: StatusCode, code: string, message: string): Uint8Arra
 }
 
 function overloaded(): Response {
-  const what = "the requests that are being answered are as large as they may be together";
-  return refusal(503, "overloaded", `Cannot take the request: ${what}; try again in a second.`);
+  const what = "the total size of the requests in progress is at its limit";
+  return refusal(503, "overloaded", `Service unavailable: ${what}; retry in a second.`);
 }
 
 function tooLarge(maxBytes: number): Response {
-  const what = `it has more than ${maxBytes} bytes, which all requests together may have`;
+  const what = `it has more than ${maxBytes} bytes, the limit of all requests together`;
   return refusal(413, "body_too_large", `Cannot read the body: ${what}.`);
 }
 
@@ -281,12 +277,11 @@ function hasBody({ headers }: IncomingMessage): boolean {
   return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
 }
 
-/** The request as the web has it; nothing if it can't be one. */
 function webRequest(
   incoming: IncomingMessage,
   { signal, take }: {
     readonly signal: AbortSignal;
-    /** Told how many bytes of the body have come; throws if that can't be. */
+    /** Throws above the limit. */
     readonly take: (bytes: number) => void;
   },
 ): Request | undefined {
@@ -311,7 +306,7 @@ function bodyOf(
   incoming: IncomingMessage,
   take: (bytes: number) => void,
 ): ReadableStream<Uint8Array<ArrayBuffer>> {
-  // Else the connection would end with the first reader that has enough.
+  // Otherwise the first reader that stops would end the connection.
   const parts = incoming.iterator({ destroyOnReturn: false });
   return new ReadableStream({
     async pull(controller) {
@@ -323,7 +318,6 @@ function bodyOf(
   }, { highWaterMark: 0 });
 }
 
-/** Sends a response, as fast as its client reads. */
 async function send(
   { status, statusText, headers, body }: Response,
   { incoming, outgoing, signal }: {
@@ -334,7 +328,7 @@ async function send(
 ): Promise<void> {
   const begin = (...more: readonly string[]) => {
     const fields = [...headers].flat().concat(more);
-    // Nobody will read the rest, so the connection can't be used for another request.
+    // An unread rest prevents reuse of the connection.
     if (!incoming.complete) fields.push("connection", "close");
     if (statusText === "") outgoing.writeHead(status, fields);
     else outgoing.writeHead(status, statusText, fields);
@@ -358,7 +352,7 @@ async function send(
   const isStream = headers.get("content-type")?.startsWith("text/event-stream");
   if (isStream) {
     begin();
-    // A client may wait for the head of a stream whose first event is far.
+    // Clients may wait for the head before the first event.
     outgoing.flushHeaders();
   }
   let part = await reader.read();
@@ -376,44 +370,40 @@ async function send(
   end();
 }
 
-/** Whether a body is known to end here, as one does that was made whole. */
+/** Returns whether a body ends immediately, as unstreamed ones do. */
 async function isEnd(next: Promise<{ readonly done: boolean }>): Promise<boolean> {
   let isEnd = false;
-  // What goes wrong is told to who awaits it.
+  // The caller handles errors.
   next.then(({ done }) => isEnd = done, () => {});
   await null;
   return isEnd;
 }
 
-/** Room for what a client sends first; a connection that sends more gets more. */
+/** Read buffer, which grows with the input. */
 const LEAST_ROOM = 1024;
 const MOST_ROOM = 64 * 1024;
 
-/** A time that a client keeps the server waiting. */
+/** A period in which a client keeps the server waiting. */
 export interface Wait {
-  /** When it began, in milliseconds of `performance.now()`. */
+  /** Start, in milliseconds of `performance.now()`. */
   readonly since: number;
-  /** How long it may last, in milliseconds. */
   readonly limitMs: number;
-  /** Called when it lasted longer. */
   readonly late: () => void;
 }
 
 /**
- * A TCP connection as the stream on which `node:http` speaks HTTP. It knows since when it waits for its client.
- *
- * `node:net` isn't used since its listener in Deno 2.9.6 never accepts again once descriptors ran out, and tells nobody.
+ * A TCP connection as the stream of `node:http`, which measures its client's delays. In Deno 2.9.6, listeners of
+ * `node:net` silently stop accepting after descriptors ran out.
  */
 export class HttpConnection extends Duplex {
   readonly #conn: TcpConnection;
   readonly #idleMs: number;
   #room = LEAST_ROOM;
-  /** Requests that have no whole answer yet. */
   #open = 0;
   #request: Wait | undefined;
   #answer: Wait | undefined;
 
-  /** Takes the connection over; its client has `idleMs` for the head of each request, and to take some of an answer. */
+  /** `idleMs` limits the wait for each request's head and each read of an answer. */
   constructor(conn: TcpConnection, { idleMs }: { readonly idleMs: number }) {
     super();
     this.#conn = conn;
@@ -424,34 +414,31 @@ export class HttpConnection extends Duplex {
     } catch {
       // The client has left already, as the first read will find.
     }
-    // What goes wrong on a connection concerns who uses it, and HTTP looks after that itself.
+    // `node:http` handles errors.
     this.on("error", () => {});
   }
 
-  /** The wait that began first of those for a request and for somebody to take an answer; none if the server works. */
+  /** The earlier wait, for a request or a read; `undefined` while the server works. */
   get wait(): Wait | undefined {
     if (!this.#request || !this.#answer) return this.#request ?? this.#answer;
     return this.#request.since < this.#answer.since ? this.#request : this.#answer;
   }
 
-  /** The head of a request has come; `body` says how long the rest may take, if there is more. */
+  /** Records a request's head; `body` limits the rest, if any. */
   requestBegins(body?: Pick<Wait, "limitMs" | "late">): void {
     this.#open++;
     this.#request = body && { since: performance.now(), ...body };
   }
 
-  /** The whole request has come. */
   requestCame(): void {
     this.#request = undefined;
   }
 
-  /** A request has its answer. */
   requestEnds(): void {
     this.#open--;
     if (this.#open === 0) this.#request = this.#begin();
   }
 
-  /** Called by the stream: reads once. */
   override _read(): void {
     const bytes = new Uint8Array(this.#room);
     this.#conn.read(bytes).then((length) => {
@@ -460,24 +447,20 @@ export class HttpConnection extends Duplex {
     }).catch((error) => this.destroy(error));
   }
 
-  /** Called by the stream: writes all of it. */
   override _write(chunk: Uint8Array, _encoding: string, done: (error?: Error | null) => void): void {
     this.#writeAll([chunk]).then(() => done(), done);
   }
 
-  /** Called by the stream: writes all of them, small ones at once. */
   override _writev(chunks: { readonly chunk: Uint8Array }[], done: (error?: Error | null) => void): void {
     const all = chunks.map(({ chunk }) => chunk);
     const length = all.reduce((sum, chunk) => sum + chunk.length, 0);
     this.#writeAll(length <= MOST_ROOM ? [Buffer.concat(all, length)] : all).then(() => done(), done);
   }
 
-  /** Called by the stream: says that nothing more will come. */
   override _final(done: (error?: Error | null) => void): void {
     this.#conn.closeWrite().then(() => done(), done);
   }
 
-  /** Called by the stream: closes the connection. */
   override _destroy(error: Error | null, done: (error: Error | null) => void): void {
     this.#conn.close();
     done(error);
@@ -486,7 +469,7 @@ export class HttpConnection extends Duplex {
   async #writeAll(all: readonly Uint8Array[]): Promise<void> {
     for (const bytes of all) {
       for (let written = 0; written < bytes.length;) {
-        // Begins anew with each piece that is taken: a slow reader is alive.
+        // Restarts with each read piece: a slow reader is alive.
         this.#answer = this.#begin();
         written += await this.#conn.write(bytes.subarray(written));
       }

@@ -9,7 +9,7 @@ const LIMITS: ConnectionLimits = {
   maxInFlightBytes: 2 ** 27,
 };
 
-/** Listens while `use` runs. Whatever goes wrong that it doesn't await fails the test. */
+/** Listens while `use` runs. Unawaited errors fail the test. */
 interface Listening extends HttpListener {
   readonly addr: Deno.NetAddr;
 }
@@ -34,19 +34,19 @@ async function listening(
   }
 }
 
-/** A connection that says what a test wants. */
+/** A connection with the test's input. */
 async function connect({ addr }: Listening, said = ""): Promise<Deno.TcpConn> {
   const conn = await Deno.connect({ hostname: "127.0.0.1", port: addr.port });
   await conn.write(new TextEncoder().encode(said));
   return conn;
 }
 
-/** All that comes on a connection until the server closes it. */
+/** Reads until the server closes the connection. */
 async function rest(conn: Deno.TcpConn): Promise<string> {
   return await new Response(conn.readable).text();
 }
 
-/** Reads until this has come. */
+/** Reads until this text. */
 async function readTo(conn: Deno.TcpConn, end: string): Promise<string> {
   const buffer = new Uint8Array(1024);
   let text = "";
@@ -58,7 +58,7 @@ async function readTo(conn: Deno.TcpConn, end: string): Promise<string> {
   return text;
 }
 
-/** A stream of the same bytes without an end, and what becomes of it. */
+/** An endless stream and its cancellation. */
 function endless(): { readonly body: ReadableStream<Uint8Array>; readonly left: Promise<void> } {
   const { promise: left, resolve } = Promise.withResolvers<void>();
   const bytes = new Uint8Array(64 * 1024);
@@ -69,7 +69,7 @@ function endless(): { readonly body: ReadableStream<Uint8Array>; readonly left: 
   return { body, left };
 }
 
-Deno.test("listenHttp() hands requests over as they came, and answers back", () =>
+Deno.test("listenHttp() passes requests unchanged and sends the answers", () =>
   listening(async (request) => {
     const { pathname, search } = new URL(request.url);
     return Response.json({
@@ -98,7 +98,7 @@ Deno.test("listenHttp() hands requests over as they came, and answers back", () 
     ]);
   }));
 
-Deno.test("listenHttp() answers requests on one connection one after the other, sent at once too", () =>
+Deno.test("listenHttp() answers pipelined requests of a connection in order", () =>
   listening((request) => new Response(new URL(request.url).pathname), async (server) => {
     const request = (path: string) => `GET ${path} HTTP/1.1\r\nhost: x\r\n\r\n`;
     const conn = await connect(server, request("/a") + request("/b"));
@@ -126,7 +126,7 @@ Deno.test("listenHttp() sends the head of a stream before its first event", () =
   });
 });
 
-Deno.test("listenHttp() aborts the request of a client that leaves, and tells nobody", () => {
+Deno.test("listenHttp() aborts the request of a client that disconnects, without an error", () => {
   const begun = Promise.withResolvers<AbortSignal>();
   return listening(async ({ signal }) => {
     begun.resolve(signal);
@@ -142,7 +142,7 @@ Deno.test("listenHttp() aborts the request of a client that leaves, and tells no
   });
 });
 
-Deno.test("listenHttp() breaks the connection with an answer that breaks off, and tells of it", () =>
+Deno.test("listenHttp() breaks the connection and reports the error of a failing answer", () =>
   listening(() =>
     new Response(
       new ReadableStream({
@@ -156,19 +156,19 @@ Deno.test("listenHttp() breaks the connection with an answer that breaks off, an
     assertEquals([text.includes("0\r\n\r\n"), server.told], [false, ["Error: broken"]]);
   }));
 
-Deno.test("listenHttp() says what it can't read, and that a connection ends whose body nobody read", () =>
+Deno.test("listenHttp() reports invalid requests and closes a connection with an unread body", () =>
   listening(() => new Response("no", { status: 401 }), async (server) => {
     for (const head of ["TRACE / HTTP/1.1\r\nhost: x", "GET / HTTP/1.1\r\nhost: a b"]) {
       const answer = await rest(await connect(server, `${head}\r\n\r\n`));
       assertStringIncludes(answer, "HTTP/1.1 400 Bad Request\r\n");
-      assertStringIncludes(answer, '"Cannot read the request: its method, target and host make none."');
+      assertStringIncludes(answer, '"Bad request: the method, target or host is invalid."');
     }
     const half = await connect(server, "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nhalf");
     assertStringIncludes(await rest(half), "connection: close\r\n");
     assertEquals(server.told, []);
   }));
 
-Deno.test("listenHttp() closes who sends nothing or half a head, and tells who sends half a body", () => {
+Deno.test("listenHttp() closes connections without a request or with half a head, and answers half a body", () => {
   const aborted = Promise.withResolvers<void>();
   return listening(async (request) => {
     await request.text().catch(() => {});
@@ -183,13 +183,13 @@ Deno.test("listenHttp() closes who sends nothing or half a head, and tells who s
     assertEquals([nothing, cut], ["", ""]);
     assertStringIncludes(answered!, "HTTP/1.1 200 OK\r\n");
     assertStringIncludes(late!, "HTTP/1.1 408 Request Timeout\r\n");
-    assertStringIncludes(late!, '"Cannot read the body: it took too long to come."');
+    assertStringIncludes(late!, '"Request timeout: the body did not arrive in time."');
     await aborted.promise;
     assertEquals(server.told, []);
   }, { idleMs: 50, requestMs: 50 });
 });
 
-Deno.test("listenHttp() closes who takes nothing of an answer any more, and works as long as it must", () => {
+Deno.test("listenHttp() closes connections whose client stops reading, and waits for its own work", () => {
   const stream = endless();
   const works = Promise.withResolvers<void>();
   return listening(async (request) => {
@@ -206,7 +206,7 @@ Deno.test("listenHttp() closes who takes nothing of an answer any more, and work
   }, { idleMs: 50 });
 });
 
-Deno.test("listenHttp() closes nobody for time in which it stood still itself: what came meanwhile is read first", () =>
+Deno.test("listenHttp() reads pending input after its own pause before closing anything", () =>
   listening(() => new Response("done"), async (server) => {
     const request = new TextEncoder().encode("GET / HTTP/1.1\r\nhost: x\r\n\r\n");
     const conn = await connect(server);
@@ -219,7 +219,7 @@ Deno.test("listenHttp() closes nobody for time in which it stood still itself: w
     conn.close();
   }, { idleMs: 100, requestMs: 100 }));
 
-Deno.test("listenHttp() drops the body of a GET, and works on it as long as it must", () => {
+Deno.test("listenHttp() discards the body of a GET and takes its time for the answer", () => {
   const begun = Promise.withResolvers<void>();
   const works = Promise.withResolvers<void>();
   return listening(async () => {
@@ -230,14 +230,14 @@ Deno.test("listenHttp() drops the body of a GET, and works on it as long as it m
     const head = "GET / HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\nconnection: close\r\n\r\n";
     const conn = await connect(server, `${head}body`);
     await begun.promise;
-    // The next one is closed for keeping the server waiting, and so would be the first.
+    // The next one is closed as idle, and so would be the first.
     assertEquals(await rest(await connect(server)), "");
     works.resolve();
     assertStringIncludes(await rest(conn), "done");
   }, { idleMs: 100, requestMs: 20 });
 });
 
-Deno.test("listenHttp() gives the place of who waits longest to a new connection, and says when all are at work", () => {
+Deno.test("listenHttp() replaces the longest-waiting connection, and refuses new ones if none waits", () => {
   const works = Promise.withResolvers<void>();
   return listening(async (request) => {
     if (new URL(request.url).pathname === "/works") await works.promise;
@@ -257,7 +257,7 @@ Deno.test("listenHttp() gives the place of who waits longest to a new connection
   }, { maxConnections: 2 });
 });
 
-Deno.test("close() lets answers end that are under way, and cuts what hangs", async () => {
+Deno.test("close() waits for answers and cuts hanging ones", async () => {
   const begun = Promise.withResolvers<void>();
   const works = Promise.withResolvers<void>();
   const stream = endless();
@@ -285,7 +285,7 @@ Deno.test("close() lets answers end that are under way, and cuts what hangs", as
   });
 });
 
-Deno.test("listenHttp() takes only so many bytes of bodies at once, says so, and has room again after the answers", async () => {
+Deno.test("listenHttp() limits the bytes of bodies in progress and accepts more after the answers", async () => {
   const came: string[] = [];
   const held = Promise.withResolvers<void>();
   const reached = Promise.withResolvers<void>();
@@ -312,14 +312,13 @@ Deno.test("listenHttp() takes only so many bytes of bodies at once, says so, and
         status: 503,
         code: "overloaded",
         message:
-          "Cannot take the request: the requests that are being answered are as large as they may be together; try again in " +
-          "a second.",
+          "Service unavailable: the total size of the requests in progress is at its limit; retry in a second.",
       },
     });
     assertEquals(await post("/more", 700_000), [503, "1", busy]);
-    // Whoever worked on it is told that nobody needs it.
+    // The handler is notified.
     await aborted.promise;
-    // What is small always has room.
+    // Small bodies are always accepted.
     assertEquals(await post("/small", 16_384), [200, null, "had 16384"]);
     assertEquals(await post("/fits", 200_000), [200, null, "had 200000"]);
     held.resolve();
@@ -329,7 +328,7 @@ Deno.test("listenHttp() takes only so many bytes of bodies at once, says so, and
     assertEquals(status, 413);
     assertStringIncludes(
       `${said}`,
-      "Cannot read the body: it has more than 1000000 bytes, which all requests together may have.",
+      "Cannot read the body: it has more than 1000000 bytes, the limit of all requests together.",
     );
     assertEquals(came, ["/held 700000", "/small 16384", "/fits 200000", "/more 700000"]);
     assertEquals(told, []);

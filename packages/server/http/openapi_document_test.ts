@@ -72,7 +72,7 @@ Deno.test("openapiDocument() refuses two schemas of one title", () => {
   assertThrows(() => openapiDocument([route, other]), Error, "two different schemas have the title Thing");
 });
 
-Deno.test("the agent server's OpenAPI document has whole references and unique operation ids", async () => {
+Deno.test("openapiDocument() of the agent server has complete references and unique operation ids", async () => {
   const { body } = await call(agent(scriptedModel([])), "GET", "/openapi.json");
   const { paths, components } = body as OpenapiDocument;
   const references = JSON.stringify(body).matchAll(/"\$ref":"#\/components\/schemas\/(\w+)"/g);
@@ -92,7 +92,7 @@ function checked(response: Response, path = "/things/1", method = "GET"): Promis
 
 const sse = (text: string) => new Response(text, { headers: { "content-type": "text/event-stream" } });
 
-Deno.test("checkedFetch() lets documented answers through as they are", async () => {
+Deno.test("checkedFetch() passes documented answers unchanged", async () => {
   assertEquals(await (await checked(Response.json({ name: "a" }))).json(), { name: "a" });
   assertEquals((await checked(new Response(null, { status: 204 }))).status, 204);
   const events = "id: 1\ndata: 1\n\n: heartbeat\n\ndata: 2\n\n";
@@ -101,7 +101,7 @@ Deno.test("checkedFetch() lets documented answers through as they are", async ()
   assertEquals(await (await checked(Response.json(told, { status: 404 }), "/none")).json(), told);
 });
 
-Deno.test("checkedFetch() throws for what isn't documented: status, type, body, event, route", async () => {
+Deno.test("checkedFetch() throws for an undocumented status, type, body, event or route", async () => {
   const cases: [Response, string, path?: string, method?: string][] = [
     [Response.json({}, { status: 201 }), "answered 201: that status isn't documented"],
     [new Response("a"), "answered 200 with text/plain, which isn't documented"],
@@ -128,7 +128,7 @@ Deno.test("checkedFetch() throws for what isn't documented: status, type, body, 
   }
 });
 
-Deno.test("no test of this package makes an agent server whose answers aren't checked", async () => {
+Deno.test("checkedFetch() wraps every agent server in this package's tests", async () => {
   const makers: string[] = [];
   const search = async (folder: URL): Promise<void> => {
     for await (const { name, isDirectory } of Deno.readDir(folder)) {

@@ -1,6 +1,5 @@
 /**
- * Checks every answer of a handler against its OpenAPI document. Holds no tests.
- *
+ * Checks every answer of a handler against its OpenAPI document. Contains no tests.
  * @module
  */
 import type { JsonSchema } from "@tare/messages";
@@ -18,19 +17,18 @@ interface Operation {
   readonly responses: Readonly<Record<string, { readonly content?: Readonly<Record<string, Media>> }>>;
 }
 
-/** As much of an OpenAPI document as answers are checked by. */
+/** The checked part of an OpenAPI document. */
 export interface OpenapiDocument {
   readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;
   readonly components: { readonly schemas: Readonly<Record<string, JsonSchema>> };
 }
 
-/** What the guard and the dispatcher may answer to a request for which there is no operation. */
+/** Statuses of the guard and the dispatcher for requests without an operation. */
 const WITHOUT_OPERATION = { unknownPath: [401, 403, 404, 421, 431], otherMethod: [401, 403, 405, 421, 431] };
 
 /**
- * Wraps a handler's `fetch` so that it throws, or the body that it gives does, if an answer isn't documented: its
- * status, its content type, its JSON body or the data of its events. If it `passesOn` what it has no operation for, then
- * such an answer may be anybody's.
+ * Wraps a handler's `fetch` so that it, or reading its body, throws if the status, content type, JSON body or event
+ * data isn't documented. With `passesOn`, answers to unknown operations may be a provider's.
  */
 export function checkedFetch(
   fetch: Fetch,
@@ -77,7 +75,7 @@ function isAnothers({ url }: Request): boolean {
   return pathname === "/" || pathname.startsWith("/v1/");
 }
 
-/** The guard tells its errors in our own shape; who finds no route, as the clients of the path expect it. */
+/** The guard uses the server's error shape; the dispatcher, that of the path's clients. */
 function errorSchema({ url }: Request, status: number): JsonSchema {
   const { pathname } = new URL(url);
   const isTheirs = (status === 404 || status === 405) &&
@@ -123,7 +121,7 @@ async function checkLines(response: Response, check: Check, answered: string): P
   return new Response(text, response);
 }
 
-/** Checks each event as it passes. Asks for no more than the reader does, and cancels when it does. */
+/** Checks each event as it passes, at the reader's pace; cancels with it. */
 function checkEvents(response: Response, check: Check, answered: string): Response {
   const reader = response.body!.getReader();
   const decoder = new TextDecoder();

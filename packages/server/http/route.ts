@@ -2,14 +2,12 @@ import type { Asker } from "@tare/session";
 import type { StoreRecord } from "@tare/session/internal";
 import type { Static, TObject, TProperties, TSchema } from "typebox";
 
-/** A method that routes are made for: `HEAD` is answered as `GET` is. */
+/** A method of routes. `HEAD` is answered as `GET`. */
 export type Method = "GET" | "POST" | "DELETE";
 
-/** One way in which a route answers. */
 export interface RouteResponse {
-  /** When it answers so, in one sentence. */
   readonly description: string;
-  /** Schema by media type: of each event's `data` or of each line, for streams. Absent: no body. */
+  /** Schema by media type; of streams, of each event's `data` or line. Absent: no body. */
   readonly content?: Readonly<Record<string, TSchema>>;
 }
 
@@ -20,13 +18,13 @@ export function json<S extends TSchema>(
   return { description, content: { "application/json": schema } };
 }
 
-/** Responses by status; `default` for any other. A string describes a response without a body, or an error. */
+/** Responses by status; `default` for others. A string describes a response without a body, or an error. */
 export type RouteResponses = {
   readonly [status: number]: RouteResponse | string;
   readonly default?: RouteResponse;
 };
 
-/** An answer in JSON, as data, so that it can be stored with the effect of its request. */
+/** A JSON answer, which can be stored with the request's effect. */
 export interface JsonAnswer<Json = unknown> {
   /** Default: 200. */
   readonly status?: number;
@@ -34,60 +32,57 @@ export interface JsonAnswer<Json = unknown> {
   readonly json: Json;
 }
 
-/** What is kept of an answer for an `Idempotency-Key`. */
+/** Stored answer of an `Idempotency-Key`. */
 export interface KeptAnswer {
-  /** The session with which it is forgotten. */
+  /** The session that it is deleted with. */
   readonly sessionId?: string;
-  /** The answer itself, if it is known before the request has its effect. Default: it is kept once it is given. */
+  /** Default: stored when it is returned. */
   readonly answer?: JsonAnswer;
-  /** For an event stream: from what {@linkcode Route.replay} gives it again. Other streams can't be given again. */
+  /** From which {@linkcode Route.replay} repeats an event stream. Default: not repeated. */
   readonly reference?: string;
 }
 
 /** The client of a request. */
 export interface RequestClient {
-  /** Whose key it has sent. Default: the owner's. */
+  /** Default: the owner. */
   readonly asker?: Asker;
-  /** Aborted if it disconnects before the answer begins; later it cancels the answer's body. Default: not reported. */
+  /** Aborted on disconnect before the answer; later its body is cancelled. Default: not reported. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** A request that has found its route: checked and read. */
 export interface RouteCall<
   Path = Readonly<Record<string, string>>,
   Query = Readonly<Record<string, unknown>>,
   Headers = Readonly<Record<string, unknown>>,
   Body = unknown,
 > {
-  /** The request. If the route declares a body, then that has been read. */
+  /** A body that the route declares is already read. */
   readonly request: Request;
-  /** Aborted if the client disconnects before the answer begins; later it cancels the answer's body. */
+  /** Aborted on disconnect before the answer; later its body is cancelled. */
   readonly signal: AbortSignal;
   readonly asker: Asker;
   readonly path: Path;
-  /** What the query says, valid against the route's schemas, defaults filled in. */
+  /** Validated, with defaults. */
   readonly query: Query;
-  /** What those headers say that the route names, likewise. */
+  /** The route's headers, validated, with defaults. */
   readonly headers: Headers;
-  /** The body, valid against the route's schema; text if it is `lines`; `undefined` if the route declares none. */
+  /** Validated; text for `lines`; `undefined` if the route declares none. */
   readonly body: Body;
-  /** Records by which the commit of the request's effect keeps its answer: none for a request without a key. */
+  /** Returns the records that store the answer with the request's effect; none without a key. */
   readonly keep: (kept: KeptAnswer) => readonly StoreRecord[];
 }
 
 export interface RouteErrors {
   readonly schema: TSchema;
-  /** The answer that tells of whatever was thrown, `HttpError` or not. */
   readonly respond: (error: unknown) => Response;
 }
 
-/** Somebody else who may answer a route's requests. */
+/** Another handler for a route's requests. */
 export interface OtherAnswerer {
-  /** Most bytes of a body that it takes. */
   readonly maxBodyBytes: number;
-  /** Whether a request is its own, by its body or the beginning of that; nothing if that doesn't tell. */
+  /** Returns whether a request is its own, by the start of its body; `undefined` if undecided. */
   readonly isIts: (body: Uint8Array<ArrayBuffer>) => boolean | undefined;
-  /** Answers. Absent bytes: the body is compressed in a way that isn't known here, and unread. Never rejects. */
+  /** Never rejects. Absent bytes: unknown encoding, unread body. */
   readonly answer: (
     request: Request,
     asked: Pick<RouteCall, "asker" | "signal"> & { readonly body?: Uint8Array<ArrayBuffer> | undefined },
@@ -101,44 +96,44 @@ interface Described<M extends Method, P extends string> {
   readonly path: P;
   readonly operationId: string;
   readonly summary: string;
-  /** True if it answers without a key. Default: false. */
+  /** Whether no key is required. Default: false. */
   readonly isPublic?: boolean;
-  /** Who may use it: `owner`, `approve`, `metrics`, or any `key`; sessions only their own. Default: guests too. */
+  /** Required role: `owner`, `approve`, `metrics`, or any `key` (sessions: only their own). Default: guests too. */
   readonly who?: "owner" | "approve" | "metrics" | "key";
-  /** Whether its answer is told once, `Idempotency-Key` or not, because it may be kept nowhere. Default: no. */
+  /** Whether the answer must not be stored, even for an `Idempotency-Key`. Default: false. */
   readonly isToldOnce?: boolean;
-  /** Whether effect and answer commit together, so that an unanswered `Idempotency-Key` may run again. Default: no. */
+  /** Whether effect and answer commit together, so that an unanswered key may be used again. Default: false. */
   readonly isAtomic?: boolean;
-  /** Whether it begins work of the agent's, which a key may not be for, or have no more money for. Default: no. */
+  /** Whether it starts work of the agent, which a key's routes or budget may exclude. Default: false. */
   readonly begins?: boolean;
-  /** Schema of each line of a body that is `application/x-ndjson`: the route gets it as text and checks it by itself. */
+  /** Schema of each line of an `application/x-ndjson` body, which the route checks itself. */
   readonly lines?: TSchema;
-  /** How it tells what goes wrong once the request has found it. Default: as `errorResponse` does. */
+  /** Error format after routing. Default: `errorResponse`. */
   readonly errors?: RouteErrors;
 }
 
-/** A route as data, from which dispatch, validation, documentation and the client's types follow. */
+/** A route as data, for dispatch, validation, documentation and the client's types. */
 export interface Route<M extends Method = Method, P extends string = string, Asked = unknown, Told = unknown>
   extends Described<M, P> {
-  /** Schemas of query parameters, optional or with a default. Default: none. */
+  /** Query parameters, optional or with a default. Default: none. */
   readonly query?: TProperties;
-  /** Likewise of headers. */
+  /** Headers, likewise. */
   readonly headers?: TProperties;
-  /** Schema of the JSON body. Default: a body is not looked at. */
+  /** JSON body. Default: ignored. */
   readonly body?: TSchema;
-  /** How it answers. What any route may answer (401, 500, …) is added in the document. */
+  /** Common ones (401, 500, …) are added in the document. */
   readonly responses: RouteResponses;
-  /** Whether a provider answers what isn't the agent's. Default: no. */
+  /** Whether a provider answers requests that aren't the agent's. Default: false. */
   readonly isShared?: boolean;
-  /** Who else may answer a request with a body, and is asked first. Default: nobody. */
+  /** Handler that may answer requests with a body instead. Default: none. */
   readonly other?: OtherAnswerer;
-  /** Answers. @throws {HttpError} what the client may read. */
+  /** @throws {HttpError} for the client. */
   answer(call: RouteCall): Promise<Answered> | Answered;
-  /** What is thrown to the client in place of what `answer()` has thrown. Nothing: that itself. Default: nothing. */
+  /** Replaces an error of `answer()`. Default: unchanged. */
   explain?(error: unknown, call: RouteCall): Promise<Error | undefined>;
-  /** Gives an earlier answer again, for an `Idempotency-Key`, from what {@linkcode RouteCall.keep} was told. */
+  /** Repeats an answer from the reference of {@linkcode RouteCall.keep}. */
   replay?(call: RouteCall, reference: string): Promise<Response> | Response;
-  /** For the compiler alone, and never there: what a client sends, and what it is told. */
+  /** For the compiler; never set. */
   readonly types?: { readonly asked: Asked; readonly told: Told };
 }
 
@@ -146,12 +141,11 @@ export type PathOf<P extends string> = P extends `${string}{${infer Name}}${infe
   ? Readonly<Record<Name, string>> & PathOf<Rest>
   : unknown;
 
-/** What a schema describes, as nobody may change it. */
 export type Reads<T> = T extends readonly (infer Item)[] ? readonly Reads<Item>[]
   : T extends object ? { readonly [Name in keyof T]: Reads<T[Name]> }
   : T;
 
-/** Statuses whose JSON is more than an error. */
+/** Statuses with JSON other than an error. */
 type Told = 200 | 201 | 202 | 503;
 
 type ContentOf<Responses, Media extends string, Status = Told> = Status extends keyof Responses
@@ -162,20 +156,18 @@ type ContentOf<Responses, Media extends string, Status = Told> = Status extends 
 
 type JsonOf<Responses> = ContentOf<Responses, "application/json">;
 
-/** What a client sends to a route. */
 export interface Asks<Path, Query, Body> {
   readonly path: Path;
   readonly query: Query;
   readonly body: Body;
 }
 
-/** What a route tells a client: JSON, and what each event of a stream holds. */
 export interface Tells<Json, Event> {
   readonly json: Json;
   readonly event: Event;
 }
 
-/** Returns a route whose types are those of its schemas; invalid requests never reach `answer()`. */
+/** Returns a route with the types of its schemas; invalid requests don't reach `answer()`. */
 export function route<
   const M extends Method,
   const P extends string,
@@ -205,6 +197,5 @@ export function route<
   Asks<PathOf<P>, Partial<Reads<Static<TObject<Query>>>>, Reads<Static<Body>>>,
   Tells<JsonOf<Responses>, ContentOf<Responses, "text/event-stream">>
 > {
-  // Only what is valid against the schemas reaches answer().
   return description as unknown as Route<M, P, never, never>;
 }

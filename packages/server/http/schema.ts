@@ -29,17 +29,17 @@ export function count(description: string): TInteger {
   return Type.Integer({ minimum: 0, description });
 }
 
-/** Returns the schema of how many items of a list are wanted. */
+/** Returns a page size. */
 export function limitOf(maximum: number, usual: number, description: string): TInteger {
   return Type.Integer({ minimum: 1, maximum, default: usual, description });
 }
 
-/** Texts by name, for a client's own use. */
+/** The client's own names and texts. */
 export const METADATA = Type.Unsafe<Readonly<Record<string, string>>>(
   Type.Object({}, { additionalProperties: Type.String(), maxProperties: 1_000 }),
 );
 
-/** Returns the schema of an object without other properties; with a `title` it is a component of the OpenAPI document. */
+/** Returns a schema without other properties; a `title` makes it a component of the OpenAPI document. */
 export function closed<P extends TProperties>(properties: P, title?: string, example?: unknown): TObject<P> {
   return Type.Object(properties, {
     ...(title !== undefined && { title }),
@@ -48,18 +48,17 @@ export function closed<P extends TProperties>(properties: P, title?: string, exa
   });
 }
 
-/** A value or `null`. */
 export function orNull<S extends TSchema>(schema: S): TUnion<[S, TNull]> {
   return Type.Union([schema, Type.Null()]);
 }
 
-/** A value or `null`, or no property at all. `schema` must have a `type`. */
+/** Optional value or `null`. `schema` must have a `type`. */
 export function nullable<S extends TSchema>(schema: S) {
   const { type } = schema as { readonly type?: string };
   return Type.Optional(Type.Unsafe<Static<S> | null>({ ...schema, type: [type, "null"] }));
 }
 
-/** Returns the schema of one of several kinds told apart by `property`, so that faults name the kind at hand. */
+/** Returns a union with the discriminator `property`, so that faults concern the actual kind. */
 export function tagged<Tag extends string, Kinds extends Readonly<Record<string, TSchema>>>(
   property: Tag,
   kinds: Kinds,
@@ -77,16 +76,16 @@ export function tagged<Tag extends string, Kinds extends Readonly<Record<string,
   });
 }
 
-/** Of a list with more items no faults are told but those of the first wrong item: to find all takes its time. */
+/** List length above which only the first wrong item is reported: finding all is slow. */
 const MAX_SEARCHED = 1_000;
 
-/** The schemas here are our own, and bodies have limits of their own. */
+/** These schemas are the server's own, and bodies are limited. */
 const OURS = { trusted: true };
 
-/** Names the faults of a value in one line; `undefined` if it is valid. */
+/** Returns the faults in one line; `undefined` if there are none. */
 type Check = (value: unknown) => string | undefined;
 
-/** Returns a check by this schema. It compiles the schema, which takes milliseconds, when it is first called. */
+/** Compiles the schema on the first call, which takes milliseconds. */
 export function checker(schema: TSchema, what?: string): Check {
   let check: Check | undefined;
   return (value) => (check ??= compiled(schema, what))(value);
@@ -117,7 +116,7 @@ function compiled(schema: TSchema, what?: string): Check {
   };
 }
 
-/** Returns a reader of stored values. @throws {Error} (the reader) that names `what`, if a value is invalid. */
+/** Returns a reader of stored values that throws an error with `what` for invalid ones. */
 export function storedReader<S extends TSchema>(schema: S, what: string): (value: unknown) => Static<S> {
   const check = checker(schema, "it");
   return (value) => {
@@ -127,7 +126,7 @@ export function storedReader<S extends TSchema>(schema: S, what: string): (value
   };
 }
 
-/** Text, or a list of these, as messages have it. With a `least` of 1, neither may be empty. */
+/** Text or a list. With a `least` of 1, neither may be empty. */
 export function textOr<Part extends TSchema>(items: Part, least = 0): TUnsafe<string | Static<Part>[]> {
   return Type.Unsafe({
     type: ["string", "array"],

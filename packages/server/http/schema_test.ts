@@ -2,20 +2,20 @@ import { assertEquals } from "@std/assert";
 import { Type } from "typebox";
 import { checker, closed, nullable, tagged, textOr } from "./schema.ts";
 
-Deno.test("closed() takes what is required, what is optional, and nothing else", () => {
+Deno.test("closed() accepts required and optional properties only", () => {
   const faults = checker(closed({ a: Type.String(), b: Type.Optional(Type.Number()) }));
   assertEquals([faults({ a: "" }), faults({ a: "", b: 1 })], [undefined, undefined]);
   assertEquals(faults({ b: 1 }), "the value must have required property 'a'");
   assertEquals(faults({ a: "", c: 1 }), "the value must not have 'c' (allowed: a, b)");
 });
 
-Deno.test("nullable() takes a value, null, or nothing", () => {
+Deno.test("nullable() accepts a value, null, or nothing", () => {
   const faults = checker(Type.Object({ a: nullable(Type.Integer({ minimum: 1 })) }));
   assertEquals([faults({}), faults({ a: null }), faults({ a: 1 })], [undefined, undefined, undefined]);
   assertEquals([faults({ a: 0 }), faults({ a: "" })], ["a must be >= 1", "a must be integer or null"]);
 });
 
-Deno.test("tagged() says what is wrong with the kind at hand alone", () => {
+Deno.test("tagged() reports the faults of the actual kind only", () => {
   const faults = checker(
     tagged("type", { a: Type.Object({ x: Type.Unknown() }), b: Type.Object({ y: Type.Unknown() }) }),
   );
@@ -28,7 +28,7 @@ Deno.test("tagged() says what is wrong with the kind at hand alone", () => {
   );
 });
 
-Deno.test("textOr() takes text or a list, empty or not", () => {
+Deno.test("textOr() accepts text or a list, empty or not", () => {
   const [any, some] = [checker(textOr(Type.Number())), checker(textOr(Type.Number(), 1))];
   for (const value of ["", "a", [], [1]]) assertEquals(any(value), undefined);
   assertEquals(some([]), "the value must not be empty");
@@ -36,7 +36,7 @@ Deno.test("textOr() takes text or a list, empty or not", () => {
   assertEquals(any(3), "the value must be string or array");
 });
 
-Deno.test("checker() tells of a long list its first wrong item, at its place, and what is wrong beside it", () => {
+Deno.test("checker() reports the first wrong item of a long list with its path, and other faults", () => {
   const message = closed({ role: Type.Enum(["user", "assistant"]), content: Type.String() });
   const faults = checker(
     closed({ messages: Type.Array(message, { maxItems: 40_000 }), model: Type.String() }),

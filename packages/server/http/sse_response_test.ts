@@ -7,7 +7,7 @@ interface Timer {
   readonly fire: () => void;
 }
 
-/** Timers that fire when the test says so; `started` gives the one that is started next. */
+/** Timers that the test fires; `started` returns the next one. */
 function handTimer() {
   const running = new Set<Timer>();
   let next = Promise.withResolvers<Timer>();
@@ -32,7 +32,7 @@ function reader(response: Response): () => Promise<string | undefined> {
   };
 }
 
-Deno.test("sseResponse() sends a comment after each 15 s of silence, and events as they come", async () => {
+Deno.test("sseResponse() sends a comment after each 15 s of silence, and events immediately", async () => {
   const { running, started, after } = handTimer();
   const [first, second] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const messages = async function* (): AsyncGenerator<SseMessage> {
@@ -68,7 +68,7 @@ Deno.test("sseResponse() sends a comment after each 15 s of silence, and events 
   assertEquals(running.size, 0);
 });
 
-Deno.test("sseResponse() of a client that disconnects leaves no timer and ends the iteration", async () => {
+Deno.test("sseResponse() stops its timer and the iteration after a disconnect", async () => {
   let ended = false;
   const gate = Promise.withResolvers<void>();
   const end = Promise.withResolvers<void>();
@@ -82,7 +82,7 @@ Deno.test("sseResponse() of a client that disconnects leaves no timer and ends t
       end.resolve();
     }
   };
-  // The real timer: the sanitizer would find one that was left.
+  // A real timer, which the sanitizer checks.
   const chunks = sseResponse(messages()).body!.getReader();
   await chunks.read();
   const waiting = chunks.read();

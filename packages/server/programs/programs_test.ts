@@ -41,7 +41,7 @@ const results = async (handler: HttpAgent, path: string) => {
   return messages.filter(({ role }) => role === "tool").map(({ content }) => contentText(content));
 };
 
-Deno.test("a program waits for whoever is asked about its calls, and goes on without making any twice", async () => {
+Deno.test("code mode: a program waits for approvals and continues without repeating calls", async () => {
   const [write, read] = [recorder("write"), recorder("read", { stance: "rederivable" })];
   const model = running(`
     const seen = await tools.read({});
@@ -68,7 +68,7 @@ Deno.test("a program waits for whoever is asked about its calls, and goes on wit
   ]);
   await handler.close();
 
-  // Another server, which knows nothing but what is stored.
+  // Another server, with only the stored state.
   const next = agent(scriptedModel([{ content: "Done." }]), options);
   const { id: last } = asked.at(-1)!;
   const following = follow(next, session, last);
@@ -76,25 +76,25 @@ Deno.test("a program waits for whoever is asked about its calls, and goes on wit
   await answerCall(next, session, { callId: "p/3", decision: "deny", reason: "Not that." });
   assertEquals(outline(await following), [
     ...["approval_answered p/2 allow person", "approval_answered p/3 Not that. deny person", "turn_start"],
-    ...["tool_call p/3", "tool_result p/3 Cannot run write: the user said no: Not that."],
+    ...["tool_call p/3", "tool_result p/3 Cannot run write: the user denied it: Not that."],
     ...["tool_call p/2", "tool_result p/2 write ran"],
     ...["tool_call p/5", "tool_result p/5 write ran"],
-    "tool_result p read ran write ran Cannot run write: the user said no: Not that.\nwrite ran",
+    "tool_result p read ran write ran Cannot run write: the user denied it: Not that.\nwrite ran",
     ...["step_start", "text_delta", "assistant_message", "step_end", "turn_end completed"],
   ]);
   assertEquals([read.ran, write.ran], [[{}, { n: 3 }], [{ n: 1 }, { n: 4 }]]);
   assertEquals(await results(next, session), [
-    "read ran write ran Cannot run write: the user said no: Not that.\nwrite ran",
+    "read ran write ran Cannot run write: the user denied it: Not that.\nwrite ran",
   ]);
 });
 
-/** Writes each line once, whatever becomes of the calls, and one that somebody has to allow. */
+/** Writes each line once, whatever happens to the calls; one requires approval. */
 const CAREFUL = `
   const put = async (name, line) => {
     try {
       return await tools[name]({ line });
     } catch {
-      // What nobody knows is looked up.
+      // Unknown outcomes are checked.
       return (await tools.look({})).split(" ").includes(line) ? line + " put" : await tools[name]({ line });
     }
   };
@@ -106,7 +106,7 @@ const CAREFUL = `
 
 const PUT = "a put b put,looked,c put d put true 7\na b c d";
 
-/** Lines that are written, with how much was stored then. */
+/** Written lines, with the number of stored writes at that time. */
 function world(store: { readonly writes: number }, before: readonly string[] = []) {
   const lines = before.map((line) => ({ line, at: 0 }));
   const put = (name: string): Tool => ({
@@ -133,7 +133,7 @@ const GUARDED: TestOptions = {
   after: () => () => {},
 };
 
-/** Lets the session's turn come to its end, and allows whatever is asked meanwhile. Gives how often that was. */
+/** Completes the turn, approving all requests. Returns their number. */
 async function untilDone(handler: HttpAgent, path: string): Promise<number> {
   let asked = 0;
   for (let rounds = 0; rounds < 20; rounds++) {
@@ -173,7 +173,7 @@ const careful: Model = async function* ({ messages }) {
   };
 };
 
-Deno.test("a program ends the same wherever its server is killed: nothing is written twice or lost", async () => {
+Deno.test("code mode: a program has the same result wherever its server is killed, without repeated or lost writes", async () => {
   const store = recordedStore();
   const { lines, tools } = world(store);
   const handler = agent(careful, { ...GUARDED, store, tools });
@@ -185,7 +185,7 @@ Deno.test("a program ends the same wherever its server is killed: nothing is wri
   assertEquals([lines.map(({ line }) => line), await results(handler, path)], [["a", "b", "c", "d"], [PUT]]);
   const kills = [];
   for (let writes = from + 1; writes < store.writes; writes++) {
-    // What ran behind the last commit may have taken effect, or not.
+    // Effects after the last commit may be missing.
     for (const latest of new Set([writes - 1, writes])) kills.push({ writes, latest });
   }
   for (const { writes, latest } of kills) {
@@ -200,7 +200,7 @@ Deno.test("a program ends the same wherever its server is killed: nothing is wri
   }
 });
 
-Deno.test("of a program whose questions nobody answers the model is told, by a message or when it is cancelled", async () => {
+Deno.test("code mode: the model learns of unanswered approvals from a message or the cancellation", async () => {
   const write = recorder("write");
   const code = "await tools.write({ n: 1 }); await tools.write({ n: 2 });";
   const model = scriptedModel([
@@ -219,14 +219,14 @@ Deno.test("of a program whose questions nobody answers the model is told, by a m
   ]);
   assertEquals(write.ran, []);
   const stopped = (why: string) =>
-    `Cannot finish run_program: it had called write, and ${why} What it called before that was done.`;
+    `Cannot finish run_program: it had called write, and ${why} Its earlier calls were made.`;
   assertEquals(await results(handler, session), [
-    stopped("the user went on without saying whether it may run."),
-    stopped("the user was asked whether it may run, and cancelled."),
+    stopped("the user continued without approving it."),
+    stopped("the user cancelled instead of approving it."),
   ]);
 });
 
-/** A server whose process ended while the call of a program ran, and one that goes on with that. */
+/** A server that ended during a program's call, and one that continues. */
 async function cutOff(unknownOutcome: NonNullable<ApprovalOptions["unknownOutcome"]>, name: string) {
   const store = recordedStore();
   const begun = Promise.withResolvers<void>();
@@ -266,7 +266,7 @@ async function cutOff(unknownOutcome: NonNullable<ApprovalOptions["unknownOutcom
 }
 
 const UNKNOWN =
-  "Cannot tell the result: interrupted, outcome unknown. It may have taken effect: find out before you call it again.";
+  "Cannot report the result: interrupted, outcome unknown. It may have taken effect: check before calling it again.";
 
 for (
   const [unknownOutcome, name, first, ran] of [
@@ -276,7 +276,7 @@ for (
     ["repeat", "act", UNKNOWN, ["act", "look"]],
   ] as const
 ) {
-  Deno.test(`a program hears of its call of ${name} that its server didn't end: ${unknownOutcome}`, async () => {
+  Deno.test(`code mode: a program gets the unknown outcome of its call of ${name}: ${unknownOutcome}`, async () => {
     const { handler, path, ran: made } = await cutOff(unknownOutcome, name);
     assertEquals(outline(await follow(handler, path, 0)).at(-1), "turn_end completed");
     assertEquals(await results(handler, path), [`${first}\nact ran look ran`]);
@@ -284,7 +284,7 @@ for (
   });
 }
 
-Deno.test("somebody is asked before a program's call is made once more, and about no other", async () => {
+Deno.test("code mode: only an interrupted call requests approval to run again", async () => {
   const { handler, path, ran } = await cutOff("ask", "act");
   const { id: last } = (await readTurn(handler, path, 0)).at(-1)!;
   const { approvals } = (await call(handler, "GET", `${path}/approvals`)).body as {
@@ -298,8 +298,8 @@ Deno.test("somebody is asked before a program's call is made once more, and abou
   assertEquals(await results(handler, path), ["act ran\nact ran look ran"]);
 });
 
-Deno.test("a program finds and calls tools whose definitions the prompt doesn't hold", async () => {
-  const prose = "It says at length what nobody needs to know who does not call it. ".repeat(10);
+Deno.test("code mode: a program finds and calls tools that the prompt doesn't define", async () => {
+  const prose = "A long description that only callers of the tool need to know. ".repeat(10);
   const many = Array.from({ length: 40 }, (_, at): Tool => ({
     definition: {
       type: "function",
@@ -350,7 +350,7 @@ Deno.test("a program finds and calls tools whose definitions the prompt doesn't 
   }
 });
 
-Deno.test("what a program writes can be undone, and rules hold for each of its calls", async () => {
+Deno.test("code mode: a program's writes can be undone, and rules apply to each of its calls", async () => {
   const folder = await Deno.realPath(await Deno.makeTempDir());
   const workspace = `${folder}/workspace`;
   await Deno.mkdir(workspace);
@@ -367,7 +367,7 @@ Deno.test("what a program writes can be undone, and rules hold for each of its c
     const session = await newSession(handler);
     await turn(handler, session, "Go");
     assertEquals(await results(handler, session), [
-      "Cannot run shell: a rule forbids it. Find another way, or say that it can't be done.\n\n[Written: a.txt, b.txt]",
+      "Cannot run shell: a rule forbids it. Find another way, or report that it can't be done.\n\n[Written: a.txt, b.txt]",
     ]);
     const names = () => [...Deno.readDirSync(workspace)].map(({ name }) => name).toSorted();
     assertEquals(names(), ["a.txt", "b.txt"]);
@@ -384,7 +384,7 @@ Deno.test("what a program writes can be undone, and rules hold for each of its c
   }
 });
 
-Deno.test("a program may give tasks to helpers, in which nobody can be asked", async () => {
+Deno.test("code mode: a program may delegate to subagents, which request no approval", async () => {
   const write = recorder("write");
   const code =
     `print((await Promise.all([1, 2].map((n) => tools.delegate({ task: "Part " + n })))).join(" and "));`;
@@ -412,7 +412,7 @@ Deno.test("a program may give tasks to helpers, in which nobody can be asked", a
   assertEquals(helpers.map(({ id }) => id).toSorted(), ["p/1", "p/2"]);
 });
 
-Deno.test("a turn that is cancelled stops its program", async () => {
+Deno.test("code mode: cancelling a turn stops its program", async () => {
   const begun = Promise.withResolvers<void>();
   const hangs: Tool = {
     definition: { type: "function", function: { name: "hangs" } },
@@ -434,7 +434,7 @@ Deno.test("a turn that is cancelled stops its program", async () => {
   ]);
 });
 
-Deno.test("a server that ends leaves a program between two of its calls, and none is of unknown outcome", async () => {
+Deno.test("code mode: a shutdown leaves a program between two of its calls, none of unknown outcome", async () => {
   const memory = sharedMemory();
   const begun = Promise.withResolvers<void>();
   const free = Promise.withResolvers<void>();

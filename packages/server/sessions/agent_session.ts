@@ -76,53 +76,44 @@ import {
   type TurnRequest,
 } from "./session_types.ts";
 
-/** What one server requests of the one that owns a session. That one does it if a turn runs there; else the former may. */
+/** A request to the server that owns a session. If no turn runs there, the caller may make the change itself. */
 type OwnerRequest =
   | { readonly do: "know" }
   | { readonly do: "cancel" }
   | ChangeRequest;
 
-/** A change that a running turn takes, and the records that are committed with it. */
 type ChangeRequest =
   | { readonly do: "steer"; readonly input: Content; readonly records: readonly StoreRecord[] }
   | { readonly do: "pin"; readonly change: PinChange; readonly records: readonly StoreRecord[] }
   | { readonly do: "rename"; readonly title: string; readonly records: readonly StoreRecord[] }
   | { readonly do: "queue"; readonly change: QueueChange; readonly records: readonly StoreRecord[] };
 
-/** The owner's answer, with what failed if anything did. */
 interface OwnerAnswer {
   readonly error?: Pick<HttpError, "status" | "code" | "message">;
 }
 
-/** What a change stores besides events. Default of each: what is stored. */
 interface Change extends Partial<Pick<NextState, "title" | "value">> {
   readonly totals?: SessionTotals;
-  /** Other states by name. */
   readonly states?: object;
   readonly records?: readonly StoreRecord[];
   readonly committed?: () => void;
 }
 
-/** How a session is read. */
 interface ReadOptions {
-  /** How an unfinished turn ends. Without it that turn runs on another server. */
   readonly end?: RecoveryOptions["end"] | undefined;
-  /** Whether its missing events are committed with the next commit. Default: at once. */
   readonly isLate?: boolean;
-  /** Whether it continues here instead, if it can. Default: no. */
+  /** Whether the turn continues here, if it can. Default: it ends. */
   readonly goesOn?: boolean;
 }
 
 /**
- * A conversation with the agent, in memory while it is used. Changes wait in one queue, so that nothing comes between
- * what is read and what is done about it. Each change is one commit; memory changes once that is done, before its events
- * can be read.
+ * A conversation with the agent. Changes run one at a time, each as one commit; memory changes after the commit and
+ * before its events can be read.
  */
 export class AgentSession {
   readonly id: string;
   readonly settings: SessionSettings;
   readonly parent: HelperParent | undefined;
-  /** Name of the key with which it was made. Absent: the owner's. */
   readonly by: string | undefined;
   readonly helpers: Helpers;
   readonly events: EventLog;
@@ -134,24 +125,19 @@ export class AgentSession {
   readonly #tools: SessionTools;
   #stored: StoredState & { readonly totals: SessionTotals } = { ...SessionRecords.NOTHING, totals: NO_TURNS };
   #history: readonly Message[] = [];
-  /** The stored history up to the last turn that has ended: only later events are read anew. */
   #known: KnownHistory | undefined;
-  /** Cost of all turns. Keep-alive requests between turns are in the totals alone: no event reports them. */
+  /** Cost of all turns, without keep-alive requests between them. */
   #cost = EMPTY_LEDGER;
   #questions = NO_QUESTIONS;
   #prompt!: SessionPrompt;
-  /** Stored inputs of a running turn that no event contains yet. */
   #waiting: readonly Content[] = [];
   #taken = 0;
   #queued: readonly QueuedTurn[] = [];
-  /** Whether the request of the running turn is stored. */
   #isOpen = false;
-  /** Whether a turn has begun here and not ended here: it may still change the prompt. */
   #isBegun = false;
   #turn: (RunningTurn & { ending?: "stops" | "leaves" }) | undefined;
-  /** What the running turn costs. */
   #account: TurnAccount | undefined;
-  /** Number of the last event before the turn that another server runs, as it was when the session was read. */
+  /** Number of the last event before another server's turn, as of the last read. */
   #elsewhereAfter: number | undefined;
 
   private constructor(
@@ -189,7 +175,7 @@ export class AgentSession {
       recover: async () => {
         await teller?.refresh();
         if (store.shared) events.reach(await store.lastEvent(id));
-        // A turn that ended because the disk was full continues once it is requested.
+        // A turn that ended because the disk was full continues on the next request.
         await this.#mend(store.shared ? { goesOn: true } : { isLate: true });
       },
       read: async (isOther) => {
@@ -203,7 +189,6 @@ export class AgentSession {
         if (seen.holder === "other") return events.open(), true;
         const last = events.newest;
         if (last?.type !== "turn_end" || last.reason === "approval") return false;
-        // The rest is read before the session is used.
         this.#queued = (await store.readState(id, "queued") ?? []) as readonly QueuedTurn[];
         this.#questions = { ...this.#questions, asked: [] };
         this.#release({});
@@ -233,7 +218,6 @@ export class AgentSession {
     if (environment.store.shared) await session.ready();
     else {
       await session.#mend({ isLate: true, goesOn: true }).catch(async (error) => {
-        // A full store can still be read.
         if (!(error instanceof StoreError && error.code === "full")) throw error;
         environment.onError?.(error);
         await session.#mend({ isLate: true });
@@ -246,12 +230,10 @@ export class AgentSession {
     return this.#history;
   }
 
-  /** Tools of the last turn; before the first one those that are known. */
   get tools(): readonly Tool[] {
     return this.#tools.current;
   }
 
-  /** Number of the last event before the running turn; `undefined` if none runs. */
   get runningAfter(): number | undefined {
     return this.#turn?.before ?? this.#elsewhereAfter;
   }
@@ -260,7 +242,6 @@ export class AgentSession {
     return this.totals.ledger;
   }
 
-  /** Totals of all its turns. */
   get totals(): SessionTotals {
     return this.#stored.totals;
   }
@@ -281,7 +262,6 @@ export class AgentSession {
     return this.ownership.isGone;
   }
 
-  /** Empty before anything was said. */
   get title(): string {
     return this.session.state.title;
   }
@@ -291,12 +271,10 @@ export class AgentSession {
     return { ...this.#record, title, lastEvent, totals: this.totals, isHeld };
   }
 
-  /** What its model sees, and what its calls came to. */
   get session(): SessionPrompt["conversation"] {
     return this.prompt.conversation;
   }
 
-  /** What its model sees of the history, and what users request of that. */
   get prompt(): SessionPrompt {
     return this.#prompt;
   }
@@ -306,14 +284,13 @@ export class AgentSession {
   }
 
   /**
-   * Settles when memory holds what is stored: it is read again after a failure, and after other servers have written. A
-   * session that a server left which is gone is taken, and its turn continues or ends. @throws {StoreError}
+   * Settles when memory equals the store. A session of a server that is gone is taken over, and its turn continues or
+   * ends. @throws {StoreError}
    */
   ready(): Promise<void> {
     return this.ownership.ready();
   }
 
-  /** Changes pins or title, and commits these records with that. @throws {HttpError} 404 if the session is gone. */
   async change(change: SessionChange, records: readonly StoreRecord[]): Promise<void> {
     await this.#change(
       "title" in change
@@ -323,15 +300,14 @@ export class AgentSession {
     if (!this.ownership.isHeld) await this.ready();
   }
 
-  /** @throws {HttpError} 409 if calls have no result yet: nothing may come before those. */
   assertSettled(): void {
     if (openCalls(this.history).length > 0) throw callsOpen(this.id);
   }
 
   /**
-   * Does work while no turn runs and no call waits, and adds its outcome to the history for the model.
+   * Runs `work` between turns, and appends its outcome to the history.
    *
-   * @throws {HttpError} 409 if a turn runs or waits for approval; 404 if the session is gone; and what `work` throws.
+   * @throws {HttpError} 409 if a turn runs or waits for approval; 404 if the session is gone; and errors of `work`.
    */
   betweenTurns<T>(work: () => Promise<T>, told: (done: T) => string): Promise<T> {
     return this.#exclusively(async () => {
@@ -347,11 +323,11 @@ export class AgentSession {
   }
 
   /**
-   * Sets model and effort of the next turns; a null effort is the model's own. An effort that another model doesn't know
-   * waits for one that does.
+   * Sets model and effort of the next turns; a null effort is the model's own. An effort that the model doesn't
+   * support is stored for a later model.
    *
-   * @throws {HttpError} 400 if the model doesn't know the effort, or its price isn't known and a budget needs it; 409 if a turn
-   * runs or waits for approval; 404 if the session is gone.
+   * @throws {HttpError} 400 if the model doesn't support the effort, or has no known price and a budget needs one;
+   * 409 if a turn runs or waits for approval; 404 if the session is gone.
    */
   choose({ model, effort }: { readonly model?: string; readonly effort?: string | null }): Promise<void> {
     return this.#exclusively(async () => {
@@ -365,7 +341,6 @@ export class AgentSession {
       const wished = effort === undefined
         ? settings.effort ?? this.totals.chosen?.effortOfOthers
         : effort ?? undefined;
-      // Where the efforts of a model are unknown, the one that was chosen for it is requested.
       const isFor = effort !== undefined || settings.effort !== undefined && now === before;
       const has = wished !== undefined && (known?.includes(wished) ?? isFor);
       checkBudgets({ session: settings.budget }, { rates: this.#needs.environment.ratesOf(now), model: now });
@@ -377,20 +352,18 @@ export class AgentSession {
         totals: { ...this.totals, chosen },
         committed: () => choose(settings, chosen),
       });
-      // The cached prompt is of no use to another model.
       if (now !== before) this.#prompt.goesOn();
     });
   }
 
   /**
-   * Starts a turn; resolves once its start is committed, before any of it can be read. The session is idle again before
-   * the turn's end can be read, so that a client that has read it can start the next one.
+   * Starts a turn, and resolves after the commit. The session is idle again before the turn's end can be read, so
+   * that a client can then start the next turn.
    *
-   * @param when Returns whether to start, once nothing else happens in the session. Default: always.
-   * @returns The turn; `undefined` if `when` returned false.
+   * @param when Returns whether to start, once the session is idle. Default: always.
    * @throws {HttpError} 409 if a turn runs or there is nothing to continue, 429 if no more turns may run, 404 if the
    * session is gone.
-   * @throws {StoreError} if the start can't be committed. Nothing has changed then.
+   * @throws {StoreError} if the start can't be committed; nothing has changed then.
    */
   start(request: TurnRequest): Promise<RunningTurn>;
   start(request: TurnRequest, when: () => boolean): Promise<RunningTurn | undefined>;
@@ -404,10 +377,8 @@ export class AgentSession {
   }
 
   /**
-   * Adds the input to the running turn, before its next model call; if none runs, starts one with it. Resolves once that
-   * is committed.
+   * Adds the input to the running turn, or starts a turn and returns it.
    *
-   * @returns The turn, if one was started.
    * @throws {HttpError} 429 if too many inputs wait already; and as {@linkcode AgentSession.start} does.
    */
   steerOrStart(request: TurnRequest & { readonly input: Content }): Promise<RunningTurn | undefined> {
@@ -424,11 +395,7 @@ export class AgentSession {
     return this.#queued;
   }
 
-  /**
-   * Queues a turn after those that run and wait. Resolves to it once that is committed.
-   *
-   * @throws {HttpError} 409 if there is nothing to continue, 429 if too many wait, 404 if the session is gone.
-   */
+  /** Queues a turn. @throws {HttpError} 409 if there is nothing to continue, 429 if too many wait. */
   async enqueue(
     request: Pick<TurnRequest, "input" | "budget" | "settings" | "unattended">,
     keep: (turn: QueuedTurn) => readonly StoreRecord[],
@@ -437,10 +404,8 @@ export class AgentSession {
     this.#checkEffort(request);
     const turn = { ...request, id: crypto.randomUUID(), askedAtMs: store.now() };
     const add = async () => {
-      // A turn that can't begin is refused at once, where that is known.
       if (!this.#turn && this.queued.length === 0) this.#opening(request);
       await this.#changeQueue({ add: turn }, keep(turn));
-      // Readers that follow the session see it begin.
       if (!this.#turn) this.events.open();
     };
     await this.#exclusively(add, {
@@ -451,7 +416,6 @@ export class AgentSession {
     return turn;
   }
 
-  /** Removes a turn that waits. Returns false if it doesn't. */
   async dequeue(id: string): Promise<boolean> {
     await this.ready();
     if (!this.queued.some((turn) => turn.id === id)) return false;
@@ -460,10 +424,7 @@ export class AgentSession {
     return true;
   }
 
-  /**
-   * Starts the turn that waits longest, if nothing runs or waits for approval. If it can't be played, the session's events
-   * report why. Returns false if none could be started.
-   */
+  /** Starts the oldest queued turn, if nothing runs or waits for approval. Events report why it can't start. */
   startQueued(): Promise<boolean> {
     return this.#exclusively(async () => {
       const [next] = this.queued;
@@ -480,7 +441,6 @@ export class AgentSession {
     }, { answered: () => false });
   }
 
-  /** Makes a change here, or on the server on which a turn runs. */
   #change(request: ChangeRequest): Promise<void> {
     return this.#exclusively(() => this.#take(request), { request: () => request, answered: () => {} });
   }
@@ -510,11 +470,9 @@ export class AgentSession {
   async #changePins(change: PinChange, records: readonly StoreRecord[]): Promise<void> {
     const pins = pinsAfter(this.#prompt.pins, change);
     await this.#append([], { value: { ...this.#stored.value as PromptState, pins }, records });
-    // A call may have ended some pins meanwhile.
     this.session.pin(change);
   }
 
-  /** Lets the input wait for the running turn's next model call. @throws {HttpError} 429 if too much waits. */
   async #steer(input: Content, records: readonly StoreRecord[]): Promise<void> {
     const waiting = [...this.#waiting, input];
     assertMayWait(this.id, waiting);
@@ -522,7 +480,7 @@ export class AgentSession {
     await this.#append([], { states: { steering: waiting }, records, committed });
   }
 
-  /** Does what another server requests of the running turn. Returns false if the answer is due once that has ended. */
+  /** Handles another server's request. Returns false if the answer is due after the turn's end. */
   async #handle(request: OwnerRequest, answer: (answer: OwnerAnswer) => StoreRecord): Promise<boolean> {
     const { store } = this.#needs.environment;
     try {
@@ -538,10 +496,8 @@ export class AgentSession {
   }
 
   /**
-   * Does work when nothing else happens in the session, and memory holds what is stored. If a turn runs on another server,
-   * that one receives the request, and `answered` returns the result. Default: HTTP 409.
-   *
-   * @throws {HttpError} what the other server answers.
+   * Runs `work` while nothing else changes the session. If a turn runs on another server, that server receives the
+   * request, and `answered` returns the result. Default: HTTP 409. @throws {HttpError} the other server's error.
    */
   #exclusively<T>(
     work: () => Promise<T>,
@@ -562,10 +518,9 @@ export class AgentSession {
   }
 
   /**
-   * Takes answers to pending approvals. Once all are there the turn continues, and is returned. Resolves once that is
-   * committed.
+   * Answers pending approvals. After the last one the turn continues and is returned.
    *
-   * @throws {HttpError} as {@linkcode AgentSession.start} does, and what `say` throws. Nothing has changed then.
+   * @throws {HttpError} as {@linkcode AgentSession.start} does, and errors of `say`. Nothing has changed then.
    */
   answer(
     say: (questions: SessionQuestions) => readonly ApprovalAnswered[],
@@ -584,7 +539,6 @@ export class AgentSession {
     });
   }
 
-  /** Denies pending approvals, and nothing continues. Returns false if there are none. */
   withdraw(): Promise<boolean> {
     return this.#exclusively(async () => {
       if (this.questions.length === 0) return false;
@@ -600,7 +554,6 @@ export class AgentSession {
     }, { answered: () => false });
   }
 
-  /** Cancels the running turn, on any server, and waits for its end. Returns false if none runs. */
   async cancel(): Promise<boolean> {
     if (await this.cancelHere()) return true;
     if (!this.isRunning) return false;
@@ -609,7 +562,6 @@ export class AgentSession {
     return asked !== undefined;
   }
 
-  /** Cancels the turn that runs on this server, and waits for its end. Returns false if none runs. */
   async cancelHere(): Promise<boolean> {
     const turn = this.#turn;
     turn?.cancel();
@@ -617,15 +569,14 @@ export class AgentSession {
     return turn !== undefined;
   }
 
-  /** Ends the turn that runs here, as interrupted. Settles when none runs. */
   async stop(): Promise<void> {
     if (this.#turn) this.#turn.ending = "stops";
     await this.cancelHere();
   }
 
   /**
-   * Leaves the turn that runs here to another process: at its next step, or as soon as the signal is aborted. A turn that
-   * no other process can continue has until then to end. Settles when none runs.
+   * Leaves the turn that runs here to another process: at its next step, or once the signal is aborted. A turn that
+   * no other process can continue may run until then.
    */
   async leave(signal: AbortSignal): Promise<void> {
     const turn = this.#turn;
@@ -641,14 +592,12 @@ export class AgentSession {
     await this.ownership.releaseLeft();
   }
 
-  /** Leaves the running turn to another process: nothing more of it is written or reported here. */
   #leave(): void {
     if (!this.#turn) return;
     this.ownership.leave();
     this.#release({ failure: sessionLeft(this.id) });
   }
 
-  /** Removes the session if nothing runs in it, and `when` returns true. Returns whether it did. */
   deleteIdle(when: () => boolean = () => true): Promise<boolean> {
     return this.#exclusively(async () => {
       if (this.#turn || !when()) return false;
@@ -662,7 +611,6 @@ export class AgentSession {
     }, { answered: () => false });
   }
 
-  /** @throws {HttpError} 400 if the model doesn't have the effort that a turn requests. */
   #checkEffort({ settings: { reasoning_effort: effort } = {} }: Pick<TurnRequest, "settings">): void {
     const { model } = this.settings;
     if (effort !== undefined) {
@@ -705,7 +653,6 @@ export class AgentSession {
     });
   }
 
-  /** Continues a turn that another process left. If it can't continue here, it ends. */
   async #resume(open: OpenTurn): Promise<void> {
     const { before, resumed, events, asked: { budget, spent, ...given } } = open;
     const { always } = this.#questions;
@@ -720,9 +667,9 @@ export class AgentSession {
     } catch (error) {
       if (error instanceof StoreError) throw error;
       this.#needs.environment.onError?.(error);
-      const message = `The server ended in the middle of this turn, and can't go on with it. ${
-        toHttpError(error).message
-      } It can be continued.`;
+      const message =
+        `The server stopped during this turn, and cannot continue it. ${toHttpError(error).message} The ` +
+        "turn can be continued.";
       await this.#settle({ end: { reason: "interrupted", message } });
     }
   }
@@ -784,16 +731,13 @@ export class AgentSession {
         })
         .catch((error) => {
           if (error instanceof TurnLeft) return this.#leave();
-          // What it does after it was left counts for nothing.
           if (this.ownership.isLeft) return;
-          // A bug of ours, or the store: the turn ends with what is stored of it.
           onError(error);
           const end = { reason: "internal_error", message: toHttpError(error).message } as const;
           return tenure.run(() =>
             this.#settle({ end }).then(() => {}, (storeError) => {
               onError(storeError);
               if (isFenced(storeError)) throw storeError;
-              // Not even the end could be committed: readers receive the failure itself.
               this.#release({ failure: toHttpError(storeError) });
             })
             // A turn whose session was lost is ended by the server that owns it now.
@@ -816,8 +760,8 @@ export class AgentSession {
   }
 
   /**
-   * Returns the number of the last event before the newest turn that began with an input: a turn that continues with an
-   * answer belongs to it.
+   * Returns the number of the last event before the newest turn that began with an input. A turn that continues after
+   * an approval is part of that turn.
    */
   async #usersTurn(): Promise<number | undefined> {
     const { store, workspace: { checkpoints } = {} } = this.#needs.environment;
@@ -827,20 +771,18 @@ export class AgentSession {
     return start && start.number - 1;
   }
 
-  /** Records what a keep-alive request cost, for the turn that runs if one does. */
   #bookPing(cost: TurnLedger): void {
     this.#account?.pinged(cost);
     this.#needs.environment.keys?.paid(this.by, cost.usd ?? 0);
     const inTurn = this.#account !== undefined;
     const prompt = this.#prompt;
     const store = async () => {
-      // What was read again since doesn't include it.
+      // A prompt that was read again since doesn't include the cost.
       if (prompt !== this.#prompt) return;
       const { ledger, pinged = EMPTY_LEDGER, asks } = this.totals;
       const totals = {
         ...this.totals,
         days: prompt.conversation.state.days,
-        // What no turn pays for the session does, and the turn that continues once it is answered.
         ...(!inTurn && {
           ledger: addLedgers(ledger, cost),
           pinged: addLedgers(pinged, cost),
@@ -853,13 +795,12 @@ export class AgentSession {
       .catch((error) => this.#needs.environment.onError?.(error));
   }
 
-  /** Nothing runs any more. Inputs that wait enter the next turn. */
+  /** Marks the session as idle. Waiting inputs enter the next turn. */
   #release(
     { failure, waiting = [], goesOn = false, ended = () => this.#prompt.goesOn() }: {
       readonly failure?: unknown;
       readonly waiting?: readonly Content[];
       readonly goesOn?: boolean;
-      /** Keeps the cache alive if that pays. Default: it doesn't, as the turn continues elsewhere or not at all. */
       readonly ended?: () => void;
     },
   ): void {
@@ -869,14 +810,16 @@ export class AgentSession {
     ended();
     this.#waiting = waiting;
     this.#taken = 0;
-    // Readers that follow a turn that waits for approval see it continue.
     const isToBegin = this.questions.length > 0 || this.queued.length > 0;
     if (goesOn || failure === undefined && isToBegin) this.events.open();
     else this.events.close(failure);
     this.#needs.environment.changed(this);
   }
 
-  /** Reads what is stored. A turn that was left continues here or ends, unless this server is ending. @throws {StoreError} */
+  /**
+   * Reads the store. An abandoned turn continues here or ends, unless this server is shutting down. @throws
+   * {StoreError}
+   */
   async #mend(how: Omit<ReadOptions, "end">): Promise<void> {
     const open = await this.#settle(
       this.#needs.environment.isEnding() ? {} : { ...how, end: INTERRUPTED },
@@ -884,7 +827,6 @@ export class AgentSession {
     if (open) await this.#resume(open);
   }
 
-  /** Reads what is stored while nothing runs, and returns the turn that can continue. @throws {StoreError} */
   async #settle(how: ReadOptions): Promise<OpenTurn | undefined> {
     const { open, waiting } = await this.#read(how);
     this.#release({ waiting, goesOn: open !== undefined });
@@ -892,10 +834,8 @@ export class AgentSession {
   }
 
   /**
-   * Reads the session from the store.
-   *
-   * @returns Inputs that wait, the number of the last event before a turn that runs elsewhere, and the turn that continues here.
-   * @throws {StoreError}
+   * Returns inputs that wait, the number of the last event before a turn that runs elsewhere, and the turn that
+   * continues here. @throws {StoreError}
    */
   async #read({ end, isLate = false, goesOn = false }: ReadOptions): Promise<{
     readonly waiting: readonly Content[];
@@ -916,7 +856,6 @@ export class AgentSession {
     const known: SessionTotals = { ...NO_TURNS, ...stored.totals as SessionTotals | undefined };
     const { days, pinged, chosen } = known;
     if (chosen) choose(settings, chosen);
-    // Events report only what turns cost.
     const ledger = pinged ? addLedgers(rebuilt.ledger, pinged) : rebuilt.ledger;
     const totals = { ...known, ledger, turns: rebuilt.turns };
     const records = stateRecords(id, { totals, steering: [], turn: null });
@@ -944,13 +883,11 @@ export class AgentSession {
     return { waiting, runningAfter, open };
   }
 
-  /** Returns how a turn opens. @throws {HttpError} 409 if it can't be continued. */
   #opening(request: Parameters<typeof openTurn>[0]): Opening {
     const { id, history, totals: { asks } } = this;
     return openTurn(request, { id, history, questions: this.#questions, asks });
   }
 
-  /** Commits that a queued turn can't be played, and why. */
   async #refuse({ id, input }: QueuedTurn, message: string): Promise<void> {
     const start = { type: "turn_start", ...(input !== undefined && { input }), id } as const;
     const end = {
@@ -972,16 +909,14 @@ export class AgentSession {
   }
 
   /**
-   * Commits events of the turn with the changes that go with them. Unless all is settled, the prompt's state waits for the
-   * events that report it.
+   * Commits events of the turn with their changes. Unless it is settled, the prompt's state is committed with the
+   * later events that report it.
    */
   async #commit(
     events: readonly SessionEvent[],
     { committed, ended, settled = true }: {
       readonly committed?: () => void;
-      /** Totals that the turn's end changes. Default: none. */
       readonly ended?: Partial<SessionTotals>;
-      /** Whether nothing continues until they are stored. Default: yes. */
       readonly settled?: boolean;
     },
   ): Promise<void> {
@@ -1008,8 +943,8 @@ export class AgentSession {
   }
 
   /**
-   * Commits a turn's end. Inputs that came too late for this turn are not lost: the next one begins with them. They wait
-   * for that one if calls have no result, because nothing may come between these and their results.
+   * Commits a turn's end. The next turn begins with inputs that came too late, unless calls have no result: no
+   * message may precede results.
    */
   async #end(
     { step, asked, last, end, messages }: Pick<PlayedTurn, "step" | "asked" | "last"> & {
@@ -1018,7 +953,6 @@ export class AgentSession {
     },
     { opening, committed }: {
       readonly opening: Opening;
-      /** Called with the inputs that still wait. */
       readonly committed: (waiting: readonly Content[]) => void;
     },
   ): Promise<void> {
@@ -1030,7 +964,6 @@ export class AgentSession {
     });
     const { turns, ledger } = this.totals;
     const ended = { turns: turns + 1, ledger: addLedgers(ledger, end.ledger), asks };
-    // The turn began before it waited for approval.
     const whole = opening.spent && { whole: addLedgers(opening.spent, end.ledger) };
     const told = unheard.map((input): LoopEvent => ({ type: "user_message", step, input }));
     await this.#commit([...last, ...told, ...put, { type: "turn_end", ...end, ...whole }], {
@@ -1057,7 +990,7 @@ export class AgentSession {
     const { title, value } = { ...this.#stored, ...changed };
     const next = { ...OWN_SUMS, title, totals, value, days: totals.days };
     const { records: own, after } = this.#records.change(this.#stored, next);
-    // A state of its own, by which sessions that wait for an approval are found.
+    // A separate state: sessions that wait for an approval are found by it.
     const asks = totals.asks !== this.totals.asks && { asks: totals.asks ?? null };
     return log.append(events, {
       records: [...own, ...stateRecords(id, { ...asks, ...states }), ...records],
@@ -1076,8 +1009,8 @@ function isBusy(error: unknown): boolean {
 }
 
 /**
- * Returns what another process needs to continue a turn. A turn that works for another one, or whose client runs tools and
- * waits for its answer, ends with its process.
+ * Returns the data with which another process continues a turn; `undefined` if the turn ends with its process: a
+ * subagent's, or one whose client runs tools.
  */
 function storedTurn(
   { clientTools, payer, tools, settings, maxOutputTokens, unattended }: TurnRequest,
@@ -1087,7 +1020,6 @@ function storedTurn(
   return { settings, maxOutputTokens, unattended, budget, spent };
 }
 
-/** @throws {HttpError} the error of an answer of another server. */
 function assertDone(answer: unknown): void {
   const { error } = (answer ?? {}) as OwnerAnswer;
   if (error) throw new HttpError(error.status, error.code, error.message);

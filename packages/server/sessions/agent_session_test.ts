@@ -24,7 +24,7 @@ function said({ history }: AgentSession): unknown[] {
   return history.map(({ role, content }) => `${role[0]}: ${content}`);
 }
 
-Deno.test("AgentSession.start() commits the turn's start before it returns, and leaves the session idle before its end is read", async () => {
+Deno.test("AgentSession.start() commits the turn's start before it returns, and is idle before the end can be read", async () => {
   const model = () => scriptedModel([{ content: "a" }]);
   const session = await makeSession(scriptedSessions({ store: memoryStore(), model }));
   const seen: [SessionEvent["type"], boolean][] = [];
@@ -35,14 +35,14 @@ Deno.test("AgentSession.start() commits the turn's start before it returns, and 
     ["turn_start", true],
     ["step_start", true],
     ["text_delta", true],
-    // With the end, in one write.
+    // Committed with the end, in one write.
     ["assistant_message", false],
     ["step_end", false],
     ["turn_end", false],
   ]);
 });
 
-Deno.test("AgentSession.start() throws if the start can't be committed, and nothing has happened", async () => {
+Deno.test("AgentSession.start() throws and changes nothing if the start can't be committed", async () => {
   const store = failingStore((call) => call === 1);
   const session = await makeSession(scriptedSessions({ store }));
   const before = snapshot(session);
@@ -52,7 +52,7 @@ Deno.test("AgentSession.start() throws if the start can't be committed, and noth
   assertEquals(session.totals.turns, 1);
 });
 
-Deno.test("AgentSession.start() ends a turn whose writes fail at any call with what is stored, and goes on afterwards", async () => {
+Deno.test("AgentSession.start() ends a turn whose writes fail with its stored part, and continues afterwards", async () => {
   const script = [{ ...QUIET, calls: [READ, READ], steer: ["also"] }, { ...QUIET, calls: [READ] }];
   const whole = failingStore(() => false);
   await new Player().play(await makeSession(scriptedSessions({ store: whole })), "look", script);
@@ -89,7 +89,7 @@ Deno.test("AgentSession.start() ends a turn whose writes fail at any call with w
           ? ["internal_error", FULL]
           : answered
           ? ["completed", undefined]
-          : ["interrupted", "The server ended in the middle of this turn. It can be continued."]),
+          : ["interrupted", "The server stopped during this turn. The turn can be continued."]),
       ]);
       assertEquals(unpaired(after.history), []);
       for (const { said } of player.accepted) {
@@ -106,7 +106,7 @@ Deno.test("AgentSession.start() ends a turn whose writes fail at any call with w
   }
 });
 
-Deno.test("AgentSession.start() lets what the user says enter before the next model call, and after the answer", async () => {
+Deno.test("AgentSession.start() adds a steering input before the next model call, and after the answer", async () => {
   const session = await makeSession(scriptedSessions({ store: memoryStore(), tools: new Player().tools }));
   const player = new Player();
   await player.play(session, "q", [{ ...QUIET, calls: [READ], steer: ["more"] }, {
@@ -125,7 +125,7 @@ Deno.test("AgentSession.start() lets what the user says enter before the next mo
   ]);
 });
 
-Deno.test("AgentSession.start() keeps what the user said too late for the turn", async () => {
+Deno.test("AgentSession.start() keeps a steering input that comes too late for the turn", async () => {
   const store = memoryStore();
   const { model, asked } = silentModel();
   const session = await makeSession(scriptedSessions({ store, model: () => model }));
@@ -143,7 +143,7 @@ Deno.test("AgentSession.start() keeps what the user said too late for the turn",
   assertEquals(said(restarted), ["s: Be brief.", "u: q", "u: late", "a: 1.0"]);
 });
 
-Deno.test("AgentSession.steerOrStart() lets a hundred inputs wait, and refuses more until they were heard", async () => {
+Deno.test("AgentSession.steerOrStart() queues a hundred inputs, and refuses more until a model call receives them", async () => {
   const { model, asked } = silentModel();
   const session = await makeSession(scriptedSessions({ store: memoryStore(), model: () => model }));
   await session.start({ input: "q" });
@@ -155,7 +155,7 @@ Deno.test("AgentSession.steerOrStart() lets a hundred inputs wait, and refuses m
   assertEquals(said(session).slice(2), Array.from({ length: 100 }, (_, index) => `u: ${index + 1}`));
 });
 
-Deno.test("AgentSession.start() keeps what the loop took and never got to say", async () => {
+Deno.test("AgentSession.start() keeps inputs that the loop took and never reported", async () => {
   const store = memoryStore();
   let hasAnswered = false;
   const model: Model = async function* () {
@@ -168,7 +168,7 @@ Deno.test("AgentSession.start() keeps what the loop took and never got to say", 
       usage: UNREPORTED,
     };
   };
-  // The time of the answer is asked for right before the loop looks at what was said.
+  // The loop reads the time immediately before it reads steering inputs.
   const now = () => (hasAnswered && void session.cancel(), 0);
   const session = await makeSession(scriptedSessions({ store, model: () => model, now }));
   await (await session.start({ input: "q" })).done;
@@ -176,7 +176,6 @@ Deno.test("AgentSession.start() keeps what the loop took and never got to say", 
   assertEquals(said(session), ["s: Be brief.", "u: q", "a: a", "u: late"]);
 });
 
-/** Returns the edits in a stored value, or in the state of a prompt. */
 function editsOf(state: unknown): readonly unknown[] {
   return (state as { readonly context?: { readonly edits: readonly unknown[] } } | undefined)?.context
     ?.edits ?? [];
@@ -203,7 +202,7 @@ Deno.test("AgentSession.start() stores edits before the request that relies on t
   }
 });
 
-Deno.test("AgentSession.start() stores an edit and tells of it in one write", async () => {
+Deno.test("AgentSession.start() stores an edit and its event in one write", async () => {
   const told: boolean[] = [];
   const memory = memoryStore();
   let edits = 0;
@@ -225,7 +224,7 @@ Deno.test("AgentSession.start() stores an edit and tells of it in one write", as
   assertEquals(told, [true]);
 });
 
-Deno.test("a turn's ledger holds what a summary of old turns took, and the summary's model tells that it is alive", async () => {
+Deno.test("ledger: a turn's ledger includes the cost of a summary, and the summary's model reports progress", async () => {
   const usage = { promptTokens: 2_000, cachedTokens: 1_900, outputTokens: 30 };
   let summaries = 0;
   let alive = 0;

@@ -4,7 +4,6 @@ import { BackgroundCommands } from "@tare/tools/shell";
 import type { AssistantMessage, Model, ModelRequest, Tool } from "@tare/messages";
 import { agent, call, newSession, turn } from "../fixture_test.ts";
 
-/** A model that gives these replies, and the requests that it got. */
 function recorded(replies: readonly Partial<AssistantMessage>[]): { model: Model; requests: ModelRequest[] } {
   const requests: ModelRequest[] = [];
   const model: Model = async function* (request) {
@@ -15,7 +14,7 @@ function recorded(replies: readonly Partial<AssistantMessage>[]): { model: Model
   return { model, requests };
 }
 
-Deno.test("a session's calls know it, it is told of its commands in the background before a turn, and they end with it", async () => {
+Deno.test("background commands: a session's calls reach them, a turn starts with their news, and they end with it", async () => {
   const calls: string[] = [];
   const tool: Tool = {
     definition: { type: "function", function: { name: "start" } },

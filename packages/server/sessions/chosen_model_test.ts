@@ -20,7 +20,6 @@ const EFFORTS: Readonly<Record<string, readonly string[]>> = {
   plain: [],
 };
 
-/** An agent whose models note what they are asked. */
 function noting(store: Store = memoryStore(), options: Partial<Parameters<typeof agent>[1]> = {}) {
   const asked: [model: string, settings: ModelSettings | undefined][] = [];
   const model = (name: string): Model =>
@@ -40,60 +39,63 @@ function noting(store: Store = memoryStore(), options: Partial<Parameters<typeof
   };
 }
 
-Deno.test("a session's effort is asked for, a turn outranks it, and the server's is everybody's who knows it", async () => {
-  const { asked, handler } = noting(memoryStore(), { effort: "high" });
-  const usual = await newSession(handler);
-  await turn(handler, usual, "Go.");
-  await events(await handler.fetch(request("POST", `${usual}/turns`, { input: "Go.", effort: "max" })));
-  await turn(handler, usual, "Go.");
-  await turn(handler, await newSession(handler, { effort: "low" }), "Go.");
-  await turn(handler, await newSession(handler, { model: "quick" }), "Go.");
-  // Of which nobody knows anything is asked as one is told.
-  await turn(handler, await newSession(handler, { model: "unknown" }), "Go.");
-  const queued = await call(handler, "POST", `${usual}/turns`, {
-    input: "Go.",
-    effort: "low",
-    background: true,
-  });
-  assertEquals(queued.status, 202);
-  await events(await handler.fetch(request("GET", `${usual}/events`)));
-  const effort = (reasoning_effort: string) => ({ reasoning_effort });
-  assertEquals(asked, [
-    ["wise", effort("high")],
-    ["wise", effort("max")],
-    ["wise", effort("high")],
-    ["wise", effort("low")],
-    ["quick", undefined],
-    ["unknown", effort("high")],
-    ["wise", effort("low")],
-  ]);
-  await handler.close();
-});
+Deno.test(
+  "effort: a session's effort is requested, a turn overrides it, and the server's is the default of models that support it",
+  async () => {
+    const { asked, handler } = noting(memoryStore(), { effort: "high" });
+    const usual = await newSession(handler);
+    await turn(handler, usual, "Go.");
+    await events(await handler.fetch(request("POST", `${usual}/turns`, { input: "Go.", effort: "max" })));
+    await turn(handler, usual, "Go.");
+    await turn(handler, await newSession(handler, { effort: "low" }), "Go.");
+    await turn(handler, await newSession(handler, { model: "quick" }), "Go.");
+    // A model with unknown efforts is called with the requested one.
+    await turn(handler, await newSession(handler, { model: "unknown" }), "Go.");
+    const queued = await call(handler, "POST", `${usual}/turns`, {
+      input: "Go.",
+      effort: "low",
+      background: true,
+    });
+    assertEquals(queued.status, 202);
+    await events(await handler.fetch(request("GET", `${usual}/events`)));
+    const effort = (reasoning_effort: string) => ({ reasoning_effort });
+    assertEquals(asked, [
+      ["wise", effort("high")],
+      ["wise", effort("max")],
+      ["wise", effort("high")],
+      ["wise", effort("low")],
+      ["quick", undefined],
+      ["unknown", effort("high")],
+      ["wise", effort("low")],
+    ]);
+    await handler.close();
+  },
+);
 
-Deno.test("an effort that the model doesn't have is refused with what it has", async () => {
+Deno.test("effort: one that the model doesn't support is refused with the supported ones", async () => {
   const { handler } = noting();
   const session = await newSession(handler);
   const refusal = (effort: string, model: string, has: string) =>
-    error(400, "invalid_request", `Cannot use effort "${effort}": model "${model}" has ${has}.`);
+    error(400, "invalid_request", `Cannot use effort "${effort}": model "${model}" ${has}.`);
   assertEquals(
     await refused(handler, "POST", "/tare/v1/sessions", { model: "quick", effort: "max" }),
-    refusal("max", "quick", "the efforts low"),
+    refusal("max", "quick", "supports the efforts low"),
   );
   assertEquals(
     await refused(handler, "POST", "/tare/v1/sessions", { model: "plain", effort: "low" }),
-    refusal("low", "plain", "no effort to choose"),
+    refusal("low", "plain", "has no reasoning effort"),
   );
   assertEquals(
     await refused(handler, "POST", `${session}/turns`, { input: "Go.", effort: "medium" }),
-    refusal("medium", "wise", "the efforts low, high, max"),
+    refusal("medium", "wise", "supports the efforts low, high, max"),
   );
   assertEquals(
     await refused(handler, "POST", `${session}/turns`, { input: "Go.", effort: "medium", background: true }),
-    refusal("medium", "wise", "the efforts low, high, max"),
+    refusal("medium", "wise", "supports the efforts low, high, max"),
   );
   assertEquals(
     await refused(handler, "POST", `${session}/model`, { model: "quick", effort: "max" }),
-    refusal("max", "quick", "the efforts low"),
+    refusal("max", "quick", "supports the efforts low"),
   );
   const steered = await refused(handler, "POST", `${session}/turns`, {
     input: "Go.",
@@ -104,7 +106,7 @@ Deno.test("an effort that the model doesn't have is refused with what it has", a
   await handler.close();
 });
 
-Deno.test("model and effort are chosen between turns, and stay over a restart, in lists and in copies", async () => {
+Deno.test("model and effort: chosen between turns, and retained after a restart, in lists and in forks", async () => {
   const store = memoryStore();
   const before = noting(store);
   const session = await newSession(before.handler, { effort: "low" });
@@ -118,7 +120,7 @@ Deno.test("model and effort are chosen between turns, and stay over a restart, i
   };
   await turn(before.handler, session, "Go.");
   assertEquals(await chosen({}), ["wise", "low", ["low", "high", "max"]]);
-  // One that the other model knows is kept.
+  // An effort that the other model supports is retained.
   assertEquals(await chosen({ model: "quick" }), ["quick", "low", ["low"]]);
   assertEquals(await chosen({ effort: null }), ["quick", undefined, ["low"]]);
   assertEquals(await chosen({ model: "wise", effort: "max" }), ["wise", "max", ["low", "high", "max"]]);
@@ -138,7 +140,7 @@ Deno.test("model and effort are chosen between turns, and stay over a restart, i
   await after.handler.close();
 });
 
-Deno.test("an effort comes back with a model that has it, over a restart and in copies, until another is chosen", async () => {
+Deno.test("effort: returns with a model that supports it, after a restart and in forks, until another is chosen", async () => {
   const store = memoryStore();
   const before = noting(store);
   const chosenBy = ({ handler }: typeof before, session: string) => async (body: object) => {
@@ -164,7 +166,7 @@ Deno.test("an effort comes back with a model that has it, over a restart and in 
   assertEquals([...before.asked, ...after.asked], [["quick", undefined], ["wise", {
     reasoning_effort: "max",
   }]]);
-  // What was chosen for the other model holds from then on, also that it shall reason as it likes.
+  // The choice for the other model applies from then on, including its own default effort.
   assertEquals(await again({ model: "quick", effort: "low" }), ["quick", "low"]);
   assertEquals(await again({ model: "wise" }), ["wise", "low"]);
   assertEquals(await again({ model: "plain", effort: null }), ["plain", undefined]);
@@ -172,7 +174,7 @@ Deno.test("an effort comes back with a model that has it, over a restart and in 
   await after.handler.close();
 });
 
-Deno.test("no model is chosen while a turn runs", async () => {
+Deno.test("model: can't be chosen while a turn runs", async () => {
   const stepped = steppedModel();
   const handler = agent(stepped.model);
   const session = await newSession(handler);
@@ -185,7 +187,7 @@ Deno.test("no model is chosen while a turn runs", async () => {
   await handler.close();
 });
 
-Deno.test("who asks for the agent as a model is told which parameter the model doesn't take", async () => {
+Deno.test("effort: a client of the agent as a model receives the name of the unsupported parameter", async () => {
   const { handler } = noting();
   const refusal = async (path: string, body: object) => {
     const { status, body: told } = await refused(handler, "POST", path, { model: "agent", ...body });

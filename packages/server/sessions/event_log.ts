@@ -3,54 +3,43 @@ import type { OwnedEvents, Sighting, StoredEvent, StoreRecord } from "@tare/sess
 import { notFound } from "../http/http_error.ts";
 import type { NumberedEvent, SessionEvent, Teller } from "./session_types.ts";
 
-/** How writes of other servers are found. */
 type FollowedLog = NonNullable<Parameters<OwnedEvents["follow"]>[0]>;
 
-/** How other programs are notified of a log's events. */
 interface ToldLog extends Pick<Teller, "isHeard" | "wake" | "onError"> {
   readonly recordsOf: (committed: Parameters<Teller["recordsOf"]>[1]) => readonly StoreRecord[];
 }
 
-/** Events of which other programs may be notified. */
 const TOLD: readonly SessionEvent["type"][] = ["turn_end", "approval_asked"];
 
-/** Events that a reader has in memory at a time. */
 const PAGE = 256;
 
-/** Most events of other servers that stay in memory for readers. */
 const MOST_TOLD = 64;
 
 /**
- * The events of a session in order, numbered from 1, in the store. An event is committed before any reader gets
- * it. Any number of readers follow, each at its own pace: a reader holds one page of events, so a slow one neither
- * delays the turn nor costs memory.
+ * The events of a session in order, numbered from 1, committed before any reader gets them. A reader holds one page
+ * of events, so a slow reader neither delays the turn nor costs memory.
  */
 export class EventLog implements OwnedEvents {
   readonly #store: Store;
   readonly #sessionId: string;
   readonly #told: ToldLog | undefined;
-  /** The newest turn's id, if it has one. Absent: it isn't read yet. */
   #turn: { readonly id: string | undefined } | undefined;
   #last: number;
-  /** Events after the stored ones, which are committed with the next events. */
   #mended: readonly SessionEvent[] = [];
-  /** Records that are committed with them. */
   #records: readonly StoreRecord[] = [];
-  /** The newest commit, so that readers that keep up with a turn don't read the store. */
+  /** The newest commit, which readers get without the store. */
   #newest: { readonly after: number; readonly events: readonly SessionEvent[] } = { after: 0, events: [] };
   #live = false;
   #failure: unknown;
   #removed: Promise<void> | undefined;
   #changed = Promise.withResolvers<void>();
   #followed: FollowedLog | undefined;
-  /** Readers that wait for events of other servers, or have. */
   #followers = 0;
   #unwatch: (() => void) | undefined;
 
   constructor(store: Store, { sessionId, last, told }: {
     readonly sessionId: string;
     readonly last: number;
-    /** Other programs that are notified. Default: none. */
     readonly told?: ToldLog | undefined;
   }) {
     this.#store = store;
@@ -59,19 +48,18 @@ export class EventLog implements OwnedEvents {
     this.#last = last;
   }
 
-  /** Number of the newest event; 0 if there is none. */
   get last(): number {
     return this.#last;
   }
 
-  /** Whether the log was closed by a failure: its session in memory may differ from what is stored. */
+  /** Whether a failure closed the log: its session in memory may differ from the store. */
   get failed(): boolean {
     return this.#failure !== undefined;
   }
 
   /**
-   * Adds events that an earlier process did not commit, with other records. They follow from what is stored, so that a
-   * reader gets them at once, and they are committed with the next events: reading needs no room on the disk.
+   * Adds events that an earlier process did not commit. They are committed with the next events, so that reading
+   * works on a full disk.
    */
   mend(events: readonly SessionEvent[], records: readonly StoreRecord[]): void {
     this.#last += events.length - this.#mended.length;
@@ -79,13 +67,11 @@ export class EventLog implements OwnedEvents {
     this.#records = records;
   }
 
-  /** Opens the log: readers that reach the end wait for more events. */
   open(): void {
     this.#failure = undefined;
     this.#live = true;
   }
 
-  /** Closes the log for now: readers that reach the end are done. A failure is thrown to them. */
   close(failure?: unknown): void {
     this.#failure = failure;
     this.#live = false;
@@ -93,14 +79,13 @@ export class EventLog implements OwnedEvents {
     this.#wake();
   }
 
-  /** Sets how writes of other servers are found; `undefined` if no other server writes now. */
   follow(followed: FollowedLog | undefined): void {
     this.#followed = followed;
     if (!followed) this.#stopWatching();
     this.#wake();
   }
 
-  /** Other servers have written up to this number. `told` are the newest of these events, as far as they are known. */
+  /** Records that other servers have written up to `last`. `told` contains the newest known events. */
   reach(last: number, told: readonly StoredEvent[] = []): void {
     if (last === this.#last && this.#mended.length === 0) return;
     const { after, events } = this.#newest;
@@ -118,7 +103,6 @@ export class EventLog implements OwnedEvents {
     this.#wake();
   }
 
-  /** Takes what other servers have written, with the newest events unless these are too many. @throws {StoreError} */
   async catchUp({ lastEvent, told = [] }: Sighting): Promise<void> {
     const first = told[0]?.number ?? lastEvent + 1;
     const isRead = first > this.#last + 1 && lastEvent - this.#last <= MOST_TOLD;
@@ -126,13 +110,12 @@ export class EventLog implements OwnedEvents {
     this.reach(lastEvent, isRead ? await this.#store.readEvents(this.#sessionId, page) : told);
   }
 
-  /** The newest event, if it is in memory. */
   get newest(): SessionEvent | undefined {
     const { after, events } = this.#newest;
     return after + events.length === this.#last ? events.at(-1) : undefined;
   }
 
-  /** Deletes the session from the store, and ends its readers. @throws {StoreError} if it stays. */
+  /** Deletes the session from the store, and ends its readers. @throws {StoreError} if it can't be deleted. */
   remove(): Promise<void> {
     const remove = async () => {
       await this.#store.deleteSession(this.#sessionId);
@@ -143,12 +126,12 @@ export class EventLog implements OwnedEvents {
 
   removed(): void {
     this.#last = 0;
-    this.close(notFound(`Cannot read on: session ${this.#sessionId} was deleted.`));
+    this.close(notFound(`Cannot read more events: session ${this.#sessionId} was deleted.`));
   }
 
   /**
-   * Commits events, and with them other records, calls `committed`, and passes the events to readers. Only one call may be
-   * in progress at a time.
+   * Commits events and other records, calls `committed`, and passes the events to readers. Only one call may be in
+   * progress at a time.
    *
    * @throws {StoreError} if they can't be committed; no reader gets them then.
    */
@@ -183,9 +166,9 @@ export class EventLog implements OwnedEvents {
   }
 
   /**
-   * Yields the events after number `after`, while the log is open also those to come.
+   * Yields the events after number `after`, and new events while the log is open.
    *
-   * @throws {Error} at the end, if the log was closed by a failure.
+   * @throws {Error} at the end, if a failure closed the log.
    */
   async *read(after = 0): AsyncGenerator<NumberedEvent, void> {
     const follows = { isTold: false };
@@ -215,7 +198,6 @@ export class EventLog implements OwnedEvents {
       if (stored.length > 0) continue;
       const mended = this.#mended.slice(position - (this.#last - this.#mended.length));
       for (const event of mended) yield { number: ++position, event };
-      // They may have been committed meanwhile, and others with them.
       if (position < this.#last) continue;
       if (this.#live) {
         if (!follows.isTold) this.#followers += 1;
@@ -226,24 +208,22 @@ export class EventLog implements OwnedEvents {
     }
   }
 
-  /** Returns the newest stored turn: another process may have begun it. */
   async #findTurn({ onError }: ToldLog): Promise<{ readonly id: string | undefined }> {
     const starts = await this.#store.readEvents(this.#sessionId, { types: ["turn_start"] }).catch((error) => {
-      // A notification without the turn's id is no reason to fail the commit.
+      // The commit doesn't fail because a notification lacks the turn's id.
       onError(error);
       return [];
     });
     return turnBehind(eventsOf(starts)) ?? { id: undefined };
   }
 
-  /** Throws why the session can't be read: it may have been deleted. */
   async #explain(error: unknown): Promise<never> {
     await this.#removed?.catch(() => {});
     await this.#followed?.look();
     throw this.#failure ?? error;
   }
 
-  /** Waits until something has changed. Other servers are watched as long as a reader follows. */
+  /** Waits for a change. Other servers are watched as long as a reader follows. */
   #wait(): Promise<void> {
     const followed = this.#followed;
     const changed = this.#changed.promise;
@@ -262,7 +242,6 @@ export class EventLog implements OwnedEvents {
   }
 }
 
-/** Returns the newest turn that one of these events begins. */
 export function turnBehind(
   events: readonly SessionEvent[],
 ): { readonly id: string | undefined } | undefined {
@@ -270,12 +249,10 @@ export function turnBehind(
   return start && { id: start.id };
 }
 
-/** Returns stored events as they were appended: a session's log contains nothing else. */
 export function numbered(stored: readonly StoredEvent[]): readonly NumberedEvent[] {
   return stored as readonly NumberedEvent[];
 }
 
-/** Returns stored events without their numbers. */
 export function eventsOf(stored: readonly StoredEvent[]): readonly SessionEvent[] {
   return numbered(stored).map(({ event }) => event);
 }

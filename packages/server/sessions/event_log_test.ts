@@ -14,7 +14,7 @@ async function numbers(log: EventLog, after?: number): Promise<number[]> {
   return seen;
 }
 
-Deno.test("EventLog.read() gives what is there after a number and ends when the log is closed", async () => {
+Deno.test("EventLog.read() yields the events after a number and ends when the log is closed", async () => {
   const log = await newLog();
   assertEquals(await numbers(log), []);
   await log.append([warning("a")]);
@@ -39,7 +39,7 @@ Deno.test("EventLog.read() lets several readers follow an open log, each at its 
   assertEquals(await slow.next(), { value: undefined, done: true });
 });
 
-Deno.test("EventLog.read() holds a page, however far behind its reader is", async () => {
+Deno.test("EventLog.read() holds one page, however slow its reader is", async () => {
   const store = memoryStore();
   await store.commit([{ type: "session", kind: "agent", id: "s", createdAtMs: 0, settings: {} }]);
   const reads: Parameters<Store["readEvents"]>[1][] = [];
@@ -63,7 +63,7 @@ Deno.test("EventLog.read() holds a page, however far behind its reader is", asyn
   assertEquals([rest.length, rest[0], rest.at(-1)], [343, 258, 600]);
 });
 
-Deno.test("EventLog.read() asks the store for nothing that was committed last", async () => {
+Deno.test("EventLog.read() doesn't read the last commit from the store", async () => {
   const store = memoryStore();
   await store.commit([{ type: "session", kind: "agent", id: "s", createdAtMs: 0, settings: {} }]);
   let reads = 0;
@@ -81,12 +81,12 @@ Deno.test("EventLog.read() asks the store for nothing that was committed last", 
   assertEquals(reads, 0);
   log.close();
   assertEquals(await following.next(), { value: undefined, done: true });
-  // Who begins at the start reads what stands before, and one in the middle of it what is behind.
+  // A reader from the start reads earlier events from the store, and one in the middle only later ones.
   assertEquals([await numbers(log), reads], [[1, 2, 3, 4, 5, 6], 1]);
   assertEquals([await numbers(log, 5), await numbers(log, 6), reads], [[6], [], 1]);
 });
 
-Deno.test("EventLog.read() asks the store only for what others wrote and didn't tell along, and gives each event once", async () => {
+Deno.test("EventLog.read() reads only other servers' unreported writes from the store, and yields each event once", async () => {
   const store = memoryStore();
   await store.commit([{ type: "session", kind: "agent", id: "s", createdAtMs: 0, settings: {} }]);
   const reads: Parameters<Store["readEvents"]>[1][] = [];
@@ -107,7 +107,7 @@ Deno.test("EventLog.read() asks the store only for what others wrote and didn't 
     await store.commit([{ type: "events", sessionId: "s", after, events }]);
     return await store.readEvents("s", { after });
   };
-  // Some come before the reader gets to them, one of them is told twice, and once nothing new is said.
+  // Some arrive before the reader gets to them, one is reported twice, and once nothing new is reported.
   const first = await write(2);
   log.reach(2, first);
   log.reach(4, [...first.slice(1), ...await write(2)]);
@@ -116,7 +116,7 @@ Deno.test("EventLog.read() asks the store only for what others wrote and didn't 
   await write(1);
   log.reach(5);
   assertEquals([await take(1), reads, log.newest], [[5], [{ after: 4, limit: 1 }], undefined]);
-  // One was told by nobody.
+  // One write is not reported.
   await write(1);
   log.reach(7, await write(1));
   assertEquals([await take(2), reads.slice(1)], [[6, 7], [{ after: 5, limit: 2 }]]);
@@ -126,7 +126,7 @@ Deno.test("EventLog.read() asks the store only for what others wrote and didn't 
   assertEquals(await following.next(), { value: undefined, done: true });
 });
 
-Deno.test("EventLog.append() commits events and state together, or hands out neither", async () => {
+Deno.test("EventLog.append() commits events and state together, or yields neither", async () => {
   const store = memoryStore();
   await store.commit([{ type: "session", kind: "agent", id: "s", createdAtMs: 0, settings: {} }]);
   const log = new EventLog(store, { sessionId: "s", last: 0 });
@@ -137,7 +137,7 @@ Deno.test("EventLog.append() commits events and state together, or hands out nei
   assertEquals([log.last, await numbers(log), await store.readState("s", "totals")], [1, [1], 1]);
 });
 
-Deno.test("EventLog.close() throws a failure to readers once they have read what there is", async () => {
+Deno.test("EventLog.close() throws a failure to readers after the stored events", async () => {
   const log = await newLog();
   log.open();
   await log.append([warning("a")]);
@@ -153,14 +153,14 @@ Deno.test("EventLog.close() throws a failure to readers once they have read what
   assertEquals([log.failed, await numbers(log)], [false, [1]]);
 });
 
-Deno.test("EventLog.remove() tells readers wherever they are that the session is gone", async () => {
+Deno.test("EventLog.remove() ends all readers with an error", async () => {
   const log = await newLog();
   await log.append([warning("a"), warning("b")]);
   await log.remove();
   const error = await assertRejects(
     () => numbers(log, 1),
     HttpError,
-    "Cannot read on: session s was deleted.",
+    "Cannot read more events: session s was deleted.",
   );
   assertEquals(error.status, 404);
 });

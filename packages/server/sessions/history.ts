@@ -37,7 +37,7 @@ import {
 } from "./session_types.ts";
 import type { ApprovalOptions } from "./session_options.ts";
 
-/** The events that say what was said; the others only tell how. */
+/** Events that change the history; the others report progress. */
 export const HISTORY_EVENTS: readonly SessionEvent["type"][] = [
   "message_added",
   "turn_start",
@@ -53,16 +53,13 @@ export const HISTORY_EVENTS: readonly SessionEvent["type"][] = [
   "helper_started",
 ];
 
-/** What a session's events say of it while no turn runs. */
 interface RestingHistory {
   readonly messages: readonly Message[];
-  /** What all turns cost, an interrupted one as far as its steps ended. */
   readonly ledger: TurnLedger;
   readonly turns: number;
   readonly questions: SessionQuestions;
 }
 
-/** A session in which nothing was said. */
 const NOTHING_SAID: RestingHistory = {
   messages: [],
   ledger: EMPTY_LEDGER,
@@ -70,23 +67,19 @@ const NOTHING_SAID: RestingHistory = {
   questions: NO_QUESTIONS,
 };
 
-/** A history as it was at an event: what comes later goes on from it. */
+/** The history up to an event; later events continue from it. */
 export interface KnownHistory extends RestingHistory {
-  /** Number of the event. No turn ran behind it. */
   readonly after: number;
   readonly links: readonly HelperLink[];
 }
 
-/** What a session's events say of it. */
 interface RebuiltHistory extends RestingHistory {
-  /** What is missing of a turn that never ended; absent if all did. */
+  /** The missing part of a turn that never ended; absent if all ended. */
   readonly interrupted?: {
     readonly step: number;
     readonly isReplied: boolean;
     readonly unanswered: readonly UnansweredCall[];
-    /** How often others went on with it since a step ended. */
     readonly resumed: number;
-    /** The text of the model's answer, if only the turn's end is missing. */
     readonly answer?: string;
     readonly ledger: TurnLedger;
   };
@@ -94,7 +87,6 @@ interface RebuiltHistory extends RestingHistory {
 
 interface UnansweredCall {
   readonly call: ToolCall;
-  /** What it is answered with, if somebody had said no to it. */
   readonly denied?: string | undefined;
   readonly parent?: string;
 }
@@ -107,9 +99,9 @@ function ledgerOf(
 }
 
 /**
- * Rebuilds a session's history from its events, exactly as the loop made it: each reply is followed by the answers
- * to its calls, in the order of the calls. Other events than {@linkcode HISTORY_EVENTS} change nothing.
- * `before` is what it was before the events, while no turn ran. Default: nothing was said.
+ * Rebuilds a history from its events, as the loop made it: each reply is followed by the results of its calls, in the
+ * order of the calls. Only {@linkcode HISTORY_EVENTS} change it. `before` is the state before the events. Default: an
+ * empty session.
  */
 export function rebuildHistory(
   events: Iterable<SessionEvent>,
@@ -120,7 +112,7 @@ export function rebuildHistory(
   let turn: { step: number; ledger: TurnLedger; isReplied: boolean; resumed: number } | undefined;
   let calls: readonly ToolCall[] = [];
   let answers = new Map<string, ToolMessage>();
-  /** Where the turn begins, until it has a reply. */
+  /** Position at which the turn begins, until it has a reply. */
   let opening: number | undefined;
 
   const settle = () => {
@@ -136,14 +128,13 @@ export function rebuildHistory(
     questions = questionsAfter(questions, event);
     switch (event.type) {
       case "message_added":
-        // What is added once a turn has begun stands in front of what opened it.
+        // Messages that are added to a turn that has begun precede its input.
         messages.splice(opening ?? messages.length, 0, event.message);
         if (opening !== undefined) opening++;
         break;
       case "turn_start":
         turn = { step: 1, ledger: EMPTY_LEDGER, isReplied: false, resumed: 0 };
         opening = messages.length;
-        // Those that somebody was asked for are answered in this turn.
         calls = openCalls(messages);
         if (event.input !== undefined) messages.push({ role: "user", content: event.input });
         break;
@@ -163,7 +154,7 @@ export function rebuildHistory(
         break;
       case "tool_result":
         if (event.parent !== undefined) {
-          // A program that has come on isn't what ends each process.
+          // Progress of the program shows that it doesn't end every process.
           if (turn) turn = { ...turn, resumed: 0 };
           break;
         }
@@ -204,41 +195,34 @@ export function rebuildHistory(
   return { messages, ledger: addLedgers(ledger, turn.ledger), turns, questions, interrupted };
 }
 
-/** What {@linkcode recoveryEvents} go by. */
 export interface RecoveryOptions {
   readonly tools: readonly Tool[];
-  /** What the user said in the middle of the turn and no event tells yet. */
   readonly waiting: readonly Content[];
-  /** What came of the turn's helpers. Default: it had none. */
   readonly helpers?: readonly StoredHelper[];
   readonly end: Pick<TurnEnd, "reason" | "message">;
 }
 
-/** How a turn ended that an earlier process left unfinished. */
 export const INTERRUPTED: RecoveryOptions["end"] = {
   reason: "interrupted",
-  message: "The server ended in the middle of this turn. It can be continued.",
+  message: "The server stopped during this turn. The turn can be continued.",
 };
 
 /**
- * The history of a stored session, the system message first, the events that its last turn lacks, and what the user
- * said that still waits; `rebuilt` is with the events.
+ * Returns a stored history with the system message, the events that its last turn lacks, and the inputs that still
+ * wait; `rebuilt` includes the events.
  */
 export async function readHistory(
   id: string,
   { store, instructions, end, known, goesOn, unknownOutcome, ...options }:
     & Omit<RecoveryOptions, "waiting" | "end">
     & {
-      /** What is in memory of it: only what is behind that is read. Default: nothing is. */
       readonly known?: KnownHistory | undefined;
-      /** How a turn ended that has no end. Without it such a turn runs: what is given stood before it. */
+      /** End of a turn that has none. Absent: it runs elsewhere. */
       readonly end?: RecoveryOptions["end"] | undefined;
-      /** Whether it goes on instead, if it can. */
       readonly goesOn: boolean;
-      /** What becomes of calls of which nobody knows what came of them. */
       readonly unknownOutcome: ApprovalOptions["unknownOutcome"];
       readonly store: Store;
-      /** What the system message begins with; where the session works follows. None if both are empty. */
+      /** Start of the system message. No message if this and the description of the environment are empty. */
       readonly instructions: string;
     },
 ): Promise<{
@@ -246,11 +230,8 @@ export async function readHistory(
   readonly links: readonly HelperLink[];
   readonly recovery: readonly LoopEvent[];
   readonly waiting: readonly Content[];
-  /** Number of the last event before the turn that runs; absent if none does. */
   readonly runningAfter?: number;
-  /** The turn that goes on here: what else is given stood before it. */
   readonly open?: OpenTurn;
-  /** What of this is known for good. */
   readonly known: KnownHistory;
 }> {
   const from = known ?? {
@@ -290,7 +271,6 @@ export async function readHistory(
     const { told, calls } = settleCalls(cut, { ...options, helpers, asked, unknownOutcome, made });
     const step = cut.isReplied ? cut.step + 1 : cut.step;
     const all = rebuildHistory([...events.slice(start), ...told], { messages }).messages;
-    // What has begun since is of unknown outcome, whatever was said.
     const isFresh = ({ asked: { id, parent } }: AnsweredCall) =>
       parent !== undefined && !journals.get(parent)?.made.has(id);
     const answered = answeredCalls(rebuilt.questions.settled, calls).filter(isFresh);
@@ -303,20 +283,19 @@ export async function readHistory(
   return { ...standing, rebuilt: rebuildHistory([...events, ...recovery], from), recovery, waiting: [] };
 }
 
-/** The message that a session begins with, by its instructions and what it was told of its workplace. */
 export function systemMessage(instructions: string, workplace: unknown): readonly Message[] {
   const content = [instructions, workplace].filter(Boolean).join("\n\n");
   return content === "" ? [] : [{ role: "system", content }];
 }
 
-/** Most processes in a row that go on with a step: one that ends them all would do so for ever, and cost each time. */
+/** Most processes in a row that continue a step, in case it crashes each of them. */
 const MOST_RESUMED = 3;
 
 const GIVEN_UP =
-  `The server ended in the middle of this turn, and ${MOST_RESUMED} times more when it went on with it. ` +
-  "It can be continued.";
+  `The server stopped during this turn, and ${MOST_RESUMED} more times when it continued. The turn can ` +
+  "be continued.";
 
-/** What becomes of the calls of a turn that goes on: results that are told, and those that are left to its loop. */
+/** Returns the results that are reported to the model, and the calls that the loop runs. */
 function settleCalls(
   { unanswered, ...cut }: NonNullable<RebuiltHistory["interrupted"]>,
   { tools, helpers, asked: { unattended }, unknownOutcome = "tell", made }:
@@ -324,13 +303,12 @@ function settleCalls(
     & {
       readonly asked: StoredTurn;
       readonly unknownOutcome: ApprovalOptions["unknownOutcome"];
-      /** What the programs among them have called that has no result. */
       readonly made: readonly UnansweredCall[];
     },
 ): { readonly told: readonly LoopEvent[]; readonly calls: readonly ToolCall[] } {
   const isLeft = ({ call, denied, parent }: UnansweredCall) => {
     if (denied !== undefined || helpers.some(({ id }) => id === call.id)) return false;
-    // A program is played again, and can't choose to look once more.
+    // A program is replayed, and can't decide to read again.
     if (parent === undefined ? isReplayed(call, tools) : toolOf(call, tools)?.stance === "rederivable") {
       return true;
     }
@@ -349,7 +327,6 @@ function unknownCalls(parent: string, { made, results }: Journal): readonly Unan
     .map(([id, call]) => ({ call: { id, type: "function", function: call }, parent }));
 }
 
-/** Has the tools of calls that were cut off clear away what these may have left. */
 async function clearUp(calls: readonly UnansweredCall[], tools: readonly Tool[]): Promise<void> {
   for (const { call } of calls) {
     const tool = toolOf(call, tools);
@@ -359,12 +336,11 @@ async function clearUp(calls: readonly UnansweredCall[], tools: readonly Tool[])
   }
 }
 
-/** Whether a call is run again from its start, because what it does stands in the events of the calls that it makes. */
+/** Returns whether a call runs again from its start, because the events of its nested calls record its effects. */
 function isReplayed(call: ToolCall, tools: readonly Tool[]): boolean {
   return toolOf(call, tools)?.replays ?? false;
 }
 
-/** The events that say what a program has called, and which reply called it. */
 const JOURNAL_EVENTS: readonly SessionEvent["type"][] = [
   "assistant_message",
   "tool_call",
@@ -372,7 +348,7 @@ const JOURNAL_EVENTS: readonly SessionEvent["type"][] = [
   "approval_asked",
 ];
 
-/** What the newest call of this id has called so far; nothing if it hasn't called anything. @throws {StoreError} */
+/** Returns the calls that the newest call of this id has made; `undefined` if there are none. @throws {StoreError} */
 export async function readJournal(
   id: string,
   { id: parent }: ToolCall,
@@ -387,7 +363,6 @@ export async function readJournal(
   const results = new Map<string, Journal["results"][number]>();
   for (const event of eventsOf(stored)) {
     if (event.type === "assistant_message" && event.message.tool_calls?.some((call) => call.id === parent)) {
-      // Providers may give their calls the same ids over and over.
       beganAtMs = undefined;
       made.clear();
       results.clear();
@@ -402,7 +377,6 @@ export async function readJournal(
   return beganAtMs === undefined ? undefined : { beganAtMs, made, results: [...results.values()] };
 }
 
-/** What those of these calls have called that are programs, by their ids. */
 async function readJournals(
   id: string,
   unanswered: readonly UnansweredCall[],
@@ -416,7 +390,7 @@ async function readJournals(
   return journals;
 }
 
-/** Whether a call may be made twice, by what its tool is or declares. */
+/** Returns whether a call may be made twice, by its tool's stance or hints. */
 function isRepeatable(call: ToolCall, tools: readonly Tool[]): boolean {
   const tool = toolOf(call, tools);
   return call.type === "function" && (tool?.stance === "rederivable" || tool?.hints?.idempotentHint === true);
@@ -426,7 +400,6 @@ function toolOf(call: ToolCall, tools: readonly Tool[]): Tool | undefined {
   return tools.find(({ definition }) => definition.function.name === meantCall(call).name);
 }
 
-/** Whether of a turn only the end is missing. */
 function isAnswered(
   { answer }: Pick<NonNullable<RebuiltHistory["interrupted"]>, "answer">,
   waiting: readonly Content[],
@@ -434,21 +407,15 @@ function isAnswered(
   return answer !== undefined && waiting.length === 0;
 }
 
-/** A session of which all can be told that was said. */
 export interface ToldSession {
   readonly id: string;
   readonly history: readonly Message[];
-  /** Number of the last event before the running turn; nothing if none runs. */
   readonly runningAfter: number | undefined;
-  /** What the helpers of the newest turn cost. */
   readonly helpers: { readonly ledger: TurnLedger };
 }
 
-/** All that was said in a session. */
 export interface Transcript {
-  /** The system message first. What a running turn has said so far is with it. */
   readonly messages: readonly Message[];
-  /** The turn that runs; absent if none does. */
   readonly turn?: {
     readonly after: number;
     readonly firstMessage: number;
@@ -457,7 +424,7 @@ export interface Transcript {
   };
 }
 
-/** All that was said in a session, in the running turn too, as far as it is committed. @throws {StoreError} */
+/** Reads all messages, including the committed part of the running turn. @throws {StoreError} */
 export async function readTranscript(
   { id, history, runningAfter: after, helpers }: ToldSession,
   store: Store,
@@ -478,13 +445,14 @@ export async function readTranscript(
   };
 }
 
-/** Returns the plan as the model last wrote it; `undefined` if it keeps none. */
 export function planIn(messages: readonly Message[]): WorkPlan | undefined {
   const calls = messages.flatMap((message) => message.role === "assistant" ? message.tool_calls ?? [] : []);
   return calls.reduce<WorkPlan | undefined>((plan, call) => planAfter(plan, describeCall(call)), undefined);
 }
 
-/** How many messages stand before the turn that begins behind this event. @throws {HttpError} 404 if none does. */
+/**
+ * Returns the number of messages before the turn that begins after this event. @throws {HttpError} 404 if none does.
+ */
 export async function lengthBefore(
   id: string,
   { turn, instructions, store }: {
@@ -497,7 +465,7 @@ export async function lengthBefore(
   if (
     !events.some(({ number, event }) => number === turn + 1 && event.type === "turn_start")
   ) {
-    throw notFound(`Cannot go back in session ${id}: no turn begins behind event ${turn}.`);
+    throw notFound(`Cannot go back in session ${id}: no turn begins after event ${turn}.`);
   }
   const before = events.filter(({ number }) => number <= turn);
   const messages = systemMessage(instructions, await store.readState(id, "workplace"));
@@ -505,9 +473,8 @@ export async function lengthBefore(
 }
 
 /**
- * The events that end a turn which was cut off: an error result for each call that has none, what the user said to it
- * and it never heard, and the turn's end. Nothing is run again; the model is told what it may safely repeat. A turn
- * whose answer is there was cut off only from its end: nothing is left to continue, so it is completed.
+ * Returns the events that end an interrupted turn: an error result for each open call, inputs that no model call has
+ * received, and the end. Nothing is run again. A turn whose answer is stored is completed.
  */
 export function recoveryEvents(
   cut: Omit<NonNullable<RebuiltHistory["interrupted"]>, "isReplied" | "resumed">,
@@ -522,7 +489,6 @@ export function recoveryEvents(
   ];
 }
 
-/** What the model is told of the calls that nobody answered. */
 function resultsOf(
   { step, unanswered }: Pick<NonNullable<RebuiltHistory["interrupted"]>, "step" | "unanswered">,
   { tools, helpers }: Pick<Required<RecoveryOptions>, "tools" | "helpers">,
@@ -544,12 +510,11 @@ function resultsOf(
 
 function interruptedResult({ type }: ToolCall, tool: Tool | undefined): HelperResult {
   const advice = type === "function" && tool?.stance === "rederivable"
-    ? "It only reads: call it again if you need it."
-    : "It may have taken effect: find out before you call it again.";
-  return { content: `Cannot tell the result: interrupted, outcome unknown. ${advice}`, error: true };
+    ? "It is read-only: call it again if needed."
+    : "It may have taken effect: check before calling it again.";
+  return { content: `Cannot report the result: interrupted, outcome unknown. ${advice}`, error: true };
 }
 
-/** The helpers that a session's events tell of, the oldest first. */
 function helperLinks(events: readonly SessionEvent[]): readonly HelperLink[] {
   return events.flatMap((event) => {
     if (event.type !== "helper_started") return [];
@@ -563,27 +528,24 @@ interface HelperResult {
   readonly error: boolean;
 }
 
-/** What a helper brings back: its answer, or what it said until its turn ended without one. */
 export function resultOfHelper(
   { reason, text, message }: Pick<TurnEnd, "reason" | "text" | "message">,
   session: string,
 ): HelperResult {
   if (reason === "completed" && text !== "") return { content: text, error: false };
   const why = message ?? `Its turn ended (${reason}).`;
-  const said = text === "" ? "It had said nothing." : `What it had said last:\n\n${text}`;
+  const said = text === "" ? "It returned no text." : `Its last text:\n\n${text}`;
   return {
-    content: `The helper ended without an answer. ${why} Its session is ${session}. ${said}`,
+    content: `The subagent ended without an answer. ${why} Its session is ${session}. ${said}`,
     error: true,
   };
 }
 
 interface StoredHelper extends HelperLink {
   readonly ledger: TurnLedger;
-  /** How it ended, if it did. */
   readonly end?: TurnEnd;
 }
 
-/** The events that say what a turn cost and how it ended. */
 const COST_EVENTS: readonly SessionEvent["type"][] = [
   "turn_start",
   "step_end",
@@ -591,46 +553,40 @@ const COST_EVENTS: readonly SessionEvent["type"][] = [
   "turn_end",
 ];
 
-/** Reads what came of a session's helpers. One that was deleted has cost what nobody knows any more. @throws {StoreError} */
+/** Reads the results of a session's subagents. The cost of a deleted one is unknown. @throws {StoreError} */
 function readHelpers(links: readonly HelperLink[], store: Store): Promise<readonly StoredHelper[]> {
   return Promise.all(links.map(async (link) => {
     if (!await store.getSession(link.session)) return { ...link, ledger: EMPTY_LEDGER };
     const events = eventsOf(await store.readEvents(link.session, { types: COST_EVENTS }));
     const at = events.findIndex(({ type }) => type === "turn_end");
-    // Whatever somebody asks of the helper's session later is paid for there.
+    // Later turns of the subagent's session are paid for there.
     const { ledger } = rebuildHistory(at < 0 ? events : events.slice(0, at + 1));
     const end = events[at];
     return { ...link, ledger: { ...ledger, saved: {} }, ...(end?.type === "turn_end" && { end }) };
   }));
 }
 
-/** What a call for a helper comes to that nobody answered before the server ended. */
+/** Returns the result of a call whose subagent was interrupted with the server. */
 function interruptedHelper({ session, end }: StoredHelper): HelperResult {
   if (end && end.reason !== "interrupted") return resultOfHelper(end, session);
   const content =
-    `Cannot tell the result: interrupted, outcome unknown. What the helper did until then stands in its ` +
-    `session, ${session}. It may have taken effect: find out before you call it again.`;
+    "Cannot report the result: interrupted, outcome unknown. The subagent's work until then is in its " +
+    `session, ${session}. It may have taken effect: check before calling it again.`;
   return { content, error: true };
 }
 
-/** What several helpers cost together. */
 export function costOf(helpers: readonly StoredHelper[]): TurnLedger {
   return helpers.reduce((sum, { ledger }) => addLedgers(sum, ledger), EMPTY_LEDGER);
 }
 
-/** What the sums over all sessions record the agent's own sessions by. */
 export const OWN_SUMS = { group: "planned", agent: OWN_AGENT } as const;
 
-/** What an agent's session begins with. */
 interface Beginning extends Pick<NextState, "title" | "totals" | "value"> {
   readonly store: Store;
-  /** Its messages but for the system message. */
   readonly messages: readonly Message[];
-  /** Where it works, as its system message describes it. Default: that is not described. */
   readonly workplace?: unknown;
 }
 
-/** Returns the records that create a session. */
 export function creationRecords(
   session: Omit<Extract<StoreRecord, { readonly type: "session" }>, "type" | "kind">,
   { store, messages, workplace, ...state }: Beginning,

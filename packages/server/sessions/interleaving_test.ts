@@ -9,7 +9,7 @@ import { HttpError } from "../http/http_error.ts";
 import type { RunningTurn } from "./session_types.ts";
 import type { Sessions } from "./sessions.ts";
 
-/** A store whose calls take effect, and answer, in whatever order the scheduler chooses. */
+/** A store whose calls take effect, and answer, in the scheduler's order. */
 function shuffled(store: Store, scheduler: fc.Scheduler): Store {
   const late =
     <Args extends readonly unknown[], T>(name: string, act: (...args: Args) => Promise<T>) =>
@@ -98,7 +98,7 @@ const acts = (...kinds: readonly Act[]) =>
     chosen.map((kind, index) => [kind, `input ${index}`] as const)
   );
 
-Deno.test("Sessions do what requests for one session ask for at once as if one came after the other", async () => {
+Deno.test("Sessions: concurrent requests for one session run one after the other", async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.scheduler(),
@@ -115,18 +115,18 @@ Deno.test("Sessions do what requests for one session ask for at once as if one c
         const session = await scheduler.waitFor(sessions.get(id));
         const events = await stored.readEvents(id);
         assertEquals(events.map(({ number }) => number), events.map((_, index) => index + 1));
-        // One turn at a time, each whole.
+        // One turn at a time, each complete.
         const bounds = events.map(({ event }) => event.type).filter((type) => /^turn_/.test(type));
         assertEquals(bounds, bounds.map((_, index) => index % 2 === 0 ? "turn_start" : "turn_end"));
         assertEquals([bounds.length % 2, session.isRunning], [0, false]);
         assertEquals(done.filter(({ turn }) => turn).length, bounds.length / 2);
-        // What was accepted is there, once; what was refused isn't.
+        // Accepted inputs are stored once; refused ones aren't.
         const said = session.history.filter(({ role }) => role === "user").map(({ content }) => content);
         const accepted = done.filter(({ act, refused }) => /start|steer/.test(act) && refused === undefined);
         assertEquals(said.toSorted(), accepted.map(({ input }) => input).toSorted());
         for (const { refused } of done) assertEquals([undefined, 409].includes(refused), true);
         assertEquals(unpaired(session.history), []);
-        // Memory holds what is stored.
+        // Memory equals the store.
         assertEquals(snapshot(await scriptedSessions(options(stored)).get(id)), snapshot(session));
         assertEquals(await stored.readState(id, "steering") ?? [], []);
       },
@@ -135,7 +135,7 @@ Deno.test("Sessions do what requests for one session ask for at once as if one c
   );
 });
 
-Deno.test("Sessions delete a session that others ask for at once, whole and once", async () => {
+Deno.test("Sessions: a session is deleted completely and once under concurrent requests", async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.scheduler(),
@@ -158,7 +158,7 @@ Deno.test("Sessions delete a session that others ask for at once, whole and once
   );
 });
 
-Deno.test("Sessions give one object for one session to all who ask at once, and load it once", async () => {
+Deno.test("Sessions.get() returns one object to concurrent callers, and loads it once", async () => {
   await fc.assert(
     fc.asyncProperty(fc.scheduler(), async (scheduler) => {
       const stored = memoryStore();
@@ -176,7 +176,7 @@ Deno.test("Sessions give one object for one session to all who ask at once, and 
   );
 });
 
-Deno.test("Sessions.create() makes no more at once than may be kept", async () => {
+Deno.test("Sessions.create() doesn't exceed the limit under concurrent requests", async () => {
   await fc.assert(
     fc.asyncProperty(fc.scheduler(), async (scheduler) => {
       const store = memoryStore();

@@ -15,7 +15,7 @@ import { follow, toolCall } from "../approvals/fixture_test.ts";
 
 const MINUTE = 60_000;
 
-/** Timers that fire as the time is moved on. */
+/** Timers that fire as the test advances the time. */
 class Timers {
   nowMs = 1_000_000_000;
   #waiting: { readonly atMs: number; readonly work: () => void }[] = [];
@@ -26,12 +26,12 @@ class Timers {
     return () => this.#waiting = this.#waiting.filter((other) => other !== timer);
   };
 
-  /** After which milliseconds each fires that waits. */
+  /** Delays of the pending timers, in milliseconds. */
   get waiting(): readonly number[] {
     return this.#waiting.map(({ atMs }) => atMs - this.nowMs);
   }
 
-  /** Moves the time on, timer by timer; `settle` waits for what each began. */
+  /** Advances the time, timer by timer; `settle` waits for each timer's work. */
   async pass(ms: number, settle: () => Promise<void>): Promise<void> {
     const endMs = this.nowMs + ms;
     for (;;) {
@@ -46,15 +46,15 @@ class Timers {
   }
 }
 
-/** A provider of Messages that calls the tool `slow` once it is told to work. What it read last it holds for five minutes. */
+/** A Messages provider that calls the tool `slow` when instructed to work. Its cache lives for five minutes. */
 function messagesProvider(now: () => number) {
-  /** What was asked, in short: a ping, if it asks for no reply. */
+  /** Requests in short form: a ping requests no reply. */
   const asked: string[] = [];
   const usages: Usage[] = [];
   let held: { readonly prompt: string; readonly usedMs: number } | undefined;
   const fetch: typeof globalThis.fetch = async (input, init) => {
     const { system, tools, messages, max_tokens: most, stream } = await new Request(input, init).json();
-    // Each block on a line of its own, without its mark.
+    // Each block on its own line, without its cache breakpoint.
     const blocks = [
       ...system,
       ...tools,
@@ -89,14 +89,14 @@ function messagesProvider(now: () => number) {
   return { asked, usages, fetch };
 }
 
-/** What servers have in common: that provider, the time, and what waits in it. */
+/** State that servers share: the provider, the time and its timers. */
 function newWorld() {
   const timers = new Timers();
   const warmths: Warmth[] = [];
   return { timers, provider: messagesProvider(() => timers.nowMs), warmths };
 }
 
-/** That provider, and an agent server that asks it. */
+/** An agent server with that provider. */
 function served(options: TestOptions = {}, world = newWorld()) {
   const { timers, provider, warmths } = world;
   const now = () => timers.nowMs;
@@ -131,7 +131,7 @@ function served(options: TestOptions = {}, world = newWorld()) {
     while (waiting() > timers.waiting.length) await new Promise((resolve) => setTimeout(resolve));
   };
   return {
-    /** What all requests cost, in token units, by what the provider says of them. */
+    /** Cost of all requests, in cost units, by the provider's usage. */
     bill: () => provider.usages.reduce((sum, usage) => sum + promptCost(PROFILE, usage), 0),
     ...{
       asked,
@@ -144,7 +144,7 @@ function served(options: TestOptions = {}, world = newWorld()) {
       release: () => release.resolve("done"),
     },
     pass: (ms: number) => timers.pass(ms, settle),
-    /** A session that has paid for its prefix often enough to afford pings. */
+    /** A session whose prefix has been paid for often enough to afford keep-alive requests. */
     async session(): Promise<string> {
       const session = await newSession(server);
       for (let turns = 0; turns < 12; turns++) {
@@ -157,7 +157,7 @@ function served(options: TestOptions = {}, world = newWorld()) {
   };
 }
 
-/** The calls that wait for an answer. */
+/** Pending approvals. */
 async function approvalsOf(server: HttpAgent, path: string) {
   const { body } = await call(server, "GET", `${path}/approvals`);
   return (body as { approvals: readonly { id: string }[] }).approvals;
@@ -167,32 +167,35 @@ const PROFILE = profileNamed("anthropic-5m");
 
 const PRICE = { input: 3, output: 15, cacheRead: 0.3, cacheWrite: 3.75, cacheWriteHour: 6 };
 
-/** Tokens of a prompt's beginning that is always the same; the provider's are characters. */
+/** Tokens of the constant start of a prompt; the provider counts characters. */
 const PREFIX = 10_000;
 
-Deno.test("while a tool runs for twelve minutes its prompt is kept warm, and without that it is written again", async () => {
-  for (const keeps of [true, false]) {
-    const { asked, errors, server, session, pass, timers, warmth, began, release } = served(
-      keeps ? {} : { keepWarm: "off" },
-    );
-    const path = await session();
-    const playing = turn(server, path, "Work.");
-    await began;
-    await pass(12 * MINUTE);
-    release();
-    const seen = await playing;
-    assertEquals(
-      asked,
-      keeps ? ["call writes", "ping reads", "ping reads", "call reads"] : ["call writes", "call writes"],
-    );
-    // Behind the answer somebody could ask for it, until the cache lapses.
-    assertEquals([errors, timers.waiting, warmth.waiting], [[], keeps ? [280_000] : [], keeps ? 1 : 0]);
-    assertEquals(seen.at(-1)?.event.type, "turn_end");
-    await server.close();
-  }
-});
+Deno.test(
+  "cache keep-alive: a prompt stays cached while a tool runs for twelve minutes, and is written again without it",
+  async () => {
+    for (const keeps of [true, false]) {
+      const { asked, errors, server, session, pass, timers, warmth, began, release } = served(
+        keeps ? {} : { keepWarm: "off" },
+      );
+      const path = await session();
+      const playing = turn(server, path, "Work.");
+      await began;
+      await pass(12 * MINUTE);
+      release();
+      const seen = await playing;
+      assertEquals(
+        asked,
+        keeps ? ["call writes", "ping reads", "ping reads", "call reads"] : ["call writes", "call writes"],
+      );
+      // After the answer a user may send a request, until the cache expires.
+      assertEquals([errors, timers.waiting, warmth.waiting], [[], keeps ? [280_000] : [], keeps ? 1 : 0]);
+      assertEquals(seen.at(-1)?.event.type, "turn_end");
+      await server.close();
+    }
+  },
+);
 
-Deno.test("what pings cost and saved stands in the ledger as on the bill, in the session and the turn", async () => {
+Deno.test("cache keep-alive: session and turn ledgers contain the cost and estimated saving of the bill", async () => {
   const bills: number[] = [];
   for (const keeps of [true, false]) {
     const { bill, server, session, pass, began, release } = served(keeps ? {} : { keepWarm: "off" });
@@ -214,12 +217,12 @@ Deno.test("what pings cost and saved stands in the ledger as on the bill, in the
     await server.close();
   }
   const [paid = 0, claimed = 0, without = 0] = bills;
-  // How many tokens two prompts share is counted here, and not as the provider does.
+  // The shared tokens of two prompts are counted differently from the provider.
   assertAlmostEquals(claimed, without, without / 200);
   assert(paid < without - PREFIX, `${paid} against ${without}`);
 });
 
-Deno.test("a prompt is kept warm by a few pings while an approval is open, however long that takes", async () => {
+Deno.test("cache keep-alive: a prompt stays cached with few requests while an approval is pending", async () => {
   const { asked, server, session, pass, timers, warmth, release } = served({ approvals: {} });
   const path = await session();
   const spent = async () => ((await call(server, "GET", "/tare/v1/overview")).body as Overview).all.usd;
@@ -227,7 +230,7 @@ Deno.test("a prompt is kept warm by a few pings while an approval is open, howev
   await turn(server, path, "Work.");
   await pass(60 * MINUTE);
   assertEquals(asked, ["call writes", "ping reads", "ping reads", "ping reads"]);
-  // The time for an answer is all that is waited for.
+  // Only the deadline of the approval is waited for.
   assertEquals([warmth.waiting, timers.waiting], [0, []]);
   const [open] = await approvalsOf(server, path);
   release();
@@ -242,7 +245,7 @@ Deno.test("a prompt is kept warm by a few pings while an approval is open, howev
   await server.close();
 });
 
-Deno.test("neither a turn that is cancelled nor a server that closes leaves anything behind", async () => {
+Deno.test("cache keep-alive: a cancelled turn and a closed server leave no timers", async () => {
   const { asked, server, session, pass, timers, warmth, began } = served();
   const path = await session();
   const playing = turn(server, path, "Work.");
@@ -262,7 +265,7 @@ Deno.test("neither a turn that is cancelled nor a server that closes leaves anyt
   assertEquals(asked, ["call writes", "call reads"]);
 });
 
-Deno.test("nothing keeps a session warm for a person unless it is asked for, and deletion ends that", async () => {
+Deno.test("cache keep-alive: an idle session is kept alive only on request, until its deletion", async () => {
   const { asked, server, session, pass, timers, warmth } = served();
   const path = await session();
   const keepWarm = (minutes: number) => call(server, "POST", `${path}/keep_warm`, { minutes });
@@ -272,13 +275,13 @@ Deno.test("nothing keeps a session warm for a person unless it is asked for, and
   assertEquals(status, 200);
   assertEquals((body as { until: string }).until, new Date(timers.nowMs + 8 * MINUTE).toISOString());
   await pass(60 * MINUTE);
-  // The second would be behind the eight minutes.
+  // The second request would be after the eight minutes.
   assertEquals(asked, ["call writes", "ping reads"]);
   const { all } = (await call(server, "GET", "/tare/v1/overview")).body as Overview;
   assert(all.pingUsd <= (body as { maxUsd: number }).maxUsd);
   const { ledger } = (await call(server, "GET", path)).body as { ledger: TurnLedger };
   assertAlmostEquals(ledger.usd ?? 0, all.usd);
-  // Somebody's hour is an hour, though nobody would bet on it.
+  // A requested hour applies, even if its use is improbable.
   await turn(server, path, "Hello.");
   assertEquals((await keepWarm(60)).status, 200);
   await pass(3 * 60 * MINUTE);
@@ -292,7 +295,7 @@ Deno.test("nothing keeps a session warm for a person unless it is asked for, and
   await server.close();
 });
 
-Deno.test("a server that closes keeps nothing warm that was asked for", async () => {
+Deno.test("cache keep-alive: a closed server stops requested keep-alive", async () => {
   const { asked, server, session, pass, timers, warmth } = served();
   const path = await session();
   await turn(server, path, "Hello.");
@@ -304,12 +307,12 @@ Deno.test("a server that closes keeps nothing warm that was asked for", async ()
   assertEquals(asked, ["call writes"]);
 });
 
-Deno.test("POST keep_warm says why a session can't be kept warm", async () => {
+Deno.test("POST keep_warm reports why a session's cache can't be kept alive", async () => {
   const reasons: [TestOptions, number, string][] = [
-    [{ keepWarm: "off" }, 400, "this server was started to keep nothing warm"],
-    [{ price: () => undefined }, 400, "the price of its model isn't known"],
-    [{ profile: profileNamed("openai") }, 409, "there is nothing to keep"],
-    [{ instructions: "Be brief." }, 409, "there is nothing to keep"],
+    [{ keepWarm: "off" }, 400, "cache keep-alive is off"],
+    [{ price: () => undefined }, 400, "the price of its model is unknown"],
+    [{ profile: profileNamed("openai") }, 409, "there is no cache"],
+    [{ instructions: "Be brief." }, 409, "there is no cache"],
   ];
   for (const [options, status, reason] of reasons) {
     const { server } = served(options);
@@ -322,7 +325,7 @@ Deno.test("POST keep_warm says why a session can't be kept warm", async () => {
   }
 });
 
-Deno.test("of several servers none keeps warm what another has gone on with", async () => {
+Deno.test("cache keep-alive: a server stops it for a session that another server continues", async () => {
   const memory = sharedMemory();
   const approvals = {};
   const a = served({ store: memory.open().store, approvals });
@@ -336,7 +339,7 @@ Deno.test("of several servers none keeps warm what another has gone on with", as
   assertEquals((await call(b.server, "POST", `${path}/approvals/${open?.id}`, answer)).status, 200);
   await b.began;
   await a.pass(60 * MINUTE);
-  // The one that goes on has no request of its own yet.
+  // The server that continues has no request of its own yet.
   assertEquals([a.asked, a.warmth.waiting, b.warmth.waiting], [["call writes", "ping reads"], 0, 0]);
   b.release();
   await follow(b.server, path, 0);
@@ -349,14 +352,14 @@ Deno.test("of several servers none keeps warm what another has gone on with", as
   await b.server.close();
 });
 
-Deno.test("what pings cost outlives a restart, and behind that there are none", async () => {
+Deno.test("cache keep-alive: its cost outlives a restart, which ends it", async () => {
   const store = memoryStore();
   const before = served({ store, approvals: {} });
   const path = await before.session();
   await turn(before.server, path, "Work.");
   await before.pass(5 * MINUTE);
   const { ledger } = (await call(before.server, "GET", path)).body as { ledger: TurnLedger };
-  // It is killed: nothing is closed in order.
+  // The server is killed: nothing is closed in order.
   before.warmth.close();
   const after = served({ store, approvals: {} }, before.world);
   const { ledger: again } = (await call(after.server, "GET", path)).body as { ledger: TurnLedger };
@@ -370,12 +373,12 @@ Deno.test("what pings cost outlives a restart, and behind that there are none", 
   await before.server.close();
 });
 
-Deno.test("a budget in dollars counts what pings cost", async () => {
+Deno.test("cache keep-alive: a budget in dollars includes its cost", async () => {
   const costs: number[] = [];
   for (const keepWarm of ["off", "off", undefined] as const) {
     const { server, session, pass, began, release } = served(keepWarm && { keepWarm });
     const path = await session();
-    // What the first call takes, and half a ping.
+    // Cost of the first call, and half a keep-alive request.
     const budget = { maxUsd: (costs[0] ?? 1) * (1 + 0.04) };
     const playing = server.fetch(request("POST", `${path}/turns`, { input: "Work.", budget }));
     await began;

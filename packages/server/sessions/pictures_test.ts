@@ -6,7 +6,7 @@ import { agent, call, echo, newSession, turn } from "../fixture_test.ts";
 
 const url = "data:image/png;base64,AAAA";
 
-/** Shows a picture to who sees pictures. */
+/** Returns an image to models that receive images. */
 const look: Tool = {
   definition: { type: "function", function: { name: "look" } },
   stance: "rederivable",
@@ -16,7 +16,6 @@ const look: Tool = {
 
 const shown: Content = [{ type: "text", text: "a picture" }, { type: "image_url", image_url: { url } }];
 
-/** A model that gives these replies, and the requests that it got. */
 function recorded(replies: readonly Partial<AssistantMessage>[]): { model: Model; requests: ModelRequest[] } {
   const requests: ModelRequest[] = [];
   const model: Model = async function* (request) {
@@ -31,10 +30,10 @@ const looks = {
   tool_calls: [{ id: "1", type: "function", function: { name: "look", arguments: "{}" } }],
 } as const;
 
-Deno.test("a model that sees pictures is shown those of results, after a restart too; another one isn't", async () => {
+Deno.test("images: a model that receives images gets those of results, after a restart too; other models don't", async () => {
   const store = memoryStore();
   const { model, requests } = recorded([looks, { content: "seen" }, { content: "again" }]);
-  // As long as its cache is warm nothing of a prompt is worth a rewrite that is so short.
+  // While its cache lives, so short a prompt isn't worth a rewrite.
   const options = {
     store,
     profile: profileNamed("openai"),
@@ -65,7 +64,7 @@ Deno.test("a model that sees pictures is shown those of results, after a restart
 /** A PNG's first bytes, of 2,048 × 768 pixels. */
 const LARGE = "data:image/png;base64," + btoa("\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x08\0\0\0\x03\0");
 
-Deno.test("a picture leaves the prompt like any result, and is recalled as a picture", async () => {
+Deno.test("images: an image is evicted like any result, and recalled as an image", async () => {
   const large: Tool = {
     ...look,
     run: () => ({ content: "a large picture", error: false, pictures: [LARGE] }),
@@ -105,7 +104,7 @@ Deno.test("a picture leaves the prompt like any result, and is recalled as a pic
   assertEquals(typeof results("look")[0], "string");
 });
 
-Deno.test("a picture is let go of by hand, and recalled as a picture", async () => {
+Deno.test("images: an image is evicted by the user, and recalled as an image", async () => {
   const requests: ModelRequest[] = [];
   const results = () =>
     requests.at(-1)!.messages.flatMap(({ role, content }) => role === "tool" ? [content] : []);
@@ -129,7 +128,7 @@ Deno.test("a picture is let go of by hand, and recalled as a picture", async () 
   const { status } = await call(handler, "POST", `${session}/pins`, { place: 3, wish: "let_go" });
   assertEquals([status, results()], [200, [shown]]);
   await handler.close();
-  // A day later the cache holds nothing of the prompt.
+  // A day later the cache has expired.
   const later = agent(model, { ...options, now: () => 86_400_000 });
   await turn(later, session, "And now?");
   assertEquals(results().slice(1), [shown]);

@@ -9,7 +9,7 @@ const plan = workspaceTools({ workspace: "/" }).filter(({ definition }) =>
   definition.function.name === "update_plan"
 );
 
-/** A model that says these one after the other, then what it is, and what each request knew of plans. */
+/** A model with these replies, and the plans in each request. */
 function planning(replies: readonly Partial<AssistantMessage>[]): { model: Model; plans: () => string[] } {
   let newest: ModelRequest | undefined;
   let next = 0;
@@ -37,7 +37,7 @@ const update = (args: unknown) => calling("update_plan", args);
 const planOf = async (handler: Parameters<typeof call>[0], session: string) =>
   ((await call(handler, "GET", session)).body as { plan?: unknown }).plan;
 
-Deno.test("the plan as it is now stays in the prompt when its turn has left, and the one before goes", async () => {
+Deno.test("plan: the newest plan stays in the prompt after its turn is evicted, and the earlier one is evicted", async () => {
   const steps = (what: string) =>
     Array.from({ length: 12 }, (_, at) => `${what} all that is in part ${at} of it`);
   const first = { steps: steps("Look at") };
@@ -64,7 +64,7 @@ Deno.test("the plan as it is now stays in the prompt when its turn has left, and
   assertEquals(await planOf(agent(model, options), session), now);
 });
 
-Deno.test("update_plan says what of a plan can't be", async () => {
+Deno.test("update_plan reports invalid steps", async () => {
   const { model } = planning([
     update({ steps: ["Look", "Mend"] }),
     update({ steps: ["Look"], done: 2 }),
@@ -79,8 +79,8 @@ Deno.test("update_plan says what of a plan can't be", async () => {
   );
   assertEquals(results, [
     "The user sees it.",
-    "Cannot keep the plan: 2 steps can't be done of 1.",
-    "Cannot keep the plan: neither steps nor done is given.",
+    "Cannot keep the plan: 2 steps can't be done out of 1.",
+    "Cannot keep the plan: steps and done are both missing.",
     "The user sees it.",
   ]);
 });

@@ -38,7 +38,7 @@ const roles = (messages: readonly Message[]) =>
     message.role === "tool" ? message.content : `${message.role}: ${message.content}`
   );
 
-Deno.test("rebuildHistory() puts answers in the order of their calls, and what the user said in the middle behind them", () => {
+Deno.test("rebuildHistory() puts answers in the order of their calls, and steering inputs after them", () => {
   const { messages, interrupted, ...totals } = rebuildHistory([
     { type: "turn_start", input: "q" },
     reply(1, "look", "a", "b"),
@@ -61,7 +61,7 @@ Deno.test("rebuildHistory() puts answers in the order of their calls, and what t
   assertEquals([interrupted, totals], [undefined, { ledger, turns: 1, questions: NO_QUESTIONS }]);
 });
 
-Deno.test("rebuildHistory() tells what an unfinished turn lacks", () => {
+Deno.test("rebuildHistory() returns the missing part of an unfinished turn", () => {
   const start: SessionEvent[] = [{ type: "turn_start", input: "q" }, turnEnd, { type: "turn_start" }];
   const first = [reply(1, "look", "a", "b", "c"), result(1, "b")];
   assertEquals(rebuildHistory(start).interrupted, {
@@ -84,7 +84,7 @@ Deno.test("rebuildHistory() tells what an unfinished turn lacks", () => {
   assertEquals(rebuildHistory([...start, reply(1, "done")]).interrupted?.answer, "done");
 });
 
-Deno.test("rebuildHistory() takes messages that were said elsewhere as they are", () => {
+Deno.test("rebuildHistory() appends messages that were exchanged elsewhere unchanged", () => {
   const added: Message[] = [
     { role: "developer", content: "d", name: "n" },
     { role: "assistant", content: null, tool_calls: [call("a"), call("b")] },
@@ -125,7 +125,7 @@ Deno.test("rebuildHistory() needs no events but HISTORY_EVENTS", () => {
   assertEquals(rebuildHistory(kept), rebuildHistory(events));
 });
 
-Deno.test("rebuildHistory() knows what an interrupted turn cost where each of its calls says so", () => {
+Deno.test("rebuildHistory() returns the cost of an interrupted turn if each call reports its cost", () => {
   const cost = { tokenUnits: 7, usd: 0.5 };
   const begun: SessionEvent[] = [{ type: "turn_start", input: "q" }, { ...stepEnd(1), cost } as SessionEvent];
   const ledgerOf = (events: readonly SessionEvent[]) => {
@@ -136,7 +136,7 @@ Deno.test("rebuildHistory() knows what an interrupted turn cost where each of it
   assertEquals(ledgerOf([...begun, stepEnd(2)]), { tokenUnits: undefined, usd: undefined });
 });
 
-/** What may happen in a turn, in an order in which it happens. */
+/** Events of a turn, in a possible order. */
 const turns = fc.array(
   fc.record({
     told: fc.boolean(),
@@ -149,7 +149,7 @@ const turns = fc.array(
   { minLength: 1, maxLength: 5 },
 );
 
-Deno.test("rebuildHistory() goes on from what was rebuilt before a turn as if it had read everything", () => {
+Deno.test("rebuildHistory() continues from an earlier result as if it had read all events", () => {
   fc.assert(fc.property(turns, fc.nat(), (made, nth) => {
     const starts: number[] = [];
     const events: SessionEvent[] = [];

@@ -6,7 +6,7 @@ import { agent, call, echo, newSession, turn, UNREPORTED } from "../fixture_test
 
 const factOf = (name: string) => `fact ${name} = ${name.length}${name}`;
 
-/** Gives a long text with a fact. */
+/** Returns a long text with a fact. */
 const READ: Tool = {
   ...echo,
   run: ({ text }) =>
@@ -29,7 +29,7 @@ const ACTS = fc.array(
   { minLength: 2, maxLength: 6 },
 );
 
-Deno.test("recall finds whatever left a session's prompt, after any summary, fork and restart", async () => {
+Deno.test("recall returns content evicted from a session's prompt, after any summary, fork and restart", async () => {
   await fc.assert(
     fc.asyncProperty(ACTS, fc.boolean(), async (acts, summarises) => {
       const requests: ModelRequest[] = [];

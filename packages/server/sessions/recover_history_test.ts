@@ -19,7 +19,7 @@ const call = (id: string, name: string): ToolCall => ({
   function: { name, arguments: "{}" },
 });
 
-Deno.test("recoveryEvents() answers each open call, says what was never heard, and ends the turn", () => {
+Deno.test("recoveryEvents() answers each open call, reports inputs that no model call received, and ends the turn", () => {
   const ledger = { ...EMPTY_LEDGER, calls: 2 };
   const events = recoveryEvents({
     step: 3,
@@ -35,9 +35,9 @@ Deno.test("recoveryEvents() answers each open call, says what was never heard, a
     waiting: ["also", [{ type: "text", text: "and" }]],
     end: { reason: "interrupted", message: "It ended." },
   });
-  const unknown = "Cannot tell the result: interrupted, outcome unknown.";
-  const reads = `${unknown} It only reads: call it again if you need it.`;
-  const acts = `${unknown} It may have taken effect: find out before you call it again.`;
+  const unknown = "Cannot report the result: interrupted, outcome unknown.";
+  const reads = `${unknown} It is read-only: call it again if needed.`;
+  const acts = `${unknown} It may have taken effect: check before calling it again.`;
   const result = (id: string, name: string, content: string) => ({
     type: "tool_result" as const,
     step: 3,
@@ -59,7 +59,7 @@ Deno.test("recoveryEvents() answers each open call, says what was never heard, a
   ]);
 });
 
-Deno.test("recoveryEvents() completes a turn that was cut off between its answer and its end", () => {
+Deno.test("recoveryEvents() completes a turn that was interrupted between its answer and its end", () => {
   const cutOff = { step: 2, unanswered: [], answer: "It is done.", ledger: EMPTY_LEDGER };
   const end = { reason: "interrupted", message: "It ended." } as const;
   const text = "It is done.";

@@ -32,13 +32,13 @@ interface Server {
   isClosing: boolean;
 }
 
-/** What a stream tells of; at the end of a server that was closed meanwhile it may tell of that. */
+/** Returns the events of a stream; a server that was closed meanwhile may end it with an error. */
 async function toldBy(response: Response, server: Server): Promise<SeenEvent[]> {
   const seen = await events(response);
   return server.isClosing ? seen.filter(({ id }) => !Number.isNaN(id)) : seen;
 }
 
-/** Three servers on one store, of which those that end are replaced. */
+/** Three servers on one store; those that end are replaced. */
 function cluster() {
   const memory = sharedMemory();
   const ran: string[] = [];
@@ -76,7 +76,7 @@ function cluster() {
       store: opening.store,
       tools: [act],
       onError: (error) => errors.push(error),
-      // A server that is killed leaves no timer behind.
+      // A killed server leaves no timer.
       clock: { now: () => 0, after: () => () => {} },
       heartbeat: { after: () => () => {} },
       approvals: { rules: [{ tool: "*", decision: "allow" }] as never },
@@ -88,7 +88,7 @@ function cluster() {
   return { memory, servers, open, ran, errors };
 }
 
-Deno.test("nothing that servers acknowledged is lost, doubled or out of order, whichever of them end or stand still", async () => {
+Deno.test("several servers: acknowledged events are not lost, repeated or reordered when servers end or stall", async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(step, { minLength: 3, maxLength: 25 }), async (steps) => {
       const { memory, servers, open, ran } = cluster();
@@ -168,7 +168,7 @@ Deno.test("nothing that servers acknowledged is lost, doubled or out of order, w
       assertEquals((await store.shared.look(id)).holder, "nobody");
       const { days } = (await store.readState(id, "totals") ?? { days: {} }) as { readonly days: Days };
       const { body } = await call(servers[0]!.handler, "GET", "/tare/v1/overview");
-      assertEquals((body as Overview).all, sumsOf.days(days), "sums are what sessions came to");
+      assertEquals((body as Overview).all, sumsOf.days(days), "totals equal the sessions' own");
       const stored = (await store.readEvents(id)).map(({ number, event }) => ({ id: number, event }));
       assertEquals(stored.map(({ id }) => id), stored.map((_, index) => index + 1));
       for (const seen of followed) {
@@ -182,7 +182,7 @@ Deno.test("nothing that servers acknowledged is lost, doubled or out of order, w
       const inputs = first!.messages.filter(({ role }) => role === "user").map(({ content }) =>
         contentText(content)
       );
-      assertEquals(new Set(inputs).size, inputs.length, "nothing is said twice");
+      assertEquals(new Set(inputs).size, inputs.length, "no text is repeated");
       assertEquals(acknowledged.filter((input) => !inputs.includes(input)), [], "nothing is lost");
       assertEquals(new Set(ran).size, ran.length, "no call runs twice");
       const starts = stored.map(({ event }) => event.type).filter((type) =>

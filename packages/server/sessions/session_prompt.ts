@@ -34,34 +34,26 @@ import { summariseWith } from "./summarise.ts";
 
 /** The stored state that a session's prompts continue from. */
 export interface PromptState {
-  /** State of the planner. */
   readonly context?: unknown;
   readonly pins: readonly Pin[];
-  /** How tools were offered to the model. Absent: all in full. */
   readonly tools?: OfferState | undefined;
 }
 
 interface SessionPromptOptions extends SessionNeeds {
   readonly stored: PromptState & Pick<SessionTotals, "days"> & { readonly title: string };
   readonly isStored: (state: PromptState) => boolean;
-  /** The session's prompt until now, which isn't used any more. Default: there was none. */
   readonly before?: SessionPrompt | undefined;
-  /** Does work while nothing else changes the session. Throws if another server owns it. */
   readonly exclusively: (work: () => Promise<void>) => Promise<void>;
-  /** Called with what a keep-alive request cost. Never throws. */
   readonly paid: (cost: TurnLedger) => void;
 }
 
-/** What a session waits for, and which consent pays for keep-alive requests meanwhile. */
 interface Waits extends Pick<Pingable["idle"], "pending" | "hasCommitted">, Pick<Pingable, "consent"> {}
 
-/** Bytes of a request for each token of its prompt, estimated. */
 const BYTES_A_TOKEN = 4;
 
 /** Ends of a turn after which the cache isn't kept alive. */
 const GIVEN_UP: readonly TurnEnd["reason"][] = ["cancelled", "stalled", "model_error", "internal_error"];
 
-/** Returns the settings of a session's model: a turn's override the session's. `undefined` if there are none. */
 export function modelSettings(
   { effort }: Pick<SessionSettings, "effort">,
   turn?: ModelSettings,
@@ -69,19 +61,18 @@ export function modelSettings(
   return effort === undefined ? turn : { reasoning_effort: effort, ...turn };
 }
 
-/** Returns the model that summarizes. @throws what the model's port throws for a model that is not available. */
+/** Returns the model that summarizes. @throws errors of the model's port for a model that is not available. */
 function summaryModel({ id: conversation, environment, settings: own }: SessionNeeds): Model {
   const { telemetry } = environment;
   const { model } = own;
   const settings = modelSettings(own);
   const ask = environment.models.model(model);
-  // As turns are sent: with another effort the cache of some providers holds nothing of the prompt.
+  // Summaries have the settings of turns: another effort is a cache miss at some providers.
   const port: Model = settings ? (request) => ask({ ...request, settings }) : ask;
   if (!telemetry?.isOn) return port;
   return tracedModel(port, { telemetry, conversation, ...askedModel(environment, model) });
 }
 
-/** Name under which the plan is pinned. */
 const BY_PLAN = "plan";
 
 function namesSteps(call: ToolCall): boolean {
@@ -89,7 +80,6 @@ function namesSteps(call: ToolCall): boolean {
   return made.name === PLAN_TOOL_NAME && planAfter(undefined, made) !== undefined;
 }
 
-/** Returns the positions of the plan's results: of the newest call that names its steps, and of the newest after it. */
 function placesOfPlan(messages: readonly Message[]): readonly number[] {
   const from = messages.findLastIndex((message) =>
     message.role === "assistant" &&
@@ -102,20 +92,18 @@ function placesOfPlan(messages: readonly Message[]): readonly number[] {
   return [...new Set([...places.slice(0, 1), ...places.slice(-1)])];
 }
 
-/** A session's conversation, which tools its model is offered, and what keeps its newest prompt in the provider's cache. */
+/** A session's conversation, its offered tools, and the cache keep-alive of its newest prompt. */
 export class SessionPrompt implements TurnPrompt {
   readonly #options: SessionPromptOptions;
   readonly #prompts: PromptSession;
   readonly conversation: Session;
   #told: OfferState | undefined;
   #state: PromptState | undefined;
-  /** Position of the newest result of the plan that was processed. */
   #plannedAt = -1;
-  /** How the last turn offered its tools. */
   #offer: ToolOffer | undefined;
-  /** Every tool that was ever offered, by name: its results may remain after it is gone. */
+  /** Every tool that was ever offered, by name: results of removed tools may remain. */
   readonly #known: Record<string, Tool>;
-  /** The newest request's prompt, if it can be sent again; in memory alone, and only while the session waits. */
+  /** The newest request's prompt, if it can be sent again while the session waits. */
   #kept: KeepablePrompt | undefined;
 
   constructor(options: SessionPromptOptions) {
@@ -135,7 +123,6 @@ export class SessionPrompt implements TurnPrompt {
         inSlices: Session.inSlices,
         assumesWindow: () => environment.models.assumesWindow?.(settings.model) ?? false,
       },
-      // The session can be used without the model.
       summarise: async (request) => {
         const unfinished = (usage: Usage) => this.#bookUnfinished(usage);
         return await summariseWith(summaryModel(kept), { countTokens, unfinished })(request);
@@ -152,7 +139,7 @@ export class SessionPrompt implements TurnPrompt {
     return this.conversation.state.pins;
   }
 
-  /** The state that a restart continues from: the same object as long as nothing has changed. */
+  /** The state that a restart continues from: the same object until it changes. */
   get state(): PromptState {
     const { pins, conversation: { prompt: { state: context } } } = this;
     const known = this.#state;
@@ -160,7 +147,6 @@ export class SessionPrompt implements TurnPrompt {
     return isSame ? known : this.#state = { context, pins, tools: this.#told };
   }
 
-  /** References of what was evicted from the prompt, the oldest first. */
   get archived(): readonly string[] {
     const refs = JSON.stringify(this.state.context).matchAll(/"ref":"([0-9a-f]{16})"/g);
     return [...new Set(Array.from(refs, ([, ref]) => ref!))];
@@ -170,7 +156,6 @@ export class SessionPrompt implements TurnPrompt {
     return this.#options.isStored(this.state);
   }
 
-  /** Offers the model these tools from now on. Returns also the message about them, if one may be added now. */
   offerTools(tools: readonly Tool[], mayTell: boolean): ToolOffer {
     this.#offer = this.#offerOf(tools, mayTell);
     this.#told = this.#offer.state;
@@ -197,12 +182,10 @@ export class SessionPrompt implements TurnPrompt {
     this.conversation.rejected(words, view);
   }
 
-  /** A request of a turn is sent, whose prompt can be sent again. */
   made(prompt: KeepablePrompt): void {
     this.#kept = prompt;
   }
 
-  /** What a request has shown of extended keep-alive counts for all sessions. */
   learns({ warmth }: Pick<LedgerEntry, "warmth">): void {
     if (warmth?.upgrade) this.#options.environment.warmth?.observe(this.#key, warmth.upgrade);
   }
@@ -214,23 +197,21 @@ export class SessionPrompt implements TurnPrompt {
     this.#wait({ pending: isHelped ? "helper" : "tool", consent: "turn" });
   }
 
-  /** A turn with these messages has ended. A subagent isn't used again, nor surely what was stopped or failed. */
+  /** Starts cache keep-alive after a turn. A subagent isn't used again, nor, probably, a stopped or failed turn. */
   rests({ reason }: Pick<TurnEnd, "reason">, messages: readonly Message[], isHelper: boolean): void {
     const hasCommitted = Warmth.hasCommitted(messages);
     if (reason === "approval") return this.#wait({ pending: "person", consent: "turn", hasCommitted });
-    // Its client runs them.
     if (reason === "tool_calls") return this.#wait({ pending: "tool", consent: "turn" });
     if (isHelper || GIVEN_UP.includes(reason)) return this.goesOn();
     this.#wait({ pending: "person", consent: "budget", hasCommitted });
   }
 
-  /** A request begins, or nothing more comes of the last one. */
+  /** Stops cache keep-alive: a request begins, or the last one is abandoned. */
   goesOn(): void {
     this.#kept = undefined;
     this.#options.environment.warmth?.goesOn(this.#options.id);
   }
 
-  /** The session is deleted. */
   forget(): void {
     this.goesOn();
     this.#options.environment.warmth?.forget(this.#options.id);
@@ -262,7 +243,6 @@ export class SessionPrompt implements TurnPrompt {
     signal: AbortSignal,
   ): Promise<Usage | "refused" | undefined> {
     const { exclusively, environment: { store } } = this.#options;
-    // What another server has done meanwhile ends this.
     if (store.shared) await exclusively(() => Promise.resolve());
     signal.throwIfAborted();
     try {
@@ -278,20 +258,20 @@ export class SessionPrompt implements TurnPrompt {
     return environment.ratesOf(model);
   }
 
-  /** Where its requests go, and to which model: the server has one key for each address. */
+  /** Key of its requests' address and model: the server has one key for each address. */
   get #key(): string {
     const { environment: { models: { address } }, settings: { model } } = this.#options;
     return `${address?.(model) ?? this.#rates.profile.name} ${model}`;
   }
 
-  /** Retains the plan as the model last wrote it: the result of a call retains the call. Earlier versions may be evicted. */
+  /** Pins the model's newest plan; earlier versions may be evicted. */
   #keepPlan(messages: readonly Message[]): void {
     const places = placesOfPlan(messages);
     for (const { place, by } of this.pins) {
       if (by === BY_PLAN && !places.includes(place)) this.conversation.pin({ remove: place });
     }
     for (const place of places) {
-      // One that a full window evicted isn't pinned again.
+      // A plan that a full window evicted isn't pinned again.
       if (place <= this.#plannedAt || this.pins.some((pin) => pin.place === place)) continue;
       const set = this.conversation.makePin(messages, { place, wish: "keep", by: BY_PLAN });
       this.conversation.pin({ set });
@@ -304,7 +284,6 @@ export class SessionPrompt implements TurnPrompt {
     bookCalls({ book }, events, { rates: this.#rates, nowMs: this.#now() });
   }
 
-  /** Records the usage of a request for a summary whose reply is incomplete: no turn's ledger has it. */
   #bookUnfinished(usage: Usage): void {
     const { environment: { keys }, by } = this.#options;
     const told = { number: 0, at: null, turn: null, purpose: UNFINISHED, rates: this.#rates };
@@ -319,22 +298,19 @@ export class SessionPrompt implements TurnPrompt {
     telemetry?.booked(booked[0], model);
   }
 
-  /** Returns the state of a fork after the first `length` messages, whose archive holds what this one's does. */
   fork(length: number): PromptState {
     const { id, archive } = this.#options;
     const { prompt, state } = this.conversation.fork(length, { id, archive });
     return { context: prompt.state, pins: state.pins, tools: this.#told };
   }
 
-  /** Returns what the next request would cost; `undefined` where the policy has no costs. */
   quote(messages: readonly Message[]): ReturnType<Session["quote"]> {
     return this.conversation.quote({ messages, tools: this.#tools() }, this.#now());
   }
 
-  /** Returns what the model saw last, and what is new since; while a turn runs, what it saw last. */
+  /** Returns the model's last prompt, and the new messages since, unless a turn runs. */
   async seen(
     { history: messages, isRunning }: {
-      /** Messages of the turns that have ended. */
       readonly history: readonly Message[];
       readonly isRunning: boolean;
     },
@@ -347,7 +323,7 @@ export class SessionPrompt implements TurnPrompt {
     return this.#options.environment.store.now();
   }
 
-  /** Returns the prompt session as it continues from the stored state; `undefined` if a new one is needed. */
+  /** Returns the prompt session, continued from the stored state; `undefined` if a new one is needed. */
   #resume(context: unknown): PromptSession | undefined {
     const { resume } = this.#prompts;
     if (!resume || context === undefined) return undefined;
@@ -360,7 +336,7 @@ export class SessionPrompt implements TurnPrompt {
     return listed.map(({ definition }) => definition);
   }
 
-  /** Returns tools in the order and spelling in which they first came: their servers may list them otherwise later. */
+  /** Returns tools in the order and spelling of their first offer: their servers may change both later. */
   #steady(tools: readonly Tool[]): readonly Tool[] {
     const names = Object.keys(this.#known);
     const placeOf = ({ definition }: Tool) => {
@@ -388,7 +364,6 @@ export class SessionPrompt implements TurnPrompt {
   }
 }
 
-/** The events that report model calls. */
 export const CALL_EVENTS: readonly SessionEvent["type"][] = [
   "turn_start",
   "context_rewritten",
@@ -398,8 +373,8 @@ export const CALL_EVENTS: readonly SessionEvent["type"][] = [
 ];
 
 /**
- * Returns the model calls of a session, the oldest first, by its events. Rewrites for a call that failed are reported with
- * the next. A turn that continues, with an answer or after a stop, keeps its number.
+ * Returns the model calls of a session's events. Rewrites for a failed call are reported with the next. A turn that
+ * continues has the same number.
  */
 export function callsOf(events: Iterable<SessionEvent>, rates: Rates): CallReport[] {
   const calls: CallReport[] = [];
@@ -415,7 +390,6 @@ export function callsOf(events: Iterable<SessionEvent>, rates: Rates): CallRepor
     }
     if (event.type !== "step_end" && event.type !== "reply_unfinished") continue;
     const { usage, cost, atMs } = event;
-    // The loop by itself doesn't report the time.
     const at = atMs === undefined ? null : new Date(atMs).toISOString();
     const number = calls.length + 1;
     if (event.type === "reply_unfinished") {
@@ -432,7 +406,6 @@ export function callsOf(events: Iterable<SessionEvent>, rates: Rates): CallRepor
   return calls;
 }
 
-/** Records the totals of calls by these events, the last of which happens now. */
 function bookCalls(
   conversation: Pick<Session, "book">,
   events: readonly SessionEvent[],

@@ -56,39 +56,30 @@ import {
 } from "./session_types.ts";
 import type { AdvancedOptions, CloseOptions, SessionOptions } from "./session_options.ts";
 
-/** A session to be created, with messages that were exchanged elsewhere before. */
 export interface NewSession extends CreateSession {
   readonly messages?: readonly Message[];
-  /** Whether the description of the folder follows its instructions. Default: if it has no instructions of its own. */
   readonly isAtWorkplace?: boolean;
 }
 
 interface CreateOptions {
-  /** Name of the key with which they are created. Default: the owner's. */
   readonly by?: string | undefined;
-  /** Records that are committed with them. Default: none. */
   readonly keep?: (made: readonly ListedSession[]) => readonly StoreRecord[];
 }
 
-/** System message of sessions that have no instructions of their own. */
 export const DEFAULT_INSTRUCTIONS: string =
   "You are an agent that works in a folder of files, the workspace, with tools. " +
   "Find out what you need to know with the tools instead of guessing; make independent calls in one step. " +
   "When you are done, answer briefly, and name the files that your answer rests on.";
 
-/** Idle sessions that stay in memory. */
 const MAX_IDLE = 16;
 
-/** Time before a retry of what could not be settled, in milliseconds. */
 const AGAIN_MS = 10_000;
 
-/** Interval at which turns that other servers left are searched, in milliseconds. */
 const LOOK_MS = 3_000;
 
 /**
- * The sessions of a server. All are in the store; in memory are those with a running turn, those used last, and those
- * that a caller still has. A session that an earlier process left in the middle of a turn is recovered when it is first
- * opened.
+ * The sessions of a server: all in the store, in memory those with a running turn, recently used ones, and those that
+ * a caller holds. A session whose process ended during a turn is recovered when it is first opened.
  */
 export class Sessions implements SessionKind<AgentSession, SessionSummary, SessionDetails> {
   readonly kind = "agent";
@@ -96,32 +87,26 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
   readonly #options: SessionOptions;
   readonly #teller: Teller | undefined;
   readonly store: Store;
-  /** Those in memory. A caller may still start a turn in one that was evicted, so that it must not be loaded twice. */
+  /** A caller may still start a turn in an evicted session, so that it must not be loaded twice. */
   readonly held: HeldSessions<AgentSession> = new HeldSessions<AgentSession>({
     maxWeight: MAX_IDLE,
     weigh: () => 1,
     isInUse: ({ isPlayed }) => isPlayed,
     findsEvicted: true,
   });
-  /** The newest warnings of their turns. */
   readonly warnings: ToldWarnings = new ToldWarnings();
-  /** Cache keep-alive of their prompts. Absent: there is none. */
   readonly warmth: Warmth | undefined;
   readonly #admitting = new Queue();
   readonly #approvals: ApprovalTimers;
   readonly queue: TurnQueue;
-  /** Sessions that other servers wait for and that could not be released. */
   readonly #unsettled = new Set<WatchedSession>();
   readonly #settling = new Queue();
   #stopAgain = () => {};
   #stopLooking = () => {};
-  /** Sessions with a turn that can't continue, because what is stored of them can't be read. */
   readonly #broken = new Set<string>();
-  /** Whether turns wait, as far as this server knows. */
   #mayWait = false;
   #isClosed = false;
 
-  /** The sessions of this store. `teller` notifies other programs of commits. Default: none is notified. */
   constructor(options: SessionOptions, teller?: Teller) {
     this.#options = options;
     this.store = options.store;
@@ -150,8 +135,8 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
   /**
    * Creates these sessions, all or none.
    *
-   * @throws {HttpError} 400 if one names a tool that doesn't exist or has a budget that can't be enforced, 507 if no more
-   * sessions may be stored.
+   * @throws {HttpError} 400 if one names a tool that doesn't exist or has a budget that can't be enforced, 507 if no
+   * more sessions may be stored.
    */
   async create(
     wanted: readonly NewSession[],
@@ -180,11 +165,9 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
   }
 
   /**
-   * Creates a session that continues from the first `length` messages of another one, as its model saw them: what was
-   * evicted from the prompt stays out and can be recalled, and the provider's cache serves both. The other one stays as it
-   * is. Approvals for the rest of a session are not inherited.
-   *
-   * @throws {HttpError} 507 if no more sessions may be stored.
+   * Forks a session after its first `length` messages: evicted content stays evicted and can be recalled, and the
+   * provider's cache serves both. Approvals for the rest of a session are not inherited. @throws {HttpError} 507 if
+   * no more sessions may be stored.
    */
   async fork(
     { id: from, settings, history, prompt, title, totals: { chosen } }: AgentSession,
@@ -194,7 +177,7 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     },
   ): Promise<ListedSession> {
     const { store } = this.#options;
-    // Read at one moment: the session may be used meanwhile.
+    // Read without an await between: the session may be used meanwhile.
     const [said, value] = [history.slice(0, length), prompt.fork(length)];
     const workplace = await store.readState(from, "workplace");
     const stored: StoredSettings = { ...settings, forkedFrom: { session: from, messages: said.length } };
@@ -213,7 +196,6 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     return row!;
   }
 
-  /** Stores new sessions with the records that `keep` returns, and returns their rows. */
   async #store(
     made: readonly Readonly<Parameters<typeof creationRecords>>[],
     keep: NonNullable<CreateOptions["keep"]>,
@@ -226,7 +208,6 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     return rows;
   }
 
-  /** Returns the session of this id, as it is now. @throws {HttpError} 404 if there is none. */
   async get(id: string): Promise<AgentSession> {
     const session = await this.load(id);
     await session.ready();
@@ -241,7 +222,6 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     return this.held.find(id);
   }
 
-  /** Returns the events of a session, to be followed. @throws {HttpError} 404 if there is none. */
   async events(id: string): Promise<AgentSession["events"]> {
     const session = await this.load(id);
     await session.ownership.followable();
@@ -249,9 +229,8 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
   }
 
   /**
-   * Returns the session of this id, to be changed: what other servers have written is read by the change, not here.
-   *
-   * @throws {HttpError} 404 if there is none.
+   * Returns a session to be changed: the change itself reads writes of other servers. @throws {HttpError} 404 if
+   * there is none.
    */
   async load(id: string): Promise<AgentSession> {
     const session = this.held.find(id) ?? await this.held.load(id, () => this.#read(id));
@@ -309,16 +288,14 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     return session.change(change, records());
   }
 
-  /** Returns the subagents of a session whose own sessions still exist. @throws {StoreError} */
   async helpers({ helpers: { links } }: AgentSession): Promise<readonly HelperLink[]> {
     const found = await Promise.all(links.map(({ session }) => this.#options.store.getSession(session)));
     return links.filter((_, index) => found[index]);
   }
 
-  /** Cancels what runs in a session, and deletes it and then its subagents. @throws {HttpError} 404 if there is none. */
   async delete({ id }: Pick<AgentSession, "id">): Promise<void> {
     const session = await this.get(id);
-    // A client that has read a turn's end may start the next one at once.
+    // A client that has read a turn's end may start the next one immediately.
     do await session.cancel(); while (!await session.deleteIdle());
     await this.#options.workspace?.background?.end(id);
     for (const helper of await this.helpers(session)) {
@@ -326,40 +303,31 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     }
   }
 
-  /** Names that no tool of a client may have: those of the server's tools, and of tools that stand for others. */
   get takenNames(): readonly string[] {
     const { tools, advanced: { toolSource } = {} } = this.#options;
     const mayStandFor = toolSource !== undefined || tools.some(({ mayDefer }) => mayDefer);
     return mayStandFor ? [...this.#toolNames, ...STAND_IN_NAMES] : this.#toolNames;
   }
 
-  /** Returns the model calls of a session, the oldest first. @throws {StoreError} */
   async calls({ id, settings: { model } }: AgentSession): Promise<readonly CallReport[]> {
     const events = await this.store.readEvents(id, { types: CALL_EVENTS });
     return callsOf(eventsOf(events), this.#ratesOf(model));
   }
 
-  /** Returns the efforts that a model knows; `undefined` if they are unknown. */
   effortsOf(model: string): readonly string[] | undefined {
     return this.#options.models.efforts?.(model);
   }
 
-  /** Returns the context window of a model, in tokens. */
   windowOf(model: string): number {
     const { windowTokens } = this.#options.models;
     return typeof windowTokens === "function" ? windowTokens(model) : windowTokens;
   }
 
-  /** Returns whether a model is known to receive images; `undefined` if that is unknown. */
   seesPictures(model: string): boolean | undefined {
     return this.#options.models.seesPictures?.(model);
   }
 
-  /**
-   * Deletes the sessions that have been idle for so long, one after the other. Returns how many.
-   *
-   * @throws {StoreError}
-   */
+  /** Deletes the sessions that have been idle for `idleMs`. Returns their number. @throws {StoreError} */
   async expire(idleMs: number): Promise<number> {
     const { store } = this.#options;
     const beforeMs = store.now() - idleMs;
@@ -368,7 +336,6 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
       const idle = await store.idleSessions({ kind: "agent", beforeMs, limit: kept.size + 1 });
       const id = idle.find((id) => !kept.has(id));
       if (id === undefined) return expired;
-      // Use of a session comes first.
       const session = this.held.find(id);
       const isFree = !this.held.isLoading(id);
       const isDeleted = isFree &&
@@ -380,7 +347,6 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     }
   }
 
-  /** Deletes a session that isn't in memory, unless another server has used it since. */
   async #remove(id: string, beforeMs: number, limit: number): Promise<boolean> {
     const { store } = this.#options;
     await this.#options.workspace?.checkpoints?.forget(id);
@@ -393,9 +359,8 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
   }
 
   /**
-   * Continues what earlier processes left: approvals time out, and turns continue, or end if they can't.
-   *
-   * @throws {StoreError}
+   * Continues the work of earlier processes: approvals time out, and turns continue, or end if they can't. @throws
+   * {StoreError}
    */
   async attend(): Promise<void> {
     await this.#attend();
@@ -412,17 +377,14 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     if (store.shared) await this.#takeLeft(store.shared);
     for (const { id, value } of await store.sessionsWith("asks")) {
       const session = this.held.find(id);
-      // A session in memory is newer.
       if (!session || store.shared && !session.ownership.isHeld) {
         this.#approvals.set(id, (value as WaitingTurn).untilMs);
       }
     }
   }
 
-  /** Continues turns that other processes left, and starts those that wait. */
   async #goOn(): Promise<void> {
     const { store } = this.#options;
-    // All servers search them, each in an order of its own.
     for (const { id, isHeld } of shuffled(await store.sessionsWith("turn"))) {
       if (this.#isClosed) return;
       if (!isHeld && !this.held.find(id)?.isPlayed && !this.#broken.has(id)) await this.#takeOver(id);
@@ -432,7 +394,6 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     this.#freed();
   }
 
-  /** Searches every few seconds for turns that other servers left, or have no room for. */
   #lookAgain(): void {
     if (this.#isClosed) return;
     const { onError = () => {} } = this.#options;
@@ -442,13 +403,11 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     });
   }
 
-  /** Starts the turn that waits longest in a session. Returns false if that is not possible now. */
   async #startQueued(id: string): Promise<boolean> {
     if (this.held.find(id)?.isPlayed) return false;
     try {
       return await (await this.load(id)).startQueued();
     } catch (error) {
-      // Another server was faster, or has deleted it.
       if (error instanceof HttpError) return false;
       throw error;
     }
@@ -458,24 +417,21 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     if (this.#mayWait && !this.#isClosed) void this.queue.look();
   }
 
-  /** Continues a turn that another process left. */
   async #takeOver(id: string): Promise<void> {
     const { store, onError = () => {} } = this.#options;
     const { holder } = await new SessionRecords(store, id).look() ?? {};
     if (holder !== "nobody" && holder !== "left") return;
     await this.open(id).catch((error) => {
       if (error instanceof StoreError && error.code !== "corrupt") throw error;
-      // A session that can't be read doesn't keep the others from continuing, and is reported once.
+      // A session that can't be read doesn't stop the others from continuing, and is reported once.
       this.#broken.add(id);
       onError(error);
     });
   }
 
-  /** Takes sessions that servers left which are gone. */
   async #takeLeft(shared: SharedStore): Promise<void> {
     const { store } = this.#options;
     for (const id of await shared.left()) {
-      // Other servers take them too.
       if ((await new SessionRecords(store, id).look())?.holder !== "left") continue;
       if ((await store.getSession(id))?.kind === "agent") await this.get(id);
       // A session of a gateway has no turn that must end.
@@ -483,7 +439,6 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     }
   }
 
-  /** Continues what a server left that is gone, and retries until that is done. */
   #settleAll(): void {
     const { onError = () => {} } = this.#options;
     this.#settling.run(() => this.#attend()).catch((error) => {
@@ -499,9 +454,8 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
   }
 
   /**
-   * Takes no more turns, and settles when none runs any more. Pending approvals wait for the next process; so does a turn
-   * that is left within so many milliseconds, at its next step or else in its middle. Default: every turn ends, as
-   * interrupted.
+   * Stops accepting turns, and settles when none runs. Pending approvals wait for the next process, as does a turn
+   * that is left within `leaveWithinMs`: at its next step, or during it. Default: every turn ends as interrupted.
    */
   async close({ leaveWithinMs }: CloseOptions = {}): Promise<void> {
     this.#isClosed = true;
@@ -519,7 +473,6 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     this.#approvals.close();
     this.#stopAgain();
     this.#stopLooking();
-    // Nothing uses the store any more.
     await this.#settling.run(() => this.queue.look());
   }
 
@@ -527,7 +480,6 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     return this.#options.advanced?.after ?? systemClock.after;
   }
 
-  /** Names of the tools that sessions may have; for servers whose tools change, `server__*` means all of them. */
   get #toolNames(): readonly string[] {
     const { tools, advanced: { toolSource } = {} } = this.#options;
     return [
@@ -550,7 +502,9 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     const offered = this.#toolNames;
     const unknown = tools?.find((name) => !includesTool(offered, name));
     if (unknown !== undefined) {
-      throw invalidRequest(`Cannot use tool ${JSON.stringify(unknown)}: there are ${offered.join(", ")}.`);
+      throw invalidRequest(
+        `Cannot use tool ${JSON.stringify(unknown)}: the tools are ${offered.join(", ")}.`,
+      );
     }
     const name = model ?? models.defaultModel ?? "none";
     const known = this.#options.models.efforts?.(name);
@@ -562,7 +516,6 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
       instructions: instructions ?? own,
       model: name,
       ...(chosen !== undefined && { effort: chosen }),
-      // In the order in which they are offered; single tools of servers after those.
       tools: tools
         ? [...new Set([...offered.filter((name) => tools.includes(name)), ...tools])]
         : offered.filter((name) => advanced?.delegates || name !== DELEGATE_TOOL.function.name),
@@ -572,7 +525,6 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     };
   }
 
-  /** Commits so many new sessions. @throws {HttpError} 507 if no more may be stored. */
   #admit(wanted: number, commit: () => Promise<void>): Promise<void> {
     const { store, limits: { maxSessions = 10_000 } = {} } = this.#options;
     return this.#admitting.run(async () => {
@@ -619,7 +571,6 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
   }
 }
 
-/** Returns what the work returns; `undefined` if its session was deleted meanwhile. */
 async function ifThere<T>(work: Promise<T>): Promise<T | undefined> {
   try {
     return await work;
@@ -638,26 +589,20 @@ function shuffled<T>(all: readonly T[]): readonly T[] {
   return rest;
 }
 
-/** Seconds after which a client that was refused a turn may retry. */
 const RETRY_AFTER_S = 5;
 
-/** Time that a request waits for a slot before it is refused, in milliseconds. */
 const WAIT_MS = 30_000;
 
 interface TurnSlotsOptions {
-  /** Called when a slot is free again for which no request waits. */
   readonly freed: () => void;
-  /** Calls back after so many milliseconds, until the function that it returns is called. */
   readonly after: (ms: number, work: () => void) => () => void;
 }
 
-/** Limits how many turns run at the same time, over all sessions and routes. */
 export class TurnSlots {
   readonly limit: number;
   #taken = 0;
   #isClosed = false;
   readonly #options: TurnSlotsOptions;
-  /** Requests that wait for a slot, the longest first. */
   readonly #waiting = new Set<(isGiven: boolean) => void>();
 
   constructor(limit: number, options: TurnSlotsOptions) {
@@ -674,9 +619,8 @@ export class TurnSlots {
   }
 
   /**
-   * Takes a slot, once one is free for which no earlier request waits.
-   *
-   * @throws {HttpError} 429 as {@linkcode TurnSlots.take} does, if that takes too long or too many wait; and 503.
+   * Takes a slot, once one is free for which no earlier request waits. @throws {HttpError} 429 if that takes too long
+   * or too many wait; 503 if the server is shutting down.
    */
   async wait(signal: AbortSignal): Promise<() => void> {
     if (this.room > 0 || this.#isClosed || this.#waiting.size >= this.limit) return this.take();
@@ -698,8 +642,7 @@ export class TurnSlots {
   }
 
   /**
-   * Takes a slot; a turn that runs already gets one in any case. Returns the function that frees the slot; a second call of
-   * it does nothing.
+   * Takes a slot; a turn that runs already gets one beyond the limit. Returns the function that frees it, once.
    *
    * @throws {HttpError} 429 with `retry-after` if all are taken, 503 if the server is shutting down.
    */
@@ -709,7 +652,7 @@ export class TurnSlots {
       throw new HttpError(
         429,
         "too_many_turns",
-        `Cannot start a turn: ${this.#taken} run at the moment, and no more may. Try again when one has ended.`,
+        `Cannot start a turn: the limit of running turns (${this.limit}) is reached. Retry when one has ended.`,
         { "retry-after": String(RETRY_AFTER_S) },
       );
     }

@@ -30,7 +30,7 @@ function userMessages({ history }: { readonly history: readonly { role: string; 
   return history.filter(({ role }) => role === "user").map(({ content }) => content);
 }
 
-Deno.test("Sessions.get() restores a session that is and sends what the one in memory does", async () => {
+Deno.test("Sessions.get() restores a session that has the same state and requests as the one in memory", async () => {
   await fc.assert(
     fc.asyncProperty(scriptTurns, policies, fc.constantFrom(1_000, HOUR), async (turns, policy, idleMs) => {
       const store = recordedStore();
@@ -63,7 +63,7 @@ Deno.test("Sessions.get() restores a session that is and sends what the one in m
   );
 });
 
-Deno.test("Sessions.get() goes on with a turn whose process ended after any write: to its end, once, and nothing is lost", async () => {
+Deno.test("Sessions.get() continues a turn whose process ended after any write, to its end, once and without loss", async () => {
   await fc.assert(
     fc.asyncProperty(
       scriptTurns,
@@ -124,7 +124,7 @@ function isOpen(stored: readonly { readonly event: { readonly type: string } }[]
   return types.lastIndexOf("turn_start") > types.lastIndexOf("turn_end");
 }
 
-Deno.test("Sessions.get() goes on with a turn with the bytes that were sent before", async () => {
+Deno.test("Sessions.get() continues a turn with the bytes of the earlier requests", async () => {
   const store = recordedStore();
   const player = new Player();
   const { tools } = player;
@@ -151,7 +151,7 @@ Deno.test("Sessions.get() goes on with a turn with the bytes that were sent befo
   assert(compared > 3, `${compared}`);
 });
 
-Deno.test("Sessions keep a few idle sessions in memory, and load a forgotten one again", async () => {
+Deno.test("Sessions retain a few idle sessions in memory, and load an evicted one again", async () => {
   const store = memoryStore();
   const sessions = scriptedSessions({ store });
   const player = new Player();
@@ -176,14 +176,14 @@ Deno.test("Sessions keep a few idle sessions in memory, and load a forgotten one
 async function collectGarbage(): Promise<void> {
   setFlagsFromString("--expose-gc");
   const collect = runInNewContext("gc") as () => void;
-  // What a job has dereferenced lives until its end.
+  // Objects that a job has dereferenced live until its end.
   const { promise, resolve } = Promise.withResolvers<void>();
   setTimeout(resolve, 0);
   await promise;
   collect();
 }
 
-Deno.test("Sessions.get() gives one object for one session, however many are asked for meanwhile", async () => {
+Deno.test("Sessions.get() returns one object for one session, however many others are requested meanwhile", async () => {
   const sessions = scriptedSessions({ store: memoryStore() });
   const held = await makeSession(sessions);
   for (let index = 0; index < 40; index++) await makeSession(sessions);
@@ -192,7 +192,7 @@ Deno.test("Sessions.get() gives one object for one session, however many are ask
 
 const MINUTE_MS = 60_000;
 
-Deno.test("Sessions.expire() deletes what nothing happened to for so long, and nothing that runs", async () => {
+Deno.test("Sessions.expire() deletes sessions that were idle for so long, and no running one", async () => {
   let nowMs = 0;
   const now = () => nowMs;
   const { model, asked } = silentModel();
@@ -218,7 +218,7 @@ Deno.test("Sessions.expire() deletes what nothing happened to for so long, and n
   assertEquals([await sessions.expire(MINUTE_MS), await ids()], [3, []]);
 });
 
-Deno.test("agentHandler() starts turns in many sessions at once, and mends none that runs", async () => {
+Deno.test("agentHandler() starts turns in many sessions at once, and recovers none that runs", async () => {
   const handler = agent(scriptedModel(Array(40).fill({ content: "a" })), { maxRunningTurns: 40 });
   const sessions = await Promise.all(Array.from({ length: 40 }, () => newSession(handler)));
   const turns = await Promise.all(sessions.map((session) => turn(handler, session, "q")));
@@ -229,7 +229,7 @@ Deno.test("agentHandler() starts turns in many sessions at once, and mends none 
   }
 });
 
-Deno.test("SessionRegistry.list() reports of sessions that aren't loaded what it reports of those that are", async () => {
+Deno.test("SessionRegistry.list() returns the same for sessions that aren't loaded", async () => {
   const store = memoryStore();
   const sessions = scriptedSessions({ store });
   const player = new Player();
@@ -248,7 +248,7 @@ Deno.test("SessionRegistry.list() reports of sessions that aren't loaded what it
   assertEquals(listed, loaded);
 });
 
-Deno.test("sessions that pass through the gateway are none of the agent's, and don't count for its limit", async () => {
+Deno.test("Sessions: the gateway's sessions are not the agent's, and don't count for its limit", async () => {
   const store = memoryStore();
   await store.commit([{ type: "session", kind: "gateway", id: "theirs", createdAtMs: 1, settings: {} }]);
   const sessions = scriptedSessions({ store, maxSessions: 1 });
@@ -262,12 +262,12 @@ Deno.test("sessions that pass through the gateway are none of the agent's, and d
   assertEquals((await registry.list())?.sessions.map((session) => session.id), [id]);
   assertEquals(await registry.list({ kind: "gateway" }), { sessions: [], hasMore: false });
   assertEquals((await registry.overview()).groups.planned.sessions, 1);
-  await assertRejects(() => makeSession(sessions), HttpError, "at most 1 may be kept");
+  await assertRejects(() => makeSession(sessions), HttpError, "1 of at most 1 are stored");
   assertEquals(await sessions.expire(-1e15), 1);
   assertEquals((await store.listSessions()).map(({ id }) => id), ["theirs"]);
 });
 
-Deno.test("Sessions.delete() removes a session and tells those who still read it", async () => {
+Deno.test("Sessions.delete() removes a session and ends its readers", async () => {
   const store = memoryStore();
   const sessions = scriptedSessions({ store });
   const session = await makeSession(sessions);

@@ -33,7 +33,7 @@ function servers(count: number, options: TestOptions = {}, open: (store: Store) 
     const handler = agent(asked.model, {
       store: open(opening.store),
       onError: (error) => errors.push(error),
-      // A server that is killed leaves no timer behind.
+      // A killed server leaves no timer.
       clock: { now: () => 0, after: () => () => {} },
       approvals: {},
       after: () => () => {},
@@ -52,7 +52,7 @@ const brief = (seen: readonly SeenEvent[]) =>
   seen.map(({ id, event }) =>
     [id, event.type, ...(event.type === "turn_end" ? [event.reason] : [])].join(" ")
   );
-/** A turn whose server ended while its model was asked first. */
+/** A turn whose server ended during its first model call. */
 const goneOn = [
   ...["1 turn_start", "2 turn_resumed", "3 step_start", "4 text_delta"],
   ...["5 assistant_message", "6 step_end", "7 turn_end completed"],
@@ -60,7 +60,7 @@ const goneOn = [
 const said = (messages: ModelRequest["messages"]) =>
   messages.map(({ role, content }) => `${role[0]}: ${contentText(content)}`);
 
-Deno.test("a turn that runs on one server is followed, steered and cancelled on another", async () => {
+Deno.test("several servers: a turn that runs on one server is followed, steered and cancelled on another", async () => {
   const { all: [a, b] } = servers(2);
   const path = await newSession(a!.handler);
   const onA = await start(a!, path, { input: "q" });
@@ -84,7 +84,7 @@ Deno.test("a turn that runs on one server is followed, steered and cancelled on 
   assertEquals([a!.errors, b!.errors], [[], []]);
 });
 
-Deno.test("a turn of a server that died goes on on another by itself, with the same bytes", async () => {
+Deno.test("several servers: another server continues a dead server's turn, with the same bytes", async () => {
   const { memory, all: [a, b] } = servers(2);
   const path = await newSession(a!.handler);
   await start(a!, path, { input: "q" });
@@ -101,7 +101,7 @@ Deno.test("a turn of a server that died goes on on another by itself, with the s
   assertEquals(b!.errors, []);
 });
 
-Deno.test("a turn of a server that died is read where the store has no room for it to go on, and goes on once it has", async () => {
+Deno.test("several servers: a dead server's turn can be read if the store is full, and continues once it has room", async () => {
   let isFull = false;
   const { memory, all: [a, b] } = servers(2, {}, (store) => ({
     ...store,
@@ -135,7 +135,7 @@ Deno.test("a turn of a server that died is read where the store has no room for 
   assertEquals(brief(await events(onB)), goneOn);
 });
 
-Deno.test("a gateway's session that a server held when it died is given back, and keeps nobody from the others", async () => {
+Deno.test("several servers: a dead server's gateway session is released, and delays no other session", async () => {
   const { memory, all: [a, b] } = servers(2);
   const { store } = a!.opening;
   await store.commit([{ type: "session", kind: "gateway", id: "passing", createdAtMs: 0, settings: {} }]);
@@ -152,7 +152,7 @@ Deno.test("a gateway's session that a server held when it died is given back, an
   assertEquals(brief(await events(ended)), goneOn);
 });
 
-Deno.test("a server that wakes up after its lease writes and shows nothing more of its turn", async () => {
+Deno.test("several servers: a server that wakes up after its lease writes and reports nothing more of its turn", async () => {
   const { memory, all: [a, b] } = servers(2);
   const path = await newSession(a!.handler);
   const onA = await start(a!, path, { input: "q" });
@@ -171,7 +171,7 @@ Deno.test("a server that wakes up after its lease writes and shows nothing more 
   assertEquals(said(a!.asked.requests[1]!.messages), ["s: Be brief.", "u: q", "a: one", "u: again"]);
 });
 
-Deno.test("a session is deleted on any server, while a turn runs on another too", async () => {
+Deno.test("several servers: a session is deleted on any server, even while a turn runs on another", async () => {
   const { all: [a, b] } = servers(2);
   const path = await newSession(a!.handler);
   const seen = events(await start(a!, path, { input: "q" }));
@@ -183,7 +183,7 @@ Deno.test("a session is deleted on any server, while a turn runs on another too"
   assertEquals([a!.errors, b!.errors], [[], []]);
 });
 
-Deno.test("a turn starts without looking at the store first, and yet with all that other servers have written", async () => {
+Deno.test("several servers: a turn starts without reading the store first, and with all writes of other servers", async () => {
   const memory = sharedMemory();
   let looks = 0;
   const [a, b] = [0, 1].map(() => {
@@ -211,7 +211,7 @@ Deno.test("a turn starts without looking at the store first, and yet with all th
   ]);
 });
 
-Deno.test("idle sessions are deleted by any server, and none that another one uses", async () => {
+Deno.test("several servers: any server deletes idle sessions that no other one uses", async () => {
   const { all: [a, b] } = servers(2, { now: () => 10 });
   const idle = await newSession(a!.handler);
   const used = await newSession(a!.handler);
@@ -224,7 +224,7 @@ Deno.test("idle sessions are deleted by any server, and none that another one us
 });
 
 for (const when of ["before its model is asked", "while its model answers"]) {
-  Deno.test(`a server that slept beyond its lease ${when} goes no further, before it knows anything of that`, async () => {
+  Deno.test(`several servers: a server that slept past its lease ${when} stops before it knows of it`, async () => {
     const isEarly = when.startsWith("before");
     const ran: string[] = [];
     const model: Model = async function* () {
@@ -240,7 +240,7 @@ for (const when of ["before its model is asked", "while its model answers"]) {
     };
     const memory = sharedMemory();
     const opening = memory.open();
-    // Its writes reach the store, and its holds are as if its clock had run on.
+    // Its writes reach the store, and its clock seems to have run on.
     const { shared, ...store } = opening.store;
     let isSure = true;
     const commit: typeof store.commit = async (records) => {
@@ -265,13 +265,13 @@ for (const when of ["before its model is asked", "while its model answers"]) {
     const shown = await events(await handler.fetch(request("POST", `${path}/turns`, { input: "q" })));
     assertEquals(ran, isEarly ? [] : ["asked"]);
     assertEquals(brief(shown).at(-1), `${shown.length} turn_end interrupted`);
-    // Whoever goes on with it loses it as well: not for ever.
+    // A server that continues it loses it too, a limited number of times.
     assertEquals(brief(shown).filter((line) => line.endsWith("turn_resumed")).length, 3);
   });
 }
 
 for (const when of ["at its next step", "in its middle"]) {
-  Deno.test(`close() leaves a turn ${when}, and another server goes on with it by itself`, async () => {
+  Deno.test(`close() leaves a turn ${when}, and another server continues it`, async () => {
     const timers: (() => void)[] = [];
     const ran: string[] = [];
     const acting = Promise.withResolvers<void>();
@@ -318,13 +318,13 @@ for (const when of ["at its next step", "in its middle"]) {
       result?.type === "tool_result" && result.content,
       isLeft
         ? "done"
-        : "Cannot tell the result: interrupted, outcome unknown. It may have taken effect: find out before you call it again.",
+        : "Cannot report the result: interrupted, outcome unknown. It may have taken effect: check before calling it again.",
     );
     assertEquals(b!.asked.requests[0]!.messages.map(({ role }) => role[0]).join(""), "suat");
   });
 }
 
-Deno.test("close() gives sessions back once their turns have ended, and the next server goes on at once", async () => {
+Deno.test("close() releases sessions after their turns have ended, and the next server continues immediately", async () => {
   const { all: [a, b] } = servers(2);
   const path = await newSession(a!.handler);
   const onA = events(await start(a!, path, { input: "q" }));
@@ -343,7 +343,7 @@ Deno.test("close() gives sessions back once their turns have ended, and the next
   assertEquals(brief(await events(next)).at(-1)?.split(" ").slice(1), ["turn_end", "completed"]);
 });
 
-Deno.test("a message is pinned on another server than the one that runs a turn", async () => {
+Deno.test("several servers: a message is pinned on another server than the turn's", async () => {
   const { all: [a, b] } = servers(2, { policy: "planner" });
   const path = await newSession(a!.handler);
   const first = events(await start(a!, path, { input: "q" }));
@@ -364,7 +364,7 @@ Deno.test("a message is pinned on another server than the one that runs a turn",
 });
 
 for (const isLost of ["answer", "request"]) {
-  Deno.test(`a server that gives a session back, and the ${isLost} is lost, tells of what others do in it then`, async () => {
+  Deno.test(`several servers: a server that released a session, and lost the ${isLost}, reports later events`, async () => {
     const { memory, all: [b] } = servers(1);
     const { store: { shared, ...store } } = memory.open();
     let isCut = false;
@@ -397,7 +397,7 @@ for (const isLost of ["answer", "request"]) {
   });
 }
 
-/** A server on this memory that says what it asks the store for, but for commits. */
+/** A server on this memory that records its reads of the store. */
 function askingServer(memory: ReturnType<typeof sharedMemory>) {
   const { store: { shared, ...store } } = memory.open();
   const asks: string[] = [];
@@ -420,38 +420,41 @@ function askingServer(memory: ReturnType<typeof sharedMemory>) {
   return { handler, asked, asks: () => asks.splice(0) };
 }
 
-Deno.test("who follows on another server asks the store only at the beginning, and for what is too long to be told", async () => {
-  const { memory, all: [a] } = servers(1);
-  const b = askingServer(memory);
-  const path = await newSession(a!.handler);
-  await call(b.handler, "GET", path);
-  const turn = await start(a!, path, { input: "q" });
-  await a!.asked.asked();
-  b.asks();
-  const onB = events(await b.handler.fetch(request("GET", `${path}/events`)));
-  await a!.asked.reply("short");
-  const seen = await events(turn);
-  assertEquals(brief(seen).at(-1), "6 turn_end completed");
-  assertEquals(await onB, seen);
-  assertEquals(b.asks(), ["look", "events after 0", "watch", "state queued"]);
+Deno.test(
+  "several servers: a follower reads the store only at the start, and for events too long for a notification",
+  async () => {
+    const { memory, all: [a] } = servers(1);
+    const b = askingServer(memory);
+    const path = await newSession(a!.handler);
+    await call(b.handler, "GET", path);
+    const turn = await start(a!, path, { input: "q" });
+    await a!.asked.asked();
+    b.asks();
+    const onB = events(await b.handler.fetch(request("GET", `${path}/events`)));
+    await a!.asked.reply("short");
+    const seen = await events(turn);
+    assertEquals(brief(seen).at(-1), "6 turn_end completed");
+    assertEquals(await onB, seen);
+    assertEquals(b.asks(), ["look", "events after 0", "watch", "state queued"]);
 
-  const longer = await start(a!, path, { input: "q" });
-  await a!.asked.asked();
-  const after = events(await b.handler.fetch(request("GET", `${path}/events?after=6`)));
-  await a!.asked.reply("long ".repeat(1_000));
-  const all = await events(longer);
-  assertEquals(await after, all);
-  const long = ["events after 7", "events after 9"];
-  assertEquals(b.asks(), ["look", "events after 6", "watch", ...long, "state queued"]);
-  // What else there is of it is read once somebody wants it.
-  const body = async ({ handler }: { readonly handler: HttpAgent }) =>
-    (await call(handler, "GET", path)).body;
-  assertEquals(await body(b), await body(a!));
-  assertEquals(b.asks().slice(0, 2), ["look", "events after 0"]);
-  assertEquals([await body(b), b.asks()], [await body(a!), ["look"]]);
-});
+    const longer = await start(a!, path, { input: "q" });
+    await a!.asked.asked();
+    const after = events(await b.handler.fetch(request("GET", `${path}/events?after=6`)));
+    await a!.asked.reply("long ".repeat(1_000));
+    const all = await events(longer);
+    assertEquals(await after, all);
+    const long = ["events after 7", "events after 9"];
+    assertEquals(b.asks(), ["look", "events after 6", "watch", ...long, "state queued"]);
+    // The rest is read on request.
+    const body = async ({ handler }: { readonly handler: HttpAgent }) =>
+      (await call(handler, "GET", path)).body;
+    assertEquals(await body(b), await body(a!));
+    assertEquals(b.asks().slice(0, 2), ["look", "events after 0"]);
+    assertEquals([await body(b), b.asks()], [await body(a!), ["look"]]);
+  },
+);
 
-Deno.test("a session that others went on with is read from where memory ends, and asks the model as if all was read", async () => {
+Deno.test("several servers: a session that others continued is read from the end of memory, with the same requests", async () => {
   const { memory, all: [a] } = servers(1, { policy: "planner" });
   const b = askingServer(memory);
   const path = await newSession(a!.handler);
@@ -465,7 +468,7 @@ Deno.test("a session that others went on with is read from where memory ends, an
   b.asks();
   const third = await play(a!, "three");
   assertEquals(b.asks(), []);
-  /** Behind these a follower that is late reads what its own server has written. */
+  /** A late follower then reads its own server's writes. */
   const readBefore = (last: number, asks: readonly string[]) =>
     asks.flatMap((ask) => /^events after (\d+)$/.exec(ask)?.[1] ?? []).map(Number).filter((at) => at < last);
   await play(b, "four");
@@ -474,14 +477,14 @@ Deno.test("a session that others went on with is read from where memory ends, an
   const fresh = askingServer(memory);
   await play(fresh, "six");
   assertEquals(readBefore(fifth, fresh.asks()), [0]);
-  // What a server that knew it sends begins with what one sends that has read all of it.
+  // The requests of a server that followed and of one that has read everything begin alike.
   await play(b, "seven");
   const [known, all] = [b.asked.requests.at(-1)!, fresh.asked.requests.at(-1)!];
   assertEquals(JSON.stringify(known.messages.slice(0, all.messages.length)), JSON.stringify(all.messages));
   assertEquals(said(known.messages).slice(-3), ["u: six", "a: to six", "u: seven"]);
 });
 
-Deno.test("close() lets a turn that nobody can go on with come to its end, within the time", async () => {
+Deno.test("close() lets a turn that no process can continue end, within the time limit", async () => {
   const acted = Promise.withResolvers<string>();
   const acting = Promise.withResolvers<void>();
   const { all: [a] } = servers(1, {

@@ -1,5 +1,5 @@
 /**
- * Stores that remember their writes, or fail. Holds no tests.
+ * Stores that record their writes, or fail. Contains no tests.
  *
  * @module
  */
@@ -7,15 +7,15 @@ import { type Store, StoreError } from "@tare/session";
 import type { StoreRecord } from "@tare/session/internal";
 import { memoryStore } from "@tare/session/sqlite";
 
-/** A store that remembers each of its writes. */
+/** A store that records its writes. */
 export interface RecordedStore extends Store {
-  /** How many writes there were. */
+  /** Number of writes. */
   readonly writes: number;
-  /** A store in which only the first so many of these writes have happened, as if the process had ended then. */
+  /** Returns a store after the first `writes` writes, as if the process had ended then. */
   readonly upTo: (writes: number) => Promise<Store>;
 }
 
-/** An empty store in memory that remembers each of its writes. */
+/** Returns an empty store in memory that records its writes. */
 export function recordedStore(): RecordedStore {
   const store = memoryStore();
   const log: ((store: Store) => Promise<unknown>)[] = [];
@@ -48,7 +48,7 @@ export function recordedStore(): RecordedStore {
   };
 }
 
-/** A store that calls back before each commit. */
+/** Returns a store that calls back before each commit. */
 export function watchedStore(see: (records: readonly StoreRecord[]) => Promise<void> | void): Store {
   const store = memoryStore();
   return {
@@ -60,10 +60,12 @@ export function watchedStore(see: (records: readonly StoreRecord[]) => Promise<v
   };
 }
 
-/** What a store says that is full. */
+/** Error message of a full store. */
 export const FULL = "Cannot write to the store: it is full.";
 
-/** A store whose commits for sessions that are there fail when `fails` says so of the commit, counted from 1. */
+/**
+ * Returns a store whose commits for existing sessions fail if `fails` returns true for the commit, counted from 1.
+ */
 export function failingStore(fails: (call: number) => boolean): Store & { readonly calls: number } {
   let calls = 0;
   const store = watchedStore((records) => {

@@ -11,32 +11,29 @@ import {
 import { addUsage, countMessageTokens, transcribe } from "@tare/messages/internal";
 import type { Summarise } from "@tare/planner";
 
-/** Longest time that a summary may take, in milliseconds. */
 const SUMMARY_TIMEOUT_MS = 120_000;
 
-/** Room for the answer, as a share of the window, and at most, in tokens. */
+/** Tokens reserved for the answer: a share of the window, and at most. */
 const ANSWER_SHARE = 1 / 16;
 const ANSWER_TOKENS = 4_096;
 
-/** Characters of a message that are quoted to mark the end of a stretch. */
 const QUOTED_CHARS = 120;
 
 const WHAT =
-  "Write it for the agent, who will go on without seeing that part: what was found and decided and why, what was changed " +
-  "and where (paths, names, identifiers as they are), what is still open. Leave out what no longer matters. Answer " +
-  "with the summary alone, as plain text of at most 800 words.";
+  "Write it for the agent, who will continue without that part: what was found and decided and why, " +
+  "what was changed and where (paths, names, identifiers as they are), what is still open. Omit what no " +
+  "longer matters. Answer with the summary alone, as plain text of at most 800 words.";
 
 /**
- * Returns a function by which a model summarizes the older part of a conversation. The conversation is sent as it was sent
- * last, with the same tools and the instruction at the end, so that all but the instruction is read from the provider's
- * cache. If that doesn't fit the window, a transcript is sent in one user message, if necessary in parts, each with the
- * summary of those before. A summary that takes longer than two minutes fails; a reply without text is none.
+ * Returns a function that has a model summarize the older part of a conversation. The instruction follows the last
+ * prompt, whose rest is then a cache hit. If that exceeds the window, a transcript is sent in one user message, if
+ * necessary in parts, each with the summary of the earlier ones. A summary fails after two minutes; a reply without
+ * text is none.
  */
 export function summariseWith(
   model: Model,
   options: {
     readonly countTokens: CountTokens;
-    /** Called with the estimated usage of a request whose reply is incomplete. */
     readonly unfinished: (usage: Usage) => void;
   },
 ): Summarise {
@@ -90,7 +87,7 @@ async function askModel(
       };
       return { text, usage };
     }
-    throw new Error("the model's reply ended without an end");
+    throw new Error("the model's reply ended before it was complete");
   } finally {
     sent.end({ isStopped: request.signal.aborted });
     sent.take().forEach(unfinished);
@@ -102,23 +99,20 @@ function said(content: string): Message {
 }
 
 function instruct({ next, users }: Parameters<Summarise>[0]): string {
-  const where = next
-    ? `all that stands in front of the message that begins with ${quote(next)}`
-    : "all that stands above";
-  return `The context window is nearly full. Don't go on with the task and don't call any tool: summarise the older part ` +
-    `of this conversation, ${where}. ${WHAT} ${aboutUsers(users)}`;
+  const where = next ? `everything before the message that begins with ${quote(next)}` : "everything above";
+  return "The context window is nearly full. Stop working on the task and don't call any tool: summarise the " +
+    `older part of this conversation, ${where}. ${WHAT} ${aboutUsers(users)}`;
 }
 
 function aboutUsers(users: readonly Message[]): string {
   const [first] = users;
   const last = users.at(-1);
-  if (!first || !last) return "What the user said there stays as it is; don't repeat it.";
+  if (!first || !last) return "The user's messages there are kept; don't repeat them.";
   const which = first === last
-    ? `the user's message that begins with ${quote(first)} leaves`
-    : `the user's messages from the one that begins with ${quote(first)} to the one that begins with ${
-      quote(last)
-    } leave`;
-  return `With it ${which} as well: keep every wish, rule and fact in it. What else the user said stays as it is.`;
+    ? `the user's message that begins with ${quote(first)}`
+    : `the user's messages from the one that begins with ${quote(first)} to the one that begins with ` +
+      `${quote(last)}`;
+  return `It replaces ${which} too: keep every wish, rule and fact in it. The user's other messages are kept.`;
 }
 
 function quote(message: Message): string {
@@ -132,13 +126,12 @@ function instructPart(
 ): string {
   const sofar = before === undefined
     ? ""
-    : `\n\nSummary of what came before, to be kept in yours:\n${before}`;
+    : `\n\nSummary of the earlier parts, to be included in yours:\n${before}`;
   return `Below is the older part of a conversation between a user and an agent with tools. Summarise it. ${WHAT} ${
     aboutUsers(request.users)
   }${sofar}\n\n${transcript}`;
 }
 
-/** Returns the transcript in parts that fit with the instruction and the summary of those before. */
 function transcriptParts(
   request: Parameters<Summarise>[0],
   { promptTokens, countTokens }: { readonly promptTokens: number; readonly countTokens: CountTokens },
@@ -146,7 +139,6 @@ function transcriptParts(
   const frame = countMessageTokens(said(instructPart(request, "", "")), countTokens);
   const whole = request.messages.map(transcribe).join("\n\n");
   if (frame + countTokens(whole) <= promptTokens) return [whole];
-  // A quarter is left for the summary of the parts before.
   const most = Math.max(1, (promptTokens - frame) * 0.75);
   const parts: string[][] = [[]];
   let tokens = 0;
@@ -163,10 +155,8 @@ function transcriptParts(
   return parts.map((pieces) => pieces.join("\n\n"));
 }
 
-/** Tokens between two messages of a transcript. */
 const BETWEEN_TOKENS = 1;
 
-/** Returns a text in pieces of at most so many tokens, each with its count. */
 function cut(
   text: string,
   { most, countTokens }: { readonly most: number; readonly countTokens: CountTokens },

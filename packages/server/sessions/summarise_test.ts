@@ -39,7 +39,6 @@ const request: Parameters<Summarise>[0] = {
 };
 const usage = { promptTokens: 90, cachedTokens: 80, outputTokens: 3 };
 
-/** A model that gives these replies in turn, and what it was asked. */
 function replies(...given: readonly Partial<AssistantMessage>[]): { model: Model; asked: ModelRequest[] } {
   const asked: ModelRequest[] = [];
   const model: Model = async function* (request) {
@@ -57,7 +56,7 @@ const OPTIONS = {
   },
 };
 
-Deno.test("summariseWith() goes on from the conversation as it was sent, and gives text and usage", async () => {
+Deno.test("summariseWith() continues the conversation as it was sent, and returns text and usage", async () => {
   const { model, asked } = replies({ content: " The build is red. " });
   assertEquals(await summariseWith(model, OPTIONS)(request), { text: "The build is red.", usage });
   const [{ messages: sent, tools: offered } = { messages: [], tools: [] }] = asked;
@@ -65,15 +64,15 @@ Deno.test("summariseWith() goes on from the conversation as it was sent, and giv
   const instruction = sent.at(-1);
   assertEquals(instruction?.role, "user");
   const text = contentText(instruction?.content);
-  assertStringIncludes(text, 'in front of the message that begins with "Now \\"test\\" it."');
-  assertStringIncludes(text, "What the user said there stays as it is");
+  assertStringIncludes(text, 'before the message that begins with "Now \\"test\\" it."');
+  assertStringIncludes(text, "The user's messages there are kept");
 });
 
-Deno.test("summariseWith() says which of the user's messages leave", async () => {
+Deno.test("summariseWith() names the user's messages that are evicted", async () => {
   const { model, asked } = replies({ content: "Red." });
   await summariseWith(model, OPTIONS)({ ...request, users: messages.slice(0, 1) });
   const text = contentText(asked[0]?.messages.at(-1)?.content);
-  assertStringIncludes(text, 'the user\'s message that begins with "Fix the build." leaves');
+  assertStringIncludes(text, 'the user\'s message that begins with "Fix the build." too');
 });
 
 Deno.test("summariseWith() sends a transcript without tools if the conversation doesn't fit", async () => {
@@ -95,7 +94,7 @@ Deno.test("summariseWith() sends a transcript without tools if the conversation 
   );
 });
 
-Deno.test("summariseWith() sends a transcript that doesn't fit in parts, each with what came before", async () => {
+Deno.test("summariseWith() sends a transcript that doesn't fit in parts, each with the summary of earlier ones", async () => {
   const old = Array.from(
     { length: 9 },
     (_, at): Message => ({ role: "assistant", content: `fact-${at} `.repeat(200) }),
@@ -114,14 +113,14 @@ Deno.test("summariseWith() sends a transcript that doesn't fit in parts, each wi
   for (const { messages } of asked) assert(countRequestTokens({ messages }, words) <= 940);
   const prompts = asked.map(({ messages }) => contentText(messages[0]?.content));
   assertEquals(
-    prompts.map((prompt) => /to be kept in yours:\n(.*)/.exec(prompt)?.[1]),
+    prompts.map((prompt) => /to be included in yours:\n(.*)/.exec(prompt)?.[1]),
     [undefined, "One.", "Two."],
   );
   const told = prompts.join().match(/fact-\d/g)?.length;
   assertEquals(told, 1_800);
 });
 
-Deno.test("summariseWith() cuts a message that is longer than a part", async () => {
+Deno.test("summariseWith() splits a message that is longer than a part", async () => {
   const old: readonly Message[] = [{ role: "assistant", content: "word ".repeat(3_000) }];
   const { model, asked } = replies(...Array.from({ length: 20 }, () => ({ content: "Words." })));
   await summariseWith(model, OPTIONS)({
@@ -134,13 +133,13 @@ Deno.test("summariseWith() cuts a message that is longer than a part", async () 
   for (const { messages } of asked) assert(countRequestTokens({ messages }, words) <= 940);
 });
 
-Deno.test("summariseWith() takes no calls for a summary, and says what they took", async () => {
+Deno.test("summariseWith() takes no calls for a summary, and reports their usage", async () => {
   const call = { id: "2", type: "function", function: { name: "read_file", arguments: "{}" } } as const;
   const { model } = replies({ content: "I look again.", tool_calls: [call] });
   assertEquals(await summariseWith(model, OPTIONS)(request), { text: "", usage });
 });
 
-Deno.test("summariseWith() counts what the provider doesn't report", async () => {
+Deno.test("summariseWith() estimates usage that the provider doesn't report", async () => {
   const model: Model = async function* () {
     yield { type: "completed", message: { role: "assistant", content: "All is well" }, finishReason: "stop" };
   };
@@ -148,21 +147,21 @@ Deno.test("summariseWith() counts what the provider doesn't report", async () =>
   assertEquals([usage.estimated, usage.promptTokens > 20, usage.outputTokens], [true, true, 7]);
 });
 
-Deno.test("summariseWith() stops when it is told to, and fails without an end", async () => {
+Deno.test("summariseWith() stops on abort, and fails on an incomplete reply", async () => {
   const model: Model = async function* ({ signal }) {
     signal.throwIfAborted();
     yield { type: "text_delta", text: "The" };
   };
   const took: Usage[] = [];
   const summarise = summariseWith(model, { countTokens: words, unfinished: (usage) => took.push(usage) });
-  await assertRejects(() => summarise(request), Error, "ended without an end");
+  await assertRejects(() => summarise(request), Error, "ended before it was complete");
   const stopped = AbortSignal.abort(new Error("stopped"));
   await assertRejects(() => summarise({ ...request, signal: stopped }), Error, "stopped");
-  // Nothing was sent when it was stopped.
+  // No request was sent when it was stopped.
   assertEquals(took.map(({ outputTokens, estimated }) => [outputTokens, estimated]), [[1, true]]);
 });
 
-Deno.test("summariseWith() counts each message of a long transcript a few times, not once for each that follows", async () => {
+Deno.test("summariseWith() counts each message of a long transcript a few times, not once for each later one", async () => {
   const messages = Array.from({ length: 2_000 }, (_, at): Message => ({
     role: "user",
     content: `${at} ${"words of a wish ".repeat(20)}`,

@@ -2,7 +2,7 @@ import { assertEquals, assertThrows } from "@std/assert";
 import { HttpError } from "../http/http_error.ts";
 import { TurnSlots } from "./sessions.ts";
 
-Deno.test("TurnSlots refuses with 429 while all slots are taken, and counts a slot that is given back once", () => {
+Deno.test("TurnSlots.take() refuses with 429 while all slots are taken, and counts a freed slot once", () => {
   const slots = new TurnSlots(2, { freed: () => {}, after: () => () => {} });
   const [first] = [slots.take(), slots.take()];
   const error = assertThrows(() => slots.take(), HttpError);
@@ -10,5 +10,5 @@ Deno.test("TurnSlots refuses with 429 while all slots are taken, and counts a sl
   first();
   first();
   slots.take();
-  assertThrows(() => slots.take(), HttpError, "2 run at the moment");
+  assertThrows(() => slots.take(), HttpError, "the limit of running turns (2) is reached");
 });

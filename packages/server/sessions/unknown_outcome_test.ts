@@ -8,7 +8,7 @@ import { ALLOW_EVERYTHING } from "../approvals/rules.ts";
 import { agent, call, newSession, request } from "../fixture_test.ts";
 import { recordedStore } from "./store_fixture_test.ts";
 
-/** Calls tools in its first reply and answers in its second; the first of its processes never gets there. */
+/** A model that calls tools first and answers then; its first process never gets there. */
 function model(names: readonly string[]): Model {
   return async function* ({ messages }) {
     const isFirst = !messages.some(({ role }) => role === "assistant");
@@ -26,7 +26,7 @@ function model(names: readonly string[]): Model {
   };
 }
 
-/** What is left of a turn whose process ended while its calls ran, and a server that goes on with it. */
+/** Returns a turn whose process ended during its calls, and a server that continues it. */
 async function cutOff(
   unknownOutcome: NonNullable<ApprovalOptions["unknownOutcome"]>,
   { names, unattended = false }: { readonly names: readonly string[]; readonly unattended?: boolean },
@@ -79,20 +79,20 @@ const results = async (handler: HttpAgent, path: string) => {
   return messages.filter(({ role }) => role === "tool").map(({ content }) => contentText(content));
 };
 
-const UNKNOWN = "Cannot tell the result: interrupted, outcome unknown.";
+const UNKNOWN = "Cannot report the result: interrupted, outcome unknown.";
 
-Deno.test("of a call that ran when its server ended the model is told, and it isn't made again", async () => {
+Deno.test("unknown outcome: the model is notified of an interrupted call, which isn't made again", async () => {
   const { handler, path, ran } = await cutOff("tell", { names: ["act", "look"] });
   assertEquals(outline(await follow(handler, path, 0)).slice(-7), [
-    `tool_result 0 ${UNKNOWN} It may have taken effect: find out before you call it again.`,
-    `tool_result 1 ${UNKNOWN} It only reads: call it again if you need it.`,
+    `tool_result 0 ${UNKNOWN} It may have taken effect: check before calling it again.`,
+    `tool_result 1 ${UNKNOWN} It is read-only: call it again if needed.`,
     "turn_resumed",
     ...["step_start", "assistant_message", "step_end", "turn_end completed"],
   ]);
   assertEquals(ran, []);
 });
 
-Deno.test("such a call is made again where its tool only reads or says that this does no harm, in its place", async () => {
+Deno.test("unknown outcome: a read-only or idempotent call is made again in its place", async () => {
   const { handler, path, ran } = await cutOff("repeat", { names: ["put", "act", "look"] });
   const seen = await follow(handler, path, 0);
   assertEquals(outline(seen).slice(-7), [
@@ -102,18 +102,18 @@ Deno.test("such a call is made again where its tool only reads or says that this
     ...["step_start", "assistant_message", "step_end", "turn_end completed"],
   ]);
   assertEquals(ran, ["put", "look"]);
-  const told = `${UNKNOWN} It may have taken effect: find out before you call it again.`;
+  const told = `${UNKNOWN} It may have taken effect: check before calling it again.`;
   assertEquals(await results(handler, path), ["worked", told, "worked"]);
 });
 
-Deno.test("what such calls may have left is cleared away before any is made again", async () => {
+Deno.test("unknown outcome: the remains of such calls are removed before any is made again", async () => {
   const { handler, path, cleared } = await cutOff("repeat", { names: ["put", "act", "look"] });
   await follow(handler, path, 0);
   assertEquals(cleared, ["0 {} before 0 calls", "1 {} before 0 calls"]);
 });
 
 for (const decision of ["allow", "deny"] as const) {
-  Deno.test(`somebody is asked whether such a call is made again, and says ${decision}`, async () => {
+  Deno.test(`unknown outcome: the user is asked whether a call is made again, and answers ${decision}`, async () => {
     const { handler, path, ran } = await cutOff("ask", { names: ["act", "look"] });
     await readTurn(handler, path, 0);
     const { approvals } = (await call(handler, "GET", `${path}/approvals`)).body as {
@@ -122,7 +122,7 @@ for (const decision of ["allow", "deny"] as const) {
     assertEquals(approvals.map(({ callId, name, why, begun }) => ({ callId, name, why, begun })), [{
       callId: "0",
       name: "act",
-      why: "The server ended while it ran: it may have taken effect. A yes makes the call once more.",
+      why: "The server stopped while it ran: it may have taken effect. If you allow it, it runs again.",
       begun: true,
     }]);
     assertEquals(ran, []);
@@ -132,24 +132,24 @@ for (const decision of ["allow", "deny"] as const) {
     assertEquals(outline(await follow(handler, path, after)).at(-1), "turn_end completed");
     assertEquals(ran, decision === "allow" ? ["act"] : []);
     const denied =
-      "Cannot run act: the server ended while it ran, and it may have taken effect: find out before " +
-      "you call it again. It wasn't run again: the user said no.";
-    // What was asked for stands where it was answered.
+      "Cannot run act: the server stopped while it ran, and it may have taken effect: check before " +
+      "calling it again. It wasn't run again: the user denied it.";
+    // The approval is at the place of its answer.
     assertEquals(await results(handler, path), [
-      `${UNKNOWN} It only reads: call it again if you need it.`,
+      `${UNKNOWN} It is read-only: call it again if needed.`,
       decision === "allow" ? "worked" : denied,
     ]);
   });
 }
 
-Deno.test("where nobody can be asked the model is told", async () => {
+Deno.test("unknown outcome: the model is notified if no user can be asked", async () => {
   const { handler, path, ran } = await cutOff("ask", { names: ["act"], unattended: true });
   assertEquals(outline(await follow(handler, path, 0)).at(-1), "turn_end completed");
   assertEquals(ran, []);
   assertEquals((await results(handler, path)).length, 1);
 });
 
-Deno.test("a turn that is cut off again and again ends, and can be continued", async () => {
+Deno.test("unknown outcome: a turn that is interrupted repeatedly ends, and can be continued", async () => {
   const store = memoryStore();
   let asked = 0;
   const third = Promise.withResolvers<void>();
@@ -172,7 +172,7 @@ Deno.test("a turn that is cut off again and again ends, and can be continued", a
       if (/"type":"(step_start|turn_end)"/.test(text.split("turn_resumed").at(-1)!)) break;
     }
   }
-  // A step begins before its model is asked.
+  // A step begins before its model call.
   await third.promise;
   assertEquals(asked, 3);
   const end = (await store.readEvents(id)).at(-1)?.event;
@@ -181,11 +181,11 @@ Deno.test("a turn that is cut off again and again ends, and can be continued", a
   const { event } = last.at(-1)!;
   assertEquals(event.type === "turn_end" && [event.reason, event.message], [
     "interrupted",
-    "The server ended in the middle of this turn, and 3 times more when it went on with it. It can be continued.",
+    "The server stopped during this turn, and 3 more times when it continued. The turn can be continued.",
   ]);
 });
 
-Deno.test("a session that can't be read keeps nobody else's turn from going on, and is told of once", async () => {
+Deno.test("recovery: an unreadable session doesn't stop other turns from continuing, and is reported once", async () => {
   const store = memoryStore();
   const errors: unknown[] = [];
   const maker = agent(model([]), { store });

@@ -7,7 +7,7 @@ import { agent, call, echo, events, newSession, request, turn } from "../fixture
 import { recordedStore } from "./store_fixture_test.ts";
 import { answerCall } from "../approvals/fixture_test.ts";
 
-/** A place that is told by its version, and what it is now. */
+/** An environment that is described by its version, and the version. */
 function versions(): { workplace: Workplace; now: number } {
   const place = {
     now: 1,
@@ -23,7 +23,6 @@ function versions(): { workplace: Workplace; now: number } {
   return place;
 }
 
-/** A model that gives these replies, and the requests that it got. */
 function recorded(replies: readonly Partial<AssistantMessage>[]): { model: Model; requests: ModelRequest[] } {
   const requests: ModelRequest[] = [];
   const model: Model = async function* (request) {
@@ -40,7 +39,7 @@ function calling(name: string, args: unknown, id: string): Partial<AssistantMess
 
 const said = ({ messages }: ModelRequest) => messages.map(({ content }) => content);
 
-Deno.test("a session with the server's own instructions is told its place behind them, and what changes in front of what the user says", async () => {
+Deno.test("environment: its description follows the server's own instructions, and its changes precede the input", async () => {
   const place = versions();
   const { model, requests } = recorded([{ content: "a" }, { content: "b" }, { content: "c" }]);
   const handler = agent(model, { place: place.workplace });
@@ -59,7 +58,7 @@ Deno.test("a session with the server's own instructions is told its place behind
   assertEquals((body as { instructions: string }).instructions, "Be brief.");
 });
 
-Deno.test("a session that brings instructions is told nothing of the place", async () => {
+Deno.test("environment: a session with its own instructions gets no description", async () => {
   const place = versions();
   const { model, requests } = recorded([{ content: "a" }, { content: "b" }]);
   const handler = agent(model, { place: place.workplace });
@@ -71,7 +70,7 @@ Deno.test("a session that brings instructions is told nothing of the place", asy
   assertEquals(requests.map(said), [["1"], ["Be kind.", "1"]]);
 });
 
-Deno.test("what has changed is told once, after whichever write the server ends", async () => {
+Deno.test("environment: a change is described once, whichever write the server ends after", async () => {
   const place = versions();
   const store = recordedStore();
   const options = { place: place.workplace };
@@ -80,14 +79,14 @@ Deno.test("what has changed is told once, after whichever write the server ends"
   await turn(handler, session, "One?");
   place.now = 2;
   await turn(handler, session, "Two?");
-  // Once as it is, and once it has changed again while there was no server.
+  // Once unchanged, and once changed again while no server ran.
   for (const version of [2, 3]) {
     place.now = version;
     for (let writes = 1; writes <= store.writes; writes++) {
       const { model, requests } = recorded(["Three.", "Four.", "Five."].map((content) => ({ content })));
       const copy = await store.upTo(writes);
       const restarted = agent(model, { ...options, store: copy });
-      // The turn that was cut off goes on first.
+      // The interrupted turn continues first.
       await events(await restarted.fetch(request("GET", `${session}/events`)));
       await turn(restarted, session, "Three?");
       await turn(agent(model, { ...options, store: copy }), session, "Four?");
@@ -101,7 +100,7 @@ Deno.test("what has changed is told once, after whichever write the server ends"
   }
 });
 
-Deno.test("of tools and place both are told at once, and more where the turn goes on after a restart", async () => {
+Deno.test("environment: tools and changes are described together, and more if the turn continues after a restart", async () => {
   const place = versions();
   const store = recordedStore();
   const many = Array.from({ length: 40 }, (_, at) => ({
@@ -109,7 +108,7 @@ Deno.test("of tools and place both are told at once, and more where the turn goe
     mayDefer: true,
     definition: {
       type: "function" as const,
-      function: { name: `make__${at}`, description: "It says at length what nobody needs. ".repeat(30) },
+      function: { name: `make__${at}`, description: "It lists details that callers ignore. ".repeat(30) },
     },
   }));
   const toolSource: ToolSource = {
@@ -137,14 +136,14 @@ Deno.test("of tools and place both are told at once, and more where the turn goe
   }
   const now = "Now it is version 3.";
   assertEquals([...seen], [
-    // Before the turn was asked for, and behind its start.
+    // Before the turn was requested, and after its start.
     ...[["2"], ["1"]].map((input) => JSON.stringify([list, now, ...input])),
     JSON.stringify([list, told, now, "1"]),
     JSON.stringify([list, told, "1", "a", now, "2"]),
   ]);
 });
 
-Deno.test("nothing is told between calls and their results: the next turn makes up for it", async () => {
+Deno.test("environment: nothing is described between calls and results, but before the next turn", async () => {
   const place = versions();
   const { model, requests } = recorded([
     calling("echo", { text: "x" }, "a"),
@@ -167,7 +166,7 @@ Deno.test("nothing is told between calls and their results: the next turn makes 
   ]);
 });
 
-Deno.test("a helper begins with what its parent was told of the place", async () => {
+Deno.test("environment: a subagent begins with its parent's description", async () => {
   const place = versions();
   const { model, requests } = recorded([
     calling("delegate", { task: "Look." }, "a"),

@@ -1,10 +1,10 @@
 import { assertEquals } from "@std/assert";
 import { markdownHtml } from "./share_page.ts";
 
-/** What a text is shown as, lines between its blocks apart. */
+/** The HTML, without lines between blocks. */
 const shown = (text: string) => markdownHtml(text).replaceAll(/>\n</g, "><");
 
-Deno.test("markdownHtml() shows what models write", () => {
+Deno.test("markdownHtml() renders what models write", () => {
   assertEquals(
     shown("### One\n\nA **bold** and *soft* `a < b`, ~~gone~~, snake_case and __both__.\nNext."),
     "<h2>One</h2><p>A <strong>bold</strong> and <em>soft</em> <code>a &lt; b</code>, <s>gone</s>, snake_case " +
@@ -30,7 +30,7 @@ Deno.test("markdownHtml() shows what models write", () => {
   );
 });
 
-Deno.test("markdownHtml() leads to the web or nowhere, fetches nothing, and leaves no tag a tag", () => {
+Deno.test("markdownHtml() links only to the web, fetches nothing, and escapes tags", () => {
   const web = (address: string, text: string) =>
     `<a href="${address}" rel="noopener noreferrer nofollow">${text}</a>`;
   assertEquals(
@@ -52,7 +52,7 @@ Deno.test("markdownHtml() leads to the web or nowhere, fetches nothing, and leav
   }
   assertEquals(
     shown("![p](https://example.com/p.png)"),
-    `<p>${web("https://example.com/p.png", "[picture: p]")}</p>`,
+    `<p>${web("https://example.com/p.png", "[image: p]")}</p>`,
   );
   const hostile = `<script>alert(1)</script> <img src=x onerror="alert(1)"> & 'q' \\<b>`;
   const places = ["", "# ", "> ", "- ", "```", "    ", "![", "[x]: https://a/ ", "| "];
@@ -65,7 +65,7 @@ Deno.test("markdownHtml() leads to the web or nowhere, fetches nothing, and leav
   assertEquals(shown("a\0\ud800b"), "<p>a\ufffd\ufffdb</p>");
 });
 
-Deno.test("markdownHtml() bears whatever is open, nested or long", () => {
+Deno.test("markdownHtml() withstands open, nested and long input", () => {
   assertEquals(shown("**open *so `and [this](http"), "<p>**open *so `and [this](http</p>");
   for (const part of ["`", "``a", "**", "*a", "_", "[", "![a](", "> ", "- ", "| a |\n|-", "\\", "1. "]) {
     const html = shown(part.repeat(20_000 / part.length));

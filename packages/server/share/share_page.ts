@@ -23,7 +23,6 @@ export interface Shared {
   readonly entries: readonly TranscriptEntry[];
 }
 
-/** Events that a file shows of a session. */
 const SHARED_EVENTS: readonly SessionEvent["type"][] = [
   "message_added",
   "turn_start",
@@ -34,7 +33,7 @@ const SHARED_EVENTS: readonly SessionEvent["type"][] = [
   "turn_end",
 ];
 
-/** Returns what a file tells of a session: what was said in the turns that have ended. @throws {StoreError} */
+/** Returns the ended turns of a session. @throws {StoreError} */
 export async function sharedOf(
   { id, title, row: { createdAtMs }, settings: { model }, runningAfter = Infinity }: AgentSession,
   store: Store,
@@ -48,10 +47,10 @@ export async function sharedOf(
   return { title, model, createdAtMs, entries };
 }
 
-/** Characters of a folded text that are shown. */
+/** Visible characters of a collapsed text. */
 const LONGEST = 20_000;
 
-/** Returns a session as one inert HTML file, and the Content-Security-Policy in it. */
+/** Returns a session as one inert HTML file, and its Content-Security-Policy. */
 export async function sharePage(
   shared: Shared,
 ): Promise<{ readonly html: string; readonly policy: string }> {
@@ -93,9 +92,9 @@ ${entries.map(entryHtml).filter((html) => html !== "").join("\n")}
 }
 
 const NOTE =
-  "A conversation with an agent. All that was said is here, and what its tools were given and gave back: parts of files, " +
-  "output of commands, names and addresses. Nothing was taken out but what the agent was told first. Who passes this file " +
-  "on passes all of that on.";
+  "A conversation with an agent: all messages, and the arguments and results of its tools, such as " +
+  "parts of files, output of commands, names and addresses. Only the agent's instructions were removed. " +
+  "Sharing this file shares all of it.";
 
 function entryHtml(entry: TranscriptEntry): string {
   switch (entry.kind) {
@@ -106,10 +105,9 @@ function entryHtml(entry: TranscriptEntry): string {
       return `<article class="reply" aria-label="Agent">${thought}${markdownHtml(entry.text)}</article>`;
     }
     case "call":
-      // Nested calls are no messages.
       return entry.parent === undefined ? callHtml(entry) : "";
     case "instructions":
-      return folded("What the agent was told", entry.text);
+      return folded("Instructions", entry.text);
     default:
       return "";
   }
@@ -129,9 +127,9 @@ function diffOf(change: FileChange): string {
   const spans = lines.map(({ kind, text }) =>
     `<span${kind === undefined ? "" : ` class="${kind}"`}>${escapeHtml(text)}\n</span>`
   );
-  return `<p><bdi>${escapeHtml(path)}</bdi>: ${counted(added, "line")} more, ${
+  return `<p><bdi>${escapeHtml(path)}</bdi>: ${counted(added, "line")} added, ${
     formatCount(removed)
-  } less</p><pre class="diff" tabindex="0">${spans.join("")}</pre>${rest ? `<p>and ${rest}</p>` : ""}`;
+  } removed</p><pre class="diff" tabindex="0">${spans.join("")}</pre>${rest ? `<p>and ${rest}</p>` : ""}`;
 }
 
 function folded(label: string, text: string): string {
@@ -140,7 +138,7 @@ function folded(label: string, text: string): string {
 
 function pre(label: string, text: string): string {
   const more = text.length - LONGEST;
-  const rest = more > 0 ? `<p>and ${more} characters more</p>` : "";
+  const rest = more > 0 ? `<p>and ${more} more characters</p>` : "";
   return `<pre tabindex="0" role="group" aria-label="${label}" dir="auto">${
     escapeHtml(sliceText(text, 0, LONGEST))
   }</pre>${rest}`;
@@ -159,8 +157,8 @@ function partOf(part: ContentPart): string {
       return said(part.refusal);
     case "image_url":
       return /^data:image\/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]*$/.test(part.image_url.url)
-        ? `<img src="${part.image_url.url}" alt="Attached picture">`
-        : said("[picture]");
+        ? `<img src="${part.image_url.url}" alt="Attached image">`
+        : said("[image]");
     case "file":
       return said(`[file ${part.file.filename ?? ""}]`);
     default:
@@ -209,7 +207,7 @@ a{color:var(--accent)}
 @media print{details{break-inside:avoid}pre{max-height:none}}
 `;
 
-/** Longest text that is parsed as Markdown, in UTF-16 code units: it blocks other requests. */
+/** In UTF-16 code units: parsing blocks other requests. */
 const LONGEST_MARKDOWN = 100_000;
 
 const markdown = new MarkdownIt({ html: false, linkify: true, typographer: false });
@@ -217,22 +215,22 @@ markdown.validateLink = (address) => /^(https?:\/\/|mailto:)/i.test(address);
 markdown.linkify.set({ fuzzyLink: false, fuzzyEmail: false });
 const { rules } = markdown.renderer;
 const { escapeHtml } = markdown.utils;
-// All headings are one level below the file's own: skipped levels mislead screen readers.
+// One level below the file's own: skipped levels mislead screen readers.
 rules.heading_open = () => "<h2>";
 rules.heading_close = () => "</h2>\n";
 rules.fence = rules.code_block = (tokens, at) =>
   `<pre tabindex="0"><code>${escapeHtml(tokens[at]!.content)}</code></pre>\n`;
 rules.table_open = () => '<div class="scroll" tabindex="0" role="group" aria-label="Table"><table>\n';
 rules.table_close = () => "</table></div>\n";
-// The defaults have styles, which the file's policy forbids.
+// The defaults have inline styles, which the policy forbids.
 rules.th_open = () => '<th scope="col">';
 rules.td_open = () => "<td>";
 rules.link_open = (tokens, at) => linkTo(tokens[at]!, "href");
-// Fetching a picture would notify its server.
+// Fetching an image would notify its server.
 rules.image = (tokens, at) =>
-  `${linkTo(tokens[at]!, "src")}${escapeHtml(`[picture: ${tokens[at]!.content}]`)}</a>`;
+  `${linkTo(tokens[at]!, "src")}${escapeHtml(`[image: ${tokens[at]!.content}]`)}</a>`;
 
-/** Returns Markdown as HTML in which tags are text, pictures are links, and links lead to the web. */
+/** Escapes tags, turns images into links, and links only to the web and mail. */
 export function markdownHtml(text: string): string {
   return text.length > LONGEST_MARKDOWN
     ? `<p class="plain">${escapeHtml(text)}</p>`

@@ -12,7 +12,7 @@ function asking(id: string, args: object): Partial<AssistantMessage> {
   };
 }
 
-/** A tool that changes a file each time, but for `same`. */
+/** A tool that changes a file each time, except `same`. */
 const edits: Tool = {
   ...echo,
   run: ({ text }) => ({
@@ -23,19 +23,19 @@ const edits: Tool = {
   }),
 };
 
-/** The file of a session. */
+/** Exports a session. */
 async function shared(handler: ReturnType<typeof agent>, path: string) {
   const response = await handler.fetch(request("GET", `${path}/export?format=html`));
   const { status, headers } = response;
   return { status, headers, html: await response.text() };
 }
 
-/** What its elements say, tags apart. */
+/** The text without tags. */
 function textOf(html: string): string {
   return html.replaceAll(/<[^>]*>/g, " ").replaceAll(/\s+/g, " ").trim();
 }
 
-Deno.test("a session is given as one file in which nothing runs, whatever was said", async () => {
+Deno.test("sharePage() returns one file without scripts, whatever was written", async () => {
   const pixel = "data:image/png;base64,iVBORw0KGgo=";
   const replies = [
     asking("1", { text: "a" }),
@@ -69,12 +69,12 @@ Deno.test("a session is given as one file in which nothing runs, whatever was sa
       new Uint8Array(hash).toBase64()
     }'; img-src data:; base-uri 'none'; form-action 'none'`,
   );
-  // Nothing that was said is an element, and nothing is fetched.
+  // No text is an element, and nothing is fetched.
   assertEquals(html.match(/<(script|iframe|link|object|form|base|svg)|<[^>]*\son\w+=/gi), null);
-  assertEquals(html.match(/<img[^>]*>/g), [`<img src="${pixel}" alt="Attached picture">`]);
+  assertEquals(html.match(/<img[^>]*>/g), [`<img src="${pixel}" alt="Attached image">`]);
   assertEquals(html.match(/\s(src|href|action|background)="[^"]*"/g), [` src="${pixel}"`]);
   assertEquals(html.includes("SECRET OF THE SERVER"), false);
-  // Each call has the change that it made, though all have one id.
+  // Each call has its own change, though all share one id.
   const changed = html.match(/<details class="call">[^]*?<\/details>/g)!.map(textOf);
   assertEquals(changed.map((one) => /^echo (\w+)( \w\.txt)?/.exec(one)?.[0]), [
     "echo a a.txt",
@@ -83,12 +83,12 @@ Deno.test("a session is given as one file in which nothing runs, whatever was sa
   ]);
   assertStringIncludes(html, '<span class="goes">-old &lt;b&gt;\n</span><span class="comes">+b\n</span>');
   assertStringIncludes(html, "<p>Done, <strong>all of it</strong>.</p>");
-  // Calls, results and thoughts are folded, and what was said isn't.
+  // Calls, results and reasoning are collapsed; messages aren't.
   assertEquals(html.match(/<details[^>]*open/g), null);
   assertEquals(html.match(/<details/g)?.length, 6);
 });
 
-Deno.test("a file holds what turns said that have ended, and the beginning of what is long", async () => {
+Deno.test("sharePage() contains the ended turns, and the start of long texts", async () => {
   const long = { ...echo, run: () => "line\n".repeat(10_000) };
   const handler = agent(scriptedModel([asking("1", { text: "x" }), { content: "done" }]), { tools: [long] });
   const path = await newSession(handler);
@@ -97,7 +97,7 @@ Deno.test("a file holds what turns said that have ended, and the beginning of wh
   assertEquals(empty.headers.get("content-disposition"), 'attachment; filename="session.html"');
   await turn(handler, path, "Go.");
   const { html } = await shared(handler, path);
-  assertStringIncludes(html, "</pre><p>and 30000 characters more</p>");
+  assertStringIncludes(html, "</pre><p>and 30000 more characters</p>");
   assertEquals(html.length < 30_000, true);
   assertEquals((await shared(handler, "/tare/v1/sessions/none")).status, 404);
 });

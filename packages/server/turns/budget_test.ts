@@ -11,13 +11,13 @@ const ledger = {
   ...{ calls: 2, promptTokens: 1000, cachedTokens: 800, outputTokens: 50, tokenUnits: 220, usd: 0.25 },
 };
 
-Deno.test("overBudget() names the budget that is used up, the turn's before the session's", () => {
+Deno.test("overBudget() returns the exhausted budget, the turn's before the session's", () => {
   const spent = (turn: object, session: object = {}) =>
     overBudget({ turn, session }, { before: ledger, rates, model })(ledger);
   const room = { maxSteps: 3, maxTokens: 1051, maxUsd: 0.251, maxTokenUnits: 221 };
   assertEquals([spent({}), spent(room)], [undefined, undefined]);
   const used = (what: string, name: string, limit: number, spent = limit) =>
-    `The ${what} has used up its budget: ${name} is ${limit}, and it has used ${spent}.`;
+    `The ${what}'s budget is exhausted: ${name} is ${limit}, used: ${spent}.`;
   assertEquals(spent({ maxSteps: 2 }), used("turn", "maxSteps", 2));
   assertEquals(spent({ maxTokens: 1050 }), used("turn", "maxTokens", 1050));
   assertEquals(spent({ maxUsd: 0.2 }), used("turn", "maxUsd", 0.2, 0.25));
@@ -26,21 +26,21 @@ Deno.test("overBudget() names the budget that is used up, the turn's before the 
   assertEquals(spent({}, { maxUsd: 0.5 }), used("session", "maxUsd", 0.5));
 });
 
-Deno.test("overBudget() reckons from the tokens where turns from before didn't note what they cost", () => {
+Deno.test("overBudget() calculates the cost from tokens if turns don't contain it", () => {
   const { tokenUnits: _units, usd: _usd, ...tokens } = ledger;
   const spent = (session: object) => overBudget({ session }, { before: tokens, rates, model })(ledger);
-  const used = "The session has used up its budget: ";
-  assertEquals(spent({ maxUsd: 2 }), `${used}maxUsd is 2, and it has used 2.5.`);
-  assertEquals(spent({ maxTokenUnits: 440 }), `${used}maxTokenUnits is 440, and it has used 440.`);
+  const used = "The session's budget is exhausted: ";
+  assertEquals(spent({ maxUsd: 2 }), `${used}maxUsd is 2, used: 2.5.`);
+  assertEquals(spent({ maxTokenUnits: 440 }), `${used}maxTokenUnits is 440, used: 440.`);
 });
 
-Deno.test("overBudget() refuses dollars where the model's price isn't known, and says what to do", () => {
+Deno.test("overBudget() refuses dollars if the model's price is unknown, and reports what to do", () => {
   const unknown = { before: EMPTY_LEDGER, rates: { profile: rates.profile }, model: "qwen" };
   for (const budgets of [{ turn: { maxUsd: 1 } }, { session: { maxUsd: 1 } }]) {
     assertThrows(
       () => overBudget(budgets, unknown),
       HttpError,
-      'Cannot hold the budget maxUsd: the price of model "qwen" isn\'t known; start the server with TARE_PRICE=input=3,output=15 ',
+      'Cannot enforce the budget maxUsd: the price of model "qwen" is unknown. Start the server with TARE_PRICE=input=3,output=15 ',
     );
   }
   assertEquals(overBudget({ turn: { maxTokenUnits: 1 } }, unknown)(EMPTY_LEDGER), undefined);

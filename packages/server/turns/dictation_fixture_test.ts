@@ -1,5 +1,5 @@
 /**
- * Turns whose model says what it is told, and what they commit. Holds no tests.
+ * Turns with a dictated model, and their commits. Contains no tests.
  *
  * @module
  */
@@ -10,16 +10,14 @@ import { echo, FakeClock } from "../fixture_test.ts";
 import { makeSession, type ScriptedOptions, scriptedSessions } from "../script_fixture_test.ts";
 import { watchedStore } from "../sessions/store_fixture_test.ts";
 
-/** What each reply took. */
 export const USAGE = { promptTokens: 10, cachedTokens: 5, outputTokens: 2 };
 
-/** A model that says what it is told, piece by piece, in each of its calls. */
+/** A model whose replies the test dictates, piece by piece. */
 export class Dictation {
   #pieces: { readonly event: ModelEvent; readonly taken: () => void }[] = [];
   #more = Promise.withResolvers<void>();
   #asked = Promise.withResolvers<void>();
 
-  /** Settles when it is called the next time. */
   async asked(): Promise<void> {
     await this.#asked.promise;
     this.#asked = Promise.withResolvers();
@@ -46,12 +44,11 @@ export class Dictation {
     }
   }
 
-  /** Says a piece; settles when the turn has taken it. */
+  /** Streams a piece; settles when the turn has taken it. */
   say(text: string): Promise<void> {
     return this.#tell({ type: "text_delta", text });
   }
 
-  /** Ends the reply. */
   end(message: Partial<AssistantMessage> = {}): void {
     this.#tell({
       type: "completed",
@@ -69,7 +66,7 @@ export class Dictation {
   }
 }
 
-/** What a commit holds, in short: its events, deltas by their text; and in brackets the states that have changed. */
+/** Returns a commit in short: its events, deltas by their text; and in brackets the changed states. */
 function outline(records: readonly StoreRecord[]): string {
   return records.flatMap((record) => {
     if (record.type === "state") return [`(${record.name})`];
@@ -80,7 +77,7 @@ function outline(records: readonly StoreRecord[]): string {
   }).join(" ");
 }
 
-/** A session with a dictated model, and what it commits from its first turn on. */
+/** Returns a session with a dictated model, and its commits from its first turn on. */
 export async function dictatedSession(
   options: Partial<ScriptedOptions> & {
     readonly see?: (commit: string) => Promise<void> | void;
@@ -115,6 +112,5 @@ export async function dictatedSession(
   return { sessions, session, store, clock, dictation, commits, shown };
 }
 
-/** A call of a tool with one argument. */
 export const call = (id: string, name = "echo") =>
   ({ id, type: "function", function: { name, arguments: '{"text":"x"}' } }) as const;

@@ -7,39 +7,42 @@ import { FULL } from "../sessions/store_fixture_test.ts";
 import { call, dictatedSession, USAGE } from "./dictation_fixture_test.ts";
 import { EventBatch } from "./play_turn.ts";
 
-Deno.test("a turn commits the first delta at once, those behind it together every 100 ms, the last ones with the reply", async () => {
-  const { session, clock, dictation, commits, shown } = await dictatedSession();
-  const { done } = await session.start({ input: "q" });
-  await dictation.asked();
-  assertEquals(commits, ["turn_start (title) (turn)"]);
-  await dictation.say("1");
-  await shown(3);
-  for (const text of ["2", "3"]) await dictation.say(text);
-  clock.advance(99);
-  await dictation.say("4");
-  assertEquals([session.lastEvent, commits.slice(1)], [3, ['step_start "1"']]);
-  clock.advance(1);
-  await shown(4);
-  await dictation.say("5");
-  clock.advance(100);
-  await shown(5);
-  // Nothing was said for longer than that: whoever reads doesn't wait.
-  clock.advance(110);
-  await dictation.say("6");
-  await shown(6);
-  await dictation.say("7");
-  dictation.end();
-  await done;
-  assertEquals(commits.slice(1), [
-    'step_start "1"',
-    '"234"',
-    '"5"',
-    '"6"',
-    '"7" assistant_message step_end turn_end (value) (totals) sums (turn)',
-  ]);
-});
+Deno.test(
+  "EventBatch: the first delta is committed immediately, later ones every 100 ms, the last ones with the reply",
+  async () => {
+    const { session, clock, dictation, commits, shown } = await dictatedSession();
+    const { done } = await session.start({ input: "q" });
+    await dictation.asked();
+    assertEquals(commits, ["turn_start (title) (turn)"]);
+    await dictation.say("1");
+    await shown(3);
+    for (const text of ["2", "3"]) await dictation.say(text);
+    clock.advance(99);
+    await dictation.say("4");
+    assertEquals([session.lastEvent, commits.slice(1)], [3, ['step_start "1"']]);
+    clock.advance(1);
+    await shown(4);
+    await dictation.say("5");
+    clock.advance(100);
+    await shown(5);
+    // After a longer pause, readers don't wait.
+    clock.advance(110);
+    await dictation.say("6");
+    await shown(6);
+    await dictation.say("7");
+    dictation.end();
+    await done;
+    assertEquals(commits.slice(1), [
+      'step_start "1"',
+      '"234"',
+      '"5"',
+      '"6"',
+      '"7" assistant_message step_end turn_end (value) (totals) sums (turn)',
+    ]);
+  },
+);
 
-Deno.test("a step with calls takes a commit before they run and one before the next request", async () => {
+Deno.test("EventBatch: a step with calls takes a commit before they run and one before the next request", async () => {
   const stored: string[][] = [];
   const read = async () => {
     stored.push((await store.readEvents(session.id)).slice(-3).map(({ event }) => event.type));
@@ -63,7 +66,7 @@ Deno.test("a step with calls takes a commit before they run and one before the n
   assertEquals(stored, [called, called, ["tool_result", "step_end", "step_start"]]);
 });
 
-Deno.test("calls that the client runs need no commit of their own", async () => {
+Deno.test("EventBatch: calls that the client runs need no commit of their own", async () => {
   const { session, dictation, commits } = await dictatedSession();
   const clientTools = [{ type: "function", function: { name: "theirs" } }] as const;
   const { done } = await session.start({ input: "q", clientTools });
@@ -76,7 +79,7 @@ Deno.test("calls that the client runs need no commit of their own", async () => 
   ]);
 });
 
-Deno.test("whoever reads a turn gets all of its events in order, however they were committed", async () => {
+Deno.test("EventBatch: readers get all events in order, however they were committed", async () => {
   const read = async (speed: (clock: FakeClock) => void) => {
     const { session, clock, dictation } = await dictatedSession();
     const { done } = await session.start({ input: "q" });
@@ -91,7 +94,7 @@ Deno.test("whoever reads a turn gets all of its events in order, however they we
     await done;
     const all = await Array.fromAsync(session.events.read());
     assertEquals(all.map(({ number }) => number), all.map((_, index) => index + 1));
-    // Of what takes time each run is different.
+    // Durations differ in each run.
     return all.map(({ event }) => ({ ...event, durationMs: 0, atMs: 0 }));
   };
   const said = (...texts: string[]) => ["step_start", ...texts, "assistant_message"];
@@ -108,7 +111,7 @@ Deno.test("whoever reads a turn gets all of its events in order, however they we
   assertEquals(others(gathered), others(atOnce));
 });
 
-Deno.test("while a view takes its time, what has happened is shown without the prompt's state that is being made", async () => {
+Deno.test("EventBatch: during a slow view, earlier events are readable without the new state of the prompt", async () => {
   let calls = 0;
   const tool: Tool = { ...echo, run: () => `${calls} `.repeat(calls < 5 ? 3_000 : 40_000) };
   const model: Model = async function* () {
@@ -120,7 +123,7 @@ Deno.test("while a view takes its time, what has happened is shown without the p
       usage: { ...USAGE, promptTokens: 1_500 * calls },
     };
   };
-  // The huge result is truncated by then, and an older one leaves.
+  // The huge result is truncated by then, and an older one is evicted.
   const isLeaving = (content: string) => calls === 5 && content.startsWith("4");
   const leaving = Promise.withResolvers<void>();
   const left = Promise.withResolvers<void>();
@@ -142,7 +145,7 @@ Deno.test("while a view takes its time, what has happened is shown without the p
   ]);
 });
 
-Deno.test("while the store is slow, what happens is gathered, and one commit is under way at a time", async () => {
+Deno.test("EventBatch: a slow store gets one commit at a time, with the events gathered meanwhile", async () => {
   const slow = Promise.withResolvers<void>();
   const underWay: string[] = [];
   const { session, clock, dictation, commits, shown } = await dictatedSession({
@@ -169,7 +172,7 @@ Deno.test("while the store is slow, what happens is gathered, and one commit is 
   ]);
 });
 
-Deno.test("a commit of deltas that fails ends the turn though its model says nothing, and shows nothing of them", async () => {
+Deno.test("EventBatch: a failed commit of deltas ends the turn while its model is silent, and none can be read", async () => {
   const errors: unknown[] = [];
   let isFull = false;
   const { session, sessions, store, clock, dictation } = await dictatedSession({
@@ -202,7 +205,7 @@ Deno.test("a commit of deltas that fails ends the turn though its model says not
 });
 
 for (const way of ["cancelled", "closed"] as const) {
-  Deno.test(`a turn that is ${way} between two commits ends with all that was said`, async () => {
+  Deno.test(`EventBatch: a turn that is ${way} between two commits ends with all its text`, async () => {
     const { session, sessions, dictation, commits } = await dictatedSession();
     const { done } = await session.start({ input: "q" });
     await dictation.asked();
@@ -220,7 +223,7 @@ for (const way of ["cancelled", "closed"] as const) {
   });
 }
 
-Deno.test("a turn whose model fails between two commits ends with all that was said", async () => {
+Deno.test("EventBatch: a turn whose model fails between two commits ends with all its text", async () => {
   for (
     const [error, reason] of [
       [new ModelError("provider_error", "gone"), "model_error"],
@@ -243,7 +246,7 @@ Deno.test("a turn whose model fails between two commits ends with all that was s
   }
 });
 
-Deno.test("what the user says in the middle of a turn ceases to wait with the event that tells of it", async () => {
+Deno.test("EventBatch: a steering input no longer waits after the commit of its event", async () => {
   const { session, store, dictation, commits } = await dictatedSession();
   const { done } = await session.start({ input: "q" });
   await dictation.asked();
@@ -263,7 +266,7 @@ Deno.test("what the user says in the middle of a turn ceases to wait with the ev
   ]);
 });
 
-/** Gathers a delta and the reply while a commit is slow, behind which another one waits. */
+/** Gathers a delta and the reply during a slow commit that another one waits for. */
 async function replyBehindSlowCommit() {
   const [slow, begun] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const commits: [string, boolean][] = [];
@@ -285,7 +288,7 @@ async function replyBehindSlowCommit() {
   return { batch, commits, slow, clock };
 }
 
-Deno.test("a reply that is complete isn't committed with deltas, but with what it changes of the prompt", async () => {
+Deno.test("EventBatch: a complete reply isn't committed with deltas, but with the changed state of the prompt", async () => {
   const { batch, commits, slow } = await replyBehindSlowCommit();
   slow.resolve();
   await batch.committed;
@@ -293,7 +296,7 @@ Deno.test("a reply that is complete isn't committed with deltas, but with what i
   assertEquals(commits, [["text_delta", false], ["text_delta", false], ["assistant_message", true]]);
 });
 
-Deno.test("what comes behind what settles is committed behind it, whoever was about to commit", async () => {
+Deno.test("EventBatch: events after a settling commit are committed after it", async () => {
   const { batch, commits, slow, clock } = await replyBehindSlowCommit();
   const settled = batch.settle();
   batch.add({ type: "step_start", step: 2 });

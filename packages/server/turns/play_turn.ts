@@ -47,17 +47,14 @@ import type {
 import type { TakenTools } from "./session_tools.ts";
 import { askedModel, tracedTurn } from "./traced_turn.ts";
 
-/** How a turn ended, and in which step. */
 export interface PlayedTurn {
   readonly step: number;
   readonly result: TurnResult;
-  /** What somebody has to be asked before the turn goes on: told with its end, so that no crash comes between. */
+  /** Approvals to be requested, committed with the turn's end so that no crash comes between. */
   readonly asked: readonly AskedEvent[];
-  /** What has happened last and isn't committed: it is with the turn's end. */
   readonly last: readonly SessionEvent[];
 }
 
-/** A turn that is asked for, as far as it matters for how it is played. */
 type AskedTurn =
   & Omit<TurnRequest, "results" | "budget" | "keep" | "giveBack" | "told">
   & Pick<RunOptions, "signal">
@@ -70,29 +67,27 @@ interface Stage extends
     & Pick<TurnCosts, "countTokens">
   > {
   readonly environment: SessionEnvironment;
-  /** Its history is read when the turn is played. */
   readonly session: Required<Pick<RunTurnOptions, "history">> & {
     readonly id: string;
     readonly parent: HelperParent | undefined;
-    /** Name of the key that pays for it. */
     readonly by: string | undefined;
     readonly settings: SessionSettings;
-    /** What it has cost so far. */
     readonly ledger: TurnLedger;
     readonly helpers: Pick<Helpers, "begin">;
     readonly prompt: TurnPrompt & TurnWarmth;
   };
   readonly account: TurnAccount;
   readonly opening: Opening;
-  /** Number of the last event before the turn that what it changes of files counts for: it may go on with one. */
+  /** Number of the last event before the turn that file changes are attributed to: this turn may continue it. */
   readonly turn: number;
-  /**
-   * Called before each model call and each tool: throws if the turn may be somebody else's by now. Default: it can't be.
-   */
+  /** Called before each model call and each tool: throws if another server may own the turn. Default: none can. */
   readonly assertOwn?: (() => void) | undefined;
 }
 
-/** Makes the function that plays a turn: see {@linkcode runTurn}. @throws what the model's port throws for a model that can't be had. */
+/**
+ * Returns the function that plays a turn: see {@linkcode runTurn}. @throws errors of the model's port for a model
+ * that is not available.
+ */
 export function turnPlayer(
   {
     input,
@@ -145,7 +140,7 @@ export function turnPlayer(
   const { prompt: warmth } = session;
   const writes = modelSettings(own, settings);
   const observed = tellingKeepable(portOf(modelName), warmth);
-  // The client of an agent as a model can't take back what was sent.
+  // The client of an agent as a model can't discard streamed text.
   const asks = clientTools ? withoutRestarts(observed) : observed;
   const watch = payer?.watch ??
     ((tool) => checkpoints?.watch(tool, { session: session.id, turn: number }) ?? tool);
@@ -156,7 +151,7 @@ export function turnPlayer(
       payer?.reserve(most, request) ?? account.reserve(most, { ...request, overBudget: overOwn }),
   });
   let taken: readonly Tool[] = [];
-  // What it cost elsewhere was paid there.
+  // Earlier cost was paid where it occurred.
   let paidUsd = resumed?.ledger.usd ?? 0;
   const overBudgets = (ledger: TurnLedger) =>
     overOwn(ledger) ?? payer?.overBudget() ?? keys?.spent(by)?.message;
@@ -191,8 +186,8 @@ export function turnPlayer(
       totalOf(own) {
         const sum = account.spent(own);
         payer?.note(sum);
-        // Subagents pay for themselves, while the turn waits for them.
         const usd = own.usd ?? 0;
+        // Subagents pay for themselves while the turn waits for them.
         if (usd > paidUsd) keys?.paid(by, usd - paidUsd);
         paidUsd = usd;
         reserved.paid();
@@ -214,19 +209,21 @@ export function turnPlayer(
   };
 }
 
-/** What helpers and programs do is judged call by call. */
+/** Calls of subagents and programs are judged one by one. */
 const HARMLESS = [DELEGATE_TOOL.function.name, programTool().definition.function.name];
 
 function isHarmless({ definition }: Tool): boolean {
   return HARMLESS.includes(definition.function.name);
 }
 
-/** Whether calls of a tool only read. */
 function isReader({ stance, resolve }: Tool): boolean {
   return stance === "rederivable" && !resolve;
 }
 
-/** Asks before what may have run is made once more: see `unknownOutcome`. Of what only reads nobody is asked. */
+/**
+ * Returns a judge that also requires approval to repeat calls that may have run: see `unknownOutcome`. Read-only
+ * calls need none.
+ */
 function askingAgain(judge: Judge, unknownOutcome: ApprovalOptions["unknownOutcome"]): Judge {
   return async (call) => {
     const judged = await judge(call);
@@ -236,22 +233,18 @@ function askingAgain(judge: Judge, unknownOutcome: ApprovalOptions["unknownOutco
 }
 
 const MAY_HAVE_RUN =
-  "The server ended while it ran: it may have taken effect. A yes makes the call once more.";
+  "The server stopped while it ran: it may have taken effect. If you allow it, it runs again.";
 
-/** Says that a turn is left to another process. */
 export class TurnLeft extends Error {
   override readonly name = "TurnLeft";
 }
 
-/** The cache keep-alive of a session, as its turns use it. */
 type TurnWarmth = Pick<SessionPrompt, "made" | "learns" | "waitsForCalls" | "goesOn">;
 
-/** A model that tells how its newest prompt is kept in the cache. */
 function tellingKeepable(model: Model, warmth: TurnWarmth): Model {
   return (request) => model({ ...request, keepable: (prompt) => warmth.made(prompt) });
 }
 
-/** Returns a model whose replies are not requested again once a part of them was visible. */
 function withoutRestarts(model: Model): Model {
   return ({ restarted: _, ...request }) => model(request);
 }
@@ -260,16 +253,14 @@ interface ReservedCallOptions {
   readonly rates: Rates;
   readonly countTokens: CountTokens;
   readonly keys: SessionEnvironment["keys"];
-  /** Name of the key that pays. */
   readonly by: string | undefined;
-  /** Sets aside from the budgets of turn and session; gives what gives it back. */
   readonly reserve: (
     most: TurnLedger,
     request: Pick<ModelRequest, "signal" | "progress">,
   ) => Promise<() => void>;
 }
 
-/** What the newest model call of a turn may cost, set aside from all budgets until the call is over and paid for. */
+/** The highest cost of a turn's newest model call, reserved in all budgets until the call has ended and is paid. */
 class ReservedCall {
   readonly #options: ReservedCallOptions;
   #isOver = false;
@@ -279,7 +270,6 @@ class ReservedCall {
     this.#options = options;
   }
 
-  /** A model that is asked once its call is set aside. */
   model(model: Model): Model {
     // deno-lint-ignore no-this-alias
     const reserved = this;
@@ -288,7 +278,7 @@ class ReservedCall {
       await reserved.#setAside(request);
       try {
         for await (const event of model(request)) {
-          // Whoever gets it pays for it next.
+          // The receiver of this event pays for the call next.
           reserved.#isOver ||= event.type === "completed";
           yield event;
         }
@@ -298,7 +288,6 @@ class ReservedCall {
     };
   }
 
-  /** Releases the reservation of a call that is over and paid for. */
   paid(): void {
     if (this.#isOver) this.giveBack();
   }
@@ -308,7 +297,6 @@ class ReservedCall {
     for (const giveBack of this.#giveBack.splice(0)) giveBack();
   }
 
-  /** @throws {BudgetSpent} */
   async #setAside(request: ModelRequest): Promise<void> {
     const { rates, countTokens, keys, by, reserve } = this.#options;
     const { signal, progress } = request;
@@ -325,7 +313,6 @@ class ReservedCall {
   }
 }
 
-/** A model that is asked only as long as this doesn't throw. */
 function ownModel(model: Model, assertOwn: () => void): Model {
   return (request) => {
     assertOwn();
@@ -333,7 +320,6 @@ function ownModel(model: Model, assertOwn: () => void): Model {
   };
 }
 
-/** The commands in the background that run, by what was said of them. */
 function runningIn(messages: readonly Message[]): readonly string[] {
   const running = new Set<string>();
   for (const { role, content } of messages) {
@@ -348,7 +334,7 @@ function runningIn(messages: readonly Message[]): readonly string[] {
   return [...running];
 }
 
-/** A tool that knows in which session it is called, and what that session's model is shown; watched once it is called. */
+/** Returns a tool whose context contains its session, and whose file changes are watched. */
 function inSession(
   tool: Tool,
   { about, watch = (tool) => tool }: {
@@ -363,7 +349,6 @@ function inSession(
   };
 }
 
-/** A tool that runs only as long as this doesn't throw. */
 function ownTool(tool: Tool, assertOwn: () => void): Tool {
   return {
     ...tool,
@@ -378,32 +363,25 @@ interface RunTurnOptions extends Omit<RunOptions, "context" | "tools" | "unliste
   readonly takeTools: (signal?: AbortSignal) => Promise<TakenTools>;
   readonly prompt: TurnPrompt;
   readonly modelName: string;
-  /** A sentence with which the turn starts, as a warning. */
   readonly notice?: string | undefined;
-  /** What is told of the place. */
   readonly workplace?: Pick<Workplace, "changes"> | undefined;
-  /** What of its commands in the background the model is to be told behind these messages. */
   readonly news: (messages: readonly Message[]) => string | undefined;
   readonly time: TurnTime & Required<Pick<TurnTime, "now">>;
   readonly warmth: TurnWarmth;
-  /** Whether all that may leave the prompt leaves with the first call. */
   readonly leavesNow: boolean;
-  /** Whether it is to be left at its next step, for another process to go on with it. */
   readonly isLeft: () => boolean;
-  /** Commits what has happened; with what is settled also what has changed of the prompt session's state. */
   readonly commit: CommitEvents;
 }
 
 /**
- * Plays a turn, and commits all that happens between its start and its end. Events are gathered: see
- * {@linkcode EventBatch}. The turn waits for the commit of
+ * Plays a turn, and commits its events in batches: see {@linkcode EventBatch}. The turn waits for the commit of
  *
- * - what a view archives, before its edits;
- * - edits and all before them, results of calls too, before the request that relies on them;
- * - a reply, before its calls run; of calls that only read, before the next view;
- * - what the user said in its middle, which ceases to wait then.
+ * - content that a view archives, before its edits;
+ * - edits and all earlier events, before the request that relies on them;
+ * - a reply, before its calls run; if all its calls are read-only, before the next view;
+ * - steering inputs, which then no longer wait.
  *
- * @throws what `commit` throws, and bugs.
+ * @throws errors of `commit`, and internal errors.
  */
 async function runTurn(
   {
@@ -425,7 +403,7 @@ async function runTurn(
   const { answered = [] } = options.approvals ?? {};
   const { tools, warnings: missing } = await takeTools(options.signal);
   const { history, resumed } = options;
-  // Nothing is told between calls and their results.
+  // No message may come between calls and their results.
   const isBegun = resumed?.messages.some(({ role }) => role === "assistant" || role === "tool") ?? false;
   const mayTell = !isBegun && openCalls(history).length === 0;
   const { listed, unlisted, notice: told, deferred } = prompt.offerTools(tools, mayTell);
@@ -439,21 +417,19 @@ async function runTurn(
   const failed = new AbortController();
   const batch = new EventBatch({ commit, clock, failed: () => failed.abort() });
   for (const message of news) batch.add({ type: "message_added", message });
-  // With it is stored what it tells, so that no crash tells it twice.
+  // Its message is stored with it, so that no crash repeats it.
   if (told) await batch.settle();
   const warnings = notice === undefined ? missing : [notice, ...missing];
   const waitsForCalls = (calls: AssistantMessage["tool_calls"]) => {
     if (calls?.length) warmth.waitsForCalls(calls);
   };
-  // What was asked for runs before the model is called.
+  // Approved calls run before the model is called.
   waitsForCalls(options.resumed?.calls ?? answered.map(({ call }) => call));
   let step = 1;
   let answeredAtMs = now();
   const asked: AskedEvent[] = [];
   let result: TurnResult | undefined;
-  /** The reply whose calls run while it is being committed. */
   let reply: Promise<void> | undefined;
-  // Leaving the loop over these events, by an error too, stops the turn.
   const played = (async function* () {
     result = yield* run({
       ...options,
@@ -467,7 +443,7 @@ async function runTurn(
       async context({ messages, tools, turnStart, step, signal, progress }) {
         if (isLeft()) throw new TurnLeft();
         warmth.goesOn();
-        // What the view changes is to be stored with what tells of it, and not before.
+        // The view's changes are stored with the event that reports them, not before.
         await reply;
         const out = deferred(messages);
         const about = { nowMs: now(), model: modelName, turnStart, step, signal, progress };
@@ -480,7 +456,7 @@ async function runTurn(
           if (!(error instanceof PromptTooLong)) throw error;
           throw new ModelError("prompt_too_long", error.message, { cause: error });
         });
-        // In one commit, so that no crash leaves a rewrite that nobody was told of.
+        // In one commit, so that no crash leaves an unreported rewrite.
         for (const rewrite of view.rewrites) batch.add({ type: "context_rewritten", step, ...rewrite });
         if (!prompt.isStored || step > 1 || answered.length > 0 || options.resumed) await batch.settle();
         return {
@@ -524,10 +500,10 @@ async function runTurn(
       else batch.add(event);
       const need = event.type === "user_message" ? "now" : needed(event);
       if (need === "now") await batch.settle();
-      // Nothing that a crash could make unsure is done by them.
+      // A crash leaves no unknown outcome: the calls are read-only.
       if (need === "soon") (reply = batch.settle()).catch(() => failed.abort());
     }
-    if (!result) throw new Error("Cannot end the turn: the loop gave no result.");
+    if (!result) throw new Error("Cannot end the turn: the loop returned no result.");
     if (result.reason === "internal_error") {
       await batch.settle();
       throw result.error;
@@ -545,15 +521,14 @@ async function runTurn(
   }
 }
 
-/** A turn that goes on, with more that it is told: behind what it was told before, and in front of what opened it. */
 function tellingToo(messages: readonly Message[], news: readonly Message[]): readonly Message[] {
   const opener = messages.findIndex(({ role }) => role !== "system");
   return messages.toSpliced(opener < 0 ? messages.length : opener, 0, ...news);
 }
 
 /**
- * Tells of each event whether a reply is complete with it that has calls which run now, and when it is to be stored: now,
- * or soon, if all of these are of tools that only read.
+ * Returns a function that reports when an event completes a reply with calls that run now, and when to store it: now,
+ * or soon if all these calls are read-only.
  */
 function replies(
   { clientTools = [], readers }: {
@@ -571,7 +546,7 @@ function replies(
       need = undefined;
     }
     if (event.type !== "tool_call") return undefined;
-    // A program's own calls come one by one, and nothing goes on before this is said.
+    // A program's calls come one by one, and it waits for the commit.
     if (event.parent !== undefined) return reading.has(event.name) ? undefined : "now";
     if (!clients.has(event.name) && need !== "now") need = reading.has(event.name) ? "soon" : "now";
     return --expected === 0 ? need : undefined;
@@ -579,8 +554,8 @@ function replies(
 }
 
 /**
- * Tells of each event whether a program is about to make a call with it while nothing else runs: where it can be left as
- * well as between two steps, since it goes on from there. `calls` are those that run already.
+ * Returns a function that reports whether a program is about to make a call while nothing else runs: the turn can be
+ * left there, as between steps. `calls` run already.
  */
 function betweenCalls(calls: readonly ToolCall[]): (event: LoopEvent) => boolean {
   const running = new Set(calls.map(({ id }) => id));
@@ -595,12 +570,11 @@ function betweenCalls(calls: readonly ToolCall[]): (event: LoopEvent) => boolean
   };
 }
 
-/** How long what has happened waits for more, so that it is committed together, in milliseconds. */
 const GATHER_MS = 100;
 
 /**
- * Commits events. `settled` says that nothing goes on until it is done: with them goes all that has changed beside them.
- * Otherwise the turn goes on, and what changes meanwhile belongs to events that are yet to come.
+ * Commits events. If `settled`, the turn waits, and all changed state is committed too. Otherwise the turn continues,
+ * and changed state belongs to later events.
  */
 type CommitEvents = (
   events: readonly SessionEvent[],
@@ -610,23 +584,20 @@ type CommitEvents = (
 interface EventBatchOptions {
   readonly commit: CommitEvents;
   readonly clock: Clock;
-  /** Told that a commit failed which nobody waits for: nothing can be added any more. */
   readonly failed: () => void;
 }
 
 /**
- * Gathers the events of a turn, so that a step takes few commits. The first delta of a step is committed at once, those
- * behind it at most every 100 ms, those in a row as one; whatever else happens waits as long, unless who adds it waits for
- * the commit. Events are committed in the order in which they were added.
+ * Batches the events of a turn, so that a step takes few commits. The first delta of a step is committed immediately,
+ * later ones at most every 100 ms and merged; other events wait as long, unless the caller waits for the commit. The
+ * order is kept.
  */
 export class EventBatch {
   readonly #options: EventBatchOptions;
   #gathered: SessionEvent[] = [];
-  /** Settles once all is committed that was to be. */
   #committed: Promise<void> = Promise.resolve();
   #failure: { readonly error: unknown } | undefined;
   #deltasFromMs = -Infinity;
-  /** How often all was taken that had gathered. */
   #taken = 0;
   #disarm: (() => void) | undefined;
 
@@ -634,7 +605,6 @@ export class EventBatch {
     this.#options = options;
   }
 
-  /** Commits an event soon. @throws what a commit failed with. */
   add(event: SessionEvent): void {
     if (this.#failure) throw this.#failure.error;
     this.#gather(event);
@@ -644,28 +614,27 @@ export class EventBatch {
     else this.#disarm ??= this.#options.clock.after(waitMs, () => this.#commitSoon());
   }
 
-  /** Commits all that was added, and what has changed beside it. @throws what a commit failed with. */
+  /** Commits all added events and changed state. @throws the error of a failed commit. */
   settle(): Promise<void> {
-    // Taken now: no commit that is under way for others may take an event without what belongs to it.
+    // Taken now: a commit in progress must not take an event without its state.
     const events = this.take();
     return this.#next(() => this.#options.commit(events, { settled: true }));
   }
 
-  /** Takes what isn't being committed, for somebody else to commit. */
+  /** Takes the events that aren't being committed, for the caller to commit. */
   take(): readonly SessionEvent[] {
     this.#rest();
     this.#taken++;
     return this.#gathered.splice(0);
   }
 
-  /** A reply that is complete has changed the prompt's state: it waits for who commits that with it. */
+  /** Takes events before a complete reply: its commit includes the changed state of the prompt. */
   #takeUnsettled(): readonly SessionEvent[] {
     this.#rest();
     const reply = this.#gathered.findIndex(({ type }) => type === "assistant_message");
     return this.#gathered.splice(0, reply < 0 ? this.#gathered.length : reply);
   }
 
-  /** Settles once nothing is being committed. @throws what a commit failed with. */
   get committed(): Promise<void> {
     return this.#committed;
   }
@@ -681,7 +650,7 @@ export class EventBatch {
     this.#rest();
     if (this.#gathered.some(isDelta)) this.#deltasFromMs = this.#options.clock.now() + GATHER_MS;
     const taken = this.#taken;
-    // While the store is slow it takes all that has gathered meanwhile, but nothing that stands behind what was taken.
+    // While the store is slow, this commits all events gathered meanwhile, but none that follow taken ones.
     const commit = async () => {
       const events = taken === this.#taken ? this.#takeUnsettled() : [];
       if (events.length > 0) await this.#options.commit(events, { settled: false });
@@ -707,7 +676,6 @@ function isDelta(event: SessionEvent): event is Extract<SessionEvent, { readonly
 
 interface Budgets {
   readonly turn?: Budget;
-  /** What the session's turns may cost together. */
   readonly session?: Budget;
 }
 
@@ -716,21 +684,19 @@ interface Measure {
   readonly model: string;
 }
 
-/** @throws {HttpError} 400 for a budget in dollars where the model's price isn't known. */
+/** @throws {HttpError} 400 for a budget in dollars if the model's price is unknown. */
 export function checkBudgets({ turn, session }: Budgets, { rates, model }: Measure): void {
   if (rates.price || (turn?.maxUsd ?? session?.maxUsd) === undefined) return;
   throw invalidRequest(
-    `Cannot hold the budget maxUsd: the price of model ${
-      JSON.stringify(model)
-    } isn't known; start the server with ` +
-      "TARE_PRICE=input=3,output=15 (US dollars for a million tokens) or a price in the file of TARE_PROFILE, or use " +
-      "maxTokens or maxTokenUnits.",
+    `Cannot enforce the budget maxUsd: the price of model ${JSON.stringify(model)} is unknown. Start ` +
+      "the server with TARE_PRICE=input=3,output=15 (US dollars for a million tokens) or a price in the " +
+      "file of TARE_PROFILE, or use maxTokens or maxTokenUnits.",
   );
 }
 
 /**
- * Makes a function that says, from what a turn cost so far, which budget is used up; nothing while there is room. `before`
- * is what the session's earlier turns cost, `spent` what this one did before it went on. Default: nothing.
+ * Returns a function that reports which budget a turn's cost exhausts; `undefined` if none. `before` is the cost of
+ * the session's earlier turns, `spent` this one's before it continued. Default: nothing.
  *
  * @throws {HttpError} as {@linkcode checkBudgets} does.
  */
@@ -756,7 +722,7 @@ function hasLimit(budget: Budget): boolean {
 const LIMITS = ["maxSteps", "maxTokens", "maxUsd", "maxTokenUnits"] as const;
 
 function usedUp(what: string, budget: Budget, ledger: TurnLedger, rates: Rates): string | undefined {
-  // What the calls cost isn't known of turns from before it was noted.
+  // Older turns don't contain the cost of their calls.
   const all = callCost(ledger, rates);
   const spent = {
     maxSteps: ledger.calls,
@@ -768,7 +734,7 @@ function usedUp(what: string, budget: Budget, ledger: TurnLedger, rates: Rates):
     const limit = budget[name];
     if (limit === undefined || spent[name] < limit) continue;
     const used = name === "maxUsd" ? Number(spent.maxUsd.toPrecision(4)) : Math.round(spent[name]);
-    return `The ${what} has used up its budget: ${name} is ${limit}, and it has used ${used}.`;
+    return `The ${what}'s budget is exhausted: ${name} is ${limit}, used: ${used}.`;
   }
   return undefined;
 }

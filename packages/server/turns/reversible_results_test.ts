@@ -8,7 +8,7 @@ import { expand } from "../../../tests/expand_compressed.ts";
 import { anyResult } from "../../../tests/tool_results.ts";
 import { agent, newSession, turn } from "../fixture_test.ts";
 
-/** Runs a turn in which the model makes one call, and returns the text that it sees of the result. */
+/** Runs a turn with one call, and returns the result that the model receives. */
 async function visibleOf(name: string, args: object, tool: Tool): Promise<string> {
   let visible = "";
   const model: Model = async function* ({ messages }) {
@@ -27,7 +27,7 @@ async function visibleOf(name: string, args: object, tool: Tool): Promise<string
   return visible;
 }
 
-Deno.test("compression in the agent loop: every result is rebuilt from what the model gets, or recalled", async () => {
+Deno.test("compression in the agent loop: every result is rebuilt from the model's text, or recalled", async () => {
   let compressed = 0;
   await fc.assert(
     fc.asyncProperty(anyResult, async ({ tool: name, args, text }) => {
@@ -47,7 +47,7 @@ Deno.test("compression in the agent loop: every result is rebuilt from what the 
   assert(compressed > 0);
 });
 
-Deno.test("compression in the agent loop: shell and read_file show tables and files as they are", async () => {
+Deno.test("compression in the agent loop: shell and read_file return tables and files unchanged", async () => {
   const workspace = await Deno.makeTempDir();
   try {
     const rows = (separator: string) =>

@@ -5,7 +5,7 @@ import { agent, echo, newSession, turn } from "../fixture_test.ts";
 import { FULL } from "../sessions/store_fixture_test.ts";
 import { call, dictatedSession } from "./dictation_fixture_test.ts";
 
-Deno.test("no call runs if its reply can't be stored", async () => {
+Deno.test("runTurn() runs no call if its reply can't be stored", async () => {
   const ran: string[] = [];
   const tool: Tool = { ...echo, run: () => (ran.push("echo"), "x") };
   const full = new StoreError("full", FULL);
@@ -18,12 +18,12 @@ Deno.test("no call runs if its reply can't be stored", async () => {
   assertEquals([ran, commits.filter((commit) => commit.includes("tool_result"))], [[], []]);
 });
 
-/** A tool that only reads, and says when it does. */
+/** A read-only tool that reports its calls. */
 function reader(run: () => void): Tool {
   return { ...echo, stance: "rederivable", run: () => (run(), "x".repeat(9000)) };
 }
 
-Deno.test("calls that only read run while their reply is being stored; nothing of the next step is made before", async () => {
+Deno.test("runTurn() runs read-only calls while their reply is stored, and waits with the next step", async () => {
   const log: string[] = [];
   const bothRan = Promise.withResolvers<void>();
   const tool = reader(() => {
@@ -34,9 +34,9 @@ Deno.test("calls that only read run while their reply is being stored; nothing o
     truncateTokens: 500,
     put: () => void log.push("archive"),
     async see(commit) {
-      if (commit.includes("said so far")) {
+      if (commit.includes("text so far")) {
         await bothRan.promise;
-        // Whoever doesn't wait for the reply goes on now.
+        // A turn that doesn't wait for the reply continues now.
         await new Promise((resolve) => setTimeout(resolve));
       }
       log.push(commit);
@@ -45,7 +45,7 @@ Deno.test("calls that only read run while their reply is being stored; nothing o
   const { done } = await session.start({ input: "q" });
   await dictation.asked();
   log.splice(0);
-  await dictation.say("said so far");
+  await dictation.say("text so far");
   dictation.end({ tool_calls: [call("a"), call("b")] });
   await dictation.asked();
   log.push("asked");
@@ -54,7 +54,7 @@ Deno.test("calls that only read run while their reply is being stored; nothing o
   assertEquals(log, [
     "ran",
     "ran",
-    'step_start "said so far"',
+    'step_start "text so far"',
     "assistant_message tool_call tool_call (value)",
     "archive",
     "archive",
@@ -64,7 +64,7 @@ Deno.test("calls that only read run while their reply is being stored; nothing o
   ]);
 });
 
-Deno.test("of calls that read and calls that do more none runs before their reply is stored", async () => {
+Deno.test("runTurn() runs no call of a reply with other than read-only calls before the reply is stored", async () => {
   const log: string[] = [];
   const reads = reader(() => void log.push("read"));
   const name = "other";
@@ -91,7 +91,7 @@ Deno.test("of calls that read and calls that do more none runs before their repl
   await done;
 });
 
-Deno.test("a turn ends when the reply can't be stored whose calls already run", async () => {
+Deno.test("runTurn() ends a turn whose calls run while their reply can't be stored", async () => {
   const full = new StoreError("full", FULL);
   const runs = Promise.withResolvers<void>();
   const tool: Tool = {
@@ -117,7 +117,7 @@ Deno.test("a turn ends when the reply can't be stored whose calls already run", 
   assertEquals((await done).error, full);
 });
 
-Deno.test("a turn without a limit of its own ends after 500,000 output tokens", async () => {
+Deno.test("runTurn() ends a turn without a limit of its own after 500,000 output tokens", async () => {
   const usage = { promptTokens: 10, cachedTokens: 0, outputTokens: 500_000 };
   let calls = 0;
   const handler = agent(async function* () {
@@ -129,7 +129,7 @@ Deno.test("a turn without a limit of its own ends after 500,000 output tokens", 
   assertEquals([event.type === "turn_end" && event.reason, calls], ["output_limit", 1]);
 });
 
-Deno.test("a turn whose prompt is longer than the window ends with what to do, and calls no model", async () => {
+Deno.test("runTurn() ends a turn whose prompt exceeds the window with advice, and calls no model", async () => {
   let calls = 0;
   const handler = agent(async function* () {
     calls++;

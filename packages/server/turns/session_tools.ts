@@ -4,45 +4,40 @@ import { argumentsParser } from "@tare/loop/arguments";
 import { type Profile, type PromptCall, worthDeferring } from "@tare/planner";
 import { Catalogue, standIns } from "@tare/schemas";
 
-/** Tools that come and go while the server runs, such as those of MCP servers. */
+/** A source of tools that change while the server runs, such as MCP servers. */
 export interface ToolSource {
-  /** Names of the servers that they come from. The name of each tool begins with its server's and `__`. */
+  /** Names of the servers. Each tool's name begins with its server's and `__`. */
   readonly names: readonly string[];
-  /** The tools of these servers, as far as they are known without waiting. */
   known(names: readonly string[]): readonly Tool[];
-  /** The tools of these servers as they are now, and what people should know of those that aren't there. Never rejects. */
+  /** Returns the current tools of these servers, and warnings about missing ones. Never rejects. */
   take(names: readonly string[], signal?: AbortSignal): Promise<{
     readonly tools: readonly Tool[];
-    /** What isn't there though the session may use it, a sentence for each. */
     readonly warnings: readonly string[];
   }>;
 }
 
-/** The tools of a turn. */
 export type TakenTools = Awaited<ReturnType<ToolSource["take"]>>;
 
-/** What a session may be given by name, to have all tools of a server. */
 export function allToolsOf(server: string): string {
   return `${server}__*`;
 }
 
-/** Whether what a session was given is this tool, or all tools of its server. */
 export function includesTool(given: readonly string[], name: string): boolean {
   const server = name.split("__", 1)[0]!;
   return given.includes(name) || (server !== name && given.includes(allToolsOf(server)));
 }
 
 interface SessionToolsOptions {
-  /** What the session was given: names of tools, or all tools of a server. */
   readonly given: readonly string[];
   readonly own: readonly Tool[];
-  /** Where others come from. Default: nowhere. */
   readonly source?: ToolSource | undefined;
-  /** Names of the only ones that may run; the others stay in the list, and refuse. Default: all. */
+  /** Names of the tools that may run; the others are listed and refuse. Default: all. */
   readonly mayUse?: readonly string[] | undefined;
 }
 
-/** The tools as they are listed; of those that may not be used nothing runs, so that the prompt is the same. */
+/**
+ * Returns the tools with the same definitions, so that the prompt is unchanged; those not in `mayUse` refuse to run.
+ */
 export function withoutUse(tools: readonly Tool[], mayUse: readonly string[]): readonly Tool[] {
   return tools.map((tool) => mayUse.includes(tool.definition.function.name) ? tool : refusing(tool));
 }
@@ -50,11 +45,11 @@ export function withoutUse(tools: readonly Tool[], mayUse: readonly string[]): r
 function refusing({ resolve: _resolve, ...tool }: Tool): Tool {
   const { name } = tool.definition.function;
   const content =
-    `Cannot run ${name}: a helper may not use it. Do without, or say in your answer what is missing.`;
+    `Cannot run ${name}: subagents may not use it. Continue without it, or report what is missing.`;
   return { ...tool, run: () => ({ content, error: true }) };
 }
 
-/** The tools of one session: fixed during a turn, looked up anew for the next. */
+/** The tools of one session: fixed during a turn, read again for the next. */
 export class SessionTools {
   readonly #options: SessionToolsOptions;
   /** The servers that it uses: no other is waited for. */
@@ -66,12 +61,10 @@ export class SessionTools {
     this.#servers = source?.names.filter((name) => given.some((one) => one.startsWith(`${name}__`))) ?? [];
   }
 
-  /** Those of the last turn; before the first one those that are known. */
   get current(): readonly Tool[] {
     return this.#taken ?? this.#chosen(this.#options.source?.known(this.#servers) ?? []);
   }
 
-  /** Those of the turn that starts now. */
   async take(signal?: AbortSignal): Promise<TakenTools> {
     const { tools, warnings } = this.#servers.length === 0
       ? { tools: [], warnings: [] }
@@ -91,48 +84,40 @@ export class SessionTools {
   }
 }
 
-/** What a session remembers of its tools from turn to turn. Plain data. */
+/** State of a session's tools between turns. Plain data. */
 export interface OfferState {
-  /** Whether the model knows those that may be deferred by name and one line alone. */
   readonly isDeferred: boolean;
-  /** Those that may be deferred, as the model was told of them. */
   readonly told: Catalogue["told"];
 }
 
-/** How a session's tools are offered to the model in a turn. */
 export interface ToolOffer {
-  /** Those whose definitions its requests hold. */
   readonly listed: readonly Tool[];
-  /** Those that may be called too. */
   readonly unlisted: readonly Tool[];
-  /** What the model is to be told before the turn. */
   readonly notice?: Message;
-  /** What is to be stored with the turn's start; nothing as long as there was nothing to decide. */
   readonly state: OfferState | undefined;
-  /** What that keeps out of a request with these messages, or adds to it; nothing if no tool is deferred. */
+  /**
+   * Returns the tokens that deferral removes from a request with these messages, or adds; `undefined` if no tool is
+   * deferred.
+   */
   readonly deferred: (messages: readonly Message[]) => PromptCall["deferred"];
 }
 
-/** What tools are offered by. */
 export interface OfferOptions {
   readonly profile: Profile;
   readonly windowTokens: number;
   readonly countTokens: CountTokens;
   /** Names of tools that are never deferred. Default: none. */
   readonly alwaysFull?: readonly string[] | undefined;
-  /** Whether any may be deferred. Default: yes. */
   readonly mayDefer?: boolean | undefined;
-  /** Whether the model can be told of them now: nothing may come between calls and their results. */
   readonly mayTell: boolean;
 }
 
 /**
- * Offers tools in full, or those that may be deferred by name and one line: whatever costs less, as far as that can be
- * told when the session begins. Nothing changes that later while the prompt goes on from what the cache holds: what is
- * new of deferred tools is told at its end. Where tools in full aren't the same any more, the cache holds nothing
- * of the prompt, and it is decided anew.
+ * Offers tools in full, or defers some to a list of names and lines, whichever costs less by the estimate at the
+ * start of the session. The choice is kept while the cached prompt continues: new deferred tools are described at its
+ * end. A change of the tools offered in full is a cache miss, and the choice is made again.
  *
- * @param before What the session remembered. Default: it begins.
+ * @param before State of the session. Default: a new session.
  */
 export function offerTools(
   tools: readonly Tool[],
@@ -173,7 +158,6 @@ const { find: { definition: FIND_TOOLS }, call: { definition: CALL_TOOL } } = st
 });
 const STAND_INS = [FIND_TOOLS, CALL_TOOL];
 
-/** Names of the tools that stand for others. */
 export const STAND_IN_NAMES: readonly string[] = STAND_INS.map((tool) => tool.function.name);
 
 /** Most tools of a request that every provider accepts. */
@@ -214,7 +198,6 @@ function parserOf(definition: Tool["definition"]): ReturnType<typeof argumentsPa
   return parse;
 }
 
-/** What stands in a request instead of the definitions: the lists, and what was looked up. */
 function measure(
   messages: readonly Message[],
   fullTokens: number,

@@ -37,7 +37,7 @@ function testSource() {
   return { source, servers, waited, release: hold.resolve };
 }
 
-/** A model that notes the tools that each of its calls is shown. */
+/** A model that records the tools in each of its requests. */
 function noting(model: Model) {
   const shown: string[][] = [];
   const noted: Model = (request) => {
@@ -47,7 +47,7 @@ function noting(model: Model) {
   return { shown, model: noted };
 }
 
-Deno.test("SessionTools offers what a session was given of each server, and waits for no other", async () => {
+Deno.test("SessionTools offers the tools that a session names of each server, and waits for no other server", async () => {
   const { source, waited } = testSource();
   const { shown, model } = noting(scriptedModel([]));
   const handler = agent(model, { toolSource: source });
@@ -68,7 +68,7 @@ Deno.test("SessionTools offers what a session was given of each server, and wait
   assertEquals(waited, ["docs", "docs", "docs"]);
 });
 
-Deno.test("SessionTools gives a session that names none all there are, and says what is missing", async () => {
+Deno.test("SessionTools offers all tools to a session that names none, and warns of missing ones", async () => {
   const { source, release } = testSource();
   const { shown, model } = noting(scriptedModel([{ content: "a" }]));
   const handler = agent(model, { toolSource: source, notice: "a notice" });
@@ -79,12 +79,12 @@ Deno.test("SessionTools gives a session that names none all there are, and says 
   assertEquals(warnings, ["a notice", "MCP server slow isn't there."]);
 });
 
-Deno.test("SessionTools keeps a turn's tools while it runs, and takes others from the next one on", async () => {
+Deno.test("SessionTools keeps a turn's tools while it runs, and reads them again for the next one", async () => {
   const { source, servers } = testSource();
   const asks = { id: "1", type: "function", function: { name: "docs__find", arguments: "{}" } } as const;
   const replies = scriptedModel([{ tool_calls: [asks] }, { content: "a" }, { content: "b" }]);
   const { shown, model } = noting((request) => {
-    // In the middle of the turn.
+    // During the turn.
     servers.docs = [tool("docs__fresh")];
     return replies(request);
   });
@@ -107,7 +107,7 @@ Deno.test("SessionTools lets a turn be cancelled while it waits for a server", a
   assertEquals(end.type === "turn_end" && end.reason, "cancelled");
 });
 
-Deno.test("Sessions.create() refuses tools of servers that aren't there, and clients tools of that name", async () => {
+Deno.test("Sessions.create() refuses tools of missing servers, and client tools of their names", async () => {
   const { source } = testSource();
   const handler = agent(scriptedModel([]), { toolSource: source });
   const { status, body } = await call(handler, "POST", "/tare/v1/sessions", { tools: ["other__find"] });
@@ -116,7 +116,7 @@ Deno.test("Sessions.create() refuses tools of servers that aren't there, and cli
     error(
       400,
       "invalid_request",
-      'Cannot use tool "other__find": there are echo, recall, delegate, docs__*, slow__*.',
+      'Cannot use tool "other__find": the tools are echo, recall, delegate, docs__*, slow__*.',
     ),
   );
   const asked = await handler.fetch(request("POST", "/v1/chat/completions", {
@@ -126,16 +126,16 @@ Deno.test("Sessions.create() refuses tools of servers that aren't there, and cli
   }));
   assertEquals([asked.status, (await asked.json()).error.message], [
     400,
-    "Cannot use tools[0]: the agent has a tool docs__mine of its own; give yours another name.",
+    "Cannot use tools[0]: the agent has its own tool docs__mine; rename yours.",
   ]);
 });
 
-Deno.test("withoutUse() lists each tool as it was, and lets no other than those that are named run", async () => {
+Deno.test("withoutUse() lists each tool unchanged, and runs only the named ones", async () => {
   const [may, mayNot] = withoutUse([tool("one"), tool("two")], ["one"]);
   assertEquals([may!.definition, mayNot!.definition], [tool("one").definition, tool("two").definition]);
   const context = { signal: new AbortController().signal, progress: () => {}, callId: "1" };
   assertEquals(await may!.run({}, context), "result of one");
   const refused = await mayNot!.run({}, context);
   assert(typeof refused === "object" && refused.error);
-  assertMatch(refused.content, /^Cannot run two: a helper may not use it\./);
+  assertMatch(refused.content, /^Cannot run two: subagents may not use it\./);
 });

@@ -18,9 +18,8 @@ import { type OfferOptions, type OfferState, offerTools } from "./session_tools.
 import { agent, call, echo, events, newSession, request, turn } from "../fixture_test.ts";
 import { answerCall } from "../approvals/fixture_test.ts";
 
-const PROSE = "It says at length what nobody needs to know who does not call it. ".repeat(10);
+const PROSE = "It explains at length details that only its callers need to know. ".repeat(10);
 
-/** A tool of a kind of which there are many. */
 function thing(name: string, more: Partial<Tool> = {}, type = "integer"): Tool {
   return {
     definition: {
@@ -48,7 +47,6 @@ function calling(name: string, args: unknown, id: string): Partial<AssistantMess
   return { tool_calls: [{ id, type: "function", function: { name, arguments: text } }] };
 }
 
-/** A model that gives these replies, and the requests that it got. */
 function recorded(replies: readonly Partial<AssistantMessage>[]): { model: Model; requests: ModelRequest[] } {
   const requests: ModelRequest[] = [];
   const model: Model = async function* (request) {
@@ -62,7 +60,7 @@ function recorded(replies: readonly Partial<AssistantMessage>[]): { model: Model
 
 const names = ({ tools }: ModelRequest) => tools.map((tool) => tool.function.name);
 
-Deno.test("many tools are known by a line each, found, called, and taught", async () => {
+Deno.test("deferred tools: many tools are listed by a line each, found, called, and explained", async () => {
   const { model, requests } = recorded([
     calling("find_tools", { query: "make_7" }, "a"),
     calling("call_tool", { name: "make_7", arguments: { id: "seven" } }, "b"),
@@ -91,7 +89,7 @@ Deno.test("many tools are known by a line each, found, called, and taught", asyn
   assert(saved.deferred! > 0);
 });
 
-Deno.test("deferred tools are told once, after whichever write the server ends", async () => {
+Deno.test("deferred tools: they are described once, whichever write the server ends after", async () => {
   const store = recordedStore();
   const replies = [calling("find_tools", { query: "make_7" }, "a"), { content: "One." }, { content: "Two." }];
   const options = { tools: [echo, ...MANY] };
@@ -102,7 +100,7 @@ Deno.test("deferred tools are told once, after whichever write the server ends",
     const replies = ["Three.", "Four.", "Five."].map((content) => ({ content }));
     const { model, requests } = recorded(replies);
     const restarted = agent(model, { ...options, store: await store.upTo(writes) });
-    // The turn that was cut off goes on first.
+    // The interrupted turn continues first.
     await events(await restarted.fetch(request("GET", `${session}/events`)));
     const goneOn = requests.length;
     for (const input of ["Three?", "Four?"]) await turn(restarted, session, input);
@@ -114,17 +112,17 @@ Deno.test("deferred tools are told once, after whichever write the server ends",
   }
 });
 
-Deno.test("deferred tools: each request is a prefix of the next, however tools, calls and restarts come", async () => {
+Deno.test("deferred tools: each request is a prefix of the next, across tools, calls and restarts", async () => {
   const pool = MANY.map(({ definition }) => definition.function.name);
   const action = fc.record({
     how: fc.constantFrom("find", "call", "wrong", "direct", "answer"),
     which: fc.nat(pool.length - 1),
   });
   const played = fc.record({
-    /** Tools that are there, and those of them that have another definition. */
+    /** Existing tools, and those of them with another definition. */
     there: fc.subarray(pool, { minLength: 25 }),
     other: fc.subarray(pool, { maxLength: 5 }),
-    // The same call again would be told so.
+    // A repeated call would get a note.
     actions: fc.uniqueArray(action, { maxLength: 4, selector: ({ how, which }) => `${how} ${which}` }),
     restarts: fc.nat(3).map((number) => number === 0),
   });
@@ -145,7 +143,7 @@ Deno.test("deferred tools: each request is a prefix of the next, however tools, 
         take: () => Promise.resolve({ tools: now, warnings: [] }),
       };
       const store = memoryStore();
-      // So that nothing else changes what was sent.
+      // Nothing else then changes the prompt.
       const mechanisms = { context: false, prune: false, truncate: false };
       const profile = profileNamed("openai");
       const start = () => agent(model, { store, toolSource, mechanisms, profile });
@@ -183,11 +181,11 @@ Deno.test("deferred tools: each request is a prefix of the next, however tools, 
         const results = seen.flatMap(({ event }) => event.type === "tool_result" ? [event.content] : []);
         assertEquals(results.length, expected.length);
         for (const [at, text] of results.entries()) assertMatch(text, expected[at]!);
-        // What the model was told last of each tool is so.
+        // The newest description of each tool is correct.
         const told = new Map<string, boolean>();
         for (const message of requests.at(-1)!.messages.filter(Catalogue.tells)) {
           for (const line of String(message.content).split("\n")) {
-            if (line.startsWith("Gone: ")) {
+            if (line.startsWith("Removed: ")) {
               for (const name of line.slice(6).split(", ")) told.set(name, false);
             } else if (line.startsWith("make__")) told.set(line.split(":", 1)[0]!, true);
           }
@@ -208,36 +206,39 @@ const OPTIONS = {
   mayTell: true,
 };
 
-Deno.test("a call of call_tool is asked for as one of the tool that it names, and tells nothing while it waits", async () => {
-  let now: readonly Tool[] = MANY.map(({ definition }) => thing(`make__${definition.function.name}`));
-  const toolSource: ToolSource = {
-    names: ["make"],
-    known: () => now,
-    take: () => Promise.resolve({ tools: now, warnings: [] }),
-  };
-  const { model, requests } = recorded([
-    calling("call_tool", { name: "make__make_7", arguments: { id: 7 } }, "a"),
-    { content: "Made." },
-    { content: "Bye." },
-  ]);
-  const handler = agent(model, { toolSource, approvals: {} });
-  const session = await newSession(handler);
-  await turn(handler, session, "Make 7.");
-  const { body } = await call(handler, "GET", `${session}/approvals`);
-  const [asked] = (body as { approvals: { callId: string; name: string; arguments: string }[] }).approvals;
-  assertEquals([asked!.name, asked!.arguments], ["make__make_7", '{"id":7}']);
-  now = now.slice(1);
-  const { lastEvent } = (await call(handler, "GET", session)).body as { lastEvent: number };
-  await answerCall(handler, session, { callId: "a", decision: "allow" });
-  await events(await handler.fetch(request("GET", `${session}/events?after=${lastEvent}`)));
-  await turn(handler, session, "Thanks.");
-  const [, second, third] = requests;
-  assertEquals(second!.messages.slice(-2).map(({ content }) => content), ["", "make__make_7 7"]);
-  assertEquals(String(third!.messages.at(-2)!.content).split("\n").at(-1), "Gone: make__make_0");
-  assertPrefixes(requests);
-});
+Deno.test(
+  "deferred tools: a call of call_tool needs the named tool's approval, and describes nothing while it waits",
+  async () => {
+    let now: readonly Tool[] = MANY.map(({ definition }) => thing(`make__${definition.function.name}`));
+    const toolSource: ToolSource = {
+      names: ["make"],
+      known: () => now,
+      take: () => Promise.resolve({ tools: now, warnings: [] }),
+    };
+    const { model, requests } = recorded([
+      calling("call_tool", { name: "make__make_7", arguments: { id: 7 } }, "a"),
+      { content: "Made." },
+      { content: "Bye." },
+    ]);
+    const handler = agent(model, { toolSource, approvals: {} });
+    const session = await newSession(handler);
+    await turn(handler, session, "Make 7.");
+    const { body } = await call(handler, "GET", `${session}/approvals`);
+    const [asked] = (body as { approvals: { callId: string; name: string; arguments: string }[] }).approvals;
+    assertEquals([asked!.name, asked!.arguments], ["make__make_7", '{"id":7}']);
+    now = now.slice(1);
+    const { lastEvent } = (await call(handler, "GET", session)).body as { lastEvent: number };
+    await answerCall(handler, session, { callId: "a", decision: "allow" });
+    await events(await handler.fetch(request("GET", `${session}/events?after=${lastEvent}`)));
+    await turn(handler, session, "Thanks.");
+    const [, second, third] = requests;
+    assertEquals(second!.messages.slice(-2).map(({ content }) => content), ["", "make__make_7 7"]);
+    assertEquals(String(third!.messages.at(-2)!.content).split("\n").at(-1), "Removed: make__make_0");
+    assertPrefixes(requests);
+  },
+);
 
-Deno.test("a helper is told of deferred tools by its parent's list, and may use those that it was given", async () => {
+Deno.test("deferred tools: a subagent uses its parent's list, and may call its own tools", async () => {
   const both = ["make_1", "make_2"].map((name, at) =>
     calling("call_tool", { name, arguments: { id: at } }, `h${at}`).tool_calls![0]!
   );
@@ -256,10 +257,10 @@ Deno.test("a helper is told of deferred tools by its parent's list, and may use 
   assertEquals(helper!.messages.filter(Catalogue.tells).length, 1);
   const [made, refused] = after!.messages.slice(-2).map(({ content }) => String(content));
   assertEquals(made, "make_1 0");
-  assertStringIncludes(refused!, "a helper may not use it");
+  assertStringIncludes(refused!, "subagents may not use it");
 });
 
-Deno.test("a client's tool may not have the name of one that stands for others, where there are such", async () => {
+Deno.test("deferred tools: a client tool can't have the name of a tool that represents others", async () => {
   const body = {
     model: "agent",
     messages: [{ role: "user", content: "q" }],
@@ -271,13 +272,13 @@ Deno.test("a client's tool may not have the name of one that stands for others, 
   assertEquals([await ask([echo]), await ask([echo, ...MANY])], [200, 400]);
 });
 
-Deno.test("offerTools() decides when there is something to decide, and anew only where tools in full have changed", () => {
+Deno.test("offerTools() decides once deferral is possible, and again only if tools in full have changed", () => {
   const state = (tools: readonly Tool[], before?: OfferState, more = {}) =>
     offerTools(tools, before, { ...OPTIONS, ...more }).state;
   assertEquals(state([echo]), undefined);
   const few = state([echo, MANY[0]!])!;
   assertEquals([few.isDeferred, Object.keys(few.told)], [false, ["make_0"]]);
-  // The same ones, though by now they would be too many for the window.
+  // The same tools, though they would be too many for the window by now.
   const some = [echo, ...MANY.slice(0, 6)];
   const full = state(some)!;
   assertEquals(full.isDeferred, false);
@@ -291,7 +292,7 @@ Deno.test("offerTools() decides when there is something to decide, and anew only
   assertEquals(state([echo, MANY[0]!], back), back);
 });
 
-Deno.test("offerTools() defers tools, whatever they cost, if there are more than providers accept", () => {
+Deno.test("offerTools() defers tools at any cost if there are more than providers accept", () => {
   const profile = profileNamed("none");
   const listed = (count: number) => {
     const tools = Array.from({ length: count }, (_, at) => thing(`t${at}`));
@@ -301,7 +302,7 @@ Deno.test("offerTools() defers tools, whatever they cost, if there are more than
   assertEquals([listed(128), listed(129)], [128, 2]);
 });
 
-Deno.test("offerTools() defers no tools that are shorter than their list and the tools that stand for them", () => {
+Deno.test("offerTools() defers no tools that are shorter than their list and the tools that represent them", () => {
   const tools = ["a", "b", "c"].map((name): Tool => ({
     definition: { type: "function", function: { name } },
     mayDefer: true,
@@ -311,7 +312,7 @@ Deno.test("offerTools() defers no tools that are shorter than their list and the
   assertEquals(offerTools(tools, undefined, { ...OPTIONS, windowTokens: 100 }).listed, tools);
 });
 
-Deno.test("offerTools() defers nothing that is to be shown in full, and nothing where schemas stay as they are", () => {
+Deno.test("offerTools() defers no tool that is always offered in full, and none if schemas are unchanged", () => {
   const listed = (more: Partial<OfferOptions>) =>
     offerTools([echo, ...MANY], undefined, { ...OPTIONS, ...more }).listed.map((tool) =>
       tool.definition.function.name
@@ -323,17 +324,17 @@ Deno.test("offerTools() defers nothing that is to be shown in full, and nothing 
   assertEquals([taken.listed.length, taken.unlisted.length], [41, 0]);
 });
 
-Deno.test("offerTools() tells nothing while calls have no results, and makes up for it", () => {
+Deno.test("offerTools() describes nothing while calls have no results, and catches up afterwards", () => {
   const tell = { ...OPTIONS, mayTell: false };
   assertEquals(offerTools(MANY, undefined, tell).state, undefined);
   const { state } = offerTools(MANY, undefined, OPTIONS);
   const during = offerTools(MANY.slice(1), state, tell);
   assertEquals([during.notice, during.state, during.unlisted.length], [undefined, state, 39]);
   const after = offerTools(MANY.slice(1), during.state, OPTIONS);
-  assertStringIncludes(String(after.notice?.content), "Gone: make_0");
+  assertStringIncludes(String(after.notice?.content), "Removed: make_0");
 });
 
-Deno.test("offerTools() reckons what deferring keeps out, less what it takes", () => {
+Deno.test("offerTools() returns the tokens that deferral saves, less its own", () => {
   const { deferred, notice } = offerTools(MANY, undefined, OPTIONS);
   const user = { role: "user", content: "Go on." } as const;
   const { tokens: all, isDetour } = deferred([user])!;
@@ -348,7 +349,7 @@ Deno.test("offerTools() reckons what deferring keeps out, less what it takes", (
   assertEquals(told.tokens - looked.tokens, took);
   const used: Message = { role: "assistant", ...calling("call_tool", { name: "make_1" }, "b") };
   assertEquals(deferred([notice!, user, find, found, used])!, { ...looked, isDetour: false });
-  // A reply without calls is part of the conversation, and so is one that does something else as well.
+  // A reply without calls is part of the conversation, and so is one with other calls too.
   const answer: Message = { role: "assistant", content: "Done." };
   assertEquals(deferred([notice!, user, answer])!, told);
   const both: Message = {
@@ -361,7 +362,7 @@ Deno.test("offerTools() reckons what deferring keeps out, less what it takes", (
   });
 });
 
-/** Each request is a prefix of the next, its tools the same. */
+/** Each request is a prefix of the next, with the same tools. */
 function assertPrefixes(requests: readonly ModelRequest[]): void {
   for (const [at, { messages, tools }] of requests.slice(1).entries()) {
     const before = requests[at]!;
@@ -370,7 +371,7 @@ function assertPrefixes(requests: readonly ModelRequest[]): void {
   }
 }
 
-Deno.test("tools of a server that comes back with another list stand as they first did, new ones behind", async () => {
+Deno.test("tools: those of a server that returns with another list keep their places, and new ones follow", async () => {
   const spelled = (tool: Tool): Tool => {
     const { name, description = "", parameters = {} } = tool.definition.function;
     return { ...tool, definition: { function: { parameters, description, name }, type: "function" } };

@@ -7,13 +7,11 @@ import { type Chat, type Operation, Telemetry } from "@tare/session/telemetry";
 import type { SessionEnvironment, TurnPrompt } from "../sessions/session_types.ts";
 
 interface AskedModel {
-  /** The provider, as the conventions of telemetry name it. */
   readonly provider: string;
   readonly model: string;
   readonly address?: URL;
 }
 
-/** What telemetry tells of a model that sessions ask. */
 export function askedModel(environment: SessionEnvironment, model: string): AskedModel {
   const address = environment.models.address?.(model);
   const provider = providerOf(environment.ratesOf(model).profile);
@@ -26,13 +24,11 @@ interface TracedTurnOptions extends AskedModel {
   readonly conversation: string;
 }
 
-/** What a turn is played with, as far as it is told of. */
 type Traced = Pick<RunOptions, "model" | "settings"> & { readonly prompt: TurnPrompt };
 
-/** Ends of a turn that are no answer. */
 const FAILED: readonly string[] = ["cancelled", "stalled", "model_error", "internal_error"];
 
-/** Plays a turn of which telemetry tells: a span for the turn, in it one for each model call and each tool that runs. */
+/** Plays a turn with telemetry: a span for the turn, with one for each model call and each tool that runs. */
 export async function tracedTurn<
   Options extends Traced,
   Played extends { readonly result: Pick<TurnEnd, "reason" | "code"> },
@@ -58,7 +54,6 @@ export async function tracedTurn<
   }
 }
 
-/** A model that is asked beside the turn's own calls, such as for a summary, as telemetry tells of it. */
 export function tracedModel(model: Model, about: Omit<TracedTurnOptions, "agent">): Model {
   return (request) => tracedReply(model, request, beginChat(request, about), true);
 }
@@ -74,7 +69,6 @@ class TracedCalls {
     this.#about = about;
   }
 
-  /** What has no end yet ends. */
   end(errorType: string | undefined): void {
     this.#chat?.end(errorType);
   }
@@ -118,7 +112,7 @@ class TracedCalls {
       if (name === RECALL_TOOL.function.name) telemetry.recalled(1);
       const { signal, callId } = context;
       const called = telemetry.tool({ name, callId, agent, args, parent: this.#turn });
-      // Whoever runs it doesn't wait for a tool that goes on after that.
+      // The caller doesn't wait for a tool that continues after that.
       signal.addEventListener("abort", () => called.end(Telemetry.errorTypeOf(signal.reason)), {
         once: true,
       });
@@ -139,7 +133,7 @@ class TracedCalls {
       }
     };
     const { resolve } = tool;
-    // Whatever else it is made of stays as it is.
+    // The tool's other properties are inherited.
     return Object.create(tool, {
       run: { value: run },
       ...(resolve && {
@@ -165,7 +159,7 @@ function beginChat(
   return telemetry.chat({ ...about, prompt: request });
 }
 
-/** A reply of a model. One that comes whole `ends` the call, or else whoever takes note of it does. */
+/** Yields a model's reply. If `ends`, its completion ends the call; else the loop ends it. */
 async function* tracedReply(
   model: Model,
   request: ModelRequest,
@@ -174,7 +168,6 @@ async function* tracedReply(
 ): AsyncGenerator<ModelEvent> {
   const { signal } = request;
   const stopped = () => chat.end(Telemetry.errorTypeOf(signal.reason));
-  // Whoever asked doesn't wait for a model that goes on after that.
   signal.addEventListener("abort", stopped);
   const events = chat.within(() => model(request))[Symbol.asyncIterator]();
   try {

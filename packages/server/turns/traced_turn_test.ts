@@ -15,7 +15,7 @@ import {
 } from "../script_fixture_test.ts";
 import { tracedModel } from "./traced_turn.ts";
 
-Deno.test("whatever happens in a turn, telemetry changes nothing of it, and all that it begins ends", async () => {
+Deno.test("telemetry: it changes nothing in any turn, and all spans end", async () => {
   const { spans } = recordTelemetry();
   const played = async (turns: readonly ScriptTurn[], telemetry?: Telemetry) => {
     const store = memoryStore();
@@ -34,7 +34,7 @@ Deno.test("whatever happens in a turn, telemetry changes nothing of it, and all 
       assertEquals(told.filter(({ ended }) => !ended), []);
       assertEquals(told.filter(({ name }) => name === "invoke_agent tare").length, turns.length);
       for (const { name, parent } of told) {
-        // A summary is asked for while a call is prepared.
+        // A summary is requested while a call is prepared.
         assertEquals(parent, name === "invoke_agent tare" ? undefined : "invoke_agent tare");
       }
     }),
@@ -42,7 +42,7 @@ Deno.test("whatever happens in a turn, telemetry changes nothing of it, and all 
   );
 });
 
-/** Plays a turn with one tool, and gives what was told, each span with its class of error. */
+/** Plays a turn with one tool, and returns the spans with their error types. */
 async function told(model: Model, run?: Tool["run"], captureContent = false) {
   const { spans } = recordTelemetry();
   const sessions = scriptedSessions({
@@ -70,18 +70,21 @@ const answer: Model = async function* ({ messages }) {
   yield { type: "completed", message, finishReason: "stop" };
 };
 
-Deno.test("a tool that goes on after its time is told to have timed out, and one that fails by what it threw", async () => {
-  const slow = await told(answer, () => new Promise(() => {}));
-  await slow.turn.done;
-  assertEquals(slow.lines(), ["invoke_agent tare ", "chat m ", "execute_tool look timeout", "chat m "]);
-  const broken = await told(answer, () => {
-    throw new Deno.errors.NotFound("secret");
-  });
-  await broken.turn.done;
-  assertEquals(broken.lines(), ["invoke_agent tare ", "chat m ", "execute_tool look NotFound", "chat m "]);
-});
+Deno.test(
+  "telemetry: a tool that continues after its time limit has timed out, and a failed one has its error's type",
+  async () => {
+    const slow = await told(answer, () => new Promise(() => {}));
+    await slow.turn.done;
+    assertEquals(slow.lines(), ["invoke_agent tare ", "chat m ", "execute_tool look timeout", "chat m "]);
+    const broken = await told(answer, () => {
+      throw new Deno.errors.NotFound("secret");
+    });
+    await broken.turn.done;
+    assertEquals(broken.lines(), ["invoke_agent tare ", "chat m ", "execute_tool look NotFound", "chat m "]);
+  },
+);
 
-Deno.test("a model that goes on after the turn was cancelled is told to have been cancelled", async () => {
+Deno.test("telemetry: a model that continues after the turn was cancelled has been cancelled", async () => {
   const asked = Promise.withResolvers<void>();
   const { session, turn, lines } = await told(async function* () {
     asked.resolve();
@@ -94,7 +97,7 @@ Deno.test("a model that goes on after the turn was cancelled is told to have bee
   assertEquals(lines(), ["invoke_agent tare cancelled", "chat m cancelled"]);
 });
 
-Deno.test("a model that fails is told by its code", async () => {
+Deno.test("telemetry: a failed model has its error's code", async () => {
   const { turn, lines } = await told(async function* () {
     yield { type: "text_delta", text: "" };
     throw new ModelError("rate_limited", "secret");
@@ -103,7 +106,7 @@ Deno.test("a model that fails is told by its code", async () => {
   assertEquals(lines(), ["invoke_agent tare rate_limited", "chat m rate_limited"]);
 });
 
-Deno.test("what tools gave is told only if it shall be", async () => {
+Deno.test("telemetry: results of tools are recorded only if configured", async () => {
   for (const captureContent of [false, true]) {
     const { spans, turn } = await told(answer, () => "Seen.", captureContent);
     await turn.done;
@@ -116,7 +119,7 @@ Deno.test("what tools gave is told only if it shall be", async () => {
   }
 });
 
-Deno.test("a model call whose reply ends without being complete ends with its turn", async () => {
+Deno.test("telemetry: a model call whose reply ends incomplete ends with its turn", async () => {
   const { spans, turn, lines } = await told(async function* () {
     yield { type: "text_delta", text: "So" };
   });
@@ -128,13 +131,13 @@ Deno.test("a model call whose reply ends without being complete ends with its tu
 });
 
 const USAGE = { promptTokens: 70, cachedTokens: 20, outputTokens: 5 };
-/** A model that answers at once, whose provider reports usage. */
+/** A model that answers immediately, whose provider reports usage. */
 const counted: Model = async function* () {
   const message = { role: "assistant", content: "So." } as const;
   yield { type: "completed", message, finishReason: "stop", usage: USAGE };
 };
 
-Deno.test("usage is recorded once for each model call, in a turn and next to its calls", async () => {
+Deno.test("telemetry: usage is recorded once for each model call, in a turn and outside", async () => {
   const { count } = recordTelemetry();
   const tokens = () => count("gen_ai.client.token.usage", "gen_ai.token.type");
   const sessions = scriptedSessions({
@@ -197,7 +200,7 @@ Deno.test("tracedModel() records a reply that fails, or continues after its requ
   ]);
 });
 
-Deno.test("calls of recall are counted, and no others", async () => {
+Deno.test("telemetry: only calls of recall are counted", async () => {
   for (const name of ["recall", "look"]) {
     const { count } = recordTelemetry();
     const call = { id: "1", type: "function", function: { name, arguments: '{"find":"x"}' } } as const;

@@ -5,20 +5,16 @@ import { HttpError } from "../http/http_error.ts";
 import { queueFull } from "../sessions/session_errors.ts";
 import type { TurnRequest } from "../sessions/session_types.ts";
 
-/** A turn that waits for its time: until those before it in its session have ended, and there is room. */
 export interface QueuedTurn extends Pick<TurnRequest, "input" | "budget" | "settings" | "unattended"> {
   readonly id: string;
-  /** In milliseconds since the epoch. */
   readonly askedAtMs: number;
 }
 
-/** A change of the turns that wait in a session. */
 export type QueueChange = { readonly add: QueuedTurn } | { readonly remove: string };
 
-/** Most turns that wait in a session. */
 const MOST_IN_A_SESSION = 100;
 
-/** Returns the turns that wait in a session after a change. @throws {HttpError} 429 if these are too many. */
+/** Returns a session's queue after a change. @throws {HttpError} 429 if it is too long. */
 export function queueAfter(
   queued: readonly QueuedTurn[],
   { id, change }: { readonly id: string; readonly change: QueueChange },
@@ -28,7 +24,9 @@ export function queueAfter(
   return [...queued, change.add];
 }
 
-/** The states by which a session's waiting turns are stored, and by which it is found that there are some. */
+/**
+ * Returns the stored states of a session's queue; `queue` is the one that sessions with queued turns are found by.
+ */
 export function queueStates(queued: readonly QueuedTurn[]): object {
   const [oldest] = queued;
   const queue: QueueRow | null = oldest ? { atMs: oldest.askedAtMs, count: queued.length } : null;
@@ -36,25 +34,22 @@ export function queueStates(queued: readonly QueuedTurn[]): object {
 }
 
 interface QueueRow {
-  /** Since when the oldest waits, in milliseconds since the epoch. */
   readonly atMs: number;
   readonly count: number;
 }
 
 interface TurnQueueOptions {
   readonly store: Store;
-  /** How many more turns may run here now. */
   readonly room: () => number;
-  /** Starts the turn that waits longest in the session of this id; false if something runs there or is asked. */
+  /** Starts the oldest turn of a session; returns false if a turn runs or waits for approval there. */
   readonly start: (id: string) => Promise<boolean>;
   readonly most: number;
   readonly onError: (error: unknown) => void;
 }
 
-/** Seconds after which a client that was refused may ask again. */
 const RETRY_AFTER_S = 30;
 
-/** The turns that wait, in the sessions of a store: whoever has the store open and room starts the one that waits longest. */
+/** The queued turns of a store's sessions: any server with a free slot starts the oldest. */
 export class TurnQueue {
   readonly #options: TurnQueueOptions;
   readonly #looking: Coalescer;
@@ -64,7 +59,6 @@ export class TurnQueue {
     this.#looking = new Coalescer(() => this.#lookOnce(), options.onError);
   }
 
-  /** How many turns wait, in all sessions. @throws {StoreError} */
   async length(): Promise<number> {
     return (await this.#rows()).reduce((sum, { value: { count } }) => sum + count, 0);
   }
@@ -77,12 +71,12 @@ export class TurnQueue {
     throw new HttpError(
       429,
       "too_many_turns",
-      `Cannot take the turn: ${length} wait already, and no more may. Try again when some have begun.`,
+      `Cannot queue the turn: the limit of queued turns (${most}) is reached. Retry when some have begun.`,
       { "retry-after": String(RETRY_AFTER_S) },
     );
   }
 
-  /** Starts what can be started now. Settles once all of it has begun; never rejects. */
+  /** Starts turns while slots are free. Settles once they have begun; never rejects. */
   look(): Promise<void> {
     return this.#looking.run();
   }
@@ -91,7 +85,6 @@ export class TurnQueue {
     while (this.#options.room() > 0 && await this.#startSome());
   }
 
-  /** Starts the turns that wait longest, one a session. False if none could be. */
   async #startSome(): Promise<boolean> {
     const { store, room, start } = this.#options;
     const rows = await this.#rows();
@@ -109,7 +102,6 @@ export class TurnQueue {
 
   async #rows() {
     const rows = await this.#options.store.sessionsWith("queue");
-    // What was stored is what `queueStates` has made.
     return rows.map(({ value, ...row }) => ({ ...row, value: value as QueueRow }));
   }
 }
@@ -117,10 +109,9 @@ export class TurnQueue {
 /** Most inputs that wait for the next model call of a running turn. */
 const MAX_WAITING = 100;
 
-/** Most characters of their JSON. */
 const MAX_WAITING_CHARS = 16 * 2 ** 20;
 
-/** Checks that so many inputs may wait, which are stored whole each time. @throws {HttpError} 429 if they are too many. */
+/** Checks the number and size of waiting inputs, which each commit stores whole. @throws {HttpError} 429 */
 export function assertMayWait(id: string, waiting: readonly Content[]): void {
   if (waiting.length <= MAX_WAITING && JSON.stringify(waiting).length <= MAX_WAITING_CHARS) return;
   throw new HttpError(

@@ -54,7 +54,7 @@ function narrow(options: TestOptions = {}) {
   return { handler, asked, errors };
 }
 
-Deno.test("a turn in the background is told at once, and begins when those before it have ended and there is room", async () => {
+Deno.test("TurnQueue: a background turn is accepted immediately, and begins after earlier ones, with a free slot", async () => {
   const { handler, asked, errors } = narrow();
   const [one, two] = [await newSession(handler), await newSession(handler)];
   const running = events(await handler.fetch(request("POST", `${one}/turns`, { input: "first" })));
@@ -79,7 +79,7 @@ Deno.test("a turn in the background is told at once, and begins when those befor
   assertEquals([await queueOf(handler, one), errors], [[], []]);
 });
 
-Deno.test("turns that wait are counted over all sessions, and can be taken away", async () => {
+Deno.test("TurnQueue: queued turns are counted over all sessions, and can be removed", async () => {
   const { handler, asked } = narrow({ maxQueuedTurns: 2 });
   const [one, two] = [await newSession(handler), await newSession(handler)];
   const running = events(await handler.fetch(request("POST", `${one}/turns`, { input: "first" })));
@@ -87,7 +87,7 @@ Deno.test("turns that wait are counted over all sessions, and can be taken away"
   const [kept, gone] = [await waits(handler, one, "kept"), await waits(handler, two, "gone")];
   const full = await handler.fetch(request("POST", `${two}/turns`, { input: "more", background: true }));
   assertEquals([full.status, full.headers.get("retry-after")], [429, "30"]);
-  assertMatch((await full.json()).error.message, /^Cannot take the turn: 2 wait already/);
+  assertMatch((await full.json()).error.message, /^Cannot queue the turn: the limit of queued turns \(2\)/);
   assertEquals((await call(handler, "DELETE", `${two}/queue/${gone.id}`)).status, 204);
   assertEquals((await call(handler, "DELETE", `${two}/queue/${gone.id}`)).status, 404);
   assertEquals(
@@ -95,7 +95,7 @@ Deno.test("turns that wait are counted over all sessions, and can be taken away"
     error(
       400,
       "invalid_request",
-      "Cannot steer in the background: with steer the input enters the running turn now, with background it waits for its end.",
+      "Cannot steer in the background: with steer the input enters the running turn, with background it waits for its end. Use one of them.",
     ),
   );
   for (const reply of ["1", "2"]) await asked.reply(reply);
@@ -104,7 +104,7 @@ Deno.test("turns that wait are counted over all sessions, and can be taken away"
   assertEquals(brief(await events(await follow(handler, two))), []);
 });
 
-Deno.test("a turn that waits survives its server, and begins with the next one", async () => {
+Deno.test("TurnQueue: a queued turn survives its server, and begins on the next one", async () => {
   const store = memoryStore();
   const first = narrow({ store });
   const session = await newSession(first.handler);
@@ -119,7 +119,7 @@ Deno.test("a turn that waits survives its server, and begins with the next one",
   assertEquals(brief(await seen), ["first now", "interrupted", `then ${id}`, "completed"]);
 });
 
-Deno.test("a turn that waits on a full server begins on one that has room", async () => {
+Deno.test("TurnQueue: a turn queued on a full server begins on one with a free slot", async () => {
   const memory = sharedMemory();
   const timers: (() => void)[] = [];
   const after = (_ms: number, work: () => void) => {
@@ -136,7 +136,7 @@ Deno.test("a turn that waits on a full server begins on one that has room", asyn
   for (const look of timers.splice(0)) look();
   await b!.asked.reply("1");
   assertEquals(brief(await seen), [`then ${id}`, "completed"]);
-  // One that is asked for where its session's turn runs elsewhere waits for that.
+  // A turn requested where its session's turn runs elsewhere is queued after that one.
   const behind = await waits(b!.handler, one, "behind");
   assertEquals(await queueOf(b!.handler, one), [{ id: behind.id, input: "behind" }]);
   for (const reply of ["2", "3"]) await a!.asked.reply(reply);
@@ -149,7 +149,7 @@ Deno.test("a turn that waits on a full server begins on one that has room", asyn
   assertEquals([a!.errors, b!.errors], [[], []]);
 });
 
-Deno.test("a turn that has waited and can't be played says why, and those behind it go on", async () => {
+Deno.test("TurnQueue: a queued turn that can't start reports why, and later ones continue", async () => {
   const asked = steppedModel();
   let isThere = true;
   const handler = agent(asked.model, {
@@ -178,7 +178,7 @@ Deno.test("a turn that has waited and can't be played says why, and those behind
   ]);
 });
 
-Deno.test("a request for which there is no room waits for it, in its order", async () => {
+Deno.test("TurnSlots.wait() lets requests wait for a slot, in their order", async () => {
   const { handler, asked } = narrow();
   const paths = [await newSession(handler), await newSession(handler)];
   const first = await handler.fetch(request("POST", `${paths[0]}/turns`, { input: "first" }));
@@ -194,7 +194,7 @@ Deno.test("a request for which there is no room waits for it, in its order", asy
   assertEquals(brief(await events(await second)), ["second now", "completed"]);
 });
 
-Deno.test("TurnQueue.look() starts what began to wait while an earlier look was ending", async () => {
+Deno.test("TurnQueue.look() starts turns that were queued while an earlier look was ending", async () => {
   for (let steps = 0; steps < 20; steps++) {
     let waiting: readonly string[] = [];
     const started: string[] = [];
@@ -226,7 +226,7 @@ Deno.test("TurnQueue.look() starts what began to wait while an earlier look was 
   }
 });
 
-Deno.test("TurnQueue.look() never rejects, and looks again after an error", async () => {
+Deno.test("TurnQueue.look() never rejects, and retries after an error", async () => {
   const errors: unknown[] = [];
   let isAway = true;
   let looks = 0;
@@ -250,7 +250,7 @@ Deno.test("TurnQueue.look() never rejects, and looks again after an error", asyn
   assertEquals([looks, errors], [2, ["Error: Away."]]);
 });
 
-Deno.test("TurnQueue.look() starts the longest waiting turns, one a session, as long as there is room", async () => {
+Deno.test("TurnQueue.look() starts the oldest turns, one per session, while slots are free", async () => {
   const play = async (room: number, refused: readonly string[] = []) => {
     let left = room;
     const asked: string[] = [];
@@ -267,7 +267,7 @@ Deno.test("TurnQueue.look() starts the longest waiting turns, one a session, as 
       },
       room: () => left,
       start(id) {
-        // A look that never ends would be one too many.
+        // Stops an endless search.
         if (asked.push(id) > 9) throw new Error("Asked again and again.");
         if (refused.includes(id)) return Promise.resolve(false);
         left--;

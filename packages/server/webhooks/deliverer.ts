@@ -3,43 +3,41 @@ import { Coalescer, type StoredDelivery, type StoreRecord } from "@tare/session/
 import { type Attempted, sendWebhook, signatures } from "./send_webhook.ts";
 import { type DeliveryValue, valueOf, type Webhook, type WebhookHealth, type Webhooks } from "./webhooks.ts";
 
-/** Attempts that run at once, and of those to one receiver: a slow one leaves room for the others. */
+/** Parallel attempts, in total and per receiver. */
 const LIMITS = { all: 32, ofOne: 4 };
 
-/** How long a receiver may take to answer, in milliseconds. */
 const TIMEOUT_MS = 15_000;
 
-/** How long an attempt is this server's alone: as long as it takes, and to write what came of it. */
+/** A server's exclusive time for an attempt and its commit. */
 const CLAIM_MS = 25_000;
 
 const [SECOND_MS, MINUTE_MS, HOUR_MS] = [1_000, 60_000, 3_600_000];
 
-/** When a delivery that failed is attempted again, after the attempt before: for about a day. */
+/** Delays before each retry, for about a day. */
 const RETRIES_MS: readonly number[] = [
   ...[5, 30].map((count) => count * SECOND_MS),
   ...[2, 10, 30].map((count) => count * MINUTE_MS),
   ...[1, 2, 4, 6, 10].map((count) => count * HOUR_MS),
 ];
 
-/** By which part of itself such a time is longer or shorter, so that what failed together doesn't come together. */
+/** Variation of a delay, so that retries don't coincide. */
 const JITTER = 0.2;
 
-/** Longest time that a receiver can ask for. */
+/** A receiver's longest delay. */
 const MAX_RETRY_AFTER_MS = 24 * HOUR_MS;
 
-/** What is kept of each webhook's deliveries, whatever became of them. */
+/** Retention per webhook. */
 const KEPT = { olderThanMs: 30 * 24 * HOUR_MS, keep: 10_000 };
 
-/** How often it is looked after that. */
 const EXPIRE_MS = 10 * MINUTE_MS;
 
-/** Attempts that are kept of one delivery. */
+/** Stored attempts per delivery. */
 const MAX_ATTEMPTS = 20;
 
-/** After which time is tried again what the store failed at, or what somebody else has locked just now. */
+/** Delay after a failure of the store, or if deliveries are locked. */
 const AGAIN_MS = 5_000;
 
-/** Sends pending deliveries. Each is claimed in the store, so that one of several servers attempts it. */
+/** Sends pending deliveries. Each is claimed in the store, so that only one server attempts it. */
 export class Deliverer {
   readonly #webhooks: Webhooks;
   readonly #store: Store;
@@ -52,13 +50,13 @@ export class Deliverer {
   #stopTimer = () => {};
   readonly #looking: Coalescer;
 
-  /** Sends nothing until it is woken. */
+  /** Starts with `wake()`. */
   constructor({ webhooks, store, after, random = Math.random, onError }: {
     readonly webhooks: Webhooks;
     readonly store: Store;
-    /** Calls back after so many milliseconds, until the function that it returns is called. */
+    /** Calls back after `ms`, unless the returned function is called first. */
     readonly after: (ms: number, work: () => void) => () => void;
-    /** A number from 0 to 1. Default: `Math.random`. */
+    /** Default: `Math.random`. */
     readonly random?: (() => number) | undefined;
     readonly onError: (error: unknown) => void;
   }) {
@@ -77,7 +75,7 @@ export class Deliverer {
     if (!this.#closing.signal.aborted) void this.#looking.run();
   }
 
-  /** Attempts nothing more. What was under way is given back, for another server. */
+  /** Stops; other servers take over attempts in progress. */
   async close(): Promise<void> {
     this.#closing.abort(new Error("The server ended."));
     this.#stopTimer();
@@ -91,7 +89,7 @@ export class Deliverer {
     if (!this.#closing.signal.aborted) this.#stopTimer = this.#after(ms, () => this.wake());
   }
 
-  /** Takes on what is due, as far as there is room, and waits for what is due next. */
+  /** Starts due deliveries up to the limits, and schedules the next. */
   async #look(): Promise<void> {
     if (this.#closing.signal.aborted) return;
     await this.#webhooks.ready();
@@ -99,7 +97,7 @@ export class Deliverer {
     const receivers = enabled.map(({ id }) => ({ receiver: id, limit: LIMITS.ofOne - this.#countOf(id) }))
       .filter(({ limit }) => limit > 0);
     const limit = LIMITS.all - this.#running.size;
-    // Where there is no room somebody wakes this who is done.
+    // The end of an attempt wakes it.
     if (receivers.length === 0 || limit <= 0) return;
     const { claimed, nextInMs } = await this.#store.claimDeliveries({ receivers, limit, forMs: CLAIM_MS });
     for (const delivery of claimed) {
@@ -151,22 +149,22 @@ export class Deliverer {
     const healthAfter = ({ failingSinceMs = atMs }: WebhookHealth): WebhookHealth => {
       if (isDone) return {};
       if (isGone) return { failingSinceMs, disabled: { reason: "gone", atMs } };
-      // Another delivery may have got through since this one was attempted first.
+      // Another delivery may have succeeded since the first attempt.
       const isFailing = retryInMs === undefined && firstAtMs >= failingSinceMs;
       return { failingSinceMs, ...(isFailing && { disabled: { reason: "failing", atMs } }) };
     };
     const disabled = await this.#webhooks.note(webhook.id, healthAfter, [record]);
     if (!disabled) return;
     const why = isGone
-      ? "it answered 410"
-      : `nothing has got through since ${new Date(disabled.failingSinceMs ?? atMs).toISOString()}`;
-    // A sentence: no code of ours is at fault, whose stack would be of use.
+      ? "it returned 410"
+      : `no delivery has succeeded since ${new Date(disabled.failingSinceMs ?? atMs).toISOString()}`;
+    // A string: a stack would be useless.
     this.#onError(`Disabled webhook ${webhook.id} (${webhook.url}): ${why}.`);
   }
 
   async #send(id: string, body: string, webhook: Webhook): Promise<Attempted> {
     const late = new AbortController();
-    const limit = `Not answered within ${TIMEOUT_MS / SECOND_MS} seconds.`;
+    const limit = `No response within ${TIMEOUT_MS / SECOND_MS} seconds.`;
     const stop = this.#after(TIMEOUT_MS, () => late.abort(new Error(limit)));
     const timestamp = String(Math.floor(this.#store.now() / SECOND_MS));
     try {
@@ -185,7 +183,7 @@ export class Deliverer {
     }
   }
 
-  /** In how many milliseconds a delivery that has failed once more is attempted again; nothing if it isn't any more. */
+  /** Delay before the next attempt, if any. */
   #retryInMs(tries: number, attempted: Attempted): number | undefined {
     const waitMs = RETRIES_MS[tries];
     if (waitMs === undefined) return undefined;
@@ -194,7 +192,7 @@ export class Deliverer {
     return Math.round(Math.max(jitteredMs, Math.min(askedMs, MAX_RETRY_AFTER_MS)));
   }
 
-  /** Lets go what is too old or too much. */
+  /** Deletes old and excess deliveries. */
   async #expire(receivers: ReadonlySet<string>): Promise<void> {
     const nowMs = this.#store.now();
     for (const receiver of receivers) {
@@ -205,7 +203,7 @@ export class Deliverer {
   }
 }
 
-/** What a `Retry-After` asks for: seconds, or a date. */
+/** Parses a `Retry-After`: seconds, or a date. */
 function retryAfterMs(text: string | null, nowMs: number): number {
   if (text === null) return 0;
   const ms = /^\d+$/.test(text.trim()) ? Number(text) * SECOND_MS : Date.parse(text) - nowMs;

@@ -1,6 +1,5 @@
 /**
- * A receiver of webhooks on loopback, and a clock that says what waits for it. Holds no tests.
- *
+ * A receiver of webhooks on loopback, and a clock with a queue of timers. Contains no tests.
  * @module
  */
 import { Webhook } from "standardwebhooks";
@@ -31,7 +30,6 @@ class Queue<T> {
   }
 }
 
-/** What a receiver got. */
 export interface Received {
   readonly id: string;
   readonly path: string;
@@ -39,7 +37,7 @@ export interface Received {
   readonly body: string;
 }
 
-/** Receives by HTTP, and answers as it is told: with a status and headers, or not before `until` settles. */
+/** Receives by HTTP and answers with a given status and headers, or after `until` settles. */
 export function receiver(
   answer: (received: Received) => {
     readonly status: number;
@@ -61,9 +59,9 @@ export function receiver(
   return {
     host,
     url: `http://${host}/hook`,
-    /** The next request, in the order in which they came. */
+    /** The next request in order. */
     next: () => queue.take(),
-    /** How many came that nobody has looked at. */
+    /** Number of unread requests. */
     get left() {
       return queue.length;
     },
@@ -71,25 +69,24 @@ export function receiver(
   };
 }
 
-/** What a signature says: what was sent, as long as the receiver's library takes it for signed. */
+/** Returns the body if the reference library accepts its signature. */
 export function verified({ headers, body }: Received, secret: string): unknown {
   return new Webhook(secret).verify(body, headers);
 }
 
-/** What is waited for. */
 interface Timer {
   readonly ms: number;
-  /** Lets the time go by. */
+  /** Lets the time pass. */
   readonly pass: () => void;
 }
 
-/** A clock that stands still until a test lets go by what is waited for. Real at its beginning: receivers look at it. */
+/** A clock that advances only when a test fires its timers. It starts at the real time, which receivers check. */
 export class WaitedClock {
-  /** How long receivers may take. */
+  /** Timeouts of receivers. */
   readonly answers: Queue<Timer> = new Queue();
-  /** How long an attempt is a server's own. */
+  /** Claims of attempts. */
   readonly claims: Queue<Timer> = new Queue();
-  /** How long nothing is due. */
+  /** Times without due deliveries. */
   readonly retries: Queue<Timer> = new Queue();
   #now = Date.now();
 
@@ -105,13 +102,13 @@ export class WaitedClock {
     return () => void (isStopped = true);
   };
 
-  /** Lets so much time go by, and nobody notices. */
+  /** Advances the time without firing timers. */
   skip(ms: number): void {
     this.#now += ms;
   }
 }
 
-/** The same store; `attempted` settles each time once something came of an attempt. */
+/** Wraps a store; `attempted` settles after each result of an attempt. */
 export function attemptsOf<S extends Store>(
   store: S,
 ): { readonly store: S; readonly attempted: () => Promise<void> } {
@@ -130,7 +127,6 @@ export interface ShownWebhook {
   readonly disabled?: { readonly reason: string };
 }
 
-/** Makes a webhook. */
 export async function addWebhook(
   handler: HttpAgent,
   url: string,
@@ -141,7 +137,7 @@ export async function addWebhook(
   return { id, path: `/tare/v1/webhooks/${id}`, secret };
 }
 
-/** The deliveries of a webhook, the newest first: what came of them. */
+/** Returns a webhook's deliveries, newest first. */
 export async function deliveriesOf(handler: HttpAgent, path: string): Promise<readonly ShownDelivery[]> {
   const { body } = await call(handler, "GET", `${path}/deliveries`);
   return (body as { deliveries: readonly ShownDelivery[] }).deliveries;

@@ -4,38 +4,37 @@ import { lookup as lookupAddresses } from "node:dns/promises";
 import { BlockList, isIP } from "node:net";
 import type { WebhookOptions } from "../agent_options.ts";
 
-/** What came of an attempt: the receiver's status, or why there is none. */
+/** A receiver's status, or an error. */
 export type Attempted =
   | { readonly status: number; readonly retryAfter: string | null }
   | { readonly error: string };
 
-/** Where webhooks may go. */
 export type Reach = Pick<WebhookOptions, "hosts" | "lookup" | "connect">;
 
-/** Begins each secret, as the Standard Webhooks specification has it. */
+/** Prefix of Standard Webhooks secrets. */
 export const SECRET_PREFIX = "whsec_";
 
-/** Why nothing is sent to a URL, in words that follow "Cannot …:"; nothing if it may be. */
+/** Returns why a URL is refused, after "Cannot …:". */
 export function refusedUrl(text: string, { hosts, connect }: Reach): string | undefined {
   const url = URL.parse(text);
   if (!url || url.protocol !== "https:" && url.protocol !== "http:") {
-    return "an address that begins with https:// is wanted";
+    return "the address must begin with https://";
   }
   if (url.username !== "" || url.password !== "") {
-    return "it holds a user or a password, and what signs requests is the secret";
+    return "it contains a user or a password; requests are signed with the secret instead";
   }
   if (isNamed(url, hosts)) return undefined;
   if (!hosts.includes("*") || !connect) {
     return `TARE_WEBHOOK_HOSTS doesn't list ${url.host}, only ${hosts.join(", ")}`;
   }
   if (url.protocol !== "https:") {
-    return `${url.host} is reached by https:// alone, because TARE_WEBHOOK_HOSTS doesn't list it by name`;
+    return `${url.host} requires https://, because TARE_WEBHOOK_HOSTS doesn't list it by name`;
   }
   const address = literalOf(url);
   return isIP(address) !== 0 && !isPublic(address) ? notPublic(url.host) : undefined;
 }
 
-/** Signatures of a message by these secrets: the header's value. */
+/** Returns the signature header. */
 export function signatures(
   secrets: readonly string[],
   { id, timestamp, body }: { readonly id: string; readonly timestamp: string; readonly body: string },
@@ -46,7 +45,7 @@ export function signatures(
   }).join(" ");
 }
 
-/** Sends a body to a URL, and gives the status. Nothing of the answer's body is read, and no redirect is followed. */
+/** Returns the status. The response's body isn't read, redirects aren't followed. */
 export async function sendWebhook(
   text: string,
   { reach, ...sent }: {
@@ -79,7 +78,7 @@ export async function sendWebhook(
 
 const MAX_HEAD_BYTES = 16 * 1024;
 
-/** Sends to an address that was looked at, so that the name can't lead elsewhere in between. */
+/** Sends to a checked address, so that the name can't resolve to another one meanwhile. */
 async function sendPublicly(
   url: URL,
   { headers, body, signal, reach: { lookup = lookUp, connect } }: {
@@ -92,7 +91,7 @@ async function sendPublicly(
   const host = literalOf(url);
   const addresses = isIP(host) === 0 ? await lookup(host) : [host];
   const [address] = addresses;
-  // Who hides an address of ours among others means no good.
+  // A private address among public ones is suspicious.
   if (address === undefined || !addresses.every(isPublic)) return { error: `Not sent: ${notPublic(host)}.` };
   signal.throwIfAborted();
   const connection = await connect!({ host, address, port: Number(url.port || 443) });
@@ -122,7 +121,7 @@ async function sendPublicly(
   }
 }
 
-/** Reads the head of an answer, interim ones included, as text in which each byte is one character. */
+/** Reads a response's head, after interim ones, as Latin-1. */
 async function readUntil(readable: ReadableStream<Uint8Array<ArrayBuffer>>): Promise<string> {
   const reader = readable.getReader();
   let head = "";
@@ -141,7 +140,7 @@ async function readUntil(readable: ReadableStream<Uint8Array<ArrayBuffer>>): Pro
 
 function readHead(head: string): Attempted {
   const status = /^HTTP\/1\.[01] (\d{3})\b/.exec(head)?.[1];
-  if (status === undefined) return { error: "The answer wasn't HTTP." };
+  if (status === undefined) return { error: "The response isn't HTTP." };
   return { status: Number(status), retryAfter: /^retry-after:[ \t]*(.*?)[ \t]*$/im.exec(head)?.[1] ?? null };
 }
 
@@ -161,7 +160,7 @@ function notPublic(host: string): string {
   return `${host} isn't a public address. TARE_WEBHOOK_HOSTS lists those of this machine's own network by name`;
 }
 
-/** Addresses of this machine, of networks that nobody else reaches, and of what isn't one machine. */
+/** Loopback, private, reserved and multicast addresses. */
 const NOT_PUBLIC = new BlockList();
 for (
   const subnet of [
@@ -173,7 +172,7 @@ for (
   const [net = "", prefix] = subnet.split("/");
   NOT_PUBLIC.addSubnet(net, Number(prefix), "ipv4");
 }
-// Of IPv6 all that is given out is 2000::/3; of that some stand for addresses of IPv4.
+// IPv6 is allocated from 2000::/3, which partly embeds IPv4.
 const GIVEN_OUT = new BlockList();
 GIVEN_OUT.addSubnet("2000::", 3, "ipv6");
 for (const [net, prefix] of [["2001::", 23], ["2001:db8::", 32], ["2002::", 16]] as const) {

@@ -15,24 +15,24 @@ import { turnBehind } from "../sessions/event_log.ts";
 import type { Teller } from "../sessions/session_types.ts";
 import { type Reach, refusedUrl, SECRET_PREFIX } from "./send_webhook.ts";
 
-/** What can be told. */
+/** Reported events. */
 export const WEBHOOK_TYPES = ["turn.ended", "approval.asked"] as const;
 
 export type WebhookType = typeof WEBHOOK_TYPES[number];
 
-/** Why nothing is sent any more: the receiver said that it is gone, nothing got through for long, or somebody asked for it. */
+/** `gone`: 410 from the receiver. */
 export const DISABLED_REASONS = ["gone", "failing", "asked"] as const;
 
 const STORED = Type.Object({
   id: Type.String(),
   url: Type.String(),
   types: Type.Array(Type.Enum([...WEBHOOK_TYPES])),
-  /** Name of the key that it is of: it hears of what is made with that. Absent: the owner's, which hears of all. */
+  /** The key whose sessions it reports. Absent: the owner's, for all sessions. */
   by: Type.Optional(Type.String()),
   createdAtMs: Type.Number(),
-  /** The newest first. */
+  /** Newest first. */
   secrets: Type.Array(Type.Object({ secret: Type.String(), untilMs: Type.Optional(Type.Number()) })),
-  /** Since when nothing has got through; absent if the newest attempt did. */
+  /** Start of the current failures. Absent: the newest attempt succeeded. */
   failingSinceMs: Type.Optional(Type.Number()),
   disabled: Type.Optional(Type.Object({ reason: Type.Enum([...DISABLED_REASONS]), atMs: Type.Number() })),
 });
@@ -41,44 +41,41 @@ export type Webhook = Readonly<Static<typeof STORED>>;
 
 export type WebhookSettings = Pick<Webhook, "url" | "types">;
 
-/** Results of a webhook's deliveries. */
 export type WebhookHealth = Pick<Webhook, "failingSinceMs" | "disabled">;
 
 const asWebhook = storedReader(STORED, "a webhook");
 
-/** What came of a delivery so far. */
 export interface DeliveryValue {
   readonly type: WebhookType;
-  /** What is sent, byte for byte. */
+  /** The exact body. */
   readonly body: string;
   readonly status: "waiting" | "delivered" | "failed";
-  /** How often it was attempted since somebody last asked for it. */
+  /** Attempts since the last request. */
   readonly tries: number;
-  /** The newest attempts, the oldest first. */
+  /** Oldest first. */
   readonly attempts: readonly {
     readonly atMs: number;
-    /** What the receiver answered; absent if it didn't. */
+    /** Absent: no response. */
     readonly status?: number;
     readonly error?: string;
   }[];
 }
 
-/** Kinds of documents in the store. */
 const WEBHOOK = "webhook";
 const NEWEST = "newest_webhook";
 
-/** After so many milliseconds webhooks are read again where other servers may have changed them. */
+/** Age at which webhooks of a shared store are read again. */
 const FRESH_MS = 1_000;
 
 const MAX_WEBHOOKS = 50;
 
-/** How long the secret before signs too, in milliseconds. */
+/** Time for which a replaced secret signs too. */
 const OLD_SECRET_MS = 24 * 60 * 60_000;
 
-/** Most characters of a text that is told. All of it is in the session. */
+/** Maximum characters of a reported text. */
 const MAX_TEXT = 10_000;
 
-/** The webhooks of a server, or of several on one store: who is told of what. */
+/** Webhooks of one or more servers on a store. */
 export class Webhooks {
   readonly reach: Reach;
   readonly #store: Store;
@@ -86,7 +83,7 @@ export class Webhooks {
   #known: { readonly byId: ReadonlyMap<string, Webhook>; readonly atMs: number } | undefined;
   #loading: Promise<void> | undefined;
 
-  /** The webhooks in a store. `onError` receives a message for each that is damaged. */
+  /** `onError` receives a message per damaged record. */
   constructor({ store, reach, onError }: {
     readonly store: Store;
     readonly reach: Reach;
@@ -98,7 +95,7 @@ export class Webhooks {
     this.#documents = new DocumentReader({ store, kind: WEBHOOK, read, onError });
   }
 
-  /** Those that somebody may see, the oldest first. @throws {StoreError} */
+  /** Returns those visible to the caller, oldest first. @throws {StoreError} */
   async list(asker: Asker): Promise<readonly Webhook[]> {
     await this.#load();
     return this.#all().filter(({ by }) => Keys.sees(asker, by)).sort((one, other) =>
@@ -106,25 +103,25 @@ export class Webhooks {
     );
   }
 
-  /** The webhook of this id. @throws {HttpError} 404 if there is none for whoever asks. */
+  /** @throws {HttpError} 404 if it is not visible to the caller. */
   async get(id: string, asker: Asker): Promise<Webhook> {
     const found = (await this.list(asker)).find((one) => one.id === id);
     if (found) return found;
-    throw notFound(`Cannot find webhook ${id}: there is none of this id.`);
+    throw notFound(`Not found: there is no webhook ${id}.`);
   }
 
-  /** Makes one. @throws {HttpError} 400 if its address can't be told, or there are too many. */
+  /** @throws {HttpError} 400 if its address is refused, or there are too many. */
   async add(settings: WebhookSettings, asker: Asker): Promise<Webhook> {
     this.#assertReaches(settings.url);
     const by = Keys.nameOf(asker);
     const newest = newestOf(by);
     for (;;) {
-      // Each addition replaces it, so that a webhook that is added after they are counted is a conflict.
+      // Each addition replaces this, so that concurrent ones conflict.
       const replaces = await this.#store.getDocument(newest.kind, newest.id) ?? null;
       await this.#load();
       if (this.#all().filter((one) => one.by === by).length >= MAX_WEBHOOKS) {
         const message =
-          `Cannot add a webhook: ${asker.name} has ${MAX_WEBHOOKS}, and no more are kept. Remove one first.`;
+          `Cannot add a webhook: ${asker.name} has ${MAX_WEBHOOKS}, the maximum. Remove one first.`;
         throw invalidRequest(message);
       }
       const made: Webhook = {
@@ -146,7 +143,7 @@ export class Webhooks {
     }
   }
 
-  /** Changes one, and says whether it is sent to. @throws {HttpError} 404, and 400 if its address can't be told. */
+  /** @throws {HttpError} 404, and 400 if its address is refused. */
   async change(
     id: string,
     { isEnabled, ...settings }: { readonly isEnabled?: boolean } & Partial<WebhookSettings>,
@@ -166,7 +163,7 @@ export class Webhooks {
     }));
   }
 
-  /** Gives one another secret. The one before signs too for a day. @throws {HttpError} 404 */
+  /** Replaces the secret; the previous one signs too for a day. @throws {HttpError} 404 */
   async rotate(id: string, asker: Asker): Promise<string> {
     const secret = newWebhookSecret();
     await this.#update(id, asker, (webhook) => {
@@ -177,20 +174,20 @@ export class Webhooks {
     return secret;
   }
 
-  /** Removes one, with its deliveries. @throws {HttpError} 404 */
+  /** Removes it with its deliveries. @throws {HttpError} 404 */
   async remove(id: string, asker: Asker): Promise<void> {
     await this.get(id, asker);
     await this.#write(removal(id));
   }
 
-  /** Removes those of a key that is gone: whoever gets one of its name is somebody else. */
+  /** Removes a removed key's webhooks: a new key of that name may have another user. */
   async removeOf(by: string): Promise<void> {
     await this.#load();
     const removals = this.#all().filter((one) => one.by === by).flatMap(({ id }) => removal(id));
     await this.#write([...removals, { type: "no_document", ...newestOf(by) }]);
   }
 
-  /** Deliveries of one, the newest first. @throws {HttpError} 404 */
+  /** Returns the newest first. @throws {HttpError} 404 */
   async deliveries(
     id: string,
     { asker, ...page }: { readonly asker: Asker; readonly limit: number; readonly before?: string },
@@ -199,17 +196,16 @@ export class Webhooks {
     return await this.#store.listDeliveries(id, page);
   }
 
-  /** Has a delivery sent once more, now. @throws {HttpError} 404, and 409 if nothing is sent to the webhook. */
+  /** Sends a delivery again now. @throws {HttpError} 404, and 409 if the webhook is disabled. */
   async redeliver(id: string, delivery: string, asker: Asker): Promise<StoredDelivery> {
     const found = await this.#store.getDelivery(delivery);
     if (found?.receiver !== id) {
-      const message =
-        `Cannot find delivery ${delivery}: webhook ${id} has none of this id, or it was too old.`;
+      const message = `Not found: webhook ${id} has no delivery ${delivery}; it may have expired.`;
       throw notFound(message);
     }
     const value: DeliveryValue = { ...valueOf(found), status: "waiting", tries: 0 };
     const { sessionId } = found;
-    // The webhook must still be there, and enabled: a delivery to one that is gone would stay for ever.
+    // It must exist and be enabled, else the delivery would remain forever.
     await this.#update(id, asker, (webhook) => {
       const { disabled } = webhook;
       if (!disabled) return webhook;
@@ -223,18 +219,18 @@ export class Webhooks {
     return { ...found, value, dueAtMs: this.#store.now() };
   }
 
-  /** Reads who is notified, if other servers may have changed that. @throws {StoreError} */
+  /** Reads them again if other servers may have changed them. @throws {StoreError} */
   async ready(): Promise<void> {
     const isFresh = this.#known && (!this.#store.shared || this.#store.now() - this.#known.atMs < FRESH_MS);
     if (!isFresh) await this.#load();
   }
 
-  /** Those that are sent to, as of {@linkcode Webhooks.ready}. */
+  /** As of {@linkcode Webhooks.ready}. */
   enabled(): readonly Webhook[] {
     return this.#all().filter(({ disabled }) => !disabled);
   }
 
-  /** Commits records with a delivery's effect on a webhook's health. Returns the health if it was disabled by this. */
+  /** Commits records with a delivery's effect on a webhook's health. Returns the health if this disabled it. */
   async note(
     id: string,
     healthAfter: (before: WebhookHealth) => WebhookHealth,
@@ -255,7 +251,7 @@ export class Webhooks {
     return secrets.flatMap(({ secret, untilMs = Infinity }) => untilMs > nowMs ? secret : []);
   }
 
-  /** Records of what is told of a session's events. Of helpers nothing is: they work for a turn that is. */
+  /** Returns the records of a session's events; none for subagents, which work for a reported turn. */
   recordsOf(...[session, committed]: Parameters<Teller["recordsOf"]>): readonly StoreRecord[] {
     if (session.parent) return [];
     const told = toldOf(session, committed);
@@ -274,14 +270,14 @@ export class Webhooks {
   #assertReaches(url: string): void {
     const refused = refusedUrl(url, this.reach);
     if (refused === undefined) return;
-    throw invalidRequest(`Cannot tell ${JSON.stringify(url)} of anything: ${refused}.`);
+    throw invalidRequest(`Cannot send webhooks to ${JSON.stringify(url)}: ${refused}.`);
   }
 
   #all(): readonly Webhook[] {
     return [...this.#known?.byId.values() ?? []];
   }
 
-  /** Changes one, with other records. @throws {HttpError} 404 if there is none for the caller. */
+  /** @throws {HttpError} 404 if it is not visible to the caller. */
   async #update(
     id: string,
     asker: Asker,
@@ -289,11 +285,11 @@ export class Webhooks {
     records: readonly StoreRecord[] = [],
   ): Promise<Webhook> {
     await this.get(id, asker);
-    // Once it is removed it isn't found any more.
+    // Throws 404 after a removal.
     return await this.#replace(id, change, records) ?? await this.get(id, asker);
   }
 
-  /** Replaces a webhook, with other records; repeats `change` after a concurrent change. `undefined` if it is gone. */
+  /** Repeats `change` after a concurrent change. Returns `undefined` if the webhook is deleted. */
   async #replace(
     id: string,
     change: (webhook: Webhook) => Webhook,
@@ -325,7 +321,7 @@ export class Webhooks {
       const atMs = this.#store.now();
       this.#known = { byId: new Map((await this.#documents.list()).map((one) => [one.id, one])), atMs };
     };
-    // What was changed after the last one had begun to read it may have missed.
+    // A read in progress may miss the newest change.
     const loading = (this.#loading ?? Promise.resolve()).catch(() => {}).then(read)
       .finally(() => {
         if (this.#loading === loading) this.#loading = undefined;
@@ -342,7 +338,7 @@ function documentOf(value: Webhook): Extract<StoreRecord, { type: "document" }> 
   return { type: "document", kind: WEBHOOK, id: value.id, value };
 }
 
-/** The document that names the webhook that was added last for a key, or for the owner. */
+/** Returns the document that names the newest webhook of a key or the owner. */
 function newestOf(by: string | undefined): Pick<StoredDocument, "kind" | "id"> {
   return { kind: NEWEST, id: by === undefined ? "owner" : `key ${by}` };
 }
@@ -362,7 +358,7 @@ function newWebhookSecret(): string {
   return SECRET_PREFIX + randomBytes(32).toString("base64");
 }
 
-/** What these events come to for others: the end of a turn, and what it asks. */
+/** Returns the events to report. */
 function toldOf(
   ...[{ id, by, settings: { metadata } }, { events, after, turn: before }]: Parameters<Teller["recordsOf"]>
 ): readonly { readonly type: WebhookType; readonly data: unknown }[] {
@@ -402,7 +398,6 @@ function toldOf(
   return [...asked, ...ended];
 }
 
-/** The beginning of a long text, and a sign that it is one. */
 function cut(text: string): string {
   return text.length <= MAX_TEXT ? text : `${sliceText(text, 0, MAX_TEXT)}…`;
 }

@@ -27,10 +27,10 @@ import {
 import { Webhooks } from "./webhooks.ts";
 import fc, { cases } from "../../../tests/cases.ts";
 
-/** A model that says the same for ever. */
+/** A model that always replies the same. */
 const saying = (message: Partial<AssistantMessage>): Model => (request) => scriptedModel([message])(request);
 
-/** A server that tells this host. */
+/** A server with a webhook to this host. */
 function telling(
   hosts: readonly string[],
   { model = saying({ content: "Done." }), clock = new WaitedClock(), ...options }:
@@ -52,7 +52,7 @@ function telling(
   return { clock, handler, store, attempted, errors };
 }
 
-/** What became of the newest deliveries: their status, and what each attempt was answered. */
+/** Status of the newest deliveries and of each attempt. */
 const outcomes = async (handler: HttpAgent, path: string) =>
   (await deliveriesOf(handler, path)).map(({ status, attempts }) =>
     [status, ...attempts.map(({ status, error }) => status ?? error)].join(" ")
@@ -61,7 +61,7 @@ const shown = async (handler: HttpAgent, path: string) =>
   (await call(handler, "GET", path)).body as ShownWebhook;
 const play = async (handler: HttpAgent) => await turn(handler, await newSession(handler), "Hi");
 
-Deno.test("a turn's end is told, signed as the specification has it, and recorded", async () => {
+Deno.test("webhooks: the end of a turn is sent, signed per the specification, and recorded", async () => {
   await using there = receiver();
   const { handler, clock, attempted } = telling([there.host]);
   const { id, path, secret } = await addWebhook(handler, there.url, ["turn.ended", "approval.asked"]);
@@ -98,7 +98,7 @@ Deno.test("a turn's end is told, signed as the specification has it, and recorde
   await handler.close();
 });
 
-Deno.test("what is asked before a call runs is told to whoever wants to hear of it", async () => {
+Deno.test("webhooks: a pending approval is sent to its subscribers", async () => {
   await using there = receiver();
   const call = {
     id: "call",
@@ -130,7 +130,7 @@ Deno.test("what is asked before a call runs is told to whoever wants to hear of 
   await handler.close();
 });
 
-Deno.test("what fails is sent again with the same id, for about a day, and then its webhook is disabled", async () => {
+Deno.test("webhooks: a failed delivery is retried with the same id for about a day, then its webhook is disabled", async () => {
   await using there = receiver(() => ({ status: 500 }));
   const { handler, clock, attempted, errors } = telling([there.host]);
   const { id, path, secret } = await addWebhook(handler, there.url);
@@ -154,9 +154,9 @@ Deno.test("what fails is sent again with the same id, for about a day, and then 
   const { failingSince, disabled } = await shown(handler, path);
   assertEquals(disabled?.reason, "failing");
   assertEquals(errors, [
-    `Disabled webhook ${id} (${there.url}): nothing has got through since ${failingSince}.`,
+    `Disabled webhook ${id} (${there.url}): no delivery has succeeded since ${failingSince}.`,
   ]);
-  // Nothing is owed to it then, until somebody enables it.
+  // Nothing is sent until it is enabled again.
   await play(handler);
   assertEquals((await deliveriesOf(handler, path)).length, 1);
   assertEquals((await refused(handler, "POST", `${path}/deliveries/${ids[0]}`)).status, 409);
@@ -169,7 +169,7 @@ Deno.test("what fails is sent again with the same id, for about a day, and then 
   await handler.close();
 });
 
-Deno.test("a receiver says when it wants to be asked again, and that it is gone; where it sends one is not gone to", async () => {
+Deno.test("webhooks: Retry-After and 410 are followed, redirects are not", async () => {
   const answers = [
     { status: 429, headers: { "retry-after": "90" } },
     { status: 302, headers: { location: "/elsewhere" } },
@@ -199,7 +199,7 @@ Deno.test("a receiver says when it wants to be asked again, and that it is gone;
   await handler.close();
 });
 
-Deno.test("a receiver that doesn't answer holds up nobody else, and is given fifteen seconds", async () => {
+Deno.test("webhooks: a receiver without a response delays no other and times out after fifteen seconds", async () => {
   const never = Promise.withResolvers<void>();
   await using slow = receiver(() => ({ status: 204, until: never.promise }));
   await using quick = receiver();
@@ -211,18 +211,18 @@ Deno.test("a receiver that doesn't answer holds up nobody else, and is given fif
   await play(handler);
   await quick.next();
   await attempted();
-  // Four at a time, of the seven that it is owed.
+  // Four at a time, of seven.
   assertEquals([new Set(asked.map(({ id }) => id)).size, slow.left], [4, 0]);
   (await clock.answers.take()).pass();
   await attempted();
   const late = (await outcomes(handler, path)).filter((outcome) => outcome !== "waiting");
-  assertEquals(late, ["waiting Not answered within 15 seconds."]);
+  assertEquals(late, ["waiting No response within 15 seconds."]);
   await slow.next();
   await handler.close();
   never.resolve();
 });
 
-Deno.test("a server that ends gives back what it was sending, and the next one sends it", async () => {
+Deno.test("webhooks: a shutdown releases deliveries, and the next server sends them", async () => {
   const never = Promise.withResolvers<void>();
   let isSlow = true;
   await using there = receiver(() => ({ status: 204, ...(isSlow && { until: never.promise }) }));
@@ -243,7 +243,7 @@ Deno.test("a server that ends gives back what it was sending, and the next one s
   never.resolve();
 });
 
-Deno.test("what a server owed that was killed another one sends, with the same id", async () => {
+Deno.test("webhooks: deliveries of a killed server are sent by another one with the same id", async () => {
   const never = Promise.withResolvers<void>();
   let isSlow = true;
   await using there = receiver(() => ({ status: 204, ...(isSlow && { until: never.promise }) }));
@@ -251,7 +251,7 @@ Deno.test("what a server owed that was killed another one sends, with the same i
   const memory = sharedMemory();
   const openings = [memory.open({ now: clock.now }), memory.open({ now: clock.now })];
   const [one, other] = openings.map(({ store }) =>
-    // A server that is killed leaves no timer behind.
+    // A killed server has no timers.
     telling([there.host], { clock, store })
   );
   const { path } = await addWebhook(one!.handler, there.url);
@@ -260,7 +260,7 @@ Deno.test("what a server owed that was killed another one sends, with the same i
   openings[0]!.kill();
   isSlow = false;
   never.resolve();
-  // As long as its claim lasts it might still do it.
+  // The claim has not expired.
   memory.pass(20_000);
   const claims = [await clock.claims.take(), await clock.claims.take()];
   claims[1]!.pass();
@@ -270,7 +270,7 @@ Deno.test("what a server owed that was killed another one sends, with the same i
   await other!.handler.close();
 });
 
-Deno.test("several servers on one store send each delivery once", async () => {
+Deno.test("webhooks: several servers on one store send each delivery once", async () => {
   await using there = receiver();
   const clock = new WaitedClock();
   const memory = sharedMemory();
@@ -278,7 +278,7 @@ Deno.test("several servers on one store send each delivery once", async () => {
     telling([there.host], { clock, store: memory.open({ now: clock.now }).store })
   );
   const { path } = await addWebhook(servers[0]!.handler, there.url);
-  // The others hear of it within a second.
+  // Others read the change within a second.
   clock.skip(1_000);
   await Promise.all(servers.flatMap(({ handler }) => [play(handler), play(handler), play(handler)]));
   const ids: string[] = [];
@@ -291,7 +291,7 @@ Deno.test("several servers on one store send each delivery once", async () => {
   for (const { handler } of servers) await handler.close();
 });
 
-Deno.test("nobody is told of an end that couldn't be committed", async () => {
+Deno.test("webhooks: an end that couldn't be committed is not sent", async () => {
   await using there = receiver();
   const clock = new WaitedClock();
   const store = memoryStore({ now: clock.now });
@@ -311,7 +311,7 @@ Deno.test("nobody is told of an end that couldn't be committed", async () => {
   await turn(handler, session, "Hi");
   assertEquals(await deliveriesOf(handler, path), []);
   isFull = false;
-  // Whoever asks for the session finds its turn ended, and that is told.
+  // Loading the session ends its turn, which is reported.
   await turn(handler, session, "Again");
   const told = [await there.next(), await there.next()].map(({ body }) => JSON.parse(body).data.turn.reason);
   assertEquals(told, ["interrupted", "completed"]);
@@ -320,7 +320,7 @@ Deno.test("nobody is told of an end that couldn't be committed", async () => {
   await handler.close();
 });
 
-Deno.test("a key's webhooks hear of its own sessions, the owner's of all, and go with the key", async () => {
+Deno.test("webhooks: a key's webhooks report only its sessions and are removed with it, the owner's report all", async () => {
   await using there = receiver();
   const clock = new WaitedClock();
   const store = memoryStore({ now: clock.now });
@@ -356,7 +356,7 @@ Deno.test("a key's webhooks hear of its own sessions, the owner's of all, and go
   await handler.close();
 });
 
-Deno.test("a secret that is changed signs for a day beside the new one", async () => {
+Deno.test("webhooks: a replaced secret signs for one more day", async () => {
   await using there = receiver();
   const { handler, attempted, clock } = telling([there.host]);
   const { path, secret } = await addWebhook(handler, there.url);
@@ -380,7 +380,7 @@ Deno.test("a secret that is changed signs for a day beside the new one", async (
   await handler.close();
 });
 
-Deno.test("a turn that has waited is told by the id that it had then, also where another server ends it", async () => {
+Deno.test("webhooks: a turn that waited is reported by its original id, also from another server", async () => {
   await using there = receiver();
   const clock = new WaitedClock();
   const memory = sharedMemory();
@@ -388,7 +388,7 @@ Deno.test("a turn that has waited is told by the id that it had then, also where
   const silent = silentModel();
   const first = agent(silent.model, {
     ...{ store: lost.store, now: clock.now, webhooks: { hosts: [there.host], after: clock.after } },
-    // A server that is killed leaves no timer behind.
+    // A killed server has no timers.
     clock: { now: () => 0, after: () => () => {} },
     after: () => () => {},
   });
@@ -417,7 +417,7 @@ Deno.test("a turn that has waited is told by the id that it had then, also where
   await handler.close();
 });
 
-Deno.test("what was told thirty days ago is forgotten", async () => {
+Deno.test("webhooks: deliveries expire after thirty days", async () => {
   await using there = receiver();
   const { handler, attempted, clock } = telling([there.host]);
   const { path } = await addWebhook(handler, there.url);
@@ -432,7 +432,7 @@ Deno.test("what was told thirty days ago is forgotten", async () => {
   assertEquals((await refused(handler, "POST", `${path}/deliveries/${before.id}`)).status, 404);
 });
 
-Deno.test("what is owed is sent though the store fails for a moment, which the log is told", async () => {
+Deno.test("webhooks: deliveries continue after a failure of the store, which is logged", async () => {
   await using there = receiver();
   const clock = new WaitedClock();
   const store = memoryStore({ now: clock.now });
@@ -459,7 +459,7 @@ Deno.test("what is owed is sent though the store fails for a moment, which the l
   await handler.close();
 });
 
-Deno.test("webhooks go to hosts that are listed by name, and with * to public ones by HTTPS", async () => {
+Deno.test("webhooks: hosts are listed by name, and * allows public ones by HTTPS", async () => {
   const why = async (hosts: readonly string[], url: string) => {
     const { handler } = telling(hosts);
     const { status, body } = await refused(handler, "POST", "/tare/v1/webhooks", {
@@ -481,12 +481,12 @@ Deno.test("webhooks go to hosts that are listed by name, and with * to public on
     [few, "http://127.0.0.1:9000", "taken"],
     [few, "http://127.0.0.1:9001", unlisted("127.0.0.1:9001")],
     [few, "https://hooks.example.org", unlisted("hooks.example.org")],
-    [few, "ftp://hooks.example", "an address that begins with https:// is wanted."],
-    [few, "hooks.example", "an address that begins with https:// is wanted."],
+    [few, "ftp://hooks.example", "the address must begin with https://."],
+    [few, "hooks.example", "the address must begin with https://."],
     [
       few,
       "https://me:secret@hooks.example",
-      "it holds a user or a password, and what signs requests is the secret.",
+      "it contains a user or a password; requests are signed with the secret instead.",
     ],
     [["*"], "https://elsewhere.example", "taken"],
     [["*"], "https://93.184.216.34/", "taken"],
@@ -494,7 +494,7 @@ Deno.test("webhooks go to hosts that are listed by name, and with * to public on
     [
       ["*"],
       "http://elsewhere.example",
-      "elsewhere.example is reached by https:// alone, because TARE_WEBHOOK_HOSTS doesn't list it by name.",
+      "elsewhere.example requires https://, because TARE_WEBHOOK_HOSTS doesn't list it by name.",
     ],
     [["*", "10.0.0.7"], "http://10.0.0.7/", "taken"],
     ...[
@@ -517,7 +517,7 @@ Deno.test("webhooks go to hosts that are listed by name, and with * to public on
   assertEquals((await refused(agent(saying({})), "GET", "/tare/v1/webhooks")).status, 501);
 });
 
-Deno.test("with * a name is looked up once, and nothing is sent to one that leads to this machine's own network", async () => {
+Deno.test("webhooks: with * a name is resolved once, and private addresses are refused", async () => {
   await using there = receiver(() => ({ status: 503, headers: { "retry-after": "7" } }));
   const clock = new WaitedClock();
   const found = [["127.0.0.1"], ["93.184.216.34", "::1"], ["93.184.216.34"]];
@@ -530,7 +530,7 @@ Deno.test("with * a name is looked up once, and nothing is sent to one that lead
         asked.push(host);
         return Promise.resolve(found.shift()!);
       },
-      // A test has no certificate for such a name: the connection is as plain as its receiver.
+      // A plain connection: there is no certificate for the name.
       connect(to) {
         asked.push(to);
         const [hostname, port] = there.host.split(":");
@@ -560,7 +560,7 @@ Deno.test("with * a name is looked up once, and nothing is sent to one that lead
   await handler.close();
 });
 
-Deno.test("webhooks: changes, removals and deliveries at the same time are each made whole, or refused", async () => {
+Deno.test("webhooks: concurrent changes, removals and deliveries are atomic or refused", async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.scheduler(),
@@ -579,7 +579,7 @@ Deno.test("webhooks: changes, removals and deliveries at the same time are each 
           listDocuments: raced(memory.listDocuments),
           commit: raced(memory.commit),
         };
-        // The receiver isn't there: each delivery waits for its next attempt.
+        // The receiver is missing: each delivery waits for its next attempt.
         const { handler, attempted, errors } = telling(["127.0.0.1:9"], { clock, store });
         const { path, secret } = await addWebhook(handler, "http://127.0.0.1:9/a");
         await play(handler);
@@ -637,7 +637,7 @@ Deno.test("webhooks: changes, removals and deliveries at the same time are each 
   );
 });
 
-Deno.test("webhooks: 50 of a key are stored, however many servers add some at the same time", async () => {
+Deno.test("webhooks: concurrent additions of several servers respect the limit of 50 per key", async () => {
   const memory = sharedMemory();
   const servers = [1, 2].map(() => telling(["127.0.0.1:9"], { store: memory.open().store }).handler);
   const add = (handler: HttpAgent) =>
@@ -654,7 +654,7 @@ Deno.test("webhooks: 50 of a key are stored, however many servers add some at th
   for (const handler of servers) await handler.close();
 });
 
-Deno.test("webhooks: a damaged record is omitted with one warning, and no turn waits for the others or fails", async () => {
+Deno.test("webhooks: a damaged record is omitted with one warning, without delaying or failing turns", async () => {
   await using there = receiver();
   const clock = new WaitedClock();
   const memory = memoryStore({ now: clock.now });
@@ -663,7 +663,7 @@ Deno.test("webhooks: a damaged record is omitted with one warning, and no turn w
   const never = Promise.withResolvers<never>();
   const store: typeof memory = {
     ...memory,
-    // As a store that is shared: what others may have changed is read again.
+    // Simulates a shared store, whose changes are read again.
     shared: {} as NonNullable<typeof memory.shared>,
     listDocuments: (kind, damaged) => {
       damaged?.("wh_torn", new StoreError("corrupt", "Its checksum doesn't match."));
@@ -720,7 +720,7 @@ Deno.test("webhooks: a long text is cut between characters", async () => {
   await handler.close();
 });
 
-Deno.test("webhooks: one that was disabled while it was sent to stays so for the reason that was given", async () => {
+Deno.test("webhooks: a webhook disabled during an attempt retains its reason", async () => {
   const answer = Promise.withResolvers<void>();
   await using there = receiver(() => ({ status: 410, until: answer.promise }));
   const { handler, attempted, errors } = telling([there.host]);
@@ -734,7 +734,7 @@ Deno.test("webhooks: one that was disabled while it was sent to stays so for the
   await handler.close();
 });
 
-Deno.test("webhooks: a delivery that fails for a day disables its webhook only if no other got through", async () => {
+Deno.test("webhooks: a delivery that fails for a day disables its webhook only if no other succeeded", async () => {
   let failing: string | undefined;
   await using there = receiver(({ id }) => ({ status: id === (failing ??= id) ? 500 : 204 }));
   const { handler, clock, attempted, errors } = telling([there.host]);
@@ -756,7 +756,7 @@ Deno.test("webhooks: a delivery that fails for a day disables its webhook only i
   await handler.close();
 });
 
-Deno.test("webhooks: a receiver can put off the next attempt for a day at most", async () => {
+Deno.test("webhooks: a receiver can delay the next attempt by a day at most", async () => {
   const asked = ["1000000", "Thu, 01 Jan 2099 00:00:00 GMT", "86400", "1"];
   await using there = receiver(() => ({ status: 503, headers: { "retry-after": asked.shift()! } }));
   const { handler, clock, attempted } = telling([there.host]);

@@ -21,13 +21,13 @@ type ListFilesArguments = {
 const MAX_ENTRIES = 1000;
 const MAX_COUNTED = 100_000;
 
-/** `list_files`: what lies in a folder, one entry a line, with the sizes of files. */
+/** Returns `list_files`, which lists a folder, one entry per line, with file sizes. */
 export function listFilesTool(workspace: string, limits: WorkspaceLimits = {}): Tool {
   return defineTool<ListFilesArguments>({
     name: "list_files",
     description:
-      "Lists a folder: sorted paths from the workspace, sizes in bytes. The first line counts what is left out: hidden " +
-      "and git-ignored, or too many.",
+      "Lists a folder: sorted paths from the workspace, sizes in bytes. The first line counts skipped entries: hidden, " +
+      "git-ignored, over the limit.",
     properties: {
       path: { type: "string", description: "Default: the workspace." },
       depth: {
@@ -83,8 +83,8 @@ function header(
   const all = most < counted ? `more than ${most}` : `${counted}`;
   const notes = [`${what} in ${path}: ${all}`];
   if (shown < counted) notes.push(`only the first ${shown} follow, narrow it with path, depth or glob`);
-  if (hidden > 0) notes.push(`hidden or ignored, left out: ${hidden}`);
-  if (forbidden > 0) notes.push(`left out by a rule: ${forbidden}`);
+  if (hidden > 0) notes.push(`hidden or ignored, skipped: ${hidden}`);
+  if (forbidden > 0) notes.push(`denied by a rule, skipped: ${forbidden}`);
   if (unreadable > 0) notes.push(`folders that could not be read: ${unreadable}`);
   if (uncounted > 0) notes.push(`folders with too many entries to list all: ${uncounted}`);
   return notes.join("; ");
@@ -103,7 +103,7 @@ async function describe({ absolute, relative, kind }: WalkEntry): Promise<string
   }
 }
 
-/** Bytes, or `gone` if the file went away since its folder was read. */
+/** Returns the size in bytes, or `gone` if the file was deleted meanwhile. */
 async function sizeOf(path: string): Promise<string> {
   try {
     return String((await lstat(path)).size);

@@ -28,8 +28,8 @@ import { editFileTool, writeFileTool } from "./write_file_tools.ts";
 export type { WorkspaceLimits };
 
 /**
- * Returns `list_files`, `read_file`, `write_file` and `edit_file`. They stay inside the folder whatever the path, symbolic
- * links included.
+ * Returns `list_files`, `read_file`, `write_file` and `edit_file`, which can't leave the folder, not even
+ * through symbolic links.
  *
  * @example Only the tools that read
  * ```ts

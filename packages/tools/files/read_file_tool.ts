@@ -21,8 +21,8 @@ const MAX_LINES = 1000;
 const MAX_LINE_CHARS = 2000;
 
 /**
- * `read_file`: lines of a text file, as they stand, under a first line such as `lines 1-200 of 345`. Files of any
- * size are read in constant memory.
+ * Returns `read_file`, which returns lines of a text file unchanged, after a first line such as
+ * `lines 1-200 of 345`. Memory is constant for files of any size.
  */
 export function readFileTool(workspace: string, limits: WorkspaceLimits = {}): Tool {
   return defineTool<ReadFileArguments>({
@@ -30,15 +30,15 @@ export function readFileTool(workspace: string, limits: WorkspaceLimits = {}): T
     description:
       `Reads a text file: at most ${MAX_LINES} lines or ${
         MAX_RESULT_BYTES / 1024
-      } KiB, as they are, behind a line that says which of how many, ` +
-      "and how to go on. Shows a picture (PNG, JPEG, GIF, WebP).",
+      } KiB, unchanged, after a line with the range, the total ` +
+      "and how to continue. Shows an image (PNG, JPEG, GIF, WebP).",
     properties: {
       path: { type: "string", description: "From the workspace." },
       start_line: { type: "integer", minimum: 1, description: "Default: 1." },
       end_line: {
         type: "integer",
         minimum: 1,
-        description: "Included. Default: as many as fit.",
+        description: "Inclusive. Default: as many as fit.",
       },
     },
     required: ["path"],
@@ -56,7 +56,7 @@ export function readFileTool(workspace: string, limits: WorkspaceLimits = {}): T
       const blocks = readText(place.absolute, info, context);
       const page = await readPage(blocks, { start, end });
       if (start > Math.max(1, page.total)) {
-        throw new ToolRefusal(`start_line ${start} is behind its last line, ${page.total}.`);
+        throw new ToolRefusal(`start_line ${start} is after its last line, ${page.total}.`);
       }
       return [header(page, start, end), ...page.lines].join("\n");
     },
@@ -64,9 +64,9 @@ export function readFileTool(workspace: string, limits: WorkspaceLimits = {}): T
 }
 
 interface Page {
-  /** The lines shown, without their ends. */
+  /** Lines returned, without line ends. */
   readonly lines: readonly string[];
-  /** Lines of the whole file. */
+  /** Number of lines of the file. */
   readonly total: number;
   readonly notes: readonly string[];
 }
@@ -113,7 +113,7 @@ async function readPage(blocks: AsyncIterable<TextBlock>, { start, end }: Range)
 function header({ lines, total, notes }: Page, start: number, end: number): string {
   const last = start + lines.length - 1;
   const range = lines.length === 0 ? "0-0" : `${start}-${last}`;
-  const next = last < Math.min(end, total) ? [`cut to fit: go on with start_line ${last + 1}`] : [];
+  const next = last < Math.min(end, total) ? [`cut to fit: continue with start_line ${last + 1}`] : [];
   const all = [...next, ...notes];
   return `lines ${range} of ${total}` + (all.length > 0 ? ` (${all.join("; ")})` : "");
 }
@@ -136,13 +136,14 @@ function countLines(bytes: Uint8Array): number {
   return lines;
 }
 
-/** Names under which pictures are looked for: of any other file a start like theirs is chance. */
+/** File names that may be images: in other files, an image's first bytes are a coincidence. */
 const NAMES = /\.(?:png|jpe?g|gif|webp)$/i;
 
 /**
- * A file as a picture, if it is one by its name and its first bytes.
+ * Returns a file as an image if its name and first bytes match, else `undefined`.
  *
- * @throws {ToolRefusal} if the model isn't shown pictures, or it is too large; what the system throws if it can't be read.
+ * @throws {ToolRefusal} if the model doesn't accept images, or it is too large; system errors if it can't be
+ * read.
  */
 async function readPicture(
   absolute: string,
@@ -158,7 +159,7 @@ async function readPicture(
     const head = pictureHead(bytes);
     if (!head) return undefined;
     const what = describeImage(head, size);
-    if (!seesPictures) throw new ToolRefusal(`it is a ${what}, and this model is shown no pictures.`);
+    if (!seesPictures) throw new ToolRefusal(`it is a ${what}, and this model accepts no images.`);
     if (!isImageAccepted(head, size)) {
       throw new ToolRefusal(
         `it is a ${what}; at most ${MAX_PICTURE_BYTES} bytes and ${MAX_PICTURE_SIDE} pixels a side can be shown. Make a smaller copy ` +

@@ -21,40 +21,40 @@ import { walk } from "./walk.ts";
 
 /** Limits of the file tools within a workspace. */
 export interface WorkspaceLimits {
-  /** The server's hidden folder; new files are written there first. Default: none. */
+  /** Folder hidden from the model, in which the server stages new files. Default: none. */
   readonly hidden?: string | undefined;
 }
 
-/** An existing folder that is hidden from the model. */
+/** Existing folder that is hidden from the model. */
 interface HiddenFolder {
   readonly path: string;
   readonly dev: number;
   readonly ino: number;
 }
 
-/** A place in a workspace. It need not exist. */
+/** Path in a workspace. It may be missing. */
 export interface WorkspacePath {
-  /** The workspace's own absolute path, free of symbolic links. */
+  /** Absolute path of the workspace, without symbolic links. */
   readonly root: string;
-  /** Absolute path, free of symbolic links. */
+  /** Absolute path without symbolic links. */
   readonly absolute: string;
-  /** The path from `root`, with forward slashes; `.` for the workspace itself. */
+  /** Path from `root`, with forward slashes; `.` for the workspace itself. */
   readonly relative: string;
   readonly hidden?: HiddenFolder;
 }
 
-/** As many as Linux follows before it gives up. */
+/** Linux's limit. */
 const MAX_LINKS = 40;
 
 /**
- * Finds the real place of `path`, which is relative to the workspace or absolute, and makes sure that it lies
- * inside: after `..` and every symbolic link, dangling ones too. A file that doesn't exist yet is placed where
- * opening `path` would create it. The caller must go on with `absolute`, not with `path`.
+ * Resolves a path, relative to the workspace or absolute, with all symbolic links, dangling ones included,
+ * and checks that it is within the workspace. A missing file is resolved to where opening `path` would create
+ * it. Callers must use `absolute` afterwards, not `path`.
  *
- * A program may exchange a folder for a link after this check: files and folders at `absolute` are opened by
- * `openAt()`, which verifies them once they are open.
+ * Other processes may replace a folder by a link after this check: `openAt()` verifies files and folders once
+ * they are open.
  *
- * @throws {ToolRefusal} if it lies outside or in what is hidden, or the links lead in a circle.
+ * @throws {ToolRefusal} if it is outside or hidden, or the links form a cycle.
  */
 export async function resolveInWorkspace(
   workspace: string,
@@ -66,21 +66,21 @@ export async function resolveInWorkspace(
   const relative = pathWithin(root, absolute);
   if (relative === undefined) {
     throw new ToolRefusal(
-      "it lies outside the workspace. Give a path inside, relative to the workspace's top folder.",
+      "it is outside of the workspace. Pass a path relative to the workspace.",
     );
   }
   const folders: string[] = [];
   for (let folder = absolute; folder !== root; folder = dirname(folder)) folders.push(folder);
   const areHidden = await Promise.all(folders.map((folder) => isHidden(folder, hidden)));
   if (areHidden.includes(true)) {
-    throw new ToolRefusal("it lies in a folder that the server keeps for itself, which no tool may reach.");
+    throw new ToolRefusal("it is in a folder of the server, which no tool may access.");
   }
   return { root, absolute, relative, ...(hidden && { hidden }) };
 }
 
 async function realPlace(workspace: string, path: string): Promise<{ root: string; absolute: string }> {
   const given = resolve(workspace, path);
-  // Only `..` leads elsewhere from a workspace that is a link than from where that points.
+  // If the workspace is a link, only `..` resolves differently from its target.
   const isSame = isAbsolute(path) || pathWithin(resolve(workspace), given) !== undefined;
   const found = isSame ? realpath(given).catch(() => undefined) : Promise.resolve(undefined);
   const [root, real] = await both(realWorkspace(workspace), found);
@@ -99,17 +99,17 @@ export async function effectsOn(
   return { root, [as]: [absolute] };
 }
 
-/** Checks, right before an access, that it is allowed. @throws {ToolRefusal} if it isn't. */
+/** Checks an access right before it. @throws {ToolRefusal} if it isn't allowed. */
 export function assertAllowed(
   { allows }: Pick<ToolContext, "allows">,
   absolute: string,
   effect: "reads" | "writes",
 ): void {
   if (allows?.(absolute, effect) ?? true) return;
-  throw new ToolRefusal("a rule forbids it, or the path has come to lead elsewhere since it was looked at.");
+  throw new ToolRefusal("a rule forbids it, or the path has changed since it was checked.");
 }
 
-/** Returns the real path of an absolute path, after all links; for a missing file the path where opening creates it. */
+/** Returns the real path of an absolute path; for a missing file, the path where opening creates it. */
 export function pathAfterLinks(path: string): Promise<string> {
   return followLinks(path);
 }
@@ -126,13 +126,13 @@ async function hiddenFolder({ hidden }: WorkspaceLimits): Promise<HiddenFolder |
   }
 }
 
-/** Awaits two promises; neither is left pending when the other rejects. */
+/** Awaits two promises, even if the other one rejects. */
 async function both<One, Other>(one: Promise<One>, other: Promise<Other>): Promise<readonly [One, Other]> {
   await Promise.allSettled([one, other]);
   return [await one, await other];
 }
 
-/** Returns the name of a temporary file; the same key gives the same name, also in the next process. */
+/** Returns the name of a temporary file, which is determined by the key across processes. */
 export function temporaryName(key: unknown): string {
   const hash = createHash("sha256").update(JSON.stringify(key)).digest("hex");
   return `.tare-${hash.slice(0, 32)}.tmp`;
@@ -176,7 +176,7 @@ async function followLinks(path: string): Promise<string> {
     }
     const target = await linkTarget(existing);
     if (target !== undefined) {
-      // What stands behind may be a link where this one leads.
+      // The rest may be a link in the target.
       existing = join(target, ...missing);
       missing = [];
       links++;
@@ -185,38 +185,37 @@ async function followLinks(path: string): Promise<string> {
       existing = dirname(existing);
     }
   }
-  throw new ToolRefusal("its symbolic links lead in a circle.");
+  throw new ToolRefusal("its symbolic links form a cycle.");
 }
 
 /** Returns the target of a link, dangling or not; `undefined` if it is no link. */
 async function linkTarget(path: string): Promise<string | undefined> {
   try {
     const target = await readlink(path);
-    // The folder may be reached through links itself, and `..` in the target counts from its real place.
+    // The folder may contain links, and `..` in the target is relative to its real path.
     return resolve(await realpath(dirname(path)), target);
   } catch {
     return undefined;
   }
 }
 
-// Opens files and folders of a workspace that other processes change at the same time. A path is resolved anew by each
-// call, so that a process that exchanges a folder for a link leads any of them elsewhere. An open handle can't be led
-// elsewhere: it is opened, the system's own path of it is compared with the expected one, and everything else goes
-// through the handle.
+// Opens files and folders while other processes change the workspace. Every system call resolves a path
+// again, so that a folder replaced by a link redirects it. An open handle can't be redirected: its path as
+// the system reports it is compared with the expected one, and all access uses the handle.
 //
-// Linux shows the handles of a process in `/proc/self/fd`: their paths, and the entries of folders. Deno refuses that
-// path to a process with permissions for some folders only, which needs a link to it in a folder of its own. Where
-// there is neither, the path is resolved several times, before and after.
+// Linux lists handles in `/proc/self/fd`, with their paths and folder entries. Deno denies that path to a
+// process with permissions for some folders only; the link of this name in an own folder avoids this. Without
+// either, the path is resolved several times, before and after.
 
 /** Name of the link to {@linkcode DESCRIPTORS} in the folder that the server keeps for itself. */
 const LINK = "fd";
 const DESCRIPTORS = "/proc/self/fd";
 
-/** Where this process sees its own open files, once found. It is the same for all workspaces. */
+/** Path of this process's open files, once found, for all workspaces. */
 let descriptors: string | undefined;
 const tried = new Map<string | undefined, Promise<void>>();
 
-/** Looks for the place where this process sees its open files, in the server's own folder too. */
+/** Finds the path of this process's open files, also through the server's own folder. */
 export async function findDescriptors(own?: string): Promise<void> {
   if (descriptors !== undefined) return;
   const search = tried.get(own) ?? searchDescriptors(own);
@@ -240,14 +239,14 @@ async function searchDescriptors(own: string | undefined): Promise<void> {
   }
 }
 
-/** Rounds of the comparison by path. Each of them shows an exchange that goes on with a probability of three quarters. */
+/** Rounds of the comparison by path. Each detects an ongoing replacement with a probability of 3/4. */
 const ROUNDS = 10;
 
-const EXCHANGED = "another process has put something else in its place just now. Try again.";
+const EXCHANGED = "another process has just replaced it. Try again.";
 
 /**
- * Throws unless a handle is open on the file at this path, which no link leads to. Its system calls take no
- * disk and no network. @throws {ToolRefusal}
+ * Throws unless a handle is the file at this path, without links. Takes no disk or network access. @throws
+ * {ToolRefusal}
  */
 export function assertOpenAt(fd: number, absolute: string): void {
   if (descriptors === undefined) return assertSame(fstatSync(fd), absolute);
@@ -255,12 +254,12 @@ export function assertOpenAt(fd: number, absolute: string): void {
   if (path !== absolute && folded(path) !== folded(absolute)) throw new ToolRefusal(EXCHANGED);
 }
 
-/** Some file systems take a name in other spellings, and the system returns the one that they store. */
+/** Case-insensitive file systems return the stored spelling. */
 function folded(path: string): string {
   return path.normalize().toLowerCase();
 }
 
-/** Throws unless a path leads to this, without links, each time that it is resolved. @throws {ToolRefusal} */
+/** Throws unless the path resolves to this file, without links, several times. @throws {ToolRefusal} */
 function assertSame({ dev, ino }: Stats, absolute: string): void {
   for (let round = 0; round < ROUNDS; round++) {
     const found = lstatSync(absolute, { throwIfNoEntry: false });
@@ -270,13 +269,13 @@ function assertSame({ dev, ino }: Stats, absolute: string): void {
   }
 }
 
-/** Not through a link, and without waiting for the other end of a pipe. */
+/** Flags against following a link and waiting for the other end of a pipe. */
 const SAFELY = (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
 
 /**
- * Opens the file at a real path, and nothing that a link leads to. The caller closes it.
+ * Opens the file at a real path, never the target of a link. The caller closes it.
  *
- * @param flags Flags besides. Default: it is opened for reading.
+ * @param flags Flags. Default: for reading.
  */
 export async function openAt(absolute: string, flags: number = constants.O_RDONLY): Promise<FileHandle> {
   await findDescriptors();
@@ -290,7 +289,7 @@ export async function openAt(absolute: string, flags: number = constants.O_RDONL
   }
 }
 
-/** Opens likewise what the system has just been asked about, so that it needs no disk. The caller closes it. */
+/** Opens a file that was just inspected, which needs no disk access. The caller closes it. */
 function openKnown(absolute: string, flags: number): number {
   const fd = openSync(absolute, flags | SAFELY);
   try {
@@ -312,7 +311,7 @@ export async function readAt(absolute: string): Promise<Uint8Array> {
   }
 }
 
-/** Returns the system's information on a file, and its content unless it is no file or too large. */
+/** Returns a file's metadata, and its content unless it is no regular file or too large. */
 export async function readKnown(
   absolute: string,
   maxBytes: number,
@@ -322,7 +321,7 @@ export async function readKnown(
   try {
     const info = fstatSync(fd);
     if (!info.isFile() || info.size > maxBytes) return { info };
-    // One byte more shows that it has grown meanwhile.
+    // One more byte detects growth meanwhile.
     const bytes = new Uint8Array(info.size + 1);
     let length = 0;
     for (let count = -1; count !== 0 && length < bytes.length; length += count) {
@@ -340,17 +339,20 @@ function readSome(fd: number, bytes: Uint8Array, position: number): Promise<numb
   });
 }
 
-/** A folder that is open: its entries stay reachable wherever its path leads meanwhile. */
+/** Open folder: its entries stay reachable even if its path changes. */
 export interface Folder {
-  /** Path of an entry of this folder. */
+  /** Returns the path of an entry. */
   readonly at: (name: string) => string;
-  /** Path of the folder, to list its entries. */
+  /** Path for listing the entries. */
   readonly path: string;
-  /** Throws unless the folder is where it was. @throws {ToolRefusal} */
+  /** Throws unless the folder is still at its path. @throws {ToolRefusal} */
   readonly check: () => void;
 }
 
-/** Works in the folder at a real path while it is open. @throws {ToolRefusal} if something else is there. */
+/**
+ * Calls `work` with the folder at a real path while it is open. @throws {ToolRefusal} if something else is
+ * there.
+ */
 export async function inFolder<T>(absolute: string, work: (folder: Folder) => Promise<T>): Promise<T> {
   const { folder, close } = await openFolder(absolute);
   try {
@@ -360,7 +362,7 @@ export async function inFolder<T>(absolute: string, work: (folder: Folder) => Pr
   }
 }
 
-/** Works there likewise, and makes the folder first if it is missing, and the folders above. @throws {ToolRefusal} likewise. */
+/** Same, but creates missing folders first. @throws {ToolRefusal} likewise. */
 export async function inNewFolder<T>(absolute: string, work: (folder: Folder) => Promise<T>): Promise<T> {
   let opened: OpenFolder;
   try {
@@ -394,7 +396,7 @@ async function openFolder(absolute: string): Promise<OpenFolder> {
   return { folder: { path, at, check: () => assertOpenAt(fd, absolute) }, close: () => closeSync(fd) };
 }
 
-/** The folder at a real path where the system opens none, as Windows does. */
+/** Returns a folder on systems that can't open folders, such as Windows. */
 async function pathOnly(absolute: string): Promise<OpenFolder> {
   const info = await lstat(absolute);
   if (!info.isDirectory()) throw new ToolRefusal(EXCHANGED);
@@ -411,10 +413,12 @@ export interface Entry {
   readonly kind: "file" | "folder" | "link" | "other";
 }
 
-/** Entries after which other work is done. */
+/** Entries per slice. */
 const SLICE = 500;
 
-/** Yields the entries of a folder, unordered, in slices, so that other work proceeds and the caller can stop. */
+/**
+ * Yields the entries of a folder, unordered, in slices, so that the event loop runs and the caller can stop.
+ */
 export async function* entriesOf(folder: Folder): AsyncGenerator<readonly Entry[]> {
   let slice: Entry[] = [];
   try {
@@ -431,13 +435,13 @@ export async function* entriesOf(folder: Folder): AsyncGenerator<readonly Entry[
   }
 }
 
-/** Lists a folder, as Deno does. */
+/** Type of `Deno.readDir`. */
 type ReadDir = (path: string) => AsyncIterable<
   { readonly name: string } & Readonly<Record<"isFile" | "isDirectory" | "isSymlink", boolean>>
 >;
 
 async function* listed(path: string): AsyncGenerator<Entry> {
-  // In Deno, opendir() reads all of a folder at once; its own function doesn't.
+  // In Deno, opendir() reads the whole folder at once, unlike Deno.readDir().
   const readDir = (globalThis as { readonly ["Deno"]?: { readonly readDir: ReadDir } })["Deno"]?.readDir;
   if (readDir) {
     for await (const { name, isSymlink, isDirectory, isFile } of readDir(path)) {
@@ -455,12 +459,12 @@ function kindOf(entry: Dirent): Entry["kind"] {
   return entry.isDirectory() ? "folder" : entry.isFile() ? "file" : "other";
 }
 
-/** Entries looked at for a path like the one that is missing. */
+/** Maximum of entries compared with a missing path. */
 const MAX_CANDIDATES = 10_000;
 const MAX_SUGGESTIONS = 3;
 const MIN_SIMILARITY = 0.5;
 
-/** Returns what exists at a place. @throws {ToolRefusal} if nothing does, with similar paths. */
+/** Returns the metadata of a path. @throws {ToolRefusal} if it is missing, with similar paths. */
 export async function statInWorkspace(place: WorkspacePath, context: ToolContext): Promise<Stats> {
   try {
     return await lstat(place.absolute);
@@ -472,19 +476,22 @@ export async function statInWorkspace(place: WorkspacePath, context: ToolContext
   }
 }
 
-/** Like {@linkcode statInWorkspace}. @throws {ToolRefusal} also if it isn't a regular file: a pipe may never end. */
+/**
+ * Like {@linkcode statInWorkspace}. @throws {ToolRefusal} also if it isn't a regular file: a pipe may never
+ * end.
+ */
 export async function statFile(place: WorkspacePath, context: ToolContext): Promise<Stats> {
   return regular(await statInWorkspace(place, context), "See what is in it with list_files.");
 }
 
-/** Returns what the system reports of a regular file. @throws {ToolRefusal} for anything else. */
+/** Returns the metadata of a regular file. @throws {ToolRefusal} for anything else. */
 export function regular(info: Stats, ifFolder: string): Stats {
   if (info.isDirectory()) throw new ToolRefusal(`it is a folder. ${ifFolder}`);
   if (!info.isFile()) throw new ToolRefusal("it is a pipe, a socket or a device, not a regular file.");
   return info;
 }
 
-/** Paths with the same name first, then those whose names are most alike. */
+/** Returns paths with the same name, then those with the most similar names. */
 async function similarPaths(place: WorkspacePath, context: ToolContext): Promise<string[]> {
   const name = basename(place.relative).toLowerCase();
   const folder = dirname(place.relative);
@@ -500,7 +507,7 @@ async function similarPaths(place: WorkspacePath, context: ToolContext): Promise
   return found.sort((a, b) => b.score - a.score).slice(0, MAX_SUGGESTIONS).map(({ path }) => path);
 }
 
-/** How alike two texts are, from 0 to 1: the share of the longer one that stays when one becomes the other. */
+/** Returns the similarity of two texts, from 0 to 1: the share of the longer one that an edit retains. */
 export function similarity(a: string, b: string): number {
   const length = Math.max(a.length, b.length);
   return length === 0 ? 1 : 1 - distance(a, b) / length;
@@ -514,7 +521,7 @@ export function pathWithin(folder: string, absolute: string): string | undefined
   return isOutside ? undefined : path.replaceAll(SEPARATOR, "/") || ".";
 }
 
-/** Returns whether an absolute path is a folder or leads into it. */
+/** Returns whether an absolute path is a folder or within it. */
 export function isWithin(path: string, folder: string): boolean {
   return pathWithin(folder, path) !== undefined;
 }

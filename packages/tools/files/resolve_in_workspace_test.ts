@@ -12,7 +12,7 @@ import {
 } from "./resolve_in_workspace.ts";
 import { needs, NOT_WINDOWS } from "../../../tests/needs.ts";
 
-Deno.test("resolveInWorkspace() takes relative and absolute paths inside, existing or not", async () => {
+Deno.test("resolveInWorkspace() accepts relative and absolute paths inside, existing or not", async () => {
   await using ws = await makeWorkspace({ "src/a.ts": "" });
   for (
     const [path, relative] of [
@@ -36,13 +36,13 @@ Deno.test("resolveInWorkspace() takes relative and absolute paths inside, existi
   }
 });
 
-Deno.test("resolveInWorkspace() refuses what lies outside", async () => {
+Deno.test("resolveInWorkspace() rejects paths outside", async () => {
   await using ws = await makeWorkspace({ "src/a.ts": "" });
-  const outside = "it lies outside the workspace.";
+  const outside = "it is outside of the workspace.";
   for (const path of ["..", "../outside", "src/../../outside", "/", "/etc/passwd", ws.outside]) {
     await assertRejects(() => resolveInWorkspace(ws.root, path), ToolRefusal, outside, path);
   }
-  // A folder whose name merely starts with the workspace's.
+  // A folder whose name starts with the workspace's.
   await assertRejects(() => resolveInWorkspace(ws.root, `${ws.root}-2/a`), ToolRefusal, outside);
   await assertRejects(() => resolveInWorkspace(ws.root, "a\0b"), ToolRefusal, "NUL");
 });
@@ -57,7 +57,7 @@ Deno.test("resolveInWorkspace() follows links: at the end, in the middle, dangli
   await link(ws.outside, "out");
   await link("../outside/new", "out-dangling");
   await link("out-dangling", "out-chain");
-  // From the link's real place, src/deep, this leads to src/up; from `inside` it would lead outside.
+  // From src/deep, the link's real folder, this is src/up; from `inside` it would be outside.
   await link("../up", "src/deep/up");
   const absolute = async (path: string) => (await resolveInWorkspace(ws.root, path)).relative;
   assertEquals(await absolute("inside/a.ts"), "src/deep/a.ts");
@@ -65,7 +65,7 @@ Deno.test("resolveInWorkspace() follows links: at the end, in the middle, dangli
   assertEquals(await absolute("dangling"), "nowhere/yet");
   assertEquals(await absolute("chain/file"), "nowhere/yet/file");
   assertEquals(await absolute("inside/up"), "src/up");
-  // What stands behind a dangling link may be one where that leads.
+  // The rest of a dangling link may be a link in its target.
   await link("not-there/..", "nowhere-and-back");
   assertEquals(await absolute("nowhere-and-back/chain"), "nowhere/yet");
   const outside = ["out", "out/a", "out-dangling", "out-chain", "out-chain/x"];
@@ -75,7 +75,7 @@ Deno.test("resolveInWorkspace() follows links: at the end, in the middle, dangli
   }
 });
 
-Deno.test("resolveInWorkspace() refuses links in a circle", async () => {
+Deno.test("resolveInWorkspace() rejects cycles of links", async () => {
   await using ws = await makeWorkspace();
   await Deno.symlink("b", ws.at("a"));
   await Deno.symlink("a", ws.at("b"));
@@ -83,7 +83,7 @@ Deno.test("resolveInWorkspace() refuses links in a circle", async () => {
   await assertRejects(() => resolveInWorkspace(ws.root, "a/x"), Error, "ELOOP");
 });
 
-Deno.test("resolveInWorkspace() takes a workspace that is a link, and paths through either name", async () => {
+Deno.test("resolveInWorkspace() accepts a workspace that is a link, and paths through either name", async () => {
   await using ws = await makeWorkspace({ "a.txt": "" });
   const alias = join(ws.outside, "alias");
   await Deno.symlink(ws.root, alias);
@@ -94,7 +94,7 @@ Deno.test("resolveInWorkspace() takes a workspace that is a link, and paths thro
   await assertRejects(() => resolveInWorkspace(alias, "../x"), ToolRefusal, "outside");
 });
 
-Deno.test("resolveInWorkspace() says that the workspace is gone", async () => {
+Deno.test("resolveInWorkspace() reports a missing workspace", async () => {
   await using ws = await makeWorkspace();
   await assertRejects(
     () => resolveInWorkspace(ws.at("gone"), "a"),
@@ -103,7 +103,7 @@ Deno.test("resolveInWorkspace() says that the workspace is gone", async () => {
   );
 });
 
-Deno.test("resolveInWorkspace() never leaves the workspace, and agrees with the system where a path exists", async () => {
+Deno.test("resolveInWorkspace() never leaves the workspace, and agrees with the system for existing paths", async () => {
   const name = fc.constantFrom("a", "b", "link", "l2", "..", "new");
   const path = fc.array(name, { maxLength: 4 }).map((names) => names.join("/"));
   const target = fc.oneof(path, path.map((p) => `/OUTSIDE/${p}`), path.map((p) => `/ROOT/${p}`));
@@ -115,7 +115,6 @@ Deno.test("resolveInWorkspace() never leaves the workspace, and agrees with the 
       await using ws = await makeWorkspace({ "a/b/a": "", "b/": "" });
       const place = (text: string) => text.replace("/OUTSIDE", ws.outside).replace("/ROOT", ws.root);
       for (const link of links) {
-        // If something is there already, there is one link fewer.
         if (link.target !== "") await Deno.symlink(place(link.target), ws.at(link.at)).catch(() => {});
       }
       const real = await Deno.realPath(resolve(ws.root, place(wanted))).catch(() => undefined);
@@ -129,7 +128,7 @@ Deno.test("resolveInWorkspace() never leaves the workspace, and agrees with the 
       }
       if (real !== undefined) assertEquals(found, real);
       assertEquals(`${found}/`.startsWith(`${ws.root}/`), true);
-      // Creating it must not make anything outside either.
+      // Creating it must not create anything outside either.
       await Deno.mkdir(dirname(found), { recursive: true }).catch(() => {});
       await Deno.writeTextFile(found, "").catch(() => {});
       assertEquals([...Deno.readDirSync(ws.outside)], []);
@@ -140,7 +139,7 @@ Deno.test("resolveInWorkspace() never leaves the workspace, and agrees with the 
 
 const files = { "src/server/handler.ts": "12345", "src/handler_test.ts": "", "docs/": "", "node/x": "" };
 
-Deno.test("statInWorkspace() describes what is there", async () => {
+Deno.test("statInWorkspace() returns the metadata of files and folders", async () => {
   await using ws = await makeWorkspace(files);
   const stat = async (path: string) =>
     await statInWorkspace(await resolveInWorkspace(ws.root, path), context);
@@ -162,7 +161,7 @@ Deno.test("statInWorkspace() suggests paths with the same or a similar name", as
   assertEquals(await refusal("zzz.bin"), "it does not exist. Look for it with list_files.");
 });
 
-Deno.test("statFile() refuses folders and pipes", async () => {
+Deno.test("statFile() rejects folders and pipes", async () => {
   await using ws = await makeWorkspace(files);
   await new Deno.Command("mkfifo", { args: [ws.at("pipe")] }).output();
   const stat = async (path: string) => await statFile(await resolveInWorkspace(ws.root, path), context);

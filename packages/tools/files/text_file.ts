@@ -4,17 +4,17 @@ import type { ToolContext } from "@tare/messages";
 import { ToolRefusal } from "../define_tool.ts";
 import { openAt, readAt } from "./resolve_in_workspace.ts";
 
-/** Bytes at the start of a file by which text is told from binary data. */
+/** Bytes that are inspected to distinguish text from binary data. */
 const HEAD_BYTES = 8 * 1024;
 
-/** Random bytes give about a half; text in Latin-1 seldom more than a tenth. */
+/** Random bytes have about a half; text in Latin-1 rarely more than a tenth. */
 const MAX_INVALID_SHARE = 0.3;
 
 /**
- * Opens a regular file for reading if its start looks like text: no NUL byte, and at most three characters in ten
- * that are no UTF-8. Whoever opens it closes it.
+ * Opens a regular file if its first bytes look like text: no NUL, and at most 30 % invalid UTF-8. The caller
+ * closes it.
  *
- * @throws {ToolRefusal} if it is binary; what the system throws if it cannot be opened.
+ * @throws {ToolRefusal} if it is binary; system errors if it can't be opened.
  */
 export async function openText(absolute: string): Promise<FileHandle> {
   const file = await openAt(absolute);
@@ -40,26 +40,29 @@ function isBinary(head: Uint8Array): boolean {
   return invalid > text.length * MAX_INVALID_SHARE;
 }
 
-/** A run of whole lines of a file. */
+/** Whole lines of a file. */
 export interface TextBlock {
-  /** Ends with a newline, but for a file's last block. Valid until the next block is asked for. */
+  /** Bytes ending with a newline, except in the last block. Valid until the next block is requested. */
   readonly bytes: Uint8Array;
-  /** Bytes left out at the end of the block's last line. If not 0, the block is that one line, without its newline. */
+  /** Bytes omitted at the end of the block's last line. If not 0, the block is that line, without newline. */
   readonly droppedBytes: number;
 }
 
-/** Lines of up to so many bytes are kept whole. */
+/** Maximum of bytes up to which lines are whole. */
 export const MAX_LINE_BYTES: number = 256 * 1024;
 const CHUNK_BYTES = 64 * 1024;
 const NEWLINE = 10;
 
-/** Reads a file in blocks of whole lines; the end of a line far over {@linkcode MAX_LINE_BYTES} is dropped. */
+/**
+ * Yields a file in blocks of whole lines; the end of a line much longer than {@linkcode MAX_LINE_BYTES} is
+ * dropped.
+ */
 export async function* textBlocks(file: FileHandle, context: ToolContext): AsyncGenerator<TextBlock> {
   let buffer = new Uint8Array(CHUNK_BYTES);
-  /** Bytes at the front of the buffer that were not handed out yet. */
+  /** Bytes in the buffer that are not yielded yet. */
   let held = 0;
   let position = 0;
-  /** Bytes dropped of the line that is being read. */
+  /** Bytes dropped from the current line. */
   let dropped = 0;
   const shift = (from: number, to: number) => {
     buffer.copyWithin(0, from, to);
@@ -104,13 +107,16 @@ export async function* textBlocks(file: FileHandle, context: ToolContext): Async
   if (held > 0) yield { bytes: buffer.subarray(0, held), droppedBytes: dropped };
 }
 
-/** {@linkcode textBlocks}, with a small file as one block, which is faster. @throws {ToolRefusal} if it is binary. */
+/**
+ * Yields {@linkcode textBlocks}; a small file is one block, which is faster. @throws {ToolRefusal} if it is
+ * binary.
+ */
 export async function* readText(
   absolute: string,
   { size }: Pick<Stats, "size">,
   context: ToolContext,
 ): AsyncGenerator<TextBlock> {
-  // Files that the system makes up as they are read have no size.
+  // Generated files of the system, as in /proc, have the size 0.
   if (size > 0 && size <= CHUNK_BYTES) {
     const bytes = await readAt(absolute);
     if (isBinary(bytes.subarray(0, HEAD_BYTES))) throw new ToolRefusal(BINARY);
@@ -126,7 +132,7 @@ export async function* readText(
   }
 }
 
-/** The nearest index at or before `at` where a UTF-8 character starts. */
+/** Returns the last start of a UTF-8 character at or before `at`. */
 function characterStart(bytes: Uint8Array, at: number): number {
   let start = at;
   while (start > at - 4 && (bytes[start]! & 0xC0) === 0x80) start--;

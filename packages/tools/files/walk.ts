@@ -12,34 +12,35 @@ import {
   type WorkspacePath,
 } from "./resolve_in_workspace.ts";
 
-/** What a walk comes across. */
+/** Entry of a walk. */
 export interface WalkEntry {
   readonly absolute: string;
-  /** From the workspace, with forward slashes; a folder's ends in one. */
+  /** Path from the workspace, with forward slashes; a folder's ends in one. */
   readonly relative: string;
   readonly kind: "file" | "folder" | "link" | "other";
 }
 
-/** Why something isn't shown: `uncounted` if its folder holds too many entries. */
+/** Reason why an entry is omitted: `uncounted` if its folder has too many entries. */
 export type Skipped = "hidden" | "unreadable" | "forbidden" | "uncounted";
 
-/** What a walk shows, and whom it tells of the rest. */
+/** Options of {@linkcode walk}. */
 export interface WalkOptions {
   readonly context: ToolContext;
-  /** Show only what matches, folders never: see {@linkcode globMatcher}. Paths count from the start folder. */
+  /**
+   * Glob that entries must match, never folders: see {@linkcode globMatcher}. Relative to the start folder.
+   */
   readonly glob?: string | undefined;
-  /** Levels to go down; 1 is the start folder's own entries. Default: all. */
+  /** Maximum depth; 1 for the start folder's own entries. Default: no limit. */
   readonly maxDepth?: number | undefined;
-  /** Show hidden entries and those that `.gitignore` files name, too. Default: false. */
+  /** Whether hidden and git-ignored entries are included. Default: false. */
   readonly includeHidden?: boolean | undefined;
-  /** Called for each entry left out, and for each folder that could not be read, or not to its end. */
+  /** Called for each omitted entry, and each folder that could not be read completely. */
   readonly onSkip?: (why: Skipped) => void;
 }
 
 /**
- * Walks a folder depth first, names in code-unit order. Links are shown but not followed, so that a walk ends and
- * stays inside. `.git` is never entered unless the walk starts in it; what the workspace hides or a rule forbids is never
- * shown.
+ * Walks a folder depth first, names in code-unit order. Links are yielded, not followed, so that the walk
+ * ends and stays inside. `.git` is entered only as the start; hidden and forbidden paths are never yielded.
  */
 export async function* walk(start: WorkspacePath, options: WalkOptions): AsyncGenerator<WalkEntry> {
   const base = start.relative === "." ? "" : `${start.relative}/`;
@@ -69,7 +70,7 @@ async function* walkFolder(
     entries = await readFolder(root, base);
     if (entries.length > MAX_ENTRIES) onSkip?.("uncounted");
   } catch (error) {
-    // The folder asked for must be readable; one further down is reported and passed over.
+    // The start folder must be readable; others are reported and skipped.
     if (depth === 1) throw error;
     return onSkip?.("unreadable");
   }
@@ -80,7 +81,7 @@ async function* walkFolder(
       onSkip?.("hidden");
       continue;
     }
-    // With a folder goes all that is in it.
+    // A forbidden folder omits its content.
     if (!(context.allows?.(entry.absolute, "names") ?? true)) {
       onSkip?.("forbidden");
       continue;
@@ -96,7 +97,7 @@ async function* walkFolder(
   }
 }
 
-/** Most entries of one folder that are shown, in no order which. */
+/** Maximum of entries per folder, in arbitrary order. */
 const MAX_ENTRIES = 50_000;
 
 async function readFolder(root: string, base: string): Promise<WalkEntry[]> {
@@ -120,8 +121,8 @@ function startsWithDot(entry: WalkEntry, base: string): boolean {
 }
 
 /**
- * Returns whether relative paths match a glob; one without a slash is matched against the last name only. RE2 takes
- * linear time. @throws {ToolRefusal} if the glob is invalid.
+ * Returns a predicate for relative paths; a glob without a slash matches the last name only. RE2 takes linear
+ * time. @throws {ToolRefusal} if the glob is invalid.
  */
 export function globMatcher(glob: string): (path: string) => boolean {
   const pattern = glob.startsWith("./") ? glob.slice(2) : glob;
@@ -135,16 +136,16 @@ export function globMatcher(glob: string): (path: string) => boolean {
   return (path) => regExp.matches(path.slice(path.lastIndexOf("/") + 1));
 }
 
-/** A larger `.gitignore` is no list that somebody keeps, and is not read. */
+/** Larger `.gitignore` files are not read. */
 const MAX_BYTES = 1024 * 1024;
 
 interface RuleFile {
-  /** Folder that the rules count from, relative to the workspace, ending in a slash; empty for the workspace itself. */
+  /** Folder of the rules, from the workspace, ending in a slash; empty for the workspace itself. */
   readonly base: string;
   readonly rules: Ignore;
 }
 
-/** The `.gitignore` rules of a folder and those above it, up to the workspace, over relative paths. */
+/** `.gitignore` rules of a folder and its parents within the workspace, for relative paths. */
 export class IgnoreRules {
   readonly #files: readonly RuleFile[];
 
@@ -152,7 +153,7 @@ export class IgnoreRules {
     this.#files = files;
   }
 
-  /** Rules for `folder` (`.` or a relative path), read from its `.gitignore` and those above it. */
+  /** Returns the rules for `folder` (`.` or a relative path). */
   static async of(root: string, folder: string): Promise<IgnoreRules> {
     let rules = await new IgnoreRules([]).enter(root, "");
     if (folder === ".") return rules;
@@ -172,7 +173,9 @@ export class IgnoreRules {
     return new IgnoreRules(files);
   }
 
-  /** Whether git would ignore `path`, which lies in this folder. The file nearest to it that says something decides. */
+  /**
+   * Returns whether git would ignore `path` in this folder. The nearest file with a matching rule decides.
+   */
   ignores(path: string): boolean {
     for (const { base, rules } of this.#files.toReversed()) {
       const { ignored, unignored } = rules.test(path.slice(base.length));
@@ -187,7 +190,6 @@ async function readRules(path: string): Promise<string | undefined> {
     const { bytes } = await readKnown(path, MAX_BYTES);
     return bytes && new TextDecoder().decode(bytes);
   } catch {
-    // No rules, or none that can be read: either way none hold.
     return undefined;
   }
 }

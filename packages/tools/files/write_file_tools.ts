@@ -26,7 +26,7 @@ import { approvePath } from "../sandbox/guard.ts";
 
 type WriteFileArguments = { readonly path: string; readonly content: string };
 
-/** Properties that tools share which write the file at `path`. */
+/** Returns the common properties of the tools that write the file at `path`. */
 function writing(workspace: string, limits: WorkspaceLimits) {
   return {
     stance: "once",
@@ -41,15 +41,15 @@ function writing(workspace: string, limits: WorkspaceLimits) {
   } as const;
 }
 
-/** Returns `write_file`, which creates a text file or replaces the whole of one. */
+/** Returns `write_file`, which creates or overwrites a text file. */
 export function writeFileTool(workspace: string, limits: WorkspaceLimits = {}): Tool {
   return defineTool<WriteFileArguments>({
     name: "write_file",
     description:
-      "Creates a text file, and the folders it needs, or replaces all of one. To change a part, use edit_file.",
+      "Creates a text file and its parent folders, or overwrites one. To change a part, use edit_file.",
     properties: {
       path: { type: "string", minLength: 1, description: "From the workspace." },
-      content: { type: "string", description: "All of it, with a newline at its end." },
+      content: { type: "string", description: "Full content, ending with a newline." },
     },
     required: ["path", "content"],
     ...writing(workspace, limits),
@@ -96,27 +96,29 @@ async function existingFile(absolute: string): Promise<Stats | undefined> {
   return info && regular(info, "Name a file in it.");
 }
 
-/** What a file holds before it is written, empty if there is none; nothing where people can't be shown it. */
+/**
+ * Returns the content of a file before it is written, empty if missing; `undefined` if it can't be displayed.
+ */
 async function textOf(absolute: string, file: Stats | undefined): Promise<string | undefined> {
   if (!file) return "";
   if (file.size > MAX_BYTES) return undefined;
   try {
     return await readUtf8(absolute);
   } catch (error) {
-    // It may be replaced all the same.
+    // It can be overwritten nevertheless.
     if (error instanceof ToolRefusal || ioReason(error) !== undefined) return undefined;
     throw error;
   }
 }
 
-/** Longest diff that people are shown, in characters, and its longest line. */
+/** Maximum length of a diff for the user and of its lines, in characters. */
 const MAX_DIFF = 16_000;
 const MAX_DIFF_LINE = 2_000;
 
-/** Texts that differ in more lines are shown as one that goes and one that comes: to find what they share takes long. */
+/** Maximum of changed lines that are compared; above, the diff is one removal and one addition. */
 const MAX_EDITS = 1_000;
 
-/** What it changes that a file's text becomes another; nothing where it can't be shown. */
+/** Returns a displayable change of a file, else `undefined`. */
 function changeOf(path: string, before: string | undefined, after: string): FileChange | undefined {
   if (before === undefined || before.length + after.length > 2 * MAX_BYTES) return undefined;
   const isCrlf = [before, after].every((text) => text === "" || uniformLineEnd(text) === "\r\n");
@@ -135,7 +137,7 @@ function changeOf(path: string, before: string | undefined, after: string): File
     const text = line.length <= MAX_DIFF_LINE
       ? line
       : `${sliceText(line, 0, MAX_DIFF_LINE)}… and ${line.length - MAX_DIFF_LINE} characters more`;
-    // What stands above in the file changes the numbers of a hunk, and not how much of it is shown.
+    // Hunk headers vary with the text above and are not counted.
     if (!line.startsWith("@@")) chars += text.length + 1;
     const isWhole = chars <= MAX_DIFF;
     if (isWhole) shown.push(text);
@@ -166,7 +168,7 @@ type EditFileArguments = {
 };
 
 const MAX_BYTES = 4 * 1024 * 1024;
-/** Lines shown before and after what changed. */
+/** Context lines before and after a change. */
 const CONTEXT_LINES = 2;
 
 /** Returns `edit_file`, which replaces exact text in a text file. */
@@ -197,16 +199,16 @@ export function editFileTool(workspace: string, limits: WorkspaceLimits = {}): T
   return defineTool<EditFileArguments>({
     name: "edit_file",
     description:
-      "Replaces text in a file. old_text must stand there exactly so, white space included, and only once unless " +
-      "replace_all is true: copy it from read_file.",
+      "Replaces text in a file. old_text must match exactly, including white space, and only once unless replace_all " +
+      "is true: copy it from read_file.",
     properties: {
       path: { type: "string", minLength: 1, description: "From the workspace." },
       old_text: {
         type: "string",
         minLength: 1,
-        description: "With enough around it to be unique.",
+        description: "With enough context to be unique.",
       },
-      new_text: { type: "string", description: "What takes its place." },
+      new_text: { type: "string", description: "Replacement." },
       replace_all: { type: "boolean", description: "Default: false." },
     },
     required: ["path", "old_text", "new_text"],
@@ -214,7 +216,7 @@ export function editFileTool(workspace: string, limits: WorkspaceLimits = {}): T
     attempt: ({ path }) => `edit ${JSON.stringify(path)}`,
     async preview(args, context) {
       const place = await placeOf(args, context);
-      // Somebody would have to allow it, and nobody has yet.
+      // The call isn't approved yet, so the preview may not quote the file.
       return (await edit(args, { ...context, place, quotes: false })).change;
     },
     async run(args, context) {
@@ -235,7 +237,7 @@ export function editFileTool(workspace: string, limits: WorkspaceLimits = {}): T
   });
 }
 
-/** Reads a file such that writing the text back gives the same bytes, a byte order mark included. */
+/** Reads a file such that writing the text back gives the same bytes, byte order mark included. */
 async function readUtf8(absolute: string): Promise<string> {
   const bytes = await readAt(absolute);
   try {
@@ -258,31 +260,32 @@ function report(path: string, { text, starts, length }: ReplacedText): string {
     shortLines(lines.slice(from - 1, to));
 }
 
-/** Places named in a message. */
+/** Maximum of places in a message. */
 const MAX_NAMED = 20;
 
 /** What to replace. */
 interface Replacement {
   readonly oldText: string;
   readonly newText: string;
-  /** Replace every occurrence. Default: there must be exactly one. */
+  /** Whether to replace all occurrences. Default: there must be exactly one. */
   readonly all?: boolean | undefined;
-  /** Whether a refusal may say what the text holds. Default: it may. */
+  /** Whether a refusal may quote the text. Default: true. */
   readonly quotes?: boolean | undefined;
 }
 
 interface ReplacedText {
   readonly text: string;
-  /** Where the new pieces start in `text`, in order. */
+  /** Start of each replacement in `text`, in order. */
   readonly starts: readonly number[];
-  /** Length of each new piece. */
+  /** Length of each replacement. */
   readonly length: number;
 }
 
 /**
- * Replaces exact text. If all lines of the file end alike, LF or CRLF, the replacement's line ends count as those.
+ * Replaces exact text. If all lines of the file have the same line end, LF or CRLF, the replacement gets it
+ * too.
  *
- * @throws {ToolRefusal} if the old text is not found, or found more than once and `all` is not set.
+ * @throws {ToolRefusal} if the old text is missing, or occurs more than once and `all` is not set.
  */
 export function replaceText(
   text: string,
@@ -302,20 +305,20 @@ export function replaceText(
   };
 }
 
-/** Number, from 1, of the line that holds the character at `index`. */
+/** Returns the number of the line at `index`, from 1. */
 export function lineNumberAt(text: string, index: number): number {
   let line = 1;
   for (let at = text.indexOf("\n"); at >= 0 && at < index; at = text.indexOf("\n", at + 1)) line++;
   return line;
 }
 
-/** Numbers of the lines at these indices, of at most the first twenty, for a message. */
+/** Returns the line numbers of at most the first twenty indices, for a message. */
 export function lineNumbers(text: string, indices: readonly number[]): string {
   const numbers = indices.slice(0, MAX_NAMED).map((at) => lineNumberAt(text, at));
   return numbers.join(", ") + (indices.length > MAX_NAMED ? ", …" : "");
 }
 
-/** How all lines end; `undefined` if they differ or there is but one. */
+/** Returns the line end of all lines; `undefined` if they differ or there is only one. */
 function uniformLineEnd(text: string): "\n" | "\r\n" | undefined {
   const ends = text.split("\n").length - 1;
   const crlf = text.split("\r\n").length - 1;
@@ -350,7 +353,7 @@ function notFound(
     ? " Some lines of the file end in CRLF and some in LF; edit such lines one by one."
     : "";
   if (!nearest) {
-    return `old_text is not in it, nor anything like it. Look for the place with search_files.${mixed}`;
+    return `old_text is not in it, nor anything similar. Use search_files.${mixed}`;
   }
   return `old_text is not in it. Copy it exactly, white space included.${mixed} The nearest lines are ` +
     `${nearest.start + 1}-${nearest.end}${
@@ -358,20 +361,20 @@ function notFound(
     }`;
 }
 
-/** A run of lines, counted from 0; `end` is not included. */
+/** Range of lines, from 0; `end` is exclusive. */
 interface LineRange {
   readonly start: number;
   readonly end: number;
 }
 
 const MIN_SIMILARITY = 0.5;
-/** Places compared line by line once the longest line has singled them out. */
+/** Maximum of places compared line by line after the longest line selected them. */
 const MAX_PLACES = 10;
 
-/** How much of a line is compared. */
+/** Characters of a line that are compared. */
 const MAX_LINE_CHARS = 500;
 
-/** The run of as many `lines` as are `wanted` that is most like them; `undefined` if none is much like them. */
+/** Returns the range of `lines` most similar to `wanted`; `undefined` if none is similar. */
 export function nearestLines(lines: readonly string[], wanted: readonly string[]): LineRange | undefined {
   const [heads, wantedHeads] = [lines.map(head), wanted.map(head)];
   const anchor = wantedHeads.reduce(
@@ -396,32 +399,31 @@ function head(line: string): string {
   return line.trim().slice(0, MAX_LINE_CHARS);
 }
 
-/** Texts of too different lengths can't reach the least similarity, which spares comparing them. */
+/** Returns false if the lengths alone rule out similarity. */
 function mayBeAlike(length: number, other: number): boolean {
   return Math.min(length, other) >= MIN_SIMILARITY * Math.max(length, other);
 }
 
-/** Name of the file that a call writes before it takes its place. It follows from the call. */
+/** Returns the name of a call's temporary file, which is determined by the call. */
 function temporaryOf(args: object, { callId }: Pick<ToolContext, "callId">): string | undefined {
   return callId === undefined ? undefined : temporaryName([callId, args]);
 }
 
-/** The server's own folder for files that are written before they take their place. */
+/** Folder of staged files in the server's own folder. */
 const STAGING = "staged";
 
 /**
- * Writes a whole file so that readers see either the old bytes or the new ones, also after a crash: the bytes go to a
- * new file, to disk, and then take its name in its folder, which is verified once it is open. Missing folders are made.
+ * Writes a whole file atomically, also if the process crashes: the bytes are written to a new file, flushed,
+ * and renamed in its folder, which is verified once it is open. Missing folders are created.
  *
- * With a folder of the server's own, no other process reaches the new file before it is in place; if that folder is on
- * another file system, the new file is copied to the workspace first, under a random name.
+ * With `own`, no other process reaches the new file before the rename; if `own` is on another file system,
+ * the file is first copied to the workspace under a random name.
  *
- * @param mode Permission bits of the file that is replaced, which the new one gets too. Default: there is none, and
- *   the new file gets what the system gives new files.
- * @param isForced Whether it replaces a file too that may not be written to. Default: it doesn't.
- * @param temporary Name of the new file until then. Default: a random one.
- * @param own The server's own folder. Default: there is none, and the new file is written next to the old one.
- * @param confirm Called right before the file takes its name, which it doesn't if this throws.
+ * @param mode Permission bits of the new file. Default: the system's.
+ * @param isForced Whether to replace a read-only file. Default: false.
+ * @param temporary Temporary name. Default: random.
+ * @param own The server's own folder. Default: none; the new file is written next to the old one.
+ * @param confirm Called right before the rename, which it prevents by throwing.
  */
 export async function writeAtomically(
   absolute: string,
@@ -434,7 +436,7 @@ export async function writeAtomically(
     readonly confirm?: (() => void) | undefined;
   } = {},
 ): Promise<void> {
-  // Replacing a file takes no permission to write to it; whoever withheld that meant it.
+  // Renaming needs no write permission, but a read-only file must not be replaced.
   if (mode !== undefined && !isForced) await (await openAt(absolute, constants.O_WRONLY)).close();
   const bits = mode === undefined ? undefined : mode & 0o7777;
   await inNewFolder(dirname(absolute), async (folder) => {
@@ -469,7 +471,7 @@ export async function writeAtomically(
   });
 }
 
-/** Works on a new file, and removes it at the end unless it was moved. */
+/** Calls `work` with a new file, and removes the file unless it was moved. */
 async function onNewFile(created: Promise<NewFile>, work: (file: NewFile) => Promise<void>): Promise<void> {
   const file = await created;
   try {
@@ -479,7 +481,7 @@ async function onNewFile(created: Promise<NewFile>, work: (file: NewFile) => Pro
   }
 }
 
-/** Removes what {@linkcode writeAtomically} wrote for this file under a temporary name when its process was killed. */
+/** Removes the temporary file that {@linkcode writeAtomically} left when its process was killed. */
 export async function removeTemporary(
   absolute: string,
   { temporary, own }: { readonly temporary: string; readonly own: string | undefined },
@@ -495,7 +497,6 @@ export async function removeTemporary(
   });
 }
 
-/** A file that is to replace another one. */
 class NewFile {
   readonly path: string;
   readonly #file: FileHandle;
@@ -511,10 +512,10 @@ class NewFile {
     assertOpenAt(this.#file.fd, absolute);
   }
 
-  /** Writes it to disk. */
+  /** Writes and flushes it. */
   async write(bytes: Uint8Array | undefined, bits: number | undefined): Promise<void> {
     if (bytes) await this.#file.writeFile(bytes);
-    // A new file has fewer permissions than requested, by the process's mask.
+    // The umask reduces the permissions of new files.
     if (bits !== undefined) await this.#file.chmod(bits);
     await this.#file.sync();
   }
@@ -531,7 +532,7 @@ class NewFile {
   }
 }
 
-/** Creates the new file next to the old one. If another process has taken the name, it gets another one. */
+/** Creates the new file next to the old one, under another name if it is taken. */
 async function createBeside(
   folder: Folder,
   absolute: string,
@@ -581,7 +582,7 @@ async function copyInto(
   return file;
 }
 
-/** Creates a file that others can't read half-written if they can't read the one that it replaces. */
+/** Creates a file that is readable only by those who can read the one that it replaces. */
 function create(path: string, bits = 0o666): Promise<FileHandle> {
   return open(path, "wx", bits);
 }

@@ -1,6 +1,5 @@
 /**
- * Files that instruct agents: those of a project and of the user, and skills. Not part of the public API: names and
- * behavior may change in any release.
+ * Instruction files of projects and users, and skills. Internal API, without stability guarantees.
  *
  * @module
  */

@@ -7,46 +7,46 @@ import { byteLength, sliceText } from "../result_text.ts";
 import { realpath } from "node:fs/promises";
 import { isWithin, openAt } from "../files/resolve_in_workspace.ts";
 
-/** Files with instructions for agents: of each folder the first one that is there counts. */
+/** Instruction files: the first existing one of each folder is used. */
 const NAMES = ["AGENTS.md", "CLAUDE.md", join(".github", "copilot-instructions.md")];
 
-/** The same of the person, in the home folder. */
+/** The user's own, in the home folder. */
 const OWN_NAMES = ".config/tare/AGENTS.md .claude/CLAUDE.md .codex/AGENTS.md".split(" ");
 
-/** So much of all files together is told, in bytes. */
+/** Maximum of bytes of all files. */
 const MOST_OF_ALL = 64 * 1024;
 
-/** So many skills are named, with so long a description each, and so much is told of all together, in characters. */
+/** Maximum of skills, of the length of a description, and of the total, in characters. */
 const MOST_SKILLS = 100;
 const MOST_OF_A_SKILL = 300;
 const MOST_OF_SKILLS = 8 * 1024;
 
-/** So many changed files are named. */
+/** Maximum of changed files. */
 const MOST_CHANGED = 20;
 
-/** How long git may take to say what has changed, in milliseconds. */
+/** Time limit of `git status`, in milliseconds. */
 const GIT_MS = 1_000;
 
-/** Where skills lie, in a project or a home folder. */
+/** Folders of skills, in a project or home folder. */
 const SKILL_FOLDERS = ".agents/skills .claude/skills".split(" ");
 
 const OWN_SKILLS = [".config/tare/skills", ...SKILL_FOLDERS];
 
-/** Where stands what sessions are told of their workplace. Plain data, as one process finds it and another one reads there. */
+/** Locations of instructions. Plain data: one process finds them, another one reads them. */
 export interface InstructionPlaces {
-  /** The workspace, without links. */
+  /** Workspace, without links. */
   readonly workspace: string;
-  /** The folders whose files count, the outermost first; the last one is the workspace. */
+  /** Folders with instructions, outermost first, ending with the workspace. */
   readonly folders: readonly string[];
-  /** The person's own files, of which the first one that is there counts. */
+  /** The user's own files, of which the first existing one is used. */
   readonly own: readonly string[];
-  /** The folders of the person's own skills. */
+  /** Folders of the user's own skills. */
   readonly skills: readonly string[];
-  /** The file that says which branch is checked out. Absent outside of a repository. */
+  /** File that contains the current branch. Absent outside of a repository. */
   readonly head?: string;
 }
 
-/** Finds the folders up to the repository's top or the home folder, as long as the owner is the same. */
+/** Finds the folders up to the repository's top or the home folder that have the same owner. */
 export function findPlaces(workspace: string, home?: string): InstructionPlaces {
   const top = realPath(workspace);
   const { uid } = statSync(top);
@@ -67,18 +67,20 @@ export function findPlaces(workspace: string, home?: string): InstructionPlaces 
   return { workspace: top, folders: [top], ...mine };
 }
 
-/** Where a folder's skills lie. */
 function skillsIn(folder: string): readonly string[] {
   return SKILL_FOLDERS.map((name) => join(folder, name));
 }
 
-/** The folders of skills that are there now outside of the workspace: the person's own, and those of the folders around it. */
+/**
+ * Returns the existing folders of skills outside of the workspace: the user's own, and those of parent
+ * folders.
+ */
 export function skillsOutside({ folders, skills, workspace }: InstructionPlaces): readonly string[] {
   return [...skills, ...folders.filter((folder) => folder !== workspace).flatMap(skillsIn)]
     .filter((folder) => infoOf(folder)?.isDirectory());
 }
 
-/** All files and folders that are looked at, and where those lead that are links which are followed. */
+/** Returns all files and folders that are read, and the targets of links that are followed. */
 export function filesOf(places: InstructionPlaces): readonly string[] {
   const { folders, own, head } = places;
   const skills = skillsOutside(places);
@@ -92,7 +94,10 @@ export function filesOf(places: InstructionPlaces): readonly string[] {
   ];
 }
 
-/** The file that holds a repository's branch, if its top is here. In a worktree `.git` is a file that names its folder. */
+/**
+ * Returns the file with a repository's branch, if its top is here. In a worktree `.git` is a file with the
+ * path of its folder.
+ */
 function headIn(folder: string): string | undefined {
   const git = join(folder, ".git");
   const info = infoOf(git);
@@ -115,50 +120,55 @@ function infoOf(path: string): Stats | undefined {
 
 /** Description of a workspace, in parts. */
 export interface ToldWorkplace {
-  /** The files of instructions, the person's first, then from the outermost folder to the workspace. */
+  /** Instruction files: the user's, then from the outermost folder to the workspace. */
   readonly files: readonly ToldFile[];
-  /** The folders of skills, with what each skill is for, in the same order. */
+  /** Folders of skills with their descriptions, in the same order. */
   readonly skills: readonly ToldFile[];
-  /** Folder, system, date and git. */
+  /** Folder, system, date and git state. */
   readonly where: string;
 }
 
-/** A file of a description. */
+/** File of a description. */
 export interface ToldFile {
   readonly path: string;
   readonly text: string;
 }
 
-/** Where and how what is told is found. */
+/** Options of {@linkcode workplaceOf}. */
 export interface WorkplaceOptions {
   readonly places: InstructionPlaces;
-  /** A folder whose files are never told, without links. */
+  /** Folder, without links, whose files are never read. */
   readonly hidden: string;
-  /** Sandboxed `shell` for `git status`: a repository may configure what git runs. Default: only the branch. */
+  /**
+   * Sandboxed `shell` for `git status`, because a repository may configure commands that git runs. Default:
+   * only the branch.
+   */
   readonly shell?: Tool | undefined;
-  /** The time in milliseconds since the epoch. Default: `Date.now`. */
+  /** Clock, in milliseconds since the epoch. Default: `Date.now`. */
   readonly now?: () => number;
 }
 
-/** The description of a workspace that sessions receive. */
+/** Description of a workspace for sessions. */
 export interface WorkspaceDescription {
   /** Resolves to the text after a new session's instructions. */
   readonly describe: () => Promise<string>;
-  /** Resolves to what has changed since these system messages; nothing if nothing has. */
+  /** Resolves to the changes since these system messages; `undefined` if there are none. */
   readonly changes: (told: readonly string[]) => Promise<string | undefined>;
 }
 
-/** Returns the workplace as sessions receive it when they are made, and what changes in the files later. */
+/** Returns the description of a workspace for new sessions, and of later changes of its files. */
 export function workplaceOf(options: WorkplaceOptions): WorkspaceDescription {
   return {
     describe: async () => workplaceText(await lookAround(options)),
     async changes(told) {
-      // Who wasn't told of it at first isn't told what changes.
+      // Without a first description there are no changes.
       if (!told[0]?.includes(WHERE)) return undefined;
       const [files, skills] = await Promise.all([readFiles(options), readSkills(options)]);
       const now = new Map([...files, ...skills].map(({ text }) => [text.match(OPENING)![0], text]));
       const known = told.flatMap((text) => [...text.matchAll(OPENING)].map(([begin]) => begin));
-      for (const begin of known) if (!now.has(begin)) now.set(begin, `${begin} gone="it counts no more"/>`);
+      for (const begin of known) {
+        if (!now.has(begin)) now.set(begin, `${begin} removed="it no longer applies"/>`);
+      }
       const changed = [...now].filter(([begin, text]) =>
         !told.findLast((before) => before.includes(begin))?.includes(text)
       );
@@ -176,20 +186,19 @@ export function workplaceText({ files, skills, where }: ToldWorkplace): string {
   ].join("\n\n");
 }
 
-const FILES = "# Files of instructions\n\n" +
-  "They were written for agents that work here. Follow them in your work: the user comes before them, and of two that " +
-  "contradict each other the later one counts.";
+const FILES = "# Instruction files\n\n" +
+  "They were written for agents that work here. Follow them: the user takes precedence over them, and later files " +
+  "over earlier ones.";
 
 const SKILLS = "# Skills\n\n" +
-  "Each is a folder of instructions for one kind of work. Before you do such work read its SKILL.md, and by that what " +
-  "else lies there: with read_skill where it lies outside of the workspace.";
+  "Each is a folder of instructions for one kind of task. Before such a task, read its SKILL.md and the files that it " +
+  "names: with read_skill if they are outside of the workspace.";
 
-const WHERE = "# Where you work\n\n- Folder: ";
+const WHERE = "# Environment\n\n- Folder: ";
 
-const CHANGED =
-  "Files of instructions have changed. From now on this counts in place of what you were told of them:";
+const CHANGED = "Instruction files have changed. These versions replace the earlier ones:";
 
-/** Describes a workspace as it is now. */
+/** Returns the current description of a workspace. */
 export async function lookAround(options: WorkplaceOptions): Promise<ToldWorkplace> {
   const { places: { workspace }, now = Date.now } = options;
   const [files, skills, git] = await Promise.all([
@@ -200,7 +209,7 @@ export async function lookAround(options: WorkplaceOptions): Promise<ToldWorkpla
   const where = [
     `${WHERE}${workspace}`,
     `- System: ${platform}, ${arch}`,
-    // As the person's calendar has it; this language writes year, month and day.
+    // This locale formats local dates as YYYY-MM-DD.
     `- Date when this session began: ${new Date(now()).toLocaleDateString("sv")}`,
     `- Git when it began: ${git}`,
   ].join("\n");
@@ -221,7 +230,7 @@ async function readFiles(
   }));
   let room = MOST_OF_ALL;
   const told: ToldFile[] = [];
-  // What is nearest has room first.
+  // The nearest files have precedence in the limit.
   for (const one of found.reverse()) {
     if (!one) continue;
     const text = tell(one.path, one.file, room);
@@ -242,12 +251,14 @@ async function readSkills(
 
 interface SkillFolder {
   readonly folder: string;
-  /** Where links of a project may lead; absent for the person's own. */
+  /** Folder that links may not leave; absent for the user's own. */
   readonly within?: string | undefined;
   readonly hidden?: string | undefined;
 }
 
-/** What each skill of these folders is for, a text for each folder that has some. What stands last has room first. */
+/**
+ * Returns the descriptions of the skills, one text per folder. The last folder has precedence in the limit.
+ */
 async function listSkills(
   folders: readonly SkillFolder[],
 ): Promise<readonly ToldFile[]> {
@@ -264,7 +275,7 @@ async function listSkills(
     }
     const more = lines.length - named.length;
     const path = JSON.stringify(folder);
-    const cut = more > 0 ? ` cut="${more} more aren't named"` : "";
+    const cut = more > 0 ? ` cut="${more} more omitted"` : "";
     told.unshift({ path: folder, text: [`<skills path=${path}${cut}>`, ...named, "</skills>"].join("\n") });
   }
   return told;
@@ -283,17 +294,16 @@ async function linesOf({ folder, within, hidden }: SkillFolder): Promise<readonl
   return lines.flat();
 }
 
-/** The names in a folder, if it can be looked into. */
+/** Returns the names in a folder, empty if it can't be read. */
 function namesIn(folder: string): readonly string[] {
   try {
     return readdirSync(folder).sort();
   } catch {
-    // Most folders have none; and where the server may not look, it has none.
     return [];
   }
 }
 
-/** It stays in its line, and can't end the part that it stands in. */
+/** Returns a text that can't leave its line or close its element. */
 function oneLine(text: string): string {
   const line = text.trim().replaceAll(/\s+/g, " ").replaceAll("<", "&lt;");
   return line.length <= MOST_OF_A_SKILL ? line : `${sliceText(line, 0, MOST_OF_A_SKILL - 1)}…`;
@@ -303,7 +313,7 @@ function opening(path: string): string {
   return `<file path=${JSON.stringify(path)}`;
 }
 
-/** How each file and each folder of skills begins that is told; its path is JSON. */
+/** Opening tag of each file and folder of skills, with its path as JSON. */
 const OPENING = /^<(?:file|skills) path="(?:[^"\\]|\\.)*"/gm;
 
 function tell(path: string, file: FoundFile, room: number): string {
@@ -311,19 +321,19 @@ function tell(path: string, file: FoundFile, room: number): string {
   const { bytes, size } = file;
   const isCut = size > bytes.length || size > room;
   const shown = bytes.subarray(0, room);
-  // A letter that is cut in two isn't shown.
+  // A character that is cut is omitted.
   const whole = new TextDecoder().decode(shown, { stream: isCut });
   const text = isCut && whole.includes("\n") ? whole.slice(0, whole.lastIndexOf("\n")) : whole;
   const note = isCut ? ` cut="only its first ${byteLength(text)} of ${size} bytes are shown"` : "";
-  // It can't end its own part, nor begin another one.
+  // The text can't close its element, nor open another one.
   const held = text.trim().replace(/<(?=\/?(?:file|skills)\b)/g, "&lt;");
   return `${opening(path)}${note}>\n${held}\n</file>`;
 }
 
-/** Which branch is checked out, and what has changed as far as that may be asked. */
+/** Returns the branch and, if permitted, the changed files. */
 async function gitState({ places: { head, workspace }, shell }: WorkplaceOptions): Promise<string> {
   if (head === undefined) return "no repository";
-  // A sandbox shows no repository above the workspace.
+  // A sandbox doesn't contain a repository above the workspace.
   const status = head === join(workspace, ".git", "HEAD") ? await gitStatus(shell) : undefined;
   return status ?? await checkedOut(head);
 }
@@ -336,7 +346,7 @@ async function checkedOut(head: string): Promise<string> {
   return commit === undefined ? "not known, as its HEAD can't be read" : `no branch, at ${commit}`;
 }
 
-/** What `git status` says; nothing if it can't be asked or takes too long. */
+/** Returns the output of `git status`, or `undefined` if it fails or takes too long. */
 async function gitStatus(shell: Tool | undefined): Promise<string | undefined> {
   if (!shell) return undefined;
   const command = "git --no-optional-locks status --porcelain --branch 2>/dev/null | " +
@@ -354,13 +364,15 @@ async function gitStatus(shell: Tool | undefined): Promise<string | undefined> {
   return `${branch.slice(3)}; ${changed}`;
 }
 
-/** So much of a file is read, in bytes. */
+/** Maximum of bytes per file. */
 const MOST_OF_A_FILE = 32 * 1024;
 
-/** A file in full, its beginning, or why it isn't. */
+/** File, in full or its beginning, or the reason why it can't be read. */
 export type FoundFile = { readonly bytes: Uint8Array; readonly size: number } | { readonly why: string };
 
-/** Reads the beginning of a file. The user's links are followed; a project's only to its own Markdown files. */
+/**
+ * Reads the beginning of a file. The user's links are followed; a project's only to its own Markdown files.
+ */
 export async function readFound(
   path: string,
   { within, hidden }: { readonly within?: string | undefined; readonly hidden?: string | undefined },
@@ -369,7 +381,7 @@ export async function readFound(
     const real = await realpath(path);
     if (within !== undefined && real !== path) {
       const isTold = isFollowed(real, within) && (hidden === undefined || !isWithin(real, hidden));
-      if (!isTold) return { why: "it is a link to what isn't a Markdown file of this project" };
+      if (!isTold) return { why: "it is a link to something else than a Markdown file of this project" };
     }
     const file = await openAt(real);
     try {
@@ -385,7 +397,7 @@ export async function readFound(
   }
 }
 
-const UNKNOWN_AT_START = "it leads to where the server couldn't know at its start that it would have to read";
+const UNKNOWN_AT_START = "its target was unknown when the server started";
 
 async function readBeginning(
   file: Awaited<ReturnType<typeof openAt>>,
@@ -401,21 +413,20 @@ async function readBeginning(
   return bytes.subarray(0, length);
 }
 
-/** Whether a link of the project may lead there. */
 function isFollowed(path: string, within: string): boolean {
   return isWithin(path, within) && /\.md$/i.test(path);
 }
 
-/** A Markdown file in two parts. */
+/** Markdown file with its front matter. */
 export interface FrontMatter {
-  /** What its head says, as far as that is text. */
+  /** Text fields of the front matter. */
   readonly fields: Readonly<Record<string, string>>;
   readonly body: string;
 }
 
 const HEAD = /^\uFEFF?---[ \t]*\r?\n((?:[^\n]*\n)*?)---[ \t]*(?:\r?\n|$)/;
 
-/** Parts a file from the YAML between two lines of `---` in front of it, if there is some. */
+/** Splits a file into its YAML front matter, if any, and the rest. */
 export async function readFrontMatter(text: string): Promise<FrontMatter> {
   const [head, yaml = ""] = HEAD.exec(text) ?? [];
   if (head === undefined) return { fields: {}, body: text };
@@ -423,7 +434,7 @@ export async function readFrontMatter(text: string): Promise<FrontMatter> {
 }
 
 async function fieldsOf(yaml: string): Promise<Readonly<Record<string, string>>> {
-  // Most folders have no such file.
+  // Loaded late: most folders have no such file.
   const { parse } = await import("yaml");
   try {
     const fields: unknown = parse(yaml, { maxAliasCount: 0, logLevel: "error" });
@@ -434,25 +445,29 @@ async function fieldsOf(yaml: string): Promise<Readonly<Record<string, string>>>
       );
     }
   } catch {
-    // Descriptions hold colons, which people don't quote and YAML doesn't take: the next line does.
+    // Unquoted descriptions with colons are invalid YAML; they are parsed below.
   }
   return Object.fromEntries(
     [...yaml.matchAll(/^(\w[\w-]*):[ \t]*(\S.*?)[ \t]*\r?$/gm)].map(([, name, value]) => [name, value]),
   );
 }
 
-/** Returns the absolute path without symbolic links, or the resolved path if it doesn't exist or can't be read. */
+/**
+ * Returns the absolute path without symbolic links, or the resolved path if it is missing or can't be read.
+ */
 export function realPath(path: string): string {
   try {
     return realpathSync(resolve(path));
   } catch (error) {
-    // Its use reports why it can't be accessed.
+    // The later access reports the error.
     if (systemCode(error) === "ENOENT" || isDenied(error)) return resolve(path);
     throw error;
   }
 }
 
-/** Returns `read_skill`, which reads skills outside of the workspace; `undefined` if these folders have none. */
+/**
+ * Returns `read_skill`, which reads skills outside of the workspace; `undefined` if these folders have none.
+ */
 export function skillTool(folders: readonly string[]): Tool | undefined {
   const there = folders.filter((folder) => namesIn(folder).length > 0);
   if (there.length === 0) return undefined;

@@ -9,17 +9,14 @@ import { type StartedCommand, startProgram } from "../shell/run_command.ts";
 import { Breaks, excessOf, limitNotes } from "./floods.ts";
 import type { McpServerEntry } from "./read_servers.ts";
 
-/**
- * The used part of `@modelcontextprotocol/client`: the module itself fits. It is injected, so that only users of MCP
- * servers install it.
- */
+/** Used part of `@modelcontextprotocol/client`, injected so that only users of MCP servers install it. */
 export interface McpSdk {
-  /** Implements the protocol over a transport. */
+  /** MCP client over a transport. */
   readonly Client: new (
     info: { readonly name: string; readonly version: string },
     options: { readonly capabilities: Readonly<Record<string, never>> },
   ) => McpClient;
-  /** Connects to a server by streamable HTTP. */
+  /** Streamable HTTP transport. */
   readonly StreamableHTTPClientTransport: new (url: URL, options: {
     readonly requestInit: { readonly headers: Record<string, string> };
     readonly fetch: (url: string | URL, init?: RequestInit) => Promise<Response>;
@@ -29,15 +26,15 @@ export interface McpSdk {
   };
 }
 
-/** A client of the protocol. */
+/** MCP client. */
 export interface McpClient {
-  /** Called once the connection is closed by either side. */
+  /** Called once either side has closed the connection. */
   onclose?: (() => void) | undefined;
-  /** Called with errors that concern no request. */
+  /** Called with errors outside of requests. */
   onerror?: ((error: Error) => void) | undefined;
-  /** Connects and agrees on a version. */
+  /** Connects and negotiates a version. */
   connect(transport: object, options: Omit<McpRequestOptions, "onprogress">): Promise<void>;
-  /** Sends a request. The schema validates the answer. */
+  /** Sends a request and validates the response by the schema. */
   request(
     request: { readonly method: string; readonly params: Record<string, unknown> },
     schema: {
@@ -49,7 +46,7 @@ export interface McpClient {
     },
     options: McpRequestOptions,
   ): Promise<unknown>;
-  /** Ends the connection. */
+  /** Closes the connection. */
   close(): Promise<void>;
 }
 
@@ -59,7 +56,7 @@ export interface McpRequestOptions {
   readonly timeout: number;
   /** Aborting it cancels the request at the server too. */
   readonly signal: AbortSignal;
-  /** Called with the progress of the request. Default: no progress is requested. */
+  /** Called with the progress of the request. Default: none is requested. */
   readonly onprogress?: (progress: {
     readonly progress: number;
     readonly total?: number | undefined;
@@ -67,25 +64,24 @@ export interface McpRequestOptions {
   }) => void;
 }
 
-/** A result schema that takes every answer: results are validated where they are read. */
+/** Accepts every response: results are validated where they are used. */
 const ANY_RESULT: Parameters<McpClient["request"]>[1] = {
   "~standard": { version: 1, vendor: "tare", validate: (value) => ({ value }) },
 };
 
-/** How a server is reached. */
 interface ConnectOptions extends Omit<StdioTransportOptions, "entry"> {
   readonly sdk: McpSdk;
-  /** Called whenever the server says that its tools have changed. */
+  /** Called when the server reports that its tools have changed. */
   readonly onChanged: () => void;
-  /** Longest time until it is connected, in milliseconds. */
+  /** Time limit for the connection, in milliseconds. */
   readonly timeoutMs: number;
   readonly signal: AbortSignal;
 }
 
-/** A server may spread its list over so many pages. */
+/** Maximum of pages of a tool list. */
 const MAX_PAGES = 64;
 
-/** How long a server may take to hear that it isn't needed any more, in milliseconds. */
+/** Time limit for ending the session, in milliseconds. */
 const FAREWELL_MS = 500;
 
 export class McpConnection {
@@ -98,7 +94,7 @@ export class McpConnection {
     this.#client = client;
   }
 
-  /** Starts or reaches a server. @throws {Error} whose message says why that can't be. */
+  /** Connects to a server. @throws {Error} with the reason in its message. */
   static async open(entry: McpServerEntry, options: ConnectOptions): Promise<McpConnection> {
     const { sdk, onChanged, timeoutMs, signal } = options;
     const client = new sdk.Client({ name: "tare", version: "0.1.0" }, { capabilities: {} });
@@ -125,23 +121,22 @@ export class McpConnection {
     }
   }
 
-  /** Resolves once it is gone, with the reason. */
+  /** Resolves once the connection is lost, with the reason. */
   get lost(): Promise<string> {
     return this.#lost.promise;
   }
 
-  /** Why it is gone; nothing while it is there. */
+  /** Reason of the loss; `undefined` while connected. */
   get reason(): string | undefined {
     return this.#reason;
   }
 
-  /** Says that it is gone. */
   lose(why: string): void {
     this.#reason ??= why;
     this.#lost.resolve(why);
   }
 
-  /** Sends a request. @throws the server's error, and what became of the connection. */
+  /** Sends a request. @throws the server's error, or the reason of the loss. */
   async request(
     method: string,
     params: Record<string, unknown>,
@@ -150,7 +145,7 @@ export class McpConnection {
     return asRecord(await this.#client.request({ method, params }, ANY_RESULT, options)) ?? {};
   }
 
-  /** The tools as the server lists them, a page at a time. */
+  /** Yields the tools, a page at a time. */
   async *listTools(options: McpRequestOptions): AsyncGenerator<readonly unknown[]> {
     let cursor: unknown;
     for (let page = 0; page < MAX_PAGES; page++) {
@@ -162,7 +157,7 @@ export class McpConnection {
     }
   }
 
-  /** Ends it, and the program that it led to. */
+  /** Closes it and ends its program. */
   async close(): Promise<void> {
     this.lose("it was closed");
     await this.#end().catch(() => {});
@@ -174,7 +169,7 @@ function startFault(entry: McpServerEntry, error: unknown): string {
   const message = errorText(error);
   if (entry.by === "http") return `it can't be reached: ${message}`;
   return systemCode(error) === "ENOENT"
-    ? `there is no program ${entry.command}, or no folder that it is to start in`
+    ? `the program ${entry.command} or its working directory is missing`
     : `its program doesn't answer: ${message}`;
 }
 
@@ -182,29 +177,32 @@ export function errorText(error: unknown): string {
   return error instanceof Error ? error.message || error.name : String(error);
 }
 
-/** How a server's program is started. */
+/** Options of a server's program. */
 interface StdioTransportOptions {
   readonly entry: Extract<McpServerEntry, { readonly by: "stdio" }>;
-  /** Folder that it starts in if its entry names none. */
+  /** Default working directory. */
   readonly cwd: string;
-  /** What every program's environment has, beneath what its entry names. */
+  /** Environment of every program; its entry overrides it. */
   readonly env: Readonly<Record<string, string>>;
-  /** Who is to be found in what its processes leave behind. */
+  /** Owner in the mark of its processes. */
   readonly owner: string;
-  /** The sandbox that it runs in, unless its entry says otherwise. Default: none. */
+  /** Sandbox, unless the entry excludes the program. Default: none. */
   readonly sandbox?: Sandbox | undefined;
 }
 
-/** How long a server may take to end once its input has, in milliseconds. */
+/** Time limit for ending after the end of input, in milliseconds. */
 const CLOSE_MS = 500;
 
-/** So much of what it wrote last to standard error is kept, in bytes. */
+/** Bytes of standard error that are retained. */
 const TAIL_BYTES = 500;
 
-/** Where in a message its id is looked for if the whole is too large to be read, in bytes from either end. */
+/** Bytes at each end of an oversized message that are searched for its id. */
 const EDGE_BYTES = 256;
 
-/** JSON-RPC with a program of this machine, a message a line. A message that is too large is an error of its call alone. */
+/**
+ * JSON-RPC over the standard streams of a program, one message per line. An oversized message fails its call
+ * only.
+ */
 class StdioTransport {
   onclose?: (() => void) | undefined;
   onerror?: ((error: Error) => void) | undefined;
@@ -218,23 +216,23 @@ class StdioTransport {
   #leave: () => void = () => {};
   #closed: Promise<void> | undefined;
   #stderr: Uint8Array<ArrayBuffer> = new Uint8Array();
-  /** Ids of the requests that have no answer yet. */
+  /** Ids of open requests. */
   readonly #open = new Set<number>();
-  /** The line that isn't whole yet; of one that is too large, its edges. */
+  /** Incomplete line, or the edges of an oversized one. */
   #pieces: Uint8Array<ArrayBuffer>[] = [];
   #bytes = 0;
 
-  /** The program isn't started yet. */
+  /** Doesn't start the program. */
   constructor(options: StdioTransportOptions) {
     this.#options = options;
   }
 
-  /** How the program ended, with what it wrote last; `undefined` while it runs. */
+  /** Reason why the program ended, with its last error output; `undefined` while it runs. */
   get ending(): string | undefined {
     return this.#ending;
   }
 
-  /** Starts the program. @throws the system's error if it can't be. */
+  /** Starts the program. @throws the system's error */
   start(): Promise<void> {
     return this.#started = this.#start();
   }
@@ -243,7 +241,7 @@ class StdioTransport {
     const { entry, cwd, env, owner, sandbox } = this.#options;
     const start = sandbox ? this.#sandboxed(sandbox) : unconfined([entry.command, ...entry.args]);
     const program = this.#program = await startProgram({ ...start, env: {} }, {
-      // Where the system makes the sandbox's folders, the sandbox sets the folder.
+      // In bubblewrap, the sandbox sets the folder.
       cwd: start.endsWhole ? cwd : entry.cwd ?? cwd,
       ...{ env: { ...env, ...start.env, ...entry.env }, owner, hasInput: true },
       onOutput: (chunk) => this.#read(chunk),
@@ -253,20 +251,20 @@ class StdioTransport {
     });
     this.#ended = program.exited.then(async ({ code, signal }) => {
       this.#leave();
-      // Processes that it has left running must not outlive it.
+      // Processes that it left running must not outlive it.
       await program.end();
       const said = new TextDecoder().decode(this.#stderr).trim();
       const how = signal === null ? `exit code ${code}` : `signal ${signal}`;
-      this.#ending = `it ended with ${how}${said === "" ? "" : `; it last wrote: ${said}`}`;
+      this.#ending = `it ended with ${how}${said === "" ? "" : `; its last output: ${said}`}`;
       this.onclose?.();
     });
   }
 
-  /** Returns how the program is started in a sandbox: it can read what its entry names, and write the folders named there. */
+  /** Returns the sandboxed start: the program can read the paths in its entry, and write its folders. */
   #sandboxed(sandbox: Sandbox): SandboxStart {
     const { entry: { command, args, cwd, folders = [], isOutside = false }, cwd: usual } = this.#options;
     const reads = [...(cwd === undefined ? [] : [cwd]), ...(isAbsolute(command) ? [dirname(command)] : [])];
-    // It runs for as long as the server: what appears meanwhile may be the user's.
+    // The server runs for long: new paths may be the user's.
     const guard = isOutside ? undefined : guardWorkspace(sandbox, { isSearched: false });
     if (guard) this.#leave = () => void guard.end();
     return sandboxed(sandbox, {
@@ -284,21 +282,21 @@ class StdioTransport {
     await new Promise<void>((resolve) => stdin.write(`${JSON.stringify(message)}\n`, () => resolve()));
   }
 
-  /** Ends the program and all that it started: its input ends first, then it is asked, then made. */
+  /** Ends the program and its processes: end of input, then SIGTERM, then SIGKILL. */
   close(): Promise<void> {
-    // The protocol's client and the connection both close it, and only one of them waits.
+    // The client and the connection both close it.
     return this.#closed ??= this.#close();
   }
 
   async #close(): Promise<void> {
-    // A connection that is given up while it starts must not leave the program running.
+    // A connection that is closed while it starts must not leave the program running.
     await this.#started.catch(() => {});
     this.#program?.stdin?.end();
     if (!await settlesWithin(this.#ended, CLOSE_MS)) await this.#program?.end();
     await this.#ended;
   }
 
-  /** Reads no faster than it handles messages: a program that floods waits meanwhile, and others don't. */
+  /** Handles messages before it reads more: backpressure for a program that floods. */
   async #read(chunk: Uint8Array<ArrayBuffer>): Promise<void> {
     this.#breaks.goOn();
     let from = 0;
@@ -324,7 +322,7 @@ class StdioTransport {
     const [isTooLarge, bytes] = [this.#bytes > MAX_MESSAGE_BYTES, joinBytes(this.#pieces)];
     this.#pieces = [];
     this.#bytes = 0;
-    // Programs that write other things to their output are common, and harmless.
+    // Other output is common and harmless.
     if (bytes[0] !== OPENING_BRACE) return;
     const text = new TextDecoder().decode(bytes);
     if (isTooLarge) return this.#refuse(text, TOO_LARGE);
@@ -332,7 +330,7 @@ class StdioTransport {
     if (excess !== undefined) {
       return this.#refuse(
         text.slice(0, EDGE_BYTES) + text.slice(-EDGE_BYTES),
-        `its answer can't be read: ${excess}`,
+        `its response can't be parsed: ${excess}`,
       );
     }
     let message: unknown;
@@ -342,12 +340,12 @@ class StdioTransport {
       return;
     }
     const { id, method } = asRecord(message) ?? {};
-    // What nobody asked for is no answer.
+    // Not a response to an open request.
     if (method === undefined && !(typeof id === "number" && this.#open.delete(id))) return;
     this.onmessage?.(message);
   }
 
-  /** Answers the request that a message was for which can't be read; all that are open if that isn't to be seen. */
+  /** Answers the request of an unreadable message with an error, or all open ones if its id is unknown. */
   #refuse(edges: string, why: string): void {
     const named = Array.from(edges.matchAll(/"id"\s*:\s*(\d+)/g), ([, id]) => Number(id));
     const meant = named.filter((id) => this.#open.has(id));
@@ -361,7 +359,10 @@ class StdioTransport {
 const LINE_FEED = 10;
 const OPENING_BRACE = 123;
 
-/** JSON-RPC over streamable HTTP. `onBroken` receives the reason why a response was interrupted or too large. */
+/**
+ * Returns JSON-RPC over streamable HTTP. `onBroken` receives the reason why a response was interrupted or too
+ * large.
+ */
 function httpTransport(
   { url, headers }: Extract<McpServerEntry, { readonly by: "http" }>,
   { sdk, onBroken }: { readonly sdk: McpSdk; readonly onBroken: (why: string) => void },
@@ -373,10 +374,10 @@ function httpTransport(
       if (!response.body) return response;
       const isStream = response.headers.get("content-type")?.startsWith("text/event-stream") ?? false;
       const body = limited(response.body, isStream, (error) => {
-        // Who cancels a call breaks its answer off; and what is said unasked goes on by itself on another connection.
+        // A canceled call closes its response; unsolicited messages have their own connection.
         if (init?.signal?.aborted) return;
         if (error instanceof RangeError) onBroken(error.message);
-        else if (init?.method === "POST") onBroken(`its answer broke off (${error})`);
+        else if (init?.method === "POST") onBroken(`its response was interrupted (${error})`);
       });
       const { status, statusText, headers } = response;
       return new Response(body, { status, statusText, headers });
@@ -384,11 +385,11 @@ function httpTransport(
   });
 }
 
-/** So many bytes of a stream are handed on at once, and so many lines in a millisecond. */
+/** Bytes of a stream that are forwarded at once, and lines per millisecond. */
 const PIECE_BYTES = 8_192;
 const LINES_PER_MS = 50;
 
-/** Forwards a server's bytes while they are parsable: no message is too large or has too many values. */
+/** Forwards a server's bytes while no message is too large or has too many values. */
 function limited(
   body: ReadableStream<Uint8Array<ArrayBuffer>>,
   isStream: boolean,
@@ -431,7 +432,7 @@ async function* whole(
   }
   const bytes = joinBytes(pieces);
   const excess = excessOf(bytes);
-  if (excess !== undefined) throw new RangeError(`its answer can't be read: ${excess}`);
+  if (excess !== undefined) throw new RangeError(`its response can't be parsed: ${excess}`);
   yield bytes;
 }
 
@@ -445,7 +446,7 @@ async function* events(
       const piece = chunk.subarray(start, start + PIECE_BYTES);
       for (const { data = "" } of splitter.events(piece)) {
         const excess = excessOf(encoder.encode(data));
-        if (excess !== undefined) throw new RangeError(`its answer can't be read: ${excess}`);
+        if (excess !== undefined) throw new RangeError(`its response can't be parsed: ${excess}`);
       }
       if (splitter.excess !== undefined) throw new RangeError(TOO_LARGE);
       const lines = piece.reduce((count, byte) => byte === LINE_FEED ? count + 1 : count, 0);
@@ -455,9 +456,9 @@ async function* events(
   }
 }
 
-/** Largest message that is taken from a server, in bytes. */
+/** Maximum size of a server's message, in bytes. */
 const MAX_MESSAGE_BYTES: number = 16 * 2 ** 20;
 
-const TOO_LARGE: string = `its answer is larger than ${
+const TOO_LARGE: string = `its response is larger than ${
   MAX_MESSAGE_BYTES / 2 ** 20
-} MiB: ask for less in one call`;
+} MiB: request less per call`;

@@ -1,19 +1,19 @@
 import { jsonExcess } from "@tare/wire/internal";
 
-/** So long somebody's messages are worked off without a break, in milliseconds, and so long is the break. */
+/** Duration of work on one server's messages, and of the pause after it, in milliseconds. */
 const STRETCH_MS = 10;
 
-/** Lets others have the processor half of the time, while much is to be done. */
+/** Yields half of the processor time to others. */
 export class Breaks {
   #worked = 0;
   #since = performance.now();
 
-  /** What went before was waiting. */
+  /** Resets the time after a wait. */
   goOn(): void {
     this.#since = performance.now();
   }
 
-  /** To be waited for between two pieces of the work. */
+  /** Pauses if due; await it between two pieces of work. */
   async due(): Promise<void> {
     const now = performance.now();
     this.#worked += now - this.#since;
@@ -25,18 +25,20 @@ export class Breaks {
   }
 }
 
-/** So many messages that nobody asked for are taken from a server in a second. */
+/** Maximum of unsolicited messages per second and server. */
 const MAX_NOTES = 100;
 
 const SECOND_MS = 1_000;
 
-/** What says that a server's tools are others now. */
 const LIST_CHANGED = "notifications/tools/list_changed";
 
-/** What a transport calls with each message of its server. */
+/** Message handler of a transport. */
 type Receive = (message: unknown, ...more: readonly unknown[]) => void;
 
-/** Limits a server's notifications and requests per second; further ones are dropped, tool changes go to `onChanged`. */
+/**
+ * Limits a server's notifications and requests per second; further ones are dropped, tool changes go to
+ * `onChanged`.
+ */
 export function limitNotes(transport: object, onChanged: () => void): void {
   let receive: Receive | undefined;
   let [since, taken] = [-Infinity, 0];
@@ -56,10 +58,10 @@ export function limitNotes(transport: object, onChanged: () => void): void {
   });
 }
 
-/** So large a message may be handed on unlooked at, in bytes. */
+/** Size up to which messages are forwarded without inspection, in bytes. */
 const LARGE_BYTES = 65_536;
 
-/** Returns why a message as JSON bytes can't be parsed: its values would block the process. */
+/** Returns why a JSON message can't be parsed: its number of values would block the process. */
 export function excessOf(bytes: Uint8Array<ArrayBuffer>): string | undefined {
   return bytes.length > LARGE_BYTES ? jsonExcess(bytes) : undefined;
 }

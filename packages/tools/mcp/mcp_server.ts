@@ -15,46 +15,48 @@ import { settlesWithin } from "../shell/processes.ts";
 
 /** Options of `mcpServers()`. */
 export interface McpOptions {
-  /** Loads `@modelcontextprotocol/client`. Called when a server starts. */
+  /** Loads `@modelcontextprotocol/client` when a server starts. */
   readonly sdk: () => Promise<McpSdk>;
-  /** Folder that programs start in unless their entry names one. */
+  /** Default working directory of programs. */
   readonly cwd: string;
   /** Environment of every program; its entry overrides it. Default: empty. */
   readonly env?: Readonly<Record<string, string>>;
-  /** Part of the mark of the processes, by which a later process finds them after a crash. Default: none. */
+  /** Owner in the mark of the processes, by which a later process finds them after a crash. Default: none. */
   readonly owner?: string;
-  /** The sandbox that programs run in unless their entry excludes them. Default: none. */
+  /** Sandbox of programs unless their entry excludes them. Default: none. */
   readonly sandbox?: Sandbox | undefined;
-  /** Longest time until a server that starts has listed its tools, in milliseconds. Default: 60,000. */
+  /** Time limit from a start to the list of tools, in milliseconds. Default: 60,000. */
   readonly startTimeoutMs?: number;
-  /** Time until a server that ended is started again, in milliseconds; doubled each further time. Default: 1,000. */
+  /** Delay of the first restart, in milliseconds; doubled each further time. Default: 1,000. */
   readonly restartMs?: number;
-  /** Longest time until a server answers a ping after a call timed out, in milliseconds. Default: 30,000. */
+  /** Time limit of a ping after a call timed out, in milliseconds. Default: 30,000. */
   readonly aliveMs?: number;
-  /** Called with warnings for the user, a sentence each. Default: they are ignored. */
+  /** Called with warnings for the user, one sentence each. Default: ignored. */
   readonly onWarning?: (sentence: string) => void;
 }
 
-/** Longest time that a server that ends again and again stays so, in milliseconds. */
+/** Maximum restart delay, in milliseconds. */
 const MAX_RESTART_MS = 60_000;
 
-/** Of one that has run so long earlier ends don't count any more, in milliseconds. */
+/** Running time after which earlier ends are forgotten, in milliseconds. */
 const STEADY_MS = 60_000;
 
-/** Shortest time between two listings, in milliseconds; it doubles up to five seconds while the list keeps changing. */
+/**
+ * Minimum interval of listings, in milliseconds; doubled up to five seconds while the list keeps changing.
+ */
 const LIST_EVERY_MS = 200;
 const MAX_LIST_EVERY_MS = 5_000;
 
-/** Of a server that says something else each time so many sentences are told. */
+/** Maximum of distinct warnings per server. */
 const MAX_TOLD = 100;
 
-/** Longest note on how far a call is, in characters. */
+/** Maximum length of a progress note, in characters. */
 const MAX_NOTE_CHARS = 1_000;
 
-/** The time limit of requests that have one elsewhere: the longest delay of a timer. */
+/** Maximum of a timer's delay, for requests with another time limit. */
 const NO_LIMIT_MS = 2 ** 31 - 1;
 
-/** One server, which is started again when it has ended. Meanwhile its tools stay known and return an error. */
+/** Server that is restarted when it ends. Meanwhile its tools return an error. */
 export class McpServer {
   readonly #entry: McpServerEntry;
   readonly #options: McpOptions;
@@ -64,41 +66,38 @@ export class McpServer {
   #connection: McpConnection | undefined;
   #problem: string | undefined = "is still starting";
   #tools: ReadonlyMap<string, Tool> = new Map();
-  /** By what the server said of them: of what hasn't changed the tool stays the same. */
+  /** Tools by their JSON definition: unchanged ones keep their identity. */
   #known: ReadonlyMap<string, Tool | string> = new Map();
   #listing: Promise<void> | undefined;
   #isStale = false;
-  /** Settles when a list is there that was asked for after the server had said that it has another one. */
+  /** Settles with the list requested after the last change notification. */
   #renamed: PromiseWithResolvers<void> | undefined;
   readonly #told = new Set<string>();
 
-  /** It doesn't run yet. */
   constructor(entry: McpServerEntry, options: McpOptions) {
     this.#entry = entry;
     this.#options = options;
   }
 
-  /** Starts it unless it runs. */
   start(): void {
     this.#work ??= this.#run();
   }
 
-  /** Resolves once the server has named its tools, again if it has said that they are others now; or has failed to. */
+  /** Resolves once the tools are listed, also after a change notification, or the start has failed. */
   get started(): Promise<void> {
     return this.#renamed?.promise ?? this.#started.promise;
   }
 
-  /** Its tools as it listed them last. */
+  /** Tools as last listed. */
   get tools(): readonly Tool[] {
     return [...this.#tools.values()];
   }
 
-  /** The reason why it is unavailable, as a sentence; `undefined` if it is available. */
+  /** Reason why it is unavailable, as a sentence; `undefined` if it is available. */
   get problem(): string | undefined {
     return this.#problem && `MCP server ${this.#entry.name} ${this.#problem}.`;
   }
 
-  /** Ends it. */
   async close(): Promise<void> {
     this.#closing.abort();
     this.#started.resolve();
@@ -115,10 +114,8 @@ export class McpServer {
       if (signal.aborted) break;
       failures = performance.now() - startedAt > STEADY_MS ? 1 : failures + 1;
       const delayMs = Math.min(restartMs * 2 ** (failures - 1), MAX_RESTART_MS);
-      this.#problem = `isn't there, because ${why}; it is started again within ${
-        Math.ceil(delayMs / 1000)
-      } s`;
-      // Of one that never comes up people are told less and less often.
+      this.#problem = `is unavailable, because ${why}; it restarts within ${Math.ceil(delayMs / 1000)} s`;
+      // Warnings become rarer for a server that never starts.
       if ((failures & (failures - 1)) === 0) this.#options.onWarning?.(this.problem!);
       this.#started.resolve();
       await pause(delayMs, signal);
@@ -127,7 +124,7 @@ export class McpServer {
     this.#started.resolve();
   }
 
-  /** Connects and stays so as long as it lasts. Gives the reason why it has ended; never rejects. */
+  /** Connects and resolves to the reason of the loss; never rejects. */
   async #live(signal: AbortSignal): Promise<string> {
     const { sdk, cwd, env = {}, owner = "", sandbox, startTimeoutMs = 60_000 } = this.#options;
     let connection: McpConnection | undefined;
@@ -146,15 +143,15 @@ export class McpServer {
       this.#connection = connection;
       this.#problem = undefined;
       this.#started.resolve();
-      // What it said while it was listed.
+      // A change was reported during the listing.
       if (this.#isStale) this.#changed();
       return await connection.lost;
     } catch (error) {
       return errorText(error);
     } finally {
       this.#connection = undefined;
-      // Until it is known when it is started again.
-      this.#problem ??= "was lost a moment ago";
+      // Until the restart is scheduled.
+      this.#problem ??= "was lost just now";
       this.#letGoOn();
       signal.removeEventListener("abort", onAbort);
       await connection?.close();
@@ -162,7 +159,7 @@ export class McpServer {
     }
   }
 
-  /** Looks at the list again, however often the server says that it has changed. */
+  /** Lists the tools again, at a limited rate. */
   #changed(): void {
     this.#isStale = true;
     this.#renamed ??= Promise.withResolvers();
@@ -181,7 +178,7 @@ export class McpServer {
       )
       .finally(() => {
         this.#listing = undefined;
-        // The list may have changed since the last look at it, or be another server's by now.
+        // The list may have changed since, or belong to another server by now.
         if (this.#isStale && this.#connection) this.#changed();
         else this.#letGoOn();
       });
@@ -198,7 +195,7 @@ export class McpServer {
     this.#letGoOn();
   }
 
-  /** Nobody need wait for other names any more. */
+  /** Releases all that wait for the new list. */
   #letGoOn(): void {
     this.#renamed?.resolve();
     this.#renamed = undefined;
@@ -211,10 +208,10 @@ export class McpServer {
   }
 
   /**
-   * Reads a server's list of tools. Names get the server's in front, `server__tool`; what providers don't take in one
-   * becomes `_`, and of one too long a hash stands for the end. A tool whose name another has, or whose definition is
-   * none, is left out. A tool that says it only reads may be called again, if the server's hints are trusted; all others
-   * happened once. What was read before isn't read again, and in between others have their turn.
+   * Reads the list of tools. Names get the server's prefix, `server__tool`; characters that providers reject
+   * become `_`, and a hash replaces the end of a long one. Duplicate names and invalid definitions are
+   * skipped. Tools with a read-only hint may be repeated if hints are trusted; others count as `once`. Known
+   * definitions aren't parsed again, and others get processor time in between.
    */
   async #readOffer(pages: AsyncIterable<readonly unknown[]>): Promise<Offer> {
     const server = this.#entry.name;
@@ -261,7 +258,7 @@ export class McpServer {
         faults.push(`Cannot use tool ${quote(ownName)} of MCP server ${server}: ${why}.`);
       }
     }
-    // In the same order after every start: the prompt begins with them.
+    // Sorted for a stable prompt prefix.
     const sorted = [...tools].sort(([a], [b]) => a < b ? -1 : 1);
     return { tools: new Map(sorted), faults, known };
   }
@@ -298,9 +295,9 @@ export class McpServer {
     const { name: server, by } = this.#entry;
     const refuse = (why: string) => ({ content: `Cannot run ${name}: ${why}`, error: true });
     const connection = this.#connection;
-    if (!connection) return refuse(`${this.problem} Go on without it, or call again later.`);
+    if (!connection) return refuse(`${this.problem} Continue without it, or call again later.`);
     if (!this.#tools.has(name)) {
-      return refuse(`MCP server ${server} no longer has it. What it has now is shown from the next turn on.`);
+      return refuse(`MCP server ${server} no longer has it. The next turn has its current tools.`);
     }
     const onprogress: McpRequestOptions["onprogress"] = ({ progress, total, message }) => {
       context.progress();
@@ -316,10 +313,10 @@ export class McpServer {
         this.#probe(connection);
         throw signal.reason;
       }
-      // What the server itself answers has a number; all else befell the connection.
+      // Errors of the server have a numeric code; others are the connection's.
       const isAnswer = typeof (error as { readonly code?: unknown }).code === "number";
       if (isAnswer && connection.reason === undefined) {
-        return refuse(`MCP server ${server} says: ${errorText(error)}`);
+        return refuse(`MCP server ${server}: ${errorText(error)}`);
       }
       if (by === "http") connection.lose(errorText(error));
       const advice = tool.stance === "rederivable"
@@ -333,7 +330,7 @@ export class McpServer {
     }
   }
 
-  /** Whether a server still answers that let a call run out: one that doesn't is started again. */
+  /** Pings a server after a timeout, and restarts it if it doesn't answer. */
   #probe(connection: McpConnection): void {
     const { aliveMs = 30_000 } = this.#options;
     connection.request("ping", {}, { timeout: aliveMs, signal: this.#closing.signal })
@@ -345,18 +342,18 @@ async function pause(ms: number, signal: AbortSignal): Promise<void> {
   await settlesWithin(new Promise(() => {}), ms, signal);
 }
 
-/** Longest name of a tool that providers take. */
+/** Maximum length of tool names at providers. */
 const MAX_NAME = 64;
 
-/** Largest definition of one tool, in characters of its JSON: it stands in every prompt. */
+/** Maximum size of a definition, in characters of JSON: it is in every prompt. */
 const MAX_DEFINITION_CHARS = 65_536;
 
 const MAX_TOOLS = 1_000;
 
-/** Largest definitions of all tools of a server, in characters of their JSON. */
+/** Maximum size of all definitions of a server, in characters of JSON. */
 const MAX_OFFER_CHARS = 4 * 2 ** 20;
 
-/** What a server offers: its tools by name, what of it can't be used, a sentence for each, and what was made of which words. */
+/** Tools of a server by name, warnings on the unusable ones, and the tools by definition. */
 interface Offer {
   readonly tools: ReadonlyMap<string, Tool>;
   readonly faults: readonly string[];
@@ -364,7 +361,7 @@ interface Offer {
 }
 
 interface OfferedTool extends Pick<Tool, "definition" | "stance" | "hints"> {
-  /** What the server itself calls it. */
+  /** Name at the server. */
   readonly ownName: string;
 }
 
@@ -415,16 +412,15 @@ function quote(value: unknown): string {
   return text.length > 100 ? `${text.slice(0, 100)}…` : text;
 }
 
-/** Longest text of a result, in UTF-16 code units. What is longer than a prompt should hold is shortened there. */
+/** Maximum length of a result, in UTF-16 code units. The loop truncates it for the prompt. */
 const MAX_CHARS = 2 ** 20;
 
-/** Most pictures of one result that are shown. */
+/** Maximum of images per result. */
 const MAX_PICTURES = 20;
 
 /**
- * What a model reads of a call's result. Pictures are shown, as far as the model sees any; of all else that isn't text a
- * line says what it was and how large, and of what was too long a line says how much is missing. Structured content that a
- * text repeats is left out.
+ * Returns a call's result for the model: text and, if accepted, images. One line describes each other part,
+ * and omitted text. Structured content that the text repeats is omitted.
  */
 function callResult(result: unknown, context: Pick<ToolContext, "seesPictures">): ToolOutput {
   const { content, structuredContent, isError } = asRecord(result) ?? {};
@@ -435,14 +431,14 @@ function callResult(result: unknown, context: Pick<ToolContext, "seesPictures">)
   if (structuredContent !== undefined && !repeats(content, structuredContent)) {
     blocks.push(`[structured content]\n${JSON.stringify(structuredContent, withoutBinary)}`);
   }
-  if (blocks.length === 0) blocks.push("[the tool gave an empty result]");
+  if (blocks.length === 0) blocks.push("[empty result]");
   const text = clean(cut(blocks.join("\n")));
   const { urls } = pictures;
   if (isError !== true && urls.length === 0) return text;
   return { content: text, error: isError === true, ...(urls.length > 0 && { pictures: urls }) };
 }
 
-/** The pictures of a result that are shown behind its text. */
+/** Images of a result, after its text. */
 class Pictures {
   readonly urls: string[] = [];
   readonly #areSeen: boolean;
@@ -452,9 +448,9 @@ class Pictures {
     this.#areSeen = seesPictures;
   }
 
-  /** Takes a picture and gives the line that stands for it. */
+  /** Adds an image and returns its description. */
   describe(base64: unknown, mimeType: unknown): string {
-    const what = `[image, ${sizeOf(base64, mimeType)}: left out, because`;
+    const what = `[image, ${sizeOf(base64, mimeType)}: omitted, because`;
     if (!this.#areSeen || typeof base64 !== "string") return `${what} ${TEXT_ALONE}]`;
     const bytes = Buffer.from(base64, "base64");
     const head = pictureHead(bytes);
@@ -463,7 +459,7 @@ class Pictures {
       return `${what} providers take no ${describeImage(head, bytes.length)}]`;
     }
     if (this.urls.length === MAX_PICTURES || this.#bytes + bytes.length > MAX_PICTURE_BYTES) {
-      return `${what} a result shows at most ${MAX_PICTURES} pictures and ${MAX_PICTURE_BYTES} bytes of them]`;
+      return `${what} a result has at most ${MAX_PICTURES} images and ${MAX_PICTURE_BYTES} bytes of them]`;
     }
     this.#bytes += bytes.length;
     this.urls.push(`data:${head.type};base64,${bytes.toString("base64")}`);
@@ -471,17 +467,17 @@ class Pictures {
   }
 }
 
-const TEXT_ALONE = "a tool's result holds text alone";
+const TEXT_ALONE = "a tool result is text only";
 
 function describe(block: Readonly<Record<string, unknown>>, pictures: Pictures): string {
   const { type, text, data, resource, uri, name, title, description, mimeType, size } = block;
   switch (type) {
     case "text":
-      return typeof text === "string" ? text : "[a text that is none]";
+      return typeof text === "string" ? text : "[invalid text]";
     case "image":
       return pictures.describe(data, mimeType);
     case "audio":
-      return `[${type}, ${sizeOf(data, mimeType)}: left out, because ${TEXT_ALONE}]`;
+      return `[${type}, ${sizeOf(data, mimeType)}: omitted, because ${TEXT_ALONE}]`;
     case "resource_link": {
       const about = [
         title ?? name,
@@ -497,12 +493,12 @@ function describe(block: Readonly<Record<string, unknown>>, pictures: Pictures):
       if (typeof mimeType === "string" && mimeType.startsWith("image/")) {
         return `[resource ${uri}]\n${pictures.describe(blob, mimeType)}`;
       }
-      return `[resource ${uri}, ${sizeOf(blob, mimeType)}: left out, because ${TEXT_ALONE}]`;
+      return `[resource ${uri}, ${sizeOf(blob, mimeType)}: omitted, because ${TEXT_ALONE}]`;
     }
     default:
       return `[${
         typeof type === "string" ? type : "content without a type"
-      }: left out, because it isn't known here]`;
+      }: omitted, because its type is unknown]`;
   }
 }
 
@@ -511,19 +507,19 @@ function sizeOf(base64: unknown, mimeType: unknown): string {
   return `${typeof mimeType === "string" ? mimeType : "of no type"}, ${bytes.toLocaleString("en")} bytes`;
 }
 
-/** Base64 that is longer is no text for a model. */
+/** Length above which base64 is treated as binary. */
 const MAX_BASE64 = 1_000;
 
-/** A value of structured content, with a line in place of binary content. */
+/** Replaces binary content in structured content by a description. */
 function withoutBinary(_: string, value: unknown): unknown {
   if (typeof value !== "string" || value.length <= MAX_BASE64) return value;
   const base64 = /^(?:data:[^,]{0,100};base64,)?([A-Za-z0-9+/_-]+={0,2})$/.exec(value)?.[1];
   return base64 === undefined
     ? value
-    : `[binary, ${sizeOf(base64, undefined)}: left out, because ${TEXT_ALONE}]`;
+    : `[binary, ${sizeOf(base64, undefined)}: omitted, because ${TEXT_ALONE}]`;
 }
 
-/** Whether one of the texts says the same: as JSON, or as the only value. */
+/** Returns whether a text equals the structured content: as JSON, or as its only value. */
 function repeats(content: unknown, structured: unknown): boolean {
   if (!Array.isArray(content)) return false;
   const values = Object.values(asRecord(structured) ?? {});
@@ -532,7 +528,7 @@ function repeats(content: unknown, structured: unknown): boolean {
     const { text } = asRecord(block) ?? {};
     if (typeof text !== "string") return false;
     if (values.length === 1 && values[0] === text) return true;
-    // What is longer isn't worth its time.
+    // Longer content isn't compared.
     if ((chars += text.length) > MAX_CHARS) return false;
     try {
       return isDeepStrictEqual(JSON.parse(text), structured);
@@ -542,7 +538,7 @@ function repeats(content: unknown, structured: unknown): boolean {
   });
 }
 
-/** Providers refuse NUL and halves of surrogate pairs. */
+/** Removes NUL and lone surrogates, which providers reject. */
 function clean(text: string): string {
   return text.replaceAll("\0", "\uFFFD").toWellFormed();
 }
@@ -552,7 +548,7 @@ function cut(text: string): string {
   const left = text.length - MAX_CHARS;
   const head = sliceText(text, 0, MAX_CHARS / 2);
   const tail = sliceText(text, text.length - MAX_CHARS / 2, text.length);
-  return `${head}\n[… ${left.toLocaleString("en")} characters left out: a result holds at most ${
+  return `${head}\n[… ${left.toLocaleString("en")} characters omitted: a result has at most ${
     MAX_CHARS.toLocaleString("en")
   } …]\n${tail}`;
 }

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { type McpSdk, mcpServers } from "@tare/tools/mcp";
 
-/** An MCP server in this process: its tools, and what it sends without a request. */
+/** Returns an MCP server in this process: its tools, and its notifications. */
 function fakeServer() {
   const state = { tools: ["first"], changed: () => {} };
   const sdk: McpSdk = {
@@ -28,7 +28,7 @@ function fakeServer() {
   return { state, sdk };
 }
 
-Deno.test("mcpServers() lists tools again that change while the look at an earlier change settles", async () => {
+Deno.test("mcpServers() lists tools again that change during an earlier listing", async () => {
   const { setTimeout } = globalThis;
   for (const steps of [0, 1, 2, 3, 4, 5]) {
     const { state, sdk } = fakeServer();
@@ -42,7 +42,7 @@ Deno.test("mcpServers() lists tools again that change while the look at an earli
     assertEquals(await names(), ["s__first"]);
     state.tools = ["second"];
     const after = Promise.withResolvers<readonly string[]>();
-    // The list changes again so many steps after the pause between two looks has ended.
+    // The list changes again this many steps after the pause between two listings.
     globalThis.setTimeout = ((work: () => void, ms = 0) =>
       setTimeout(async () => {
         work();

@@ -1,6 +1,6 @@
 /**
- * Tools of MCP servers: programs of this machine, over their standard input and output, and servers at an address, by
- * streamable HTTP. The protocol is implemented by `@modelcontextprotocol/client`, which the caller injects.
+ * Tools of MCP servers: local programs over standard input and output, and remote servers over streamable
+ * HTTP. The caller injects `@modelcontextprotocol/client`, which implements the protocol.
  *
  * @example
  * ```ts ignore
@@ -25,29 +25,29 @@ export type { McpClient, McpRequestOptions, McpSdk } from "./connection.ts";
 export type { McpOptions } from "./mcp_server.ts";
 export { type McpServerEntry, readMcpServers } from "./read_servers.ts";
 
-/** Longest wait for the tools of servers that start, in milliseconds. */
+/** Maximum wait for the tools of starting servers, in milliseconds. */
 const WAIT_MS = 30_000;
 
-/** Longest time until the next server is started, in milliseconds: each start takes a processor for a while. */
+/** Maximum delay between starts, in milliseconds, because each start uses much processor time. */
 const STAGGER_MS = 2_000;
 
 /** MCP servers of one configuration. */
 export interface McpServerSet {
-  /** Their names. The names of a server's tools begin with `name__`. */
+  /** Names of the servers. Their tools' names begin with `name__`. */
   readonly names: readonly string[];
   /**
-   * Returns the current tools of these servers. Waits for servers that start for the first time, at most 30 seconds.
-   * Unknown names are ignored.
+   * Returns the current tools of these servers. Waits for servers that start for the first time, at most 30
+   * seconds. Ignores unknown names.
    */
   take(names: readonly string[], signal?: AbortSignal): Promise<{
     readonly tools: readonly Tool[];
-    /** The reason for each server that is unavailable, a sentence each. */
+    /** Reason for each unavailable server, one sentence each. */
     readonly warnings: readonly string[];
   }>;
-  /** Returns the tools of these servers that are known without waiting. */
+  /** Returns the known tools of these servers without waiting. */
   known(names: readonly string[]): readonly Tool[];
   /**
-   * Starts the servers, one after the other; `take()` starts its servers at once. Each server that ends is started again.
+   * Starts the servers one after the other; `take()` starts its servers at once. Ended servers are restarted.
    */
   start(): void;
   /** Ends all servers. */
@@ -55,7 +55,7 @@ export interface McpServerSet {
 }
 
 /**
- * Returns the servers of these entries. None runs before it is started.
+ * Returns the servers of these entries, not started.
  *
  * @example
  * ```ts

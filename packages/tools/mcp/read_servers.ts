@@ -3,38 +3,36 @@ import { schemaChecker } from "@tare/loop/internal";
 import { asRecord } from "@tare/wire/internal";
 import { type Static, Type } from "typebox";
 
-/** An MCP server of a configuration file. */
+/** MCP server of a configuration file. */
 export type McpServerEntry =
   & {
     /** Prefix of its tools' names. */
     readonly name: string;
-    /** Longest time of a call, in milliseconds. Default: the loop's. */
+    /** Time limit of a call, in milliseconds. Default: the loop's. */
     readonly timeoutMs?: number;
-    /** Whether a tool that declares itself read-only is trusted. Default: false: it needs approval like any other. */
+    /** Whether a tool's read-only hint is trusted. Default: false: it needs approval like any other. */
     readonly trustHints?: boolean;
   }
   & (
-    /** A program of this machine. */
+    /** Local program. */
     | {
-      /** Over its standard input and output. */
       readonly by: "stdio";
       readonly command: string;
       readonly args: readonly string[];
-      /** Its whole environment. `PATH` is added if it is missing. */
+      /** Complete environment. `PATH` is added if missing. */
       readonly env: Readonly<Record<string, string>>;
-      /** Absolute path of the folder that it starts in. Default: `cwd` of the options. */
+      /** Absolute path of its working directory. Default: `cwd` of the options. */
       readonly cwd?: string;
-      /** Whether it runs outside of the sandbox, with the user's own rights. Default: false. */
+      /** Whether it runs outside of the sandbox, with the user's rights. Default: false. */
       readonly isOutside?: boolean;
-      /** Absolute paths of further folders that it may write in the sandbox. Default: none. */
+      /** Absolute paths of additional writable folders in the sandbox. Default: none. */
       readonly folders?: readonly string[];
     }
-    /** A server at an address. */
+    /** Remote server over streamable HTTP. */
     | {
-      /** Over streamable HTTP. */
       readonly by: "http";
       readonly url: string;
-      /** Sent with every request, such as `authorization`. */
+      /** Headers of every request, such as `authorization`. */
       readonly headers: Readonly<Record<string, string>>;
     }
   );
@@ -81,12 +79,12 @@ const TYPES: Readonly<Record<string, McpServerEntry["by"]>> = {
   streamableHttp: "http",
 };
 
-/** Of tools' names, which providers limit to 64 characters, so many are the server's. */
+/** At most 32 of the 64 characters that providers allow for tool names. */
 const SERVER_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9-]|_(?=[A-Za-z0-9-])){0,31}$/;
 
 /**
- * Returns the servers that a JSON text lists under `mcpServers`, in the form that MCP clients share; other fields are
- * ignored. Disabled servers are omitted. Relative folders count from `folder`.
+ * Returns the servers under `mcpServers` of a JSON text, in the common form of MCP clients; other fields are
+ * ignored, disabled servers omitted. Relative folders are resolved against `folder`.
  *
  * @example
  * ```ts
@@ -106,9 +104,9 @@ export function readMcpServers(text: string, folder: string): readonly McpServer
   try {
     file = JSON.parse(text);
   } catch (cause) {
-    // The parser's own words may quote what stands there, and that may be a key.
+    // The parser's message may quote a key.
     throw new RangeError(
-      "Cannot read the MCP servers: the file is not valid JSON. That has no comments, and no comma behind the last entry.",
+      "Cannot read the MCP servers: the file is not valid JSON. JSON allows no comments and no comma after the last entry.",
       { cause },
     );
   }
@@ -136,13 +134,13 @@ function readEntry(
   const given = asRecord(entry) ?? refuse("it must be an object with command or url");
   const { type } = given;
   if (type === "sse") {
-    refuse("its type is sse, which streamable HTTP has replaced: give its address for that");
+    refuse("its type is sse, which streamable HTTP has replaced: use its streamable HTTP address");
   }
   if (type !== undefined && (typeof type !== "string" || !Object.hasOwn(TYPES, type))) {
     refuse(`type is ${JSON.stringify(type)}, but must be ${Object.keys(TYPES).join(" or ")}`);
   }
   if ((given.command === undefined) === (given.url === undefined)) {
-    refuse("it must have either command, a program of this machine, or url");
+    refuse("it must have either command, a local program, or url");
   }
   const by = given.command === undefined ? "http" : "stdio";
   if (typeof type === "string" && TYPES[type] !== by) {

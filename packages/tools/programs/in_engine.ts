@@ -1,31 +1,30 @@
 export interface Given {
-  /** Its time, in milliseconds since the epoch. */
+  /** Time of the program, in milliseconds since the epoch. */
   readonly nowMs: number;
-  /** Where its chance begins. */
+  /** Seed of its random numbers. */
   readonly seed: number;
-  /** Most that it may print, and longest arguments of a call as JSON, in UTF-16 code units. */
+  /** Maximum of printed text, and of a call's arguments as JSON, in UTF-16 code units. */
   readonly mostPrinted: number;
   readonly mostArguments: number;
 }
 
-/** What a program comes back with. */
+/** Result of a program. */
 export interface Ended {
-  /** What it printed behind its last call. */
+  /** Text printed after its last call. */
   readonly printed: string;
   readonly failure?: Pick<Error, "name" | "message"> & { readonly stack: string };
 }
 
-/** Makes a call, and takes what was printed in front of it. */
+/** Makes a call, with the text printed before it. */
 type Call = (name: string, args: string, printed: string) => Promise<{
   readonly content: string;
   readonly error: boolean;
 }>;
 
 /**
- * Stands around a program in the engine: gives it its tools and what it prints by, and a time and a chance that are the
- * same whenever it is played. Every call that it began is waited for, however it ends, and it fails once nothing is left
- * that it could wait for. It is handed to the engine as text, so it uses nothing but what it is given and what the language
- * has.
+ * Runs a program in the engine with its tools, `print`, and a time and random numbers that are the same in
+ * every run. Waits for every call, and fails once there is nothing left to wait for. This function is passed
+ * to the engine as source text: it may use only its parameters and the language.
  */
 export async function playIn(
   host: { readonly call: Call; readonly rest: () => Promise<void> },
@@ -33,7 +32,7 @@ export async function playIn(
   program: (...own: readonly unknown[]) => Promise<unknown>,
 ): Promise<Ended> {
   let printed = "";
-  /** Of that, how much a call has taken with it. */
+  /** Length of the printed text that calls have taken. */
   let taken = 0;
   const shown = (value: unknown): string => {
     if (typeof value === "string") return value;
@@ -66,7 +65,7 @@ export async function playIn(
     if (!error) return content;
     const failure = new Error(content);
     failure.name = "ToolError";
-    // Where the program called, and not where this is.
+    // The stack of the program's call, not of this code.
     if (stack !== undefined) failure.stack = stack;
     throw failure;
   };
@@ -76,7 +75,7 @@ export async function playIn(
     return made;
   };
   const tools = new Proxy({}, {
-    // Whoever awaits the tools themselves gets them.
+    // Awaiting `tools` itself returns it.
     get: (_, name) =>
       typeof name === "symbol" || name === "then" ? undefined : (args: unknown) => call(name, args),
   });
@@ -117,7 +116,7 @@ export async function playIn(
   for (let seen = -1; seen !== pending.length;) {
     seen = pending.length;
     await Promise.all(pending);
-    // What their ends bring about may call again, after however many ticks: whoever answers from outside comes behind these.
+    // The results may trigger more calls after any number of ticks: external answers come after these.
     if (seen === pending.length) await host.rest();
   }
   if (!isOver) {

@@ -5,36 +5,36 @@ import type { ToolContext, ToolOutput } from "@tare/messages";
 import { createRunner, getHostFunctionContext, RunError, setMaxWorkers } from "run";
 import { type Ended, type Given, playIn } from "./in_engine.ts";
 
-/** Most programs that run at the same time in this process; more wait. */
+/** Maximum of concurrent programs in this process; more wait. */
 const MOST_AT_ONCE = 8;
 
-/** Processor time that a program may use, in milliseconds. */
+/** Processor time of a program, in milliseconds. */
 const COMPUTES_MS = 3_000;
 
-/** Interval at which the processor time is read, in milliseconds. */
+/** Interval of processor time readings, in milliseconds. */
 const READ_EVERY_MS = 100;
 
-/** Memory that a program may use, in bytes. */
+/** Memory of a program, in bytes. */
 const MEMORY_BYTES = 64 * 2 ** 20;
 
-/** Most that a program may print, in UTF-16 code units. */
+/** Maximum of printed text, in UTF-16 code units. */
 const MOST_PRINTED = 256 * 1024;
 
-/** Longest arguments of a call, in UTF-16 code units of their JSON. */
+/** Maximum length of a call's arguments as JSON, in UTF-16 code units. */
 const MOST_ARGUMENTS = 1024 * 1024;
 
-/** What a program that doesn't mind what it is told may ask for before it is ended. */
+/** Maximum of calls; a program that ignores the error is ended. */
 const MOST_ASKED = 1_000;
 
-/** Growth of the process, in bytes, after which the worker of its programs is replaced. */
+/** Growth of the process, in bytes, after which the worker is replaced. */
 const RETAINED_BYTES = 32 * 2 ** 20;
 
-/** The engine's limits that aren't the program's: what it holds for a replay of its own, and what crosses to it. */
+/** Engine limits that don't limit the program: its replay log, and data that crosses to it. */
 const ENOUGH = 2 ** 30;
 
 setMaxWorkers(MOST_AT_ONCE);
 
-// It can stop where nothing goes on any more, and tell so; that it could go on from there by itself isn't made use of.
+// The engine can suspend and report; its own resumption isn't used.
 const runner = createRunner({
   continuationSecret: "nothing is ever resumed with this secret",
   limits: {
@@ -49,7 +49,7 @@ const runner = createRunner({
   },
 });
 
-/** Prefix of a program: parameters without arguments hide names, and its own block may redeclare them. */
+/** Prefix of a program: unused parameters hide globals, which the program's own block may redeclare. */
 const BEFORE = `"use strict";
 const playIn = ${playIn};
 return await playIn(host, GIVEN, async (tools, print, console, Date, Math, globalThis, host, playIn) => {{
@@ -57,11 +57,11 @@ return await playIn(host, GIVEN, async (tools, print, console, Date, Math, globa
 
 const AFTER = "\n}});";
 
-/** Lines in front of a program: ours, and with those of the engine where it tells of them. */
+/** Lines before a program: the prefix, and the engine's in stack traces. */
 const LINES_BEFORE = BEFORE.split("\n").length - 1;
 const ENGINE_LINES = 2;
 
-/** Runs a program; its calls go by the context. What it did wrong is an error result. @throws the signal's reason */
+/** Runs a program with the tools of the context. Its errors are error results. @throws the signal's reason */
 export async function playProgram(
   code: string,
   { calls, callId = "", signal }: Pick<ToolContext, "calls" | "callId" | "signal">,
@@ -74,7 +74,7 @@ export async function playProgram(
   };
   const usage = new EngineUsage(signal);
   let printed = "";
-  // A program may have got at this by itself, and hand over what it likes.
+  // A program may reach this function itself, with any arguments.
   const call = async (name: unknown, args: unknown, more: unknown) => {
     printed = (printed + String(more)).slice(0, MOST_PRINTED);
     const { interrupt } = getHostFunctionContext();
@@ -111,7 +111,7 @@ function failed(problem: string, printed: string): ToolOutput {
 const TOO_LONG =
   "It computed for too long without calling a tool. Look for a loop that doesn't end, or do less in one program.";
 
-/** Whether the engine has stopped it: it counts what a program computes. */
+/** Returns whether the engine stopped it for its computing time. */
 function isTimeout(error: Error): boolean {
   return "code" in error && error.code === "RUN_TIMEOUT";
 }
@@ -125,7 +125,7 @@ function problemOf(
     : `${name}: ${message}${placesOf(stack, program)}`;
 }
 
-/** Where in the program something happened, innermost first, in its own lines. */
+/** Returns the positions in the program's own lines, innermost first. */
 function placesOf(
   stack: string,
   { code, engineLines }: { readonly code: string; readonly engineLines: number },
@@ -138,20 +138,21 @@ function placesOf(
   }).join("");
 }
 
-/** A number that is the same for the same call. */
+/** Returns a number that is determined by the call. */
 function seedOf(callId: string, beganAtMs: number): number {
   let hash = beganAtMs | 0;
   for (const char of callId) hash = Math.imul(hash ^ char.codePointAt(0)!, 16_777_619);
   return hash;
 }
 
-/** A worker of the engine. Deno and Node from 24.6 on report the processor time of one. */
+/** Worker of the engine. Deno and Node.js ≥ 24.6 report its processor time. */
 type EngineWorker = Worker & { cpuUsage?(): Promise<NodeJS.CpuUsage> };
 
-/** The program on whose behalf the engine acts. */
+/** Program for which the engine acts. */
 const usages = new AsyncLocalStorage<EngineUsage>();
 
-// The engine starts and reuses its workers unseen. It listens to one for each program, in the program's context.
+// The engine starts and reuses its workers internally and listens to one per program, in the program's
+// context.
 process.on("worker", (worker: EngineWorker) => {
   usages.getStore()?.attach(worker);
   worker.on("newListener", (event) => {
@@ -159,22 +160,22 @@ process.on("worker", (worker: EngineWorker) => {
   });
 });
 
-/** The newest program of a worker. */
+/** Newest program of a worker. */
 const users = new WeakMap<EngineWorker, EngineUsage>();
 
-/** Memory of the process when a worker's first program began, with what the engine itself takes. */
+/** Memory of the process when a worker's first program began, including the engine. */
 const baselines = new WeakMap<EngineWorker, number>();
 
 /** Memory of a worker's engine, in bytes. */
 const ENGINE_BYTES = 64 * 2 ** 20;
 
-/** Resources of a program. Ends it if it uses too much processor time; waiting for calls doesn't count. */
+/** Resources of a program. Ends it if it uses too much processor time, without waits for calls. */
 class EngineUsage {
   readonly #over = new AbortController();
   readonly signal: AbortSignal;
   readonly #timer = setInterval(() => void this.#read(), READ_EVERY_MS);
   #worker: EngineWorker | undefined;
-  /** Processor time at the first reading, in milliseconds: a worker has had programs before. */
+  /** Processor time at the first reading, in milliseconds: a worker is reused. */
   #from: number | undefined;
 
   constructor(signal: AbortSignal) {
@@ -193,13 +194,16 @@ class EngineUsage {
     void this.#read();
   }
 
-  /** Ends the reading. A worker that retains too much is ended: its garbage is collected late, as it lies outside the heap. */
+  /**
+   * Ends the readings. A worker that retains too much memory is ended, because its garbage outside of the
+   * heap is collected late.
+   */
   end(): void {
     clearInterval(this.#timer);
     const worker = this.#worker;
     if (!worker || users.get(worker) !== this) return;
     if (process.memoryUsage.rss() < baselines.get(worker)! + RETAINED_BYTES) return;
-    // The engine doesn't use a worker any more that has failed.
+    // The engine doesn't reuse a worker that failed.
     if (worker.listenerCount("error") > 0) worker.emit("error", new Error("It retains too much memory."));
     void worker.terminate();
   }
@@ -216,7 +220,7 @@ class EngineUsage {
 let running = 0;
 const waiting = new Set<() => void>();
 
-/** Resolves once one more program may run, to what makes room again. @throws the signal's reason */
+/** Resolves to a release function once one more program may run. @throws the signal's reason */
 async function place(signal: AbortSignal): Promise<() => void> {
   signal.throwIfAborted();
   const giveBack = () => {

@@ -1,8 +1,9 @@
 /**
- * `run_program`: the model writes a short program that calls its tools, and sees what that prints.
+ * Code mode: with `run_program`, the model writes a short program that calls its tools, and sees only the
+ * printed output.
  *
- * What the calls return never enters the prompt. The program reaches nothing else: it runs in QuickJS, in a worker of its
- * own, which is loaded with the first program.
+ * Results of the calls don't enter the prompt. The program runs in QuickJS, in its own worker without other
+ * access, loaded with the first program.
  *
  * @example
  * ```ts
@@ -54,7 +55,7 @@
  */
 import type { Tool, ToolDefinition } from "@tare/messages";
 
-/** A program has no time limit but what it computes and what its calls take: longest delay of a timer, in milliseconds. */
+/** Maximum of a timer's delay, in milliseconds: only computing time and calls limit a program. */
 const NO_LIMIT_MS = 2 ** 31 - 1;
 
 const PROGRAM_TOOL: ToolDefinition = {
@@ -62,9 +63,9 @@ const PROGRAM_TOOL: ToolDefinition = {
   function: {
     name: "run_program",
     description:
-      "Runs JavaScript that calls your tools: `await tools.NAME({...})` gives a result's text, or throws its error. You see " +
-      "only what it prints with `print(...)` or returns: use it for many calls whose results you need not see whole. It " +
-      "has no imports, files, network or timers.",
+      "Runs JavaScript that calls your tools: `await tools.NAME({...})` returns a result's text or throws its error. You see " +
+      "only what it prints with `print(...)` or returns: use it for many calls whose full results you don't need. No " +
+      "imports, files, network or timers.",
     parameters: {
       type: "object",
       properties: { code: { type: "string", minLength: 1, description: "Body of an async function." } },
@@ -92,7 +93,6 @@ export function programTool(): Tool {
     replays: true,
     async run(args, context) {
       const { playProgram } = await import("./play_program.ts");
-      // Whoever runs a tool has validated the arguments.
       return playProgram(String(args.code), context);
     },
   };

@@ -5,41 +5,41 @@ import { ToolRefusal } from "../define_tool.ts";
 import { isWithin } from "../files/resolve_in_workspace.ts";
 import { type Sandbox, sandboxed, writeInputs } from "./sandbox.ts";
 
-/** Keeps protected paths of a workspace from a command in a sandbox. */
+/** Protection of a workspace's paths from a sandboxed command. */
 export interface Guard {
-  /** Protected paths of the workspace, none of which the command can write. */
+  /** Protected paths of the workspace, which the command can't write. */
   readonly fixed: readonly string[];
-  /** Ends with the command. Returns the protected paths that appeared meanwhile, under the names that they have now. */
+  /** Ends with the command. Returns the protected paths that appeared meanwhile, with their new names. */
   readonly end: () => Promise<readonly Renamed[]>;
 }
 
-/** A protected path that appeared while a command ran. */
+/** Protected path that appeared while a command ran. */
 export interface Renamed {
   readonly from: string;
-  /** Absent: it could not be renamed. */
+  /** New path. Absent: renaming failed. */
   readonly to?: string;
 }
 
-/** How many commands run in workspaces that had no `.git` of their own. */
+/** Number of running commands per workspace without its own `.git`. */
 const placeholders = new Map<string, number>();
 
-/** Interval at which the workspace of a command that runs is searched, in milliseconds. */
+/** Interval of searches, in milliseconds. */
 const SEARCH_EVERY_MS = 1_000;
 
-/** Most folders that are searched: those nearest to the workspace's top. */
+/** Maximum of folders searched, nearest first. */
 const MAX_FOLDERS = 5_000;
 
-/** Packages that are installed bring such files along, where the user's tools don't look for them. */
+/** Installed packages contain such files, which the user's tools don't search for there. */
 const INSTALLED = "node_modules";
 
 /**
- * Guards a workspace's protected paths while a command runs: those that exist are mounted read-only, and those that appear
- * are renamed, at the latest after a second and when the command has ended. A folder can't be mounted that doesn't exist.
+ * Guards a workspace's protected paths while a command runs: existing ones are mounted read-only, new ones
+ * are renamed within a second, and once the command has ended.
  *
- * Where there is no `.git`, an empty folder is made, which git ignores. It is removed by
- * {@linkcode clearWorkspaces}, and not with the command, because what a command left running may end a moment after it.
+ * A missing folder can't be mounted, so an empty `.git` is created, which git ignores.
+ * {@linkcode clearWorkspaces} removes it later, because processes of the command may outlive it briefly.
  *
- * @param options.isSearched Whether what appears is searched for. Default: yes.
+ * @param options.isSearched Whether new paths are searched for. Default: true.
  * @throws {ToolRefusal} if `.git` is a link, because a link can be replaced.
  */
 export function guardWorkspace(
@@ -64,7 +64,7 @@ export function guardWorkspace(
       return !isHidden && !approved.has(path) &&
         (!then || then.target !== now.target || !then.isEntry && now.isEntry);
     });
-    // Of a folder that git takes for a repository one entry is enough.
+    // One entry makes a folder a bare repository.
     const paths = found.flatMap(([path, { isEntry }]) => !isEntry || /\/HEAD$/i.test(path) ? [path] : []);
     if (paths.length > 0) renamed.push(...await rename(sandbox, { paths, fixed }));
   };
@@ -86,10 +86,10 @@ export function guardWorkspace(
   return { fixed, end: () => ended ??= end() };
 }
 
-/** Protected paths that were written by tools that ask before. */
+/** Protected paths that tools wrote with approval. */
 const approved = new Set<string>();
 
-/** Records that a path was written with the user's approval, so that no guard renames it. */
+/** Records that a path was written with the user's approval, so that it isn't renamed. */
 export function approvePath(path: string): void {
   if (isProtected(path)) approved.add(path);
 }
@@ -99,7 +99,7 @@ function guardGit(workspace: string): () => void {
   const found = lstatSync(git, { throwIfNoEntry: false });
   if (found?.isSymbolicLink()) {
     throw new ToolRefusal(
-      "the workspace's .git is a link, which a sandbox can't keep from being replaced. Say with outside what the " +
+      "the workspace's .git is a link, which a sandbox can't protect. Request with outside what the " +
         "command needs.",
     );
   }
@@ -107,7 +107,7 @@ function guardGit(workspace: string): () => void {
     try {
       mkdirSync(git);
     } catch (error) {
-      // Not EACCES: whose the folder is could permit it to himself.
+      // Not EACCES: a folder's owner could change its permissions.
       const code = error instanceof Error && "code" in error ? error.code : undefined;
       if (code === "EROFS" || code === "EPERM") return () => {};
       throw error;
@@ -117,7 +117,7 @@ function guardGit(workspace: string): () => void {
   return () => void placeholders.set(git, placeholders.get(git)! - 1);
 }
 
-/** Removes the empty `.git` folders that sandboxes left. Call it once no command runs. */
+/** Removes the empty `.git` folders of sandboxes. Call it once no command runs. */
 export function clearWorkspaces(): void {
   for (const [git, running] of placeholders) {
     if (running > 0) continue;
@@ -125,28 +125,28 @@ export function clearWorkspaces(): void {
     try {
       rmdirSync(git);
     } catch {
-      // Somebody outside has begun a repository meanwhile.
+      // Another process has created a repository.
     }
   }
 }
 
-/** A protected path: the target of one that is a link, and whether only its folder's other entries make it one. */
+/** Protected path: its target if it is a link, and whether it is one only because of its siblings. */
 interface Protected {
   readonly target?: string;
   readonly isEntry: boolean;
 }
 
-/** Entries of a folder that count, valid as long as its times are the same. */
+/** Relevant entries of a folder, valid while its times are unchanged. */
 interface Listing {
   readonly stamp: string;
   readonly folders: readonly string[];
   readonly found: ReadonlyMap<string, Protected>;
 }
 
-/** By the path of the folder. A command's searches read again only what has changed. */
+/** By path. Searches read only changed folders. */
 const listings = new Map<string, Listing>();
 
-/** Changes of a folder within its clock's resolution leave the same times. */
+/** Changes within the clock's resolution leave the same times. */
 const SETTLED_MS = 50;
 
 function protectedPaths(workspace: string): ReadonlyMap<string, Protected> {
@@ -187,12 +187,12 @@ function listed(folder: string): Listing | undefined {
     if (Date.now() - Number(changed) > SETTLED_MS) listings.set(folder, listing);
     return listing;
   } catch {
-    // It is gone, or can't be read; then the user's tools can't read it either.
+    // It is gone, or unreadable for the user's tools too.
     return undefined;
   }
 }
 
-/** The path where a link leads, if that is in the workspace: what is obeyed stands there. */
+/** Returns the target of a link if it is in the workspace, where the file that is executed is. */
 function withinOf(target: string, workspace: string): readonly string[] {
   try {
     const path = realpathSync(target);
@@ -202,11 +202,11 @@ function withinOf(target: string, workspace: string): readonly string[] {
   }
 }
 
-/** Renames what its arguments name, each by a random suffix, where the folder's owner may. */
+/** Renames its arguments, each with a random suffix. */
 const RENAME =
   'id=$1; shift; for p; do chmod u+rwx -- "$(dirname -- "$p")"; mv -n -- "$p" "$p.blocked-$id"; done';
 
-/** Renames paths within the sandbox, so that a folder which was replaced by a link leads nowhere. */
+/** Renames paths in the sandbox, so that a folder replaced by a link leads nowhere. */
 async function rename(
   sandbox: Sandbox,
   { paths, fixed }: { readonly paths: readonly string[]; readonly fixed: readonly string[] },
@@ -228,31 +228,34 @@ async function rename(
   return paths.flatMap((from) => {
     const to = `${from}.blocked-${id}`;
     if (lstatSync(to, { throwIfNoEntry: false })) return [{ from, to }];
-    // Whoever made it may have removed it again.
+    // It may be deleted already.
     return lstatSync(from, { throwIfNoEntry: false }) ? [{ from }] : [];
   });
 }
 
-/** Lines on the protected paths that appeared while a command ran, each with a line break before it. */
+/** Returns a line per renamed path, with a line break before each. */
 export function describeRenamed(renamed: readonly Renamed[]): string {
   return renamed.map(({ from, to }) =>
     to === undefined
-      ? `\n[${from} appeared, may be run or obeyed later without approval, and could not be renamed.]`
+      ? `\n[${from} appeared, may be executed or followed later without approval, and could not be renamed.]`
       : `\n[${from} was renamed to ${
         basename(to)
-      }: it may be run or obeyed later without approval. Write it with ` +
-        "write_file, or say with outside that the command needs to.]"
+      }: it may be executed or followed later without approval. Write it with ` +
+        "write_file, or request with outside that the command may.]"
   ).join("");
 }
 
-/** Folders of files that run later without a request: git hooks, shell profiles, settings of editors and agents. */
+/**
+ * Folders of files that are executed later without a request: git hooks, shell profiles, settings of editors
+ * and agents.
+ */
 const PROTECTED_FOLDERS = namesIn(
   ".git .hg .svn .husky .githooks .vscode .idea .zed .devcontainer .emacs.d .vim .nvim .config .direnv .tare " +
     ".claude .codex .cursor .gemini .opencode .continue .windsurf .roo .cline .kilocode .kiro .augment .junie .qwen " +
     ".factory .amazonq .agents .pi .openclaw .ssh .gnupg .aws .kube .docker",
 );
 
-/** Such files, in whatever folder, and the instructions that agents read. */
+/** Such files in any folder, and instruction files of agents. */
 const PROTECTED_FILES = namesIn(
   ".profile .login .logout .inputrc .envrc .pam_environment .xprofile .xinitrc .bashrc .bash_profile .bash_login " +
     ".bash_logout .bash_aliases .zshrc .zshenv .zprofile .zlogin .zlogout .kshrc .mkshrc .cshrc .tcshrc .gitconfig " +
@@ -267,24 +270,24 @@ function namesIn(text: string): ReadonlySet<string> {
   return new Set(text.split(" "));
 }
 
-/** Returns whether a path, in any spelling, may name a file that is executed or followed later without a request. */
+/** Returns whether a path, in any spelling, may be executed or followed later without a request. */
 export function isProtected(path: string): boolean {
   const names = path.split(/[/\\]/).filter(Boolean).map(plainName);
   return names.some((name) => PROTECTED_FOLDERS.has(name)) || PROTECTED_FILES.has(names.at(-1) ?? "");
 }
 
-/** Some file systems leave out characters that show as nothing, blanks and dots at the end, or know a short name. */
+/** Some file systems ignore invisible characters and trailing blanks and dots, or have short names. */
 function plainName(name: string): string {
   const plain = name.normalize("NFKC").replaceAll(/\p{Cf}/gu, "").replace(/[. ]+$/, "").toLowerCase();
   return /^git~\d$/.test(plain) ? ".git" : plain;
 }
 
-/** Entries of a repository of git whose settings and hooks it obeys. */
+/** Entries of a bare repository whose settings and hooks git follows. */
 const REPOSITORY = namesIn(
   "head config config.worktree objects refs hooks info packed-refs commondir worktrees modules",
 );
 
-/** Returns the entries that make git take the folder itself for a repository; none if it doesn't. */
+/** Returns the entries that make a folder a bare repository; none if it isn't one. */
 export function repositoryEntries(names: readonly string[]): readonly string[] {
   const there = new Set(names.map((name) => name.toLowerCase()));
   const isRepository = there.has("head") &&
@@ -292,7 +295,7 @@ export function repositoryEntries(names: readonly string[]): readonly string[] {
   return isRepository ? names.filter((name) => REPOSITORY.has(name.toLowerCase())) : [];
 }
 
-/** A regular expression of seatbelt's for protected paths. */
+/** Seatbelt's regular expression for protected paths. */
 export const PROTECTED_REGEX: string = `/(${
   [...PROTECTED_FOLDERS, ...PROTECTED_FILES].map((name) =>
     [...name].map((letter) =>

@@ -1,5 +1,5 @@
 /**
- * The sandbox that limits what commands and MCP servers can reach: bubblewrap on Linux, seatbelt on macOS.
+ * Sandbox that limits the access of commands and MCP servers: bubblewrap on Linux, seatbelt on macOS.
  *
  * @example
  * ```ts

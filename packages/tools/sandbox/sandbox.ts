@@ -8,79 +8,78 @@ import { PROTECTED_REGEX } from "./guard.ts";
 import { systemCallFilter } from "./system_call_filter.ts";
 
 /**
- * A sandbox that this machine can make. It is plain data, so that a process that can read all of the machine finds it, and
- * one that cannot uses it. {@linkcode findSandbox} returns one.
+ * Sandbox of this machine, from {@linkcode findSandbox}. Plain data: a process that can read the whole
+ * machine finds it, another one without these rights uses it.
  */
 export interface Sandbox {
-  /** Its implementation: `bubblewrap` on Linux, `seatbelt` on macOS. */
   readonly by: "bubblewrap" | "seatbelt";
-  /** Absolute path of the implementation's program. */
+  /** Absolute path of bubblewrap or sandbox-exec. */
   readonly program: string;
-  /** Absolute path, without links, of the only folder that can be written. */
+  /** Absolute path, without links, of the only writable folder. */
   readonly workspace: string;
-  /** The user's home folder. Only {@linkcode Sandbox.shown} of it is visible. */
+  /** Home folder of the user, of which only {@linkcode Sandbox.shown} is visible. */
   readonly home: string;
   /** Readable folders of the system. `link` is the target of one that is a link. */
   readonly system: readonly { readonly path: string; readonly link?: string }[];
-  /** Readable folders of programs, as `at`; `path` is their real path. */
+  /** Readable folders of programs at `at`; `path` is their real path. */
   readonly shown: readonly { readonly path: string; readonly at: string }[];
   /** Hidden paths within those. */
   readonly hidden: readonly { readonly path: string; readonly isFolder: boolean }[];
-  /** Files in the workspace that cannot be written. */
+  /** Read-only files in the workspace. */
   readonly readOnly: readonly string[];
-  /** Names of the hosts that can be reached; `*.example.com` matches subdomains. Empty: no network. */
+  /** Reachable hosts; `*.example.com` matches subdomains. Empty: no network. */
   readonly domains: readonly string[];
-  /** The way to these hosts. Absent without `domains`. */
+  /** Connection to these hosts. Absent without `domains`. */
   readonly proxy?: {
-    /** Absolute path of the socket on which a proxy lets through what is allowed. */
+    /** Absolute path of the socket of a proxy for the allowed hosts. */
     readonly socket: string;
-    /** The command that, within the sandbox, carries connections from the proxy's port to the socket and then runs what follows. */
+    /**
+     * Command that, in the sandbox, forwards the proxy's port to the socket and runs the following arguments.
+     */
     readonly bridge: readonly string[];
-    /** Files that the bridge needs to see. */
+    /** Files that the bridge reads. */
     readonly files: readonly string[];
   };
 }
 
 /** Options of {@linkcode findSandbox}. */
 export interface SandboxOptions {
-  /** Folder that commands work in. */
+  /** Working directory of commands. */
   readonly workspace: string;
-  /** The user's home folder. Default: none. */
+  /** Home folder of the user. Default: none. */
   readonly home?: string | undefined;
-  /** Where programs are found, as in the variable `PATH`; those in the home folder are visible too. Default: the system's. */
+  /** Program folders, as in `PATH`; those in the home folder are visible too. Default: the system's. */
   readonly path?: string | undefined;
   /** Folders hidden from commands, such as that of the sessions. Default: none. */
   readonly hiddenFolders?: readonly string[];
   /** Files hidden from commands, such as those with keys. Default: none. */
   readonly hiddenFiles?: readonly string[];
-  /** Files that commands cannot write, such as those with rules. Default: none. */
+  /** Read-only files, such as those with rules. Default: none. */
   readonly readOnly?: readonly string[];
-  /** Names of hosts that can be reached, and how. Default: no network. */
+  /** Reachable hosts and their proxy. Default: no network. */
   readonly network?: { readonly domains: readonly string[]; readonly proxy: NonNullable<Sandbox["proxy"]> };
   /** Runs a program and returns its error output if it failed. @throws if there is no such program. */
   readonly tryOut: (program: string, args: readonly string[]) => Promise<string | undefined>;
 }
 
-/** The reason why this machine cannot make a sandbox. */
+/** Reason why this machine has no sandbox. */
 export interface NoSandbox {
   /** Completes "because …". */
   readonly why: string;
 }
 
 export interface SandboxedCommand {
-  /** The program and its arguments. */
   readonly command: readonly string[];
-  /** Folder that it starts in. */
   readonly cwd: string;
-  /** Further folders that it may write in. Default: none. */
+  /** Additional writable folders. Default: none. */
   readonly folders?: readonly string[];
-  /** Paths in the workspace that it can't write. Default: none. */
+  /** Read-only paths in the workspace. Default: none. */
   readonly fixed?: readonly string[];
-  /** Further folders and files that it may read. Default: none. */
+  /** Additional readable folders and files. Default: none. */
   readonly reads?: readonly string[];
   /**
-   * Whether it runs with the person's own rights, files and network. Even then, on Linux, it sees no other processes, nothing of
-   * what is hidden, and ends with whoever started it. Default: it doesn't.
+   * Whether it has the user's own rights, files and network. On Linux, it still can't see other processes or
+   * hidden paths, and ends with its parent. Default: false.
    */
   readonly isOutside?: boolean;
 }
@@ -88,11 +87,11 @@ export interface SandboxedCommand {
 export interface SandboxStart {
   readonly program: string;
   readonly args: readonly string[];
-  /** What it reads from its descriptors from 3 on, by {@linkcode writeInputs}. */
+  /** Input for its descriptors from 3 on, by {@linkcode writeInputs}. */
   readonly inputs: readonly (string | Uint8Array)[];
-  /** What its environment has besides. */
+  /** Additional environment variables. */
   readonly env: Readonly<Record<string, string>>;
-  /** Whether the system ends all that it started once its first process ends. */
+  /** Whether the system ends all processes with the first one. */
   readonly endsWhole: boolean;
 }
 
@@ -102,7 +101,7 @@ export function unconfined([program = "", ...args]: readonly string[]): SandboxS
   return { program, args, env: {}, inputs: [], endsWhole: false };
 }
 
-/** Returns how a command is started in a sandbox. Call `guardWorkspace()` before. */
+/** Returns how to start a command in a sandbox. Call `guardWorkspace()` before. */
 export function sandboxed(sandbox: Sandbox, given: SandboxedCommand): SandboxStart {
   const { by, program, proxy } = sandbox;
   const isBridged = proxy !== undefined && given.isOutside !== true;
@@ -116,7 +115,7 @@ export function sandboxed(sandbox: Sandbox, given: SandboxedCommand): SandboxSta
   return {
     program,
     args: ["--args", "3", ...(filter === undefined ? [] : ["--seccomp", "4"]), "--", ...command],
-    // A command that could read them on the command line of its sandbox would learn what is hidden.
+    // Options on the command line would reveal the hidden paths to the command.
     inputs: [options.map((option) => `${option}\0`).join(""), ...(filter === undefined ? [] : [filter])],
     ...{ env, endsWhole: true },
   };
@@ -124,14 +123,14 @@ export function sandboxed(sandbox: Sandbox, given: SandboxedCommand): SandboxSta
 
 const FILTER = systemCallFilter();
 
-/** Writes what a sandbox reads from its descriptors from 3 on, which are pipes, once it has been started. */
+/** Writes the input of a sandbox to its descriptors from 3 on, once it has been started. */
 export function writeInputs(child: Pick<ChildProcess, "stdio">, inputs: SandboxStart["inputs"]): void {
   for (const [at, input] of inputs.entries()) {
     const pipe = child.stdio[3 + at];
     if (!(pipe instanceof Writable)) {
       throw new TypeError(`Cannot write to descriptor ${3 + at}: it is no pipe.`);
     }
-    // It may have been ended at once.
+    // It may have ended already.
     pipe.on("error", () => {});
     pipe.end(input);
   }
@@ -139,7 +138,7 @@ export function writeInputs(child: Pick<ChildProcess, "stdio">, inputs: SandboxS
 
 const PROXY = `http://127.0.0.1:${PROXY_PORT}`;
 
-/** The names under which programs look for a proxy, and Node's word that it shall look too. */
+/** Proxy variables of common programs, and Node's switch to use them. */
 const PROXY_ENVIRONMENT = {
   HTTP_PROXY: PROXY,
   HTTPS_PROXY: PROXY,
@@ -150,24 +149,24 @@ const PROXY_ENVIRONMENT = {
   NODE_USE_ENV_PROXY: "1",
 };
 
-/** Namespaces of its own for all there are, no rights, and an end with whoever started it. */
+/** All namespaces, no capabilities, and an end with the parent. */
 const APART = [
   "--unshare-all",
-  // As the system's administrator too, whose mounts could be undone otherwise.
+  // Even for root, whose mounts could be undone otherwise.
   "--unshare-user",
   "--die-with-parent",
   "--new-session",
   ...["--cap-drop", "ALL"],
 ];
 
-/** What Bubblewrap is told to find out whether it can make a sandbox here. */
+/** Arguments that test whether bubblewrap works here. */
 export const PROBE: readonly string[] = [
   ...APART,
   ...["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc", "--tmpfs", "/tmp"],
   ...["--", "/bin/sh", "-c", ":"],
 ];
 
-/** What Bubblewrap is told to run a command in a sandbox. Of what comes later in the list the later counts. */
+/** Returns bubblewrap's arguments. Later ones override earlier ones. */
 function bubblewrapArgs(
   sandbox: Sandbox,
   given: SandboxedCommand,
@@ -193,18 +192,18 @@ function inside(
     ...APART,
     ...system.flatMap(({ path, link }) => link === undefined ? show(path) : ["--symlink", link, path]),
     ...["--dev", "/dev", "--proc", "/proc"],
-    // By /proc/sys the system's administrator could have programs run outside.
+    // Root could start programs outside through /proc/sys.
     ...["--remount-ro", "/proc"],
-    // Sockets of other programs stand in these folders.
+    // These folders contain sockets of other programs.
     ...["/tmp", "/run", "/var/tmp"].flatMap((path) => ["--tmpfs", path]),
     ...["--symlink", "/run", "/var/run"],
     ...["--tmpfs", home],
     ...shown.flatMap(({ path, at }) => ["--ro-bind-try", path, at]),
     ...reads.flatMap((path) => ["--ro-bind-try", path, path]),
     ...writable.flatMap((path) => ["--bind", path, path]),
-    // A folder could be renamed in which something stands fixed, and another one made in its place; what is itself mounted can't.
+    // A folder around a read-only path could be renamed and replaced unless it is a mount itself.
     ...pinned(fixed, workspace).flatMap((path) => ["--bind-try", path, path]),
-    // Not there only where `guardWorkspace()` could make none, and neither can a command.
+    // Missing only if `guardWorkspace()` can't create it; then a command can't either.
     ...(isThere(git) ? show(git) : []),
     ...kept.flatMap((path) => ["--ro-bind-try", path, path]),
     ...hide(hides),
@@ -213,14 +212,14 @@ function inside(
   ];
 }
 
-/** All that a person may, but for other processes and what is hidden. */
+/** Returns arguments for the user's rights without other processes and hidden paths. */
 function outside({ hidden }: Sandbox): readonly string[] {
   return [
     ...["--die-with-parent", "--new-session", "--unshare-pid"],
-    // The system's administrator could undo what hides the others.
+    // These capabilities could undo the hiding.
     ...["--cap-drop", "CAP_SYS_ADMIN", "--cap-drop", "CAP_SYS_PTRACE"],
     ...["--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--proc", "/proc"],
-    // A command outside may be meant for what the system keeps to itself, but never for what the server does.
+    // Commands outside may need the system's private files, but never the server's.
     ...hide(hidden.filter(({ path }) => !path.startsWith("/etc/") && isThere(path))),
   ];
 }
@@ -235,7 +234,7 @@ function hide(hidden: Sandbox["hidden"]): readonly string[] {
   );
 }
 
-/** The folders between another one and what stands somewhere in it, the outermost first. */
+/** Returns the folders between a folder and these paths, outermost first. */
 function pinned(paths: readonly string[], folder: string): readonly string[] {
   const between = new Set<string>();
   for (const path of paths.filter((path) => isWithin(path, folder))) {
@@ -248,7 +247,7 @@ function isThere(path: string): boolean {
   return lstatSync(path, { throwIfNoEntry: false }) !== undefined;
 }
 
-/** What of macOS itself nearly every program reads. */
+/** macOS paths that nearly every program reads. */
 const MACOS = [
   ...[
     "/usr",
@@ -265,7 +264,7 @@ const MACOS = [
   ...["/var/select", "/private/var/select", "/dev", "/Applications"],
 ];
 
-/** Services that names, users, time zones and certificates are looked up by, and none that would start a program. */
+/** Services for names, users, time zones and certificates; none that starts programs. */
 const SERVICES = [
   "com.apple.system.opendirectoryd.libinfo",
   "com.apple.system.opendirectoryd.membership",
@@ -274,7 +273,7 @@ const SERVICES = [
   "com.apple.trustd.agent",
 ];
 
-/** What `sandbox-exec` is told to run a command in a sandbox: all that isn't named is refused. */
+/** Returns the arguments of `sandbox-exec`: everything is denied by default. */
 function seatbeltArgs(
   { workspace, shown, hidden, readOnly }: Sandbox,
   { command, folders = [], reads = [], fixed: given = [] }: SandboxedCommand,
@@ -306,14 +305,14 @@ function seatbeltArgs(
   return ["-p", profile.join("\n"), "/bin/sh", "-c", WITH_TEMPORARY, "sh", temporary, ...command];
 }
 
-/** Makes the folder for what is temporary before it runs the command. */
+/** Creates the temporary folder and runs the command. */
 const WITH_TEMPORARY = 'export TMPDIR="$1"; mkdir -p "$1"; shift; exec "$@"';
 
 function quoted(text: string): string {
   return `"${text.replaceAll("\\", "\\\\").replaceAll('"', '\\"')}"`;
 }
 
-/** The folders of the system in which programs and what they need stand; no other folder is seen. */
+/** Folders of the system that are visible. */
 const SYSTEM = [
   ...["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt"],
   ...["/nix/store", "/gnu/store"],
@@ -321,11 +320,11 @@ const SYSTEM = [
 
 const MAKERS: Readonly<Record<string, Sandbox["by"]>> = { linux: "bubblewrap", darwin: "seatbelt" };
 
-/** Where programs are looked for that nothing else names. */
+/** Default program folders. */
 const USUAL_PATH = "/usr/local/bin:/usr/bin:/bin";
 
 /**
- * Returns a sandbox that this machine can make, or the reason why it cannot.
+ * Returns a sandbox for this machine, or the reason why there is none.
  *
  * @example
  * ```ts
@@ -379,7 +378,7 @@ export async function findSandbox(options: SandboxOptions): Promise<Sandbox | No
   };
 }
 
-/** A folder that is empty in each sandbox may itself be the workspace. */
+/** A folder that is empty in each sandbox may be the workspace. */
 function isTemporary(folder: string): boolean {
   return ["/tmp", "/var/tmp"].includes(folder);
 }
@@ -388,7 +387,7 @@ function findProgram(name: string, folders: readonly string[]): string | undefin
   return folders.map((folder) => join(folder, name)).find((path) => existsSync(path));
 }
 
-/** Returns the folders of programs outside of the system's, with their parents: `…/node/v24` for `…/node/v24/bin`. */
+/** Returns program folders outside of the system's, with their parents: `…/node/v24` for `…/node/v24/bin`. */
 function programFolders(folders: readonly string[], home: string): Sandbox["shown"] {
   const shown = folders.flatMap((folder) => {
     if (!existsSync(folder)) return [];
@@ -407,7 +406,7 @@ function partsOf(path: string): number {
   return path.split(SEPARATOR).filter(Boolean).length;
 }
 
-/** What in a folder of the system not everybody on the machine may read: whoever runs this perhaps may. */
+/** Returns the files in a system folder that aren't world-readable, which this user may be able to read. */
 function kept(folder: string): Sandbox["hidden"] {
   return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
     const path = join(folder, entry.name);
@@ -418,7 +417,7 @@ function kept(folder: string): Sandbox["hidden"] {
   });
 }
 
-/** The absolute path without links, as far as there is something. */
+/** Returns the real path, as far as it exists. */
 function realPath(path: string): string {
   const absolute = resolve(path);
   if (existsSync(absolute)) return realpathSync(absolute);

@@ -1,11 +1,10 @@
 /**
- * A sandbox of this machine for tests and benchmarks. Holds no tests.
+ * Sandbox for tests and benchmarks. Contains no tests.
  *
  * @module
  */
 import { findSandbox, type Sandbox } from "./sandbox.ts";
 
-/** The sandbox for a workspace, or why there is none. */
 export function sandboxOf(
   workspace: string,
   options: Partial<Parameters<typeof findSandbox>[0]> = {},

@@ -6,7 +6,7 @@ import { shellTool } from "../shell/shell_tool.ts";
 import { sandboxOf } from "./sandbox_fixture_test.ts";
 import { BUBBLEWRAP, needs } from "../../../tests/needs.ts";
 
-/** `shell` in a sandbox for this workspace. */
+/** Returns `shell` in a sandbox for this workspace. */
 async function shellIn(root: string) {
   const sandbox = await sandboxOf(root);
   if ("why" in sandbox) throw new Error(sandbox.why);
@@ -39,7 +39,7 @@ Deno.test(
     const shell = await shellIn(ws.root);
     const command = "trap '' TERM; echo a; while :; do sleep 0.05; done";
     assertEquals(await call(shell, { command }, abortOnProgress()), {
-      content: "Cannot finish the command: it was cancelled; 2 bytes of output\na\n",
+      content: "Cannot finish the command: it was canceled; 2 bytes of output\na\n",
       error: true,
     });
     const { content } = await call(shell, { command, timeout_ms: 500 });
@@ -68,7 +68,7 @@ Deno.test(
 );
 
 Deno.test(needs(BUBBLEWRAP, "shell in a sandbox works in a folder that can't be changed"), async () => {
-  // The system administrator makes nothing there either.
+  // Even root can't create anything there.
   const shell = await shellIn("/sys/kernel");
   assertEquals(
     await callOk(shell, { command: "pwd; mkdir .git 2>/dev/null || echo none" }),

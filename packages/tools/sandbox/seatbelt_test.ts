@@ -1,7 +1,6 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { type Sandbox, sandboxed } from "./sandbox.ts";
 
-/** A sandbox as macOS has it. */
 const SANDBOX: Sandbox = {
   by: "seatbelt",
   program: "/usr/bin/sandbox-exec",
@@ -14,7 +13,7 @@ const SANDBOX: Sandbox = {
   domains: [],
 };
 
-Deno.test("sandboxed() confines a command of macOS by a profile that refuses what it doesn't name", () => {
+Deno.test("sandboxed() confines a command of macOS by a profile that denies by default", () => {
   const command = ["/bin/sh", "-c", "make"];
   const started = sandboxed(SANDBOX, { command, cwd: SANDBOX.workspace, folders: ['/Users/me/a "b"'] });
   assertEquals([started.program, started.args[0], started.endsWhole], [SANDBOX.program, "-p", false]);
@@ -26,7 +25,7 @@ Deno.test("sandboxed() confines a command of macOS by a profile that refuses wha
   assertStringIncludes(written, '(subpath "/Users/me/a \\"b\\"")');
   const read = profile.find((line) => line.startsWith("(allow file-read* "))!;
   assert(!read.includes(".ssh") && !read.includes('(subpath "/Users/me")'), read);
-  // The last rule that matches decides.
+  // The last matching rule wins.
   const refused = profile.slice(profile.indexOf(written) + 1).filter((line) => line.startsWith("(deny "));
   assertEquals([refused[0], refused.at(-1)], [
     '(deny file-write* (subpath "/Users/me/project/.git") (subpath "/Users/me/project/.tare"))',

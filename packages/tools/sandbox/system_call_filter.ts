@@ -1,26 +1,28 @@
 import { endianness } from "node:os";
 import process from "node:process";
 
-/** Returns the seccomp filter against user namespaces and setuid bits; `undefined` for unlisted architectures. */
+/**
+ * Returns the seccomp filter against user namespaces and setuid bits; `undefined` for unknown architectures.
+ */
 export function systemCallFilter(arch: string = process.arch): Uint8Array | undefined {
   const calls = ARCHITECTURES[arch];
   return calls === undefined || endianness() !== "LE" ? undefined : assembled(calls);
 }
 
 interface Calls {
-  /** The kernel's number of the architecture (`AUDIT_ARCH_…`). */
+  /** Kernel constant of the architecture (`AUDIT_ARCH_…`). */
   readonly audit: number;
-  /** Numbers from here on belong to another way to call the system. */
+  /** First number of another ABI's system calls. */
   readonly foreign?: number;
-  /** Calls whose flags are their first argument, and create a user namespace. */
+  /** Calls with flags in the first argument that create a user namespace. */
   readonly namespaces: readonly number[];
-  /** Calls that set a mode, with the position of that argument. */
+  /** Calls that set a mode, with that argument's position. */
   readonly modes: readonly (readonly [call: number, mode: number])[];
-  /** Calls that set a mode if their flags create a file, with the positions of both. */
+  /** Calls that set a mode if their flags create a file, with both positions. */
   readonly opens: readonly (readonly [call: number, flags: number, mode: number])[];
 }
 
-/** Calls whose arguments are in memory, where a filter can't read them: `io_uring_setup`, `clone3`, `openat2`. */
+/** Calls with arguments in memory, which filters can't read: `io_uring_setup`, `clone3`, `openat2`. */
 const UNREADABLE = [425, 435, 437];
 
 const FCHMODAT2 = [452, 2] as const;
@@ -47,7 +49,7 @@ const ARCHITECTURES: Readonly<Record<string, Calls>> = {
 
 const CLONE_NEWUSER = 0x10000000;
 const SETUID_AND_SETGID = 0o6000;
-/** `O_CREAT`, and the bit of `O_TMPFILE` that is its own. */
+/** `O_CREAT`, and the distinguishing bit of `O_TMPFILE`. */
 const CREATES = 0o100 | 0o20000000;
 
 const LOAD = 0x20;
@@ -58,17 +60,17 @@ const RETURN = 0x06;
 
 const ALLOWED = 0x7fff0000;
 const NOT_PERMITTED = 0x00050001;
-/** `ENOSYS`, on which programs use an older call. */
+/** `ENOSYS`: programs fall back to an older call. */
 const NO_SUCH_CALL = 0x00050026;
 
 type Instruction = readonly [code: number, ifTrue: number, ifFalse: number, value: number];
 
-/** Position of an argument's lower half in what a filter reads. */
+/** Loads the lower half of an argument. */
 const argument = (at: number): Instruction => [LOAD, 0, 0, 16 + 8 * at];
 
 const end = (result: number): Instruction => [RETURN, 0, 0, result];
 
-/** Instructions that end with "not permitted" if one of the bits is set. */
+/** Instructions that return EPERM if one of the bits is set. */
 const refuse = (at: number, bits: number): readonly Instruction[] => [
   argument(at),
   [JUMP_IF_SET, 0, 1, bits],

@@ -1,5 +1,5 @@
 /**
- * The tool that searches the files of a folder.
+ * Tool that searches the files of a folder.
  *
  * @example
  * ```ts

@@ -31,8 +31,8 @@ const MAX_RESULTS = 2000;
 const MAX_CONTEXT_LINES = 20;
 
 /**
- * Returns `search_files`, which finds lines that match an RE2 regular expression, the files that hold such lines, or their
- * number in each file. The pattern `^` with `output: "count"` gives the number of lines of each file.
+ * Returns `search_files`, which returns lines that match an RE2 regular expression, the files with such
+ * lines, or their number per file. The pattern `^` with `output: "count"` counts the lines of each file.
  *
  * @example
  * ```ts
@@ -47,8 +47,8 @@ export function searchFilesTool(workspace: string, limits: WorkspaceLimits = {})
   return defineTool<SearchFilesArguments>({
     name: "search_files",
     description:
-      "Searches text files line by line. The first line of the result counts what was found and what is left out: " +
-      "hidden, git-ignored and binary files.",
+      "Searches text files line by line. The first line of the result counts matches and skipped files: hidden, " +
+      "git-ignored and binary.",
     properties: {
       pattern: { type: "string", description: "RE2 regular expression: no lookaround, no backreferences." },
       path: {
@@ -76,7 +76,7 @@ export function searchFilesTool(workspace: string, limits: WorkspaceLimits = {})
         type: "integer",
         minimum: 1,
         maximum: MAX_RESULTS,
-        description: `Most rows. Default: ${DEFAULT_RESULTS}.`,
+        description: `Maximum of rows. Default: ${DEFAULT_RESULTS}.`,
       },
       include_hidden: { type: "boolean", description: "Git-ignored too." },
     },
@@ -126,7 +126,7 @@ interface TextFile {
   readonly path: string;
 }
 
-/** The file at `place`, or the text files in the folder there, one after the other. Whoever takes one closes it. */
+/** Yields the file at `place`, or the text files in the folder there. The caller closes them. */
 async function* textFiles(
   place: WorkspacePath,
   { glob, include_hidden: includeHidden }: SearchFilesArguments,
@@ -174,8 +174,8 @@ function header(found: readonly FileMatches[], { output, complete, shown, tally 
     notes.push(`files with matches: ${found.length}`, `files searched: ${tally.searched}`);
     if (!complete) notes.push(`only the first ${shown} follow, narrow it with pattern, path or glob`);
   }
-  if (tally.hidden > 0) notes.push(`hidden or ignored, left out: ${tally.hidden}`);
-  if (tally.forbidden > 0) notes.push(`left out by a rule: ${tally.forbidden}`);
+  if (tally.hidden > 0) notes.push(`hidden or ignored, skipped: ${tally.hidden}`);
+  if (tally.forbidden > 0) notes.push(`denied by a rule, skipped: ${tally.forbidden}`);
   if (tally.binary > 0) notes.push(`binary, skipped: ${tally.binary}`);
   if (tally.unreadable > 0) notes.push(`could not be read: ${tally.unreadable}`);
   if (tally.uncounted > 0) notes.push(`folders with too many entries to search all: ${tally.uncounted}`);
@@ -188,19 +188,19 @@ function header(found: readonly FileMatches[], { output, complete, shown, tally 
 export interface SearchTextOptions {
   readonly path: string;
   readonly pattern: SearchPattern;
-  /** Takes the rows to show; the search ends once it is full. */
+  /** Receives rows; the search ends once it is full. */
   readonly rows?: GrepRows | undefined;
-  /** Stop at the first match. Default: false. */
+  /** Whether to stop at the first match. Default: false. */
   readonly firstOnly?: boolean;
 }
 
 interface TextMatches {
   readonly matches: number;
-  /** Lines so long that only their start was searched. */
+  /** Number of lines of which only the start was searched. */
   readonly cutLines: number;
 }
 
-/** Searches an open text file line by line, in constant memory. Line ends are no part of a line, CRLF included. */
+/** Searches an open text file line by line, in constant memory, without line ends. */
 export async function searchText(
   file: FileHandle,
   options: SearchTextOptions & { readonly context: ToolContext },
@@ -233,27 +233,28 @@ interface SearchedLine {
   readonly matched: boolean;
 }
 
-/** How much is shown. */
 interface GrepRowsOptions {
   readonly pattern: SearchPattern;
   readonly maxMatches: number;
-  /** Lines shown before and after each match. */
+  /** Context lines before and after each match. */
   readonly contextLines: number;
 }
 
 const MAX_ROW_CHARS = 300;
-/** What is shown of a long line in front of the match. */
+/** Characters of a long line before the match. */
 const LEAD_CHARS = 100;
 
-/** Collects rows like grep: `path:line: text` for a match, `path-line- text` around it, `--` between groups. */
+/**
+ * Collects rows like grep: `path:line: text` for a match, `path-line- text` for context, `--` between groups.
+ */
 export class GrepRows {
   readonly rows: string[] = [];
   matches = 0;
-  /** True once a matching line was left out for lack of room. */
+  /** True once a matching line was omitted. */
   full = false;
   readonly #options: GrepRowsOptions;
   #bytes = 0;
-  /** The last lines that were not shown, for the context of the next match. */
+  /** Last lines that were not added, for the context of the next match. */
   #before: SearchedLine[] = [];
   #after = 0;
   #last: SearchedLine | undefined;
@@ -262,7 +263,7 @@ export class GrepRows {
     this.#options = options;
   }
 
-  /** Takes the next line. Lines that neither match nor can be context need not be given. */
+  /** Adds the next line. Lines that neither match nor can be context may be skipped. */
   add(line: SearchedLine): void {
     const { maxMatches, contextLines } = this.#options;
     if (line.path !== this.#last?.path) this.#after = 0;
@@ -305,10 +306,9 @@ export class GrepRows {
   }
 }
 
-/** A regular expression held against one line at a time. */
 interface SearchPattern {
   matches(line: string): boolean;
-  /** Index in the line where its first match starts; 0 if there is none. */
+  /** Returns the index of the first match in a line; 0 if there is none. */
   matchStart(line: string): number;
 }
 

@@ -13,25 +13,25 @@ import {
   type StartOptions,
 } from "./run_command.ts";
 
-/** Most commands of a session that run in the background, and of all sessions together. */
+/** Maximum of background commands per session, and in total. */
 const MAX_RUNNING = 4;
 const MAX_RUNNING_IN_ALL = 32;
 
-/** Most ended commands of a session whose output is stored until it is read. */
+/** Maximum of ended commands per session whose output is retained. */
 const MAX_ENDED = 8;
 
-/** Wait after the start, in milliseconds, so that an immediate failure is part of the first result. */
+/** Wait after the start, in milliseconds, so that the first result contains immediate failures. */
 const FIRST_LOOK_MS = 300;
 
-/** Longest wait of a call, in milliseconds: the loop considers a turn that is silent for longer stalled. */
+/** Maximum wait of a call, in milliseconds: the loop considers a longer silent turn stalled. */
 const MAX_WAIT_MS = 240_000;
 
-/** Length of the newest output that is searched for the text of `until`, in UTF-16 code units. */
+/** Newest output that is searched for `until`, in UTF-16 code units. */
 const SOUGHT_CHARS = 10_000;
 
-/** Commands that continue after their calls. They end with the server, or after a crash by their owner's mark. */
+/** Commands that outlive their calls. They end with the server, or after a crash by their owner's mark. */
 export class BackgroundCommands {
-  /** Matches the lines of results that report that a command `runs` or has `ended`. */
+  /** Lines in results that report that a command `runs` or has `ended`. */
   static readonly STATE: RegExp = /^\[?(bg_[0-9a-f]{6}) (runs|ended)/gm;
   readonly #all = new Map<string, BackgroundCommand>();
 
@@ -51,13 +51,13 @@ export class BackgroundCommands {
       const names = own.map(({ name }) => name).join(", ");
       throw new ToolRefusal(
         own.length >= MAX_RUNNING
-          ? `${names} run in the background, and no more than ${MAX_RUNNING} may. Stop one first.`
-          : `${running.length} commands of all sessions run in the background, and no more may.`,
+          ? `${names} run in the background, of at most ${MAX_RUNNING}. Stop one first.`
+          : `${running.length} commands of all sessions run in the background, the maximum.`,
       );
     }
     const name = `bg_${randomBytes(3).toString("hex")}`;
     const background = new BackgroundCommand({ ...options, name, session });
-    // Its place is taken while it starts.
+    // Reserves the slot during the start.
     this.#all.set(name, background);
     try {
       await background.begin(command);
@@ -79,13 +79,13 @@ export class BackgroundCommands {
     if (found?.session === session) return found;
     const names = this.#of(session).map((one) => one.name);
     throw new ToolRefusal(
-      `there is no such command: it was looked at when it had ended, or ended with its server. ` +
-        (names.length === 0 ? "None runs." : `There are ${names.join(", ")}.`),
+      `there is no such command: its end was reported already, or it ended with its server. ` +
+        (names.length === 0 ? "None runs." : `Commands: ${names.join(", ")}.`),
     );
   }
 
   /**
-   * Returns what a command wrote since the last look; one that has ended is removed.
+   * Returns the output since the last call; removes a command that has ended.
    *
    * @internal
    */
@@ -95,7 +95,7 @@ export class BackgroundCommands {
     return told;
   }
 
-  /** Returns a line for each command of a session that has ended and whose end is not reported yet. */
+  /** Returns a line for each ended command of a session that is not reported yet. */
   ended(session: string): readonly string[] {
     const ended = this.#of(session).filter(({ status }) => status);
     for (const { name } of ended.slice(0, -MAX_ENDED)) this.#all.delete(name);
@@ -105,7 +105,7 @@ export class BackgroundCommands {
   /** Returns a report on assumed-running commands that have ended or were lost; `undefined` if all run. */
   news(session: string, running: readonly string[]): string | undefined {
     const lost = running.filter((name) => !this.#all.has(name)).map((name) =>
-      `${name} ended, or is out of reach: the server that ran it is gone, and so is what it wrote since the last look.`
+      `${name} ended or is unreachable, because its server ended. Its output since the last call is lost.`
     );
     const all = [...this.ended(session), ...lost];
     return all.length === 0 ? undefined : all.join("\n");
@@ -137,9 +137,9 @@ export class BackgroundCommand {
   readonly #options: BackgroundOptions;
   readonly #startedAt = performance.now();
   readonly #ended = Promise.withResolvers<void>();
-  /** What came since the last look. */
+  /** Output since the last call. */
   #output: BoundedOutput;
-  /** The newest of what came, and who waits for something in it. */
+  /** Newest output, and the waiters for a text in it. */
   #newest = "";
   readonly #decoder = new TextDecoder();
   #sought: (() => void) | undefined;
@@ -160,17 +160,16 @@ export class BackgroundCommand {
     this.#output = new BoundedOutput(options.maxOutputBytes);
   }
 
-  /** How it ended; nothing while it runs. */
+  /** Exit status; `undefined` while it runs. */
   get status(): CommandStatus | undefined {
     return this.#status;
   }
 
-  /** Settles when it has ended, with all that it started. */
+  /** Settles when it and its processes have ended. */
   get ended(): Promise<void> {
     return this.#ended.promise;
   }
 
-  /** Starts it. */
   async begin(command: string): Promise<void> {
     const { sandbox, isOutside = false } = this.#options;
     const isShared = sandbox?.by === "bubblewrap" && !isOutside;
@@ -193,7 +192,7 @@ export class BackgroundCommand {
     });
   }
 
-  /** Waits until it has ended, its newest output holds a text, or the time is up. */
+  /** Waits until it has ended, its newest output contains a text, or the time is up. */
   async wait(
     { waitMs, until, signal }: {
       readonly waitMs: number;
@@ -209,14 +208,13 @@ export class BackgroundCommand {
     signal.throwIfAborted();
   }
 
-  /** Ends it, with all that it started. */
   async stop(): Promise<void> {
     if (!this.#status) this.#isStopped = true;
     await this.#started?.end();
     if (this.#started) await this.ended;
   }
 
-  /** What is new of it, for the model. */
+  /** Returns its state and new output, for the model. */
   look(): string {
     this.#isTold = this.#status !== undefined;
     const output = this.#output.describe("new output");
@@ -224,24 +222,24 @@ export class BackgroundCommand {
     return `${this.#state()}; ${output}${describeRenamed(this.#renamed)}`;
   }
 
-  /** That it has ended, if the model isn't told. */
+  /** Returns its end if it wasn't reported. */
   tellEnd(): string | undefined {
     if (!this.#status || this.#isTold) return undefined;
     this.#isTold = true;
     return `${this.#state()}.`;
   }
 
-  /** Runs another command in its sandbox, and gives its exit code; nothing if it was stopped before it had one. */
+  /** Runs another command in its sandbox. Returns the exit code; `undefined` if it was stopped before. */
   async beside(
     command: string,
     options: { readonly signal: AbortSignal; readonly onOutput: (piece: Uint8Array) => void },
   ): Promise<number | undefined> {
     if (this.#status) {
-      throw new ToolRefusal(`${this.#state()}. Look at it with background, and start it again.`);
+      throw new ToolRefusal(`${this.#state()}. Read its output with background, and start it again.`);
     }
     if (!this.#besides) {
       throw new ToolRefusal(
-        `${this.name} doesn't run in a sandbox: run the command as it runs, without beside.`,
+        `${this.name} runs outside of the sandbox: run the command outside too, without beside.`,
       );
     }
     return await this.#besides.run(command, options);
@@ -266,9 +264,9 @@ export class BackgroundCommand {
 }
 
 /**
- * Runs the command, and beside it what lines of standard input ask for, in the same sandbox: `run MARK COMMAND`, with what
- * isn't plain of the command as octal codes, and `stop MARK`, which ends all of that. What such a command writes comes on the
- * error output, and behind it its mark and exit code. All ends with the command.
+ * Runs the command, and in the same sandbox further ones from standard input: `run MARK COMMAND`, with
+ * special characters as octal codes, and `stop MARK`. Their output goes to standard error, followed by mark
+ * and exit code. All end with the command.
  */
 const BESIDES = "exec 3<&0 4>&2; while IFS= read -r line <&3; do rest=${line#* }; mark=${rest%% *}; " +
   'case $line in run*) code=$(printf "%b." "${rest#* }"); ' +
@@ -276,10 +274,10 @@ const BESIDES = "exec 3<&0 4>&2; while IFS= read -r line <&3; do rest=${line#* }
   'pid=$!;; stop*) kill -KILL "-$pid" 2>/dev/null; printf "\\n%s stopped\\n" "$mark" >&4;; esac; done & ' +
   '/bin/sh -c "$1" </dev/null 2>&1 3<&- 4>&-';
 
-/** What runs beside a command, one after the other. */
+/** Further commands in the sandbox of a command, one at a time. */
 class Besides {
   readonly #write: (text: string) => void;
-  /** Settles when what was asked before is over. */
+  /** Settles when earlier commands are done. */
   #before: Promise<unknown> = Promise.resolve();
   #reader: ((piece: Uint8Array) => void) | undefined;
   readonly #closed = Promise.withResolvers<undefined>();
@@ -288,12 +286,11 @@ class Besides {
     this.#write = write;
   }
 
-  /** Takes what comes beside the command's own output. */
+  /** Adds a piece of their output. */
   take(piece: Uint8Array): void {
     this.#reader?.(piece);
   }
 
-  /** The command has ended. */
   close(): void {
     this.#closed.resolve(undefined);
   }
@@ -315,7 +312,7 @@ class Besides {
     const mark = randomBytes(16).toString("hex");
     const code = Promise.withResolvers<number>();
     const stopped = Promise.withResolvers<undefined>();
-    // Bytes are characters here, so that a mark is found however pieces are cut.
+    // Bytes as characters, so that a mark is found across pieces.
     let held = "";
     const end = new RegExp(`\\n${mark} (\\d+|stopped)\\n`);
     this.#reader = (piece) => {
@@ -335,7 +332,7 @@ class Besides {
       signal.addEventListener("abort", () => resolve(undefined), { once: true })
     );
     const result = await Promise.race([code.promise, aborted, this.#closed.promise]);
-    // What it has left running ends with it, as behind every command.
+    // Ends processes that it left running.
     this.#write(`stop ${mark}\n`);
     await Promise.race([stopped.promise, this.#closed.promise]);
     this.#reader = undefined;
@@ -347,7 +344,7 @@ function give(latin1: string, onOutput: (piece: Uint8Array) => void): void {
   if (latin1 !== "") onOutput(Uint8Array.from(latin1, (character) => character.charCodeAt(0)));
 }
 
-/** A command in one line, as `printf %b` reads it. */
+/** Encodes a command in one line for `printf %b`. */
 function octal(command: string): string {
   return Array.from(new TextEncoder().encode(command), (byte) => {
     const character = String.fromCharCode(byte);
@@ -363,7 +360,7 @@ type LookArguments = {
 };
 
 /**
- * Returns `background`, which looks at a command that `shell` left running, waits for it, or stops it.
+ * Returns `background`, which inspects, waits for, or stops a command of `shell`.
  *
  * @example
  * ```ts
@@ -380,9 +377,9 @@ export function backgroundTool(commands: BackgroundCommands): Tool {
   return defineTool<LookArguments>({
     name: "background",
     description:
-      "What a command does that shell left running: its state, and its output since the last look.",
+      "Returns the state of a command that shell left running, and its output since the last call.",
     properties: {
-      name: { type: "string", description: "As shell gave it." },
+      name: { type: "string", description: "As returned by shell." },
       wait_ms: {
         type: "integer",
         minimum: 0,
@@ -401,7 +398,7 @@ export function backgroundTool(commands: BackgroundCommands): Tool {
     stance: "once",
     isContained: () => true,
     timeoutMs: MAX_WAIT_MS + 10_000,
-    attempt: ({ name }) => `look at ${JSON.stringify(name)}`,
+    attempt: ({ name }) => `read the output of ${JSON.stringify(name)}`,
     async run({ name, wait_ms: waitMs = 0, until, stop = false }, { session = "", signal }) {
       const background = commands.find(session, name);
       if (waitMs > 0) await background.wait({ waitMs, until, signal });
@@ -411,7 +408,7 @@ export function backgroundTool(commands: BackgroundCommands): Tool {
   });
 }
 
-/** A result, with what has ended meanwhile. */
+/** Appends the commands that ended meanwhile to a result. */
 export function withEnded(result: string, ended: readonly string[]): string {
   return ended.length === 0 ? result : `${result}\n\n${ended.map((line) => `[${line}]`).join("\n")}`;
 }

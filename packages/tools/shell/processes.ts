@@ -3,13 +3,13 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { isDenied } from "../define_tool.ts";
 
-/** How long processes may take to end when asked, and output to arrive once they have. */
+/** Time for processes to end after SIGTERM, and for their output to arrive, in milliseconds. */
 export const GRACE_MS: number = 1000;
 
 const POLL_MS = 20;
 const LOOK_MS = 50;
 
-/** Returns whether a process of the group is left. An ended orphan may count for a second. */
+/** Returns whether a process of the group exists. An ended orphan may count for a second. */
 export function groupIsAlive(group: number): boolean {
   return signalGroup(group, 0);
 }
@@ -49,21 +49,20 @@ function signalGroup(group: number, signal: "SIGTERM" | "SIGKILL" | 0): boolean 
     process.kill(-group, signal);
     return true;
   } catch {
-    return false; // Nobody is left, or nobody that this process may signal.
+    return false; // No process, or none that may be signaled.
   }
 }
 
-/** The variable that marks the processes of a command: they keep it when they leave the command's process group. */
+/** Environment variable that marks a command's processes, even outside of its process group. */
 export const MARK = "TARE_COMMAND";
 
-/** The one variable that Node hands on to programs that get an environment of their own. */
+/** The only variable that Node.js passes to programs with their own environment. */
 export const NOTHING_INHERITED: Readonly<Record<string, undefined>> = { NODE_V8_COVERAGE: undefined };
 
-/** The processes of one command, or of all that were given this owner. */
+/** Processes of one command, or of all with this owner. */
 interface Marked {
-  /** Who ran it. */
   readonly owner: string;
-  /** The command. Default: any. */
+  /** Id of the command. Default: any. */
   readonly id?: string;
 }
 
@@ -71,7 +70,7 @@ export function markOf({ owner, id = "" }: Marked): string {
   return `${owner}.${id}`;
 }
 
-/** Ends processes that carry a mark, by SIGTERM and a second later SIGKILL. Returns their number; 0 without `/proc`. */
+/** Ends marked processes, by SIGTERM and a second later SIGKILL. Returns their number; 0 without `/proc`. */
 export async function endMarked(marked: Marked): Promise<number> {
   const found = await findMarked(marked);
   for (const id of found) signal(id, "SIGTERM");
@@ -80,7 +79,7 @@ export async function endMarked(marked: Marked): Promise<number> {
     await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
     left = await findMarked(marked);
   }
-  // Those that they started meanwhile too; one that even this doesn't end must keep nobody waiting.
+  // Includes processes started meanwhile, within limits.
   for (let round = 0; round < MAX_ROUNDS && left.length > 0; round++) {
     for (const id of left) signal(id, "SIGKILL");
     left = await findMarked(marked);
@@ -90,7 +89,7 @@ export async function endMarked(marked: Marked): Promise<number> {
 
 const MAX_ROUNDS = 20;
 
-/** Deno itself reads `/proc` only with all permissions. */
+/** Deno reads `/proc` only with all permissions. */
 async function findMarked(marked: Marked): Promise<number[]> {
   if (process.platform !== "linux") return [];
   const args = ["-c", 'exec grep -lsF -e "$1" /proc/[0-9]*/environ', "sh", `${MARK}=${markOf(marked)}`];
@@ -100,7 +99,7 @@ async function findMarked(marked: Marked): Promise<number[]> {
   try {
     await once(grep, "close");
   } catch (error) {
-    // Who may run nothing but what makes sandboxes leaves nothing running: the system ends all that is in one.
+    // A process that may only start sandboxes leaves nothing running.
     if (!isDenied(error)) throw error;
   }
   return Array.from(paths.matchAll(/^\/proc\/(\d+)\//gm), ([, id]) => Number(id));
@@ -110,6 +109,6 @@ function signal(id: number, sent: "SIGTERM" | "SIGKILL"): void {
   try {
     process.kill(id, sent);
   } catch {
-    // It has ended by itself.
+    // It has ended.
   }
 }

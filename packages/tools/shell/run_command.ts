@@ -18,22 +18,25 @@ import {
 export interface CommandPlace {
   readonly cwd: string;
   readonly env: Readonly<Record<string, string>>;
-  /** Part of the mark of its processes, by which {@linkcode endMarked} finds them. Default: none. */
+  /** Owner in the mark of its processes, by which {@linkcode endMarked} finds them. Default: none. */
   readonly owner?: string | undefined;
-  /** The sandbox that it runs in. Default: none. */
+  /** Sandbox. Default: none. */
   readonly sandbox?: Sandbox | undefined;
-  /** Whether it runs outside of the sandbox, which still ends what it leaves running where it can. Default: false. */
+  /** Whether it runs outside of the sandbox, which still ends its processes where it can. Default: false. */
   readonly isOutside?: boolean;
 }
 
 export interface StartOptions extends CommandPlace {
-  /** Called with each piece of both its outputs, in their order. No more is read until it has resolved. */
+  /** Called with each piece of both outputs, in order. Reading continues once it has resolved. */
   readonly onOutput: (piece: Uint8Array<ArrayBuffer>) => Promise<void> | void;
   /** Called with each piece of output of the sandbox itself, and of `script`. Default: `onOutput`. */
   readonly onAside?: (piece: Uint8Array<ArrayBuffer>) => void;
   /** Throws unless the command may start; called right before. */
   readonly confirm?: ToolContext["confirm"];
-  /** A script that runs the command, its first argument, and reads standard input. Default: a shell without input. */
+  /**
+   * Script that runs the command, its first argument, and reads standard input. Default: a shell without
+   * input.
+   */
   readonly script?: string;
 }
 
@@ -43,13 +46,13 @@ export interface CommandOptions extends CommandPlace {
   readonly context: ToolContext;
 }
 
-/** How a program is started. `onAside` is called with its standard error. */
+/** Options of a program. `onAside` receives its standard error. */
 interface ProgramOptions extends Omit<StartOptions, "sandbox" | "isOutside" | "confirm" | "script"> {
-  /** Whether its standard input can be written. Default: it has none. */
+  /** Whether its standard input can be written. Default: false. */
   readonly hasInput?: boolean;
 }
 
-/** The exit code or the signal of a process that has ended. */
+/** Exit code or signal of an ended process. */
 export interface CommandStatus {
   readonly code: number | null;
   readonly signal: string | null;
@@ -58,34 +61,34 @@ export interface CommandStatus {
 export interface CommandEnd {
   readonly status: CommandStatus;
   readonly leftProcesses: boolean;
-  /** Protected paths that appeared while it ran in a sandbox, and the names that they have now. */
+  /** Protected paths that appeared while it ran in a sandbox, with their new names. */
   readonly renamed: readonly Renamed[];
 }
 
 export interface StartedCommand {
-  /** Settles when it has exited by itself or was ended; what it started may still run. */
+  /** Settles when the process has ended; its children may still run. */
   readonly exited: Promise<CommandStatus>;
   readonly stdin: Writable | undefined;
-  /** Ends all that it started and left, it too if it runs; settles when that is done and its output has come. */
+  /** Ends it and its processes; settles when its output is complete. */
   readonly end: () => Promise<CommandEnd>;
 }
 
 export interface CommandOutcome extends Pick<CommandEnd, "renamed"> {
   readonly ending: "exited" | "timed_out" | "cancelled";
   readonly status: CommandStatus;
-  /** What it wrote to standard output and standard error, in the order in which it did. */
+  /** Both outputs, in order. */
   readonly output: BoundedOutput;
-  /** True if it left processes in the background, which were then ended. */
+  /** Whether processes were left in the background, which were then ended. */
   readonly leftProcesses: boolean;
 }
 
-/** Runs the shell of the command with both outputs in one pipe, so that they stay in order. */
+/** Runs the command with both outputs in one pipe, in order. */
 const MERGE_OUTPUTS = 'exec /bin/sh -c "$1" 2>&1';
 
 /**
- * Runs a command with `sh` in a process group of its own and waits until it exits, its time is up or the caller
- * cancels. Then everything that it started and left is ended, in the group and, on Linux, out of it. Output is read all the time, so that
- * a full pipe never blocks the command.
+ * Runs a command with `sh` in its own process group until it exits, times out or is canceled. Then all its
+ * processes are ended: those of the group and, on Linux, others. Output is read continuously, so that a full
+ * pipe never blocks the command.
  */
 export async function runShellCommand(command: string, options: CommandOptions): Promise<CommandOutcome> {
   const { timeoutMs, context: { signal, confirm }, ...start } = options;
@@ -97,7 +100,7 @@ export async function runShellCommand(command: string, options: CommandOptions):
   return { ending, status, output, renamed, leftProcesses: leftProcesses && hasExited };
 }
 
-/** Returns what collects the output of a call's command, and passes it on while it runs. */
+/** Returns a collector of a command's output, which also reports it as progress. */
 export function collectOutput({ maxOutputBytes, context }: CommandOptions): {
   readonly output: BoundedOutput;
   readonly onOutput: (piece: Uint8Array) => void;
@@ -112,7 +115,7 @@ export function collectOutput({ maxOutputBytes, context }: CommandOptions): {
   return { output, onOutput };
 }
 
-/** Starts a command in a process group of its own. Whoever starts it ends it, once it has exited too. */
+/** Starts a command in its own process group. The caller ends it, even after it exited. */
 export async function startCommand(command: string, options: StartOptions): Promise<StartedCommand> {
   const { cwd, sandbox, isOutside = false, confirm, script = MERGE_OUTPUTS } = options;
   const shell = ["/bin/sh", "-c", script, "sh", command];
@@ -140,7 +143,7 @@ export async function startCommand(command: string, options: StartOptions): Prom
   }
 }
 
-/** Starts a program in a process group of its own. The caller ends it, after it has exited too. */
+/** Starts a program in its own process group. The caller ends it, even after it exited. */
 export async function startProgram(
   { program, args, env: more, inputs, endsWhole }: SandboxStart,
   { cwd, env, owner = "", onOutput, onAside = onOutput, hasInput = false }: ProgramOptions,
@@ -149,12 +152,12 @@ export async function startProgram(
   const child = spawn(program, [...args], {
     cwd,
     env: { ...NOTHING_INHERITED, ...env, ...more, [MARK]: markOf(marked) },
-    // A session of its own: no terminal to ask for passwords, and one signal reaches all its processes.
+    // A new session: no terminal for password prompts, and one signal reaches all processes.
     detached: true,
     stdio: [hasInput ? "pipe" : "ignore", "pipe", "pipe", ...inputs.map(() => "pipe" as const)],
   });
   const { pid: group, stdin, stdout, stderr } = child;
-  // It couldn't be started.
+  // The start failed.
   if (group === undefined || !stdout || !stderr) {
     throw await new Promise((resolve) => child.once("error", resolve));
   }
@@ -168,14 +171,14 @@ export async function startProgram(
   exited.then(() => hasExited = true);
   const read = Promise.allSettled([readAll(stdout, onOutput), readAll(stderr, onAside)]);
   const leave = async () => {
-    // A process that couldn't be ended may keep the pipe open for ever.
+    // A process that couldn't be ended may keep the pipe open.
     await settlesWithin(read, GRACE_MS);
     for (const stream of [stdin, stdout, stderr]) stream?.destroy();
     await read;
   };
   const end = async () => {
     if (endsWhole) {
-      // With its first process the system ends them all.
+      // The system ends the others with the first process.
       child.kill("SIGKILL");
       const status = await exited;
       await leave();
@@ -183,7 +186,7 @@ export async function startProgram(
     }
     const leftGroup = groupIsAlive(group);
     if (leftGroup) {
-      // A command that exited by itself must not wait for the whole grace on account of processes that hold nothing.
+      // A command that exited by itself doesn't wait the whole grace period for processes that hold no pipe.
       const enough = hasExited ? read : new Promise(() => {});
       await endGroup(group, { graceMs: GRACE_MS, enough });
     }
@@ -203,11 +206,11 @@ async function readAll(
   for await (const piece of pieces) await onPiece(piece);
 }
 
-/** Keeps the beginning and the end of an output, each in half of `maxBytes`, copied out of large buffers. */
+/** Buffer of the beginning and end of an output, half of `maxBytes` each, copied out of large buffers. */
 export class BoundedOutput {
   readonly #head: Uint8Array;
   #headBytes = 0;
-  /** A ring: byte n of what follows the head is at n modulo its length. */
+  /** Ring buffer: byte n after the head is at n modulo its length. */
   readonly #tail: Uint8Array;
   #tailBytes = 0;
 
@@ -232,7 +235,7 @@ export class BoundedOutput {
     this.#tailBytes += rest.length;
   }
 
-  /** Returns what was stored as a text, under a line that counts all that came. */
+  /** Returns the output under a line that counts its bytes. */
   describe(what: string): string {
     const { text, replaced, totalBytes } = this.text();
     if (totalBytes === 0) return `no ${what}`;
@@ -240,7 +243,7 @@ export class BoundedOutput {
     return `${totalBytes} bytes of ${what}${note}\n${text}`;
   }
 
-  /** What was kept, with a line that says how much is left out in the middle, and how many bytes came in all. */
+  /** Returns the output, with a line for the omitted middle, and the total number of bytes. */
   text(): { readonly text: string; readonly replaced: boolean; readonly totalBytes: number } {
     const totalBytes = this.#headBytes + this.#tailBytes;
     const head = this.#head.subarray(0, this.#headBytes);
@@ -251,7 +254,7 @@ export class BoundedOutput {
     const at = this.#tailBytes % size;
     const begin = wholeCharacters(head);
     const end = wholeCharacters(join(this.#tail.subarray(at), this.#tail.subarray(0, at)));
-    const note = `\n[… ${totalBytes - begin.length - end.length} bytes left out here …]\n`;
+    const note = `\n[… ${totalBytes - begin.length - end.length} bytes omitted …]\n`;
     const [first, last] = [decodeText(begin), decodeText(end)];
     return { text: first.text + note + last.text, replaced: first.replaced || last.replaced, totalBytes };
   }
@@ -264,7 +267,7 @@ function join(a: Uint8Array, b: Uint8Array): Uint8Array {
   return joined;
 }
 
-/** The bytes without the parts of UTF-8 characters that a cut left at either end. */
+/** Returns the bytes without partial UTF-8 characters at either end. */
 function wholeCharacters(bytes: Uint8Array): Uint8Array {
   let start = 0;
   while (start < 3 && isContinuation(bytes[start])) start++;

@@ -19,7 +19,7 @@ async function run(command: string, options: Partial<CommandOptions> = {}) {
   return { ...outcome, code: status.code, text: output.text().text };
 }
 
-Deno.test("runShellCommand() gives the exit code and both outputs in order", async () => {
+Deno.test("runShellCommand() returns the exit code and both outputs in order", async () => {
   assertEquals(await run("echo a; echo b >&2; echo c; exit 3"), {
     ending: "exited",
     leftProcesses: false,
@@ -34,21 +34,21 @@ Deno.test("runShellCommand() reports a script that sh can't read as sh does", as
   assertEquals([ending, code === 0, text.length > 0], ["exited", false, true]);
 });
 
-Deno.test("runShellCommand() gives no input", async () => {
+Deno.test("runShellCommand() provides no input", async () => {
   assertEquals((await run("cat; echo done")).text, "done\n");
 });
 
-Deno.test("runShellCommand() reads on when the output is larger than what it keeps", async () => {
+Deno.test("runShellCommand() continues reading when the output exceeds its buffer", async () => {
   const { code, text } = await run("head -c 5000000 /dev/zero | tr '\\0' x; echo end", {
     maxOutputBytes: 20,
   });
   assertEquals([code, text], [
     0,
-    `${"x".repeat(10)}\n[… 4999984 bytes left out here …]\nxxxxxxend\n`,
+    `${"x".repeat(10)}\n[… 4999984 bytes omitted …]\nxxxxxxend\n`,
   ]);
 });
 
-/** Leaves a process out of the group that doesn't end when asked, and prints its id. */
+/** Leaves a process outside of the group that ignores SIGTERM, and prints its id. */
 const STRAY = "setsid sh -c 'trap \"\" TERM; echo $$ >pid; while :; do sleep 0.05; done' & " +
   "while ! [ -s pid ]; do sleep 0.01; done; cat pid";
 
@@ -60,7 +60,7 @@ Deno.test(
   async () => {
     const { ending, leftProcesses, text } = await run(STRAY);
     assertEquals([ending, leftProcesses], ["exited", true]);
-    // Until the system's first process takes note it is still there, but has ended: a zombie.
+    // Until init reaps it, it is a zombie.
     const stat = await Deno.readTextFile(`/proc/${text.trim()}/stat`).catch(() => "gone) Z");
     assertMatch(stat, /\) Z/);
   },
@@ -77,7 +77,7 @@ Deno.test(
         stdout: "piped",
       }).spawn()
     );
-    // A process that is only beginning has no environment yet.
+    // A starting process has no environment yet.
     for (const { stdout } of started) for await (const _ of stdout) break;
     assertEquals([await endLeftCommands("one"), await endLeftCommands("one")], [1, 0]);
     assertEquals((await started[0]!.status).signal, "SIGTERM");

@@ -9,32 +9,32 @@ import { collectOutput, type CommandOptions, type CommandOutcome, runShellComman
 
 /** Options of {@linkcode shellTool}. */
 export interface ShellToolOptions {
-  /** Folder that commands start in. */
+  /** Working directory of commands. */
   readonly workspace: string;
   /**
-   * Longest time limit of one command, in milliseconds. Default: 240,000, below the time after which the loop considers a
-   * silent turn stalled.
+   * Maximum time limit of a command, in milliseconds. Default: 240,000, below the time after which the loop
+   * considers a silent turn stalled.
    */
   readonly timeoutMs?: number;
-  /** Longest output, in bytes; of a longer one the middle is omitted. At least 1. Default: 65,536. */
+  /** Maximum output, in bytes, without its middle if longer; at least 1. Default: 65,536. */
   readonly maxOutputBytes?: number;
   /**
-   * Environment variables that are added to the default ones or replace them: `PATH` (the system's usual folders), `HOME` (the
-   * workspace, so that no one's keys and settings are found), `LANG`, `TERM` and the command's mark, `TARE_COMMAND`. Nothing is taken from this process's
-   * own environment.
+   * Environment variables that extend or override the default ones: `PATH` (the system's folders), `HOME`
+   * (the workspace, to hide keys and settings), `LANG`, `TERM` and `TARE_COMMAND`. This process's environment
+   * is not inherited.
    */
   readonly env?: Readonly<Record<string, string>>;
   /**
-   * A name by which {@linkcode endLeftCommands} of a later process finds what commands left running, if this process
-   * is killed. It is part of their environment. Default: none.
+   * Name in the environment of commands, by which {@linkcode endLeftCommands} of a later process finds them
+   * if this process is killed. Default: none.
    */
   readonly owner?: string;
   /**
-   * The sandbox that commands run in, unless a call states why its command has to run outside. Default: none: they have the
-   * rights of this process.
+   * Sandbox of commands, unless a call requests to run outside. Default: none: they have the rights of this
+   * process.
    */
   readonly sandbox?: Sandbox | undefined;
-  /** Holds commands that keep running after their calls. Default: none can. */
+  /** Commands that outlive their calls. Default: none. */
   readonly background?: BackgroundCommands | undefined;
 }
 
@@ -49,8 +49,8 @@ type ShellArguments = {
 const DEFAULT_TIMEOUT_MS = 120_000;
 
 /**
- * Returns `shell`, which runs a command line for `sh` in the workspace. Without a sandbox its file access is that of this
- * process: the guard that keeps the file tools in the workspace does not hold for it.
+ * Returns `shell`, which runs a command line with `sh` in the workspace. Without a sandbox it has the file
+ * access of this process, outside of the workspace too.
  *
  * @example
  * ```ts
@@ -68,11 +68,11 @@ export function shellTool(options: ShellToolOptions): Tool {
   return defineTool<ShellArguments>({
     name: "shell",
     description:
-      "Runs a POSIX sh script in the workspace, afresh each time, without input or terminal. What it leaves in the " +
-      "background is ended. Put independent inspections into one script. Of output over " +
-      `${Math.ceil(maxOutputBytes / 1024)} KiB the middle is left out. After ${
+      "Runs a POSIX sh script in the workspace, in a new shell each time, without input or terminal. Its background " +
+      "processes end with it. Combine independent inspections in one script. Output over " +
+      `${Math.ceil(maxOutputBytes / 1024)} KiB loses its middle. Stopped after ${
         defaultTimeoutMs / 1000
-      } s, or timeout_ms, it is stopped.${sandbox ? describe(sandbox) : ""}`,
+      } s or timeout_ms.${sandbox ? describe(sandbox) : ""}`,
     properties: {
       command: { type: "string", minLength: 1, description: "The script." },
       timeout_ms: {
@@ -88,7 +88,7 @@ export function shellTool(options: ShellToolOptions): Tool {
     required: ["command"],
     stance: "once",
     ...(sandbox && { isContained: ({ outside }) => outside === undefined }),
-    // Time to stop the command and tell what it wrote before the caller gives up on the call.
+    // Time to stop the command and return its output before the caller's limit.
     timeoutMs: timeoutMs + 5 * GRACE_MS,
     attempt: () => "run the command",
     async run({ command, timeout_ms: limitMs = defaultTimeoutMs, outside, ...given }, context) {
@@ -101,7 +101,7 @@ export function shellTool(options: ShellToolOptions): Tool {
       };
       if (background && given.background) {
         if (given.beside !== undefined) {
-          throw new ToolRefusal("what runs beside another one can't go on behind it.");
+          throw new ToolRefusal("a command in another one's sandbox can't run in the background.");
         }
         const started = await background.start(session, command, { ...start, ...(confirm && { confirm }) });
         return withEnded(background.look(started), background.ended(session));
@@ -121,20 +121,22 @@ export function shellTool(options: ShellToolOptions): Tool {
           return { content: `Cannot finish the command: ${limit}; ${output}`, error: true };
         }
         case "cancelled":
-          return { content: `Cannot finish the command: it was cancelled; ${output}`, error: true };
+          return { content: `Cannot finish the command: it was canceled; ${output}`, error: true };
       }
     },
   });
 }
 
-/** Runs a command in the sandbox of one that goes on there. */
+/** Runs a command in the sandbox of a background command. */
 async function runBeside(
   background: BackgroundCommand,
   command: string,
   options: CommandOptions,
 ): Promise<CommandOutcome> {
   const { timeoutMs, context, isOutside = false } = options;
-  if (isOutside) throw new ToolRefusal("what runs outside the sandbox can't run beside what is in it.");
+  if (isOutside) {
+    throw new ToolRefusal("a command outside of the sandbox can't run in another one's sandbox.");
+  }
   const { output, onOutput } = collectOutput(options);
   const limit = AbortSignal.timeout(timeoutMs);
   context.confirm?.();
@@ -148,41 +150,40 @@ async function runBeside(
   return { ending, status: { code: code ?? null, signal: null }, output, leftProcesses: false, renamed: [] };
 }
 
-/** The argument by which a command goes on behind its call. */
+/** Argument that leaves a command running. */
 const BACKGROUND = {
   type: "boolean",
-  description: "Leaves it running, such as a server; the tool background looks at it.",
+  description: "Keeps it running, such as a server; inspect it with the tool background.",
 } as const;
 
-/** The argument by which a command runs where another one does. */
+/** Argument that selects another command's sandbox. */
 const BESIDE = {
   type: "string",
-  description: "Name of a background command, to run in its sandbox, where alone its ports are reached.",
+  description: "Name of a background command in whose sandbox to run, to reach its ports.",
 } as const;
 
 function describe({ domains, by }: Sandbox): string {
   const network = domains.length === 0
     ? "has no network"
-    : `of the network reaches only ${domains.join(", ")}, by HTTP(S) through the proxy of the environment`;
-  const temporary = by === "bubblewrap" ? " and /tmp, which begins empty" : " and $TMPDIR";
-  return ` It runs in a sandbox: it can write only in the workspace${temporary}, but not in .git, .envrc, AGENTS.md, ` +
-    `settings of editors and agents and the like, sees no home ` +
-    `folders, and ${network}.`;
+    : `can reach only ${domains.join(", ")}, by HTTP(S) through the proxy in the environment`;
+  const temporary = by === "bubblewrap" ? " and an empty /tmp" : " and $TMPDIR";
+  return ` Sandboxed: it can write only in the workspace${temporary}, except .git, .envrc, AGENTS.md, settings of editors ` +
+    `and agents and the like, sees no home folders, and ${network}.`;
 }
 
-/** The argument by which a command leaves the sandbox. */
+/** Argument for running outside of the sandbox. */
 const OUTSIDE = {
   type: "string",
   minLength: 1,
   maxLength: 500,
   description:
-    "Only if the sandbox lacks what it needs: say what, such as `writes .git` or `network: example.com`. The user is " +
-    "asked, then it runs outside.",
+    "Only if the sandbox prevents it: the reason, such as `writes .git` or `network: example.com`. Runs outside of the " +
+    "sandbox after the user's approval.",
 } as const;
 
 /**
- * Ends what commands of an earlier process with this owner left running when it was killed, and gives how many
- * processes that were. Finds none on systems without `/proc`.
+ * Ends commands that an earlier process with this owner left running when it was killed, and returns the
+ * number of processes; 0 on systems without `/proc`.
  */
 export function endLeftCommands(owner: string): Promise<number> {
   return endMarked({ owner });
@@ -195,7 +196,7 @@ const DEFAULT_ENVIRONMENT = {
 };
 
 function describeStatus({ status, leftProcesses }: CommandOutcome): string {
-  const notes = leftProcesses ? " (processes left in the background were ended)" : "";
+  const notes = leftProcesses ? " (background processes were ended)" : "";
   return (status.signal === null ? `exit code ${status.code}` : `ended by ${status.signal}`) + notes;
 }
 

@@ -24,74 +24,72 @@ import {
 } from "./file_states.ts";
 import { changesOfTurn, hasChanges, type JournalLine, Journals, type TurnChanges } from "./journals.ts";
 
-/** The reason why an undo or redo was refused. Nothing was changed. */
+/** Reason why an undo or redo was refused. Nothing was changed. */
 export class UndoRefused extends Error {
-  /** Always `UndoRefused`. */
   override readonly name = "UndoRefused";
-  /** `conflict`: files were changed since, which `force` would overwrite. */
+  /** `conflict`: files have changed since, which `force` would overwrite. */
   readonly code: "nothing" | "busy" | "conflict";
 
-  /** Makes an error whose message is a sentence for the user. */
+  /** Creates an error with a message for the user. */
   constructor(code: UndoRefused["code"], message: string) {
     super(message);
     this.code = code;
   }
 }
 
-/** A turn of a session. */
 export interface TurnOfSession {
   /** Id of the session. */
   readonly session: string;
-  /** Number of the turn in the session; later turns have greater numbers. */
+  /** Number of the turn, increasing within a session. */
   readonly turn: number;
 }
 
-/** The result of an undo or a redo. */
+/** Result of an undo or a redo. */
 export interface UndoResult {
-  /** The turns whose changes were undone, or made again, the oldest first. */
+  /** Turns that were undone or redone, oldest first. */
   readonly turns: readonly number[];
   readonly files: readonly ChangedFile[];
-  /** Changes that were not undone, a sentence each. */
+  /** Changes that were not undone, one sentence each. */
   readonly notCovered: readonly string[];
 }
 
-/** Stores what turns change in a workspace's files, and restores it. */
+/** Store of the file changes of turns. */
 export interface Checkpoints {
-  /** Returns the same tool with its calls watched: what changes while one runs counts as the turn's. */
+  /** Returns the tool with its calls watched: changes during a call are recorded for the turn. */
   watch(tool: Tool, turn: TurnOfSession): Tool;
-  /** Returns the changes of a session's turns, the oldest first. */
+  /** Returns the changes of a session's turns, oldest first. */
   changes(session: string): Promise<readonly TurnChanges[]>;
-  /** Restores files to their state before this turn of a session and all after it. @throws {UndoRefused} */
+  /** Restores files to their state before this turn of a session and all later ones. @throws {UndoRefused} */
   undo(session: string, options?: {
-    /** The first turn to undo. Default: the newest one that changed files. */
+    /** First turn to undo. Default: the newest one that changed files. */
     readonly turn?: number | undefined;
-    /** Whether files that were changed since are overwritten. Default: false. */
+    /** Whether to overwrite files that have changed since. Default: false. */
     readonly force?: boolean | undefined;
   }): Promise<UndoResult>;
-  /** Reverts the last undo, unless a turn has changed something since. @throws {UndoRefused} */
+  /** Reverts the last undo, unless a turn has changed files since. @throws {UndoRefused} */
   redo(session: string, options?: {
-    /** Whether files that were changed since are overwritten. Default: false. */
+    /** Whether to overwrite files that have changed since. Default: false. */
     readonly force?: boolean | undefined;
   }): Promise<UndoResult>;
-  /** Deletes what is stored of a session. */
+  /** Deletes the data of a session. */
   forget(session: string): Promise<void>;
-  /** Settles once nothing is under way. */
+  /** Resolves once all work is done. */
   close(): Promise<void>;
 }
 
-/** An undo or redo under way, which the next process continues if this one is killed. */
+/** Pending undo or redo, which the next process continues after a crash. */
 interface Pending {
   readonly session: string;
   readonly line: Exclude<JournalLine, { readonly turn: number }>;
 }
 
-/** The call that ran when the process ended. */
+/** Call that ran when the process ended. */
 interface OpenCall extends TurnOfSession {
-  /** Whether a later process has begun to inspect what it changed. */
+  /** Whether a later process has begun to inspect its changes. */
   readonly isInspected?: boolean;
 }
 
-/** A call that runs. */
+/** Running call. */
 interface Window {
   readonly of: TurnOfSession;
   /** The only paths that it changes. Absent: unknown. */
@@ -108,16 +106,16 @@ const AFTER_TWO_CRASHES =
 const DAY_MS = 24 * 60 * 60_000;
 
 const CANNOT_KEEP =
-  "what stands there now can't be kept, because it is too large, no plain file, or behind a link";
+  "its current content can't be stored, because it is too large, no regular file, or reached through a link";
 
 /**
- * Opens the store of the changes that turns make to a workspace's files. An undo that a process was killed in is
- * finished, and what a command had changed then counts as its turn's.
+ * Opens the store of file changes. An interrupted undo is finished, and changes of an interrupted command are
+ * recorded for its turn.
  *
- * Contents are stored once each, by their SHA-256, as they were before and after a change. The first command stores the
- * whole workspace, any part of which it might change; later only what the system reports as changed is read again.
+ * Contents before and after changes are stored once each, by SHA-256. The first command stores the whole
+ * workspace; later only files with changed metadata are read.
  *
- * Calls run whether their changes can be stored or not.
+ * Calls run whether or not their changes can be stored.
  *
  * @example
  * ```ts
@@ -163,11 +161,11 @@ class KeptChanges implements Checkpoints {
     }).catch(onError);
   }
 
-  /** Continues what an earlier process was killed in. */
+  /** Continues interrupted work of an earlier process. */
   async #goOn(states: FileStates): Promise<void> {
     const call = await readJson<OpenCall>(this.#openCall);
     if (call) {
-      // If this ends the process, the next one does without.
+      // If this ends the process, the next one skips it.
       if (!call.isInspected) {
         const inspected: OpenCall = { ...call, isInspected: true };
         await writeWhole(this.#openCall, JSON.stringify(inspected), { isFlushed: true });
@@ -181,7 +179,6 @@ class KeptChanges implements Checkpoints {
     await this.#finish(states);
   }
 
-  /** Finishes a pending undo or redo. */
   async #finish(states: FileStates): Promise<void> {
     const pending = await readJson<Pending>(this.#pending);
     if (!pending) return;
@@ -290,7 +287,7 @@ class KeptChanges implements Checkpoints {
     });
   }
 
-  /** Returns the changes that make these lists of changes, one after the other, and those that can't be made. */
+  /** Returns the combined changes of these lists, and those that can't be made. */
   async #targets(
     states: FileStates,
     verb: "undo" | "redo",
@@ -298,7 +295,7 @@ class KeptChanges implements Checkpoints {
     force: boolean,
   ): Promise<{ readonly targets: readonly FileStateChange[]; readonly unmade: readonly string[] }> {
     const wanted = new Map<string, { now: FileState; to: FileState; why?: string }>();
-    // A path whose content isn't stored stays as it is, and is reported.
+    // A path whose content isn't stored is unchanged, and reported.
     const left = new Set(steps.flat().filter(isUnkeptChange).map(([path]) => path));
     const paths = new Set(steps.flat().map(([path]) => path)).difference(left);
     await inGroups([...paths], async (path) => {
@@ -341,11 +338,11 @@ class KeptChanges implements Checkpoints {
       `Cannot ${verb}: ${
         conflicts.slice(0, MOST_NAMED).join("; ")
       }${more}. Nothing was changed. With force what was ` +
-        "changed since is overwritten, and can be had back by the opposite.",
+        "changed since is overwritten, and can be restored by the opposite.",
     );
   }
 
-  /** Changes files and records it: all of them or, on an error, none. If the process is killed, the next one continues. */
+  /** Makes and records all changes or, on an error, none. After a crash, the next process continues. */
   async #carryOut(states: FileStates, pending: Pending): Promise<void> {
     const { session, line } = pending;
     await writeWhole(this.#pending, JSON.stringify(pending), { isFlushed: true });
@@ -360,12 +357,12 @@ class KeptChanges implements Checkpoints {
     await rm(this.#pending);
   }
 
-  /** Makes these changes unless they are made already. Paths that have changed meanwhile stay as they are. */
+  /** Makes the changes that aren't made yet. Paths that have changed meanwhile are skipped. */
   async #apply(states: FileStates, targets: readonly FileStateChange[]): Promise<void> {
     const sorted = [...targets].sort(([a], [b]) => (a < b ? -1 : 1));
     const isDue = async ([path, from, to]: FileStateChange) =>
       from !== to && await states.stateOf(path) === from;
-    // A folder that its owner may not change is changed first and gets its permissions last.
+    // A read-only folder is made writable first and gets its permissions last.
     const opened = new Map<string, FileState>();
     for (const target of sorted) {
       const [path, from, to] = target;
@@ -375,7 +372,7 @@ class KeptChanges implements Checkpoints {
       await states.setMode(path, modeOf(from) | 0o700);
       opened.set(path, await states.stateOf(path));
     }
-    // The content of a folder is removed before the folder.
+    // Removes the content of a folder before the folder.
     for (const target of sorted.toReversed()) {
       const [path, from, to] = target;
       const ceases = from !== "none" && (to === "none" || isFolder(from) !== isFolder(to));
@@ -388,7 +385,7 @@ class KeptChanges implements Checkpoints {
     }
     await inGroups(rest.filter(([, , to]) => !isFolder(to)), async ([path, from, to]) => {
       const now = await states.stateOf(path);
-      // Where a folder gave way, or a link was to take a place, there is nothing now.
+      // Nothing is there now: a folder was removed, or a link will be created.
       const isFree = now === "none" && (isFolder(from) || to.startsWith("link "));
       if (now === from || isFree) await states.put(path, to, now);
     });
@@ -414,7 +411,7 @@ class KeptChanges implements Checkpoints {
     if (![...this.#windows].some(({ paths }) => !paths)) await rm(this.#openCall, { force: true });
   }
 
-  /** Inspects the paths that a call may change. Changes are recorded for the call `by`, if there is one. */
+  /** Inspects the paths that a call may change, and records changes for the call `by`, if any. */
   async #look(states: FileStates, { paths, notCovered }: Window, by: Window | undefined): Promise<void> {
     const seen = paths
       ? await states.lookAt(paths)
@@ -432,14 +429,14 @@ class KeptChanges implements Checkpoints {
     await this.#journals.add(session, { atMs: Date.now(), turn, changes, notCovered });
   }
 
-  /** Reports that changes can't be stored. The call runs all the same. */
+  /** Reports that changes can't be stored. */
   #failed(window: Window, error: unknown): void {
     this.#windows.delete(window);
-    window.notCovered.push("Files of a call: they couldn't be kept, and the server's log says why.");
+    window.notCovered.push("Files of a call: they couldn't be stored; the server's log contains the reason.");
     this.#onError(error);
   }
 
-  /** Returns the paths that a call changes, from the workspace, or `undefined` if they are unknown. */
+  /** Returns the paths that a call changes, from the workspace, or `undefined` if unknown. */
   async #written(
     tool: Tool,
     args: Readonly<Record<string, unknown>>,
@@ -455,7 +452,7 @@ class KeptChanges implements Checkpoints {
     if (this.#windows.size === 0) return;
     throw new UndoRefused(
       "busy",
-      "Cannot put files back: a call of another session is changing files of the workspace. Try again when it has ended.",
+      "Cannot restore files: a call of another session is changing files of the workspace. Try again when it has ended.",
     );
   }
 

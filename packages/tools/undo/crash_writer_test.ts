@@ -1,4 +1,4 @@
-// What crash_test.ts kills: a process that puts files back, or runs a command or inspects a workspace without an end.
+// Program of crash_test.ts: restores files, runs a command or inspects a workspace until it is killed.
 import { openCheckpoints } from "@tare/tools/undo";
 import { command } from "./fixture_test.ts";
 

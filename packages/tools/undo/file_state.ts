@@ -1,4 +1,6 @@
-/** State of a path as comparable text: missing, a folder, file, link, or unstored content by size and time. */
+/**
+ * State of a path as comparable text: missing, a folder, file, link, or unstored content by size and time.
+ */
 export type FileState =
   | "none"
   | `folder ${string}`
@@ -6,10 +8,10 @@ export type FileState =
   | `file ${string} ${string}`
   | `link ${string}`;
 
-/** A change of a path, which counts from the workspace. */
+/** Change of a path, relative to the workspace. */
 export type FileStateChange = readonly [path: string, before: FileState, after: FileState];
 
-/** A file that was created, changed or deleted. */
+/** Created, changed or deleted file. */
 export interface ChangedFile {
   /** From the workspace, with forward slashes. */
   readonly path: string;
@@ -21,7 +23,7 @@ export function isUnkept(state: FileState): boolean {
   return state.startsWith("unkept");
 }
 
-/** Returns whether a change can't be undone, because a content isn't stored. */
+/** Returns whether a change can't be undone because a content isn't stored. */
 export function isUnkeptChange([, before, after]: FileStateChange): boolean {
   return isUnkept(before) || isUnkept(after);
 }
@@ -29,16 +31,16 @@ export function isUnkeptChange([, before, after]: FileStateChange): boolean {
 /** Returns a sentence for each change that can't be undone. */
 export function unkept(changes: readonly FileStateChange[]): readonly string[] {
   return changes.filter(isUnkeptChange).map(([path]) =>
-    `${path}: its content isn't kept: too large, no plain file, or ignored before.`
+    `${path}: its content isn't stored: too large, no regular file, or ignored before.`
   );
 }
 
-/** Returns the changes that undo these. */
+/** Returns the inverse changes. */
 export function reversed(changes: readonly FileStateChange[]): readonly FileStateChange[] {
   return changes.toReversed().map(([path, before, after]) => [path, after, before]);
 }
 
-/** Returns the changed files, and the folders whose permissions changed, by path. */
+/** Returns the changed files, and folders with changed permissions, by path. */
 export function changedFiles(changes: readonly FileStateChange[]): readonly ChangedFile[] {
   return changes.flatMap(([path, before, after]): readonly ChangedFile[] => {
     const [was, is] = [isFile(before), isFile(after)];
@@ -53,12 +55,11 @@ function isFile(state: FileState): boolean {
   return state !== "none" && !isFolder(state);
 }
 
-/** Returns whether a path is a folder. */
 export function isFolder(state: FileState): boolean {
   return state.startsWith("folder ");
 }
 
-/** Returns the hashes of the contents that a state needs. */
+/** Returns the hashes of a state's contents. */
 export function contentsOf(state: FileState): readonly string[] {
   const [kind, ...rest] = state.split(" ");
   return kind === "file" || kind === "link" ? rest.slice(-1) : [];

@@ -35,63 +35,67 @@ import { contentsOf, type FileState, type FileStateChange, isFolder, modeOf } fr
 
 /** Options of `openCheckpoints()`. */
 export interface CheckpointOptions {
-  /** The folder whose files are stored. */
   readonly workspace: string;
-  /** Where they are stored, for this workspace only. */
+  /** Folder of the store, for this workspace only. */
   readonly folder: string;
-  /** A folder of the workspace that is excluded. Default: none. */
+  /** Excluded folder of the workspace. Default: none. */
   readonly hidden?: string | undefined;
-  /** Limits on the contents that are stored. */
   readonly limits?: {
-    /** Largest file, in bytes. Default: 4 MiB. */
+    /** Maximum size of a file, in bytes. Default: 4 MiB. */
     readonly maxFileBytes?: number;
-    /** Most files and folders that are inspected around a command. Default: 20,000. */
+    /** Maximum number of files and folders inspected around a command. Default: 20,000. */
     readonly maxFiles?: number;
-    /** Most bytes of all these files. Default: 512 MiB. */
+    /** Maximum total size of these files, in bytes. Default: 512 MiB. */
     readonly maxBytes?: number;
   };
-  /** How long changes are stored, in milliseconds. Default: 30 days. */
+  /** Retention of changes, in milliseconds. Default: 30 days. */
   readonly keepMs?: number;
-  /** Called with errors that kept changes from being stored. Default: they are ignored. */
+  /** Called with errors of storing changes. Default: ignored. */
   readonly onError?: (error: unknown) => void;
 }
 
-/** Excluded folders: histories of their own, and what a package manager restores. */
+/** Excluded folders: repositories, and files that package managers restore. */
 const PASSED_OVER = new Set([".git", ".hg", ".svn", ".jj", "node_modules", ".venv", "__pycache__"]);
 
-/** Longest time, in milliseconds, in which the system is asked about files before other work runs. */
+/** Maximum time of synchronous inspection before other work runs, in milliseconds. */
 const MOST_MS = 10;
 
-/** Age in milliseconds below which a file may change again without another time: Deno reports some times in seconds. */
+/**
+ * Age, in milliseconds, below which a file may change without another time: Deno reports some times in
+ * seconds.
+ */
 const YOUNG_MS = 2_000;
 
 interface Known {
   readonly state: FileState;
-  /** Its times, size and the like. While they are the same, the content isn't read again. */
+  /** Times, size and the like. While unchanged, the content isn't read again. */
   readonly stamp: string;
-  /** Whether the file has another name too. */
+  /** Whether the file has other hard links. */
   readonly isLinked: boolean;
 }
 
-/** The stored form of {@linkcode FileStates}. */
+/** Stored form of {@linkcode FileStates}. */
 interface Index {
   readonly isWhole: boolean;
   readonly known: readonly (readonly [path: string, state: FileState, stamp: string, isLinked: boolean])[];
   readonly ignored: readonly string[];
 }
 
-/** The last known states of a workspace's files, and all stored contents. */
+/** Last known states of a workspace's files, and all stored contents. */
 export class FileStates {
   readonly #root: string;
   readonly #hidden: string | undefined;
   readonly #folder: string;
   readonly #limits: Required<NonNullable<CheckpointOptions["limits"]>>;
   #known = new Map<string, Known>();
-  /** Paths that the walk excluded; those of folders end in a slash. */
+  /** Excluded paths; those of folders end in a slash. */
   #ignored = new Set<string>();
-  /** Whether all paths that aren't excluded are known. */
+  /** Whether all other paths are known. */
   #isWhole = false;
-  /** Whether this process may make links. With permissions for some folders only, Deno refuses that. */
+  /**
+   * Whether this process may create links: Deno denies it to processes with permissions for some folders
+   * only.
+   */
   #mayLink = true;
   /** Whether the stored form is current. */
   #isSaved = false;
@@ -114,7 +118,7 @@ export class FileStates {
     const states = new FileStates(root, { ...options, hidden: own, folder });
     states.#mayLink = await triesToLink(join(folder, "probe"));
     const index = await readJson<Index>(join(folder, "index.json")).catch((error) => {
-      // Without it all is read again.
+      // A damaged index is rebuilt.
       if (!(error instanceof SyntaxError)) throw error;
     });
     if (index) {
@@ -144,7 +148,9 @@ export class FileStates {
     for (const { state } of this.#known.values()) yield* contentsOf(state);
   }
 
-  /** Inspects these paths and the folders above them. Returns the changes of known ones; others become known. */
+  /**
+   * Inspects these paths and their parent folders. Returns the changes of known ones; others become known.
+   */
   async lookAt(paths: readonly string[]): Promise<Seen> {
     const seen: Comparison[] = [];
     for (const path of withFolders(paths)) {
@@ -161,19 +167,19 @@ export class FileStates {
     if (typeof found === "string") {
       this.#isSaved &&= !this.#isWhole;
       this.#isWhole = false;
-      const tooLarge = `Files that commands changed: the workspace isn't kept, because ${found}.`;
+      const tooLarge = `Files that commands changed: the workspace isn't stored, because ${found}.`;
       return { changes: [], notCovered: [tooLarge], linked: [] };
     }
     const { paths, ignored, unnamed } = found;
     const seen: Comparison[] = [];
-    // What a list names since, or what it never named but a tool wrote, is still known.
+    // Paths that became ignored, or that were ignored but written by a tool, are still known.
     const gone = [...this.#known.keys()].filter((path) => !paths.has(path));
     await inGroups([...paths.keys(), ...gone], async (path) => {
       const before = this.#known.get(path);
       const after = await this.#see(path, before, paths.get(path));
       if (before) seen.push([path, before, after]);
       else if (this.#isWhole) {
-        // What was excluded existed already, with unknown content.
+        // An ignored path existed already, with unknown content.
         seen.push([path, { state: this.#wasIgnored(path) ? "unkept" : "none", isLinked: false }, after]);
       }
     });
@@ -188,12 +194,12 @@ export class FileStates {
     return changesOf(seen, unnamed);
   }
 
-  /** Returns the current state of a path, whose content is then stored. */
+  /** Returns the current state of a path and stores its content. */
   async stateOf(path: string): Promise<FileState> {
     return (await this.#see(path, this.#known.get(path))).state;
   }
 
-  /** Returns whether this process can make a path have this state. */
+  /** Returns whether this process can give a path this state. */
   mayPut(state: FileState): boolean {
     return this.#mayLink || !state.startsWith("link ");
   }
@@ -217,7 +223,7 @@ export class FileStates {
     });
   }
 
-  /** Creates a folder that its owner may write to until its permissions are set. */
+  /** Creates a folder that is writable until its permissions are set. */
   async makeFolder(path: string, state: FileState): Promise<void> {
     await inNewFolder(join(this.#root, path), () => Promise.resolve());
     await this.setMode(path, modeOf(state) | 0o700);
@@ -246,7 +252,7 @@ export class FileStates {
     if (kind === "file") {
       await writeAtomically(absolute, await this.#content(rest[1] ?? ""), {
         mode: modeOf(state),
-        // What the turn has made of it is no reason to leave it so.
+        // Permissions that the turn set don't prevent the restoration.
         isForced: true,
         temporary: this.#temporaryFor(path),
         own: this.#folder,
@@ -257,7 +263,7 @@ export class FileStates {
     }
   }
 
-  /** Removes the temporary file of a process that was killed while it restored a path. */
+  /** Removes the temporary file of an interrupted restoration. */
   async clearUp(path: string): Promise<void> {
     await removeTemporary(join(this.#root, path), {
       temporary: this.#temporaryFor(path),
@@ -265,7 +271,7 @@ export class FileStates {
     }).catch(unreadable);
   }
 
-  /** Returns the name of the temporary file for a path, by which the next process finds it. */
+  /** Returns the name of a path's temporary file, which the next process finds. */
   #temporaryFor(path: string): string {
     return temporaryName([this.#folder, path]);
   }
@@ -294,13 +300,13 @@ export class FileStates {
     return known;
   }
 
-  /** Returns what the system reports of a path to which no link leads. */
+  /** Returns the metadata of a path without links in it. */
   async #stat(absolute: string): Promise<Stats | "none" | "unkept"> {
     try {
       return await inFolder(dirname(absolute), (folder) => lstat(folder.at(basename(absolute))));
     } catch (error) {
       if (systemCode(error) === "ENOENT") return "none";
-      // Something else than a folder is in the way: a link may lead to something, a file doesn't.
+      // A parent is no folder: a link may lead to something, a file doesn't.
       if (systemCode(error) === "ENOTDIR") return await isBehindLink(absolute) ? "unkept" : "none";
       if (error instanceof ToolRefusal || isForbidden(error)) return "unkept";
       throw error;
@@ -320,7 +326,7 @@ export class FileStates {
       return `file ${permissionsOf(read.info)} ${await this.#keep(read.bytes)}`;
     } catch (error) {
       if (systemCode(error) === "ENOENT") return "none";
-      // One that may not be read, or was exchanged, can't be put back either.
+      // A path that can't be read can't be restored either.
       if (error instanceof ToolRefusal || isForbidden(error)) return unkeptState(info);
       throw error;
     }
@@ -338,7 +344,7 @@ export class FileStates {
     const path = this.#pathOf(name);
     const bytes = await readFile(path);
     if (createHash("sha256").update(bytes).digest("hex") === name) return bytes;
-    throw new Error(`Cannot put a file back: ${path} was damaged, its content has another hash.`);
+    throw new Error(`Cannot restore a file: ${path} was damaged, its content has another hash.`);
   }
 
   #pathOf(name: string): string {
@@ -364,7 +370,7 @@ export class FileStates {
     return walked;
   }
 
-  /** Adds the entries of a folder and returns the folders among them, or `undefined` if there are too many. */
+  /** Adds the entries of a folder and returns its subfolders, or `undefined` if there are too many. */
   async #walkFolder(
     place: { readonly base: string; readonly rules: IgnoreRules },
     walked: Walked,
@@ -387,7 +393,7 @@ export class FileStates {
     const here: string[] = [];
     for await (const slice of entriesOf(folder)) {
       for (const { name, kind } of slice) {
-        // What a call that runs at the same time is about to put in its place.
+        // File of a concurrent call before its rename.
         if (isTemporary(name)) continue;
         const path = `${base}${name}`;
         const shown = kind === "folder" ? `${path}/` : path;
@@ -401,14 +407,14 @@ export class FileStates {
     let sinceMs = performance.now();
     for (const name of here) {
       const path = `${base}${name}`;
-      // Takes half the time of asking without waiting, unless it takes the disk.
+      // The synchronous call takes half the time if the metadata is cached.
       const info = lstatSync(folder.at(name), { throwIfNoEntry: false });
       if (performance.now() - sinceMs > MOST_MS) {
         await new Promise((resolve) => setImmediate(resolve));
         sinceMs = performance.now();
       }
       if (!info) {
-        // The name that was listed isn't the one on disk.
+        // The listed name isn't the one on disk.
         if (name.includes("\uFFFD")) walked.unnamed.push(path);
         continue;
       }
@@ -424,31 +430,31 @@ export class FileStates {
 interface Walked {
   readonly paths: Map<string, Stats>;
   readonly ignored: Set<string>;
-  /** Paths whose names aren't UTF-8. */
+  /** Paths with names that aren't UTF-8. */
   readonly unnamed: string[];
   bytes: number;
 }
 
-/** The result of an inspection. */
+/** Result of an inspection. */
 export interface Seen {
   readonly changes: readonly FileStateChange[];
-  /** A sentence for each change that an undo can't restore exactly. */
+  /** Changes that an undo can't restore exactly, one sentence each. */
   readonly linked: readonly string[];
-  /** A sentence for each path that isn't stored, whether it changed or not. */
+  /** Paths that aren't stored, changed or not, one sentence each. */
   readonly notCovered: readonly string[];
 }
 
 type Comparison = readonly [path: string, before: Pick<Known, "state" | "isLinked">, after: Known];
 
-/** Returns what has changed between two looks at some paths. */
+/** Returns the changes between two inspections. */
 function changesOf(compared: readonly Comparison[], unnamed: readonly string[] = []): Seen {
   const changed = compared.filter(([, before, after]) => before.state !== after.state)
     .sort(([a], [b]) => (a < b ? -1 : 1));
   const linked = changed.filter(([, before, after]) => before.isLinked || after.isLinked);
   return {
     changes: changed.map(([path, before, after]) => [path, before.state, after.state]),
-    linked: named(linked.map(([path]) => path), "it is a hard link, and is put back as a file of its own"),
-    notCovered: named(unnamed, "its name isn't UTF-8, and it isn't kept"),
+    linked: named(linked.map(([path]) => path), "it is a hard link, and is restored as a separate file"),
+    notCovered: named(unnamed, "its name isn't UTF-8, and it isn't stored"),
   };
 }
 
@@ -500,27 +506,27 @@ function unkeptState({ size, mtimeMs }: Stats): FileState {
   return `unkept ${size} ${mtimeMs}`;
 }
 
-/** Returns the permissions of a file or folder, set-user-ID and the like included, in octal digits. */
+/** Returns the permissions, set-user-ID and the like included, in octal digits. */
 function permissionsOf({ mode }: Stats): string {
   return (mode & 0o7777).toString(8);
 }
 
-/** Returns what identifies an unchanged file; empty if it may change without another time. */
+/** Returns a key of an unchanged file; empty if it may change without another time. */
 function stampOf({ mtimeMs, ctimeMs, ino, size, mode }: Stats, now: number): string {
   return Math.max(mtimeMs, ctimeMs) > now - YOUNG_MS ? "" : [mtimeMs, ctimeMs, ino, size, mode].join(" ");
 }
 
 export const MOST_NAMED = 20;
 
-/** Paths that are inspected at the same time. */
+/** Maximum of concurrent inspections. */
 const AT_ONCE = 32;
 
-/** Calls a function for each element, for some at a time. */
+/** Calls a function for each element, some at a time. */
 export async function inGroups<T>(all: readonly T[], work: (one: T) => Promise<void>): Promise<void> {
   for (let at = 0; at < all.length; at += AT_ONCE) await Promise.all(all.slice(at, at + AT_ONCE).map(work));
 }
 
-/** Writes a file such that it is whole or missing whenever the process ends. */
+/** Writes a file that is complete or missing, even after a crash. */
 export async function writeWhole(
   path: string,
   content: string | Uint8Array,
@@ -532,7 +538,7 @@ export async function writeWhole(
   await rename(temporary, path);
 }
 
-/** Returns the content of a JSON file, or `undefined` if it is missing. */
+/** Returns the content of a JSON file, or `undefined` if missing. */
 export async function readJson<T>(path: string): Promise<T | undefined> {
   const text = await readFile(path, "utf8").catch(ignoreMissing);
   return text === undefined ? undefined : JSON.parse(text);

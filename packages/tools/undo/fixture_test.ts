@@ -1,5 +1,5 @@
 /**
- * Workspaces whose turns are watched, and pictures of them. Holds no tests.
+ * Workspaces with watched turns, and snapshots of them. Contains no tests.
  *
  * @module
  */
@@ -8,7 +8,10 @@ import { type Checkpoints, openCheckpoints } from "@tare/tools/undo";
 import type { Tool } from "@tare/messages";
 import { context } from "../fixture_test.ts";
 
-/** What stands in a folder: for each path a file's permissions and content, where a link points, or that it is a folder. */
+/**
+ * Returns the snapshot of a folder: for each path the permissions and content, the link's target, or that it
+ * is a folder.
+ */
 export async function picture(root: string, base = ""): Promise<Readonly<Record<string, string>>> {
   const found: Record<string, string> = {};
   for await (const { name, isDirectory, isSymlink } of Deno.readDir(join(root, base))) {
@@ -24,7 +27,7 @@ export async function picture(root: string, base = ""): Promise<Readonly<Record<
   return found;
 }
 
-/** A command: nobody knows before what it changes. */
+/** Returns a command, whose changes are unknown before. */
 export function command(work: () => Promise<unknown>): Tool {
   return {
     definition: { type: "function", function: { name: "shell" } },
@@ -35,7 +38,6 @@ export function command(work: () => Promise<unknown>): Tool {
   };
 }
 
-/** Runs a command in a turn. */
 export async function inTurn(
   checkpoints: Checkpoints,
   turn: number,
@@ -45,7 +47,6 @@ export async function inTurn(
   await checkpoints.watch(command(work), { session, turn }).run({}, context);
 }
 
-/** Opens what keeps the changes of this workspace. */
 export function keep(
   { root, outside }: { readonly root: string; readonly outside: string },
   options: Partial<Parameters<typeof openCheckpoints>[0]> = {},

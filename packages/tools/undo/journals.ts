@@ -3,7 +3,7 @@ import { join } from "@std/path";
 import { ignoreMissing } from "../define_tool.ts";
 import { type ChangedFile, changedFiles, contentsOf, type FileStateChange, unkept } from "./file_state.ts";
 
-/** A line of a session's journal: changes of a turn, an undo or a redo. */
+/** Line of a session's journal: changes of a turn, an undo or a redo. */
 export type JournalLine =
   | {
     readonly atMs: number;
@@ -19,7 +19,7 @@ export type JournalLine =
   }
   | { readonly id: string; readonly redo: readonly number[]; readonly targets: readonly FileStateChange[] };
 
-/** Changes that a turn made to files. */
+/** File changes of a turn. */
 export interface TurnChanges {
   readonly turn: number;
   /** Time of its last change, in milliseconds since the epoch. */
@@ -27,19 +27,18 @@ export interface TurnChanges {
   readonly files: readonly ChangedFile[];
   /** Whether its changes were undone. */
   readonly isUndone: boolean;
-  /** Changes that an undo doesn't cover, a sentence each. */
+  /** Changes that an undo doesn't cover, one sentence each. */
   readonly notCovered: readonly string[];
 }
 
-/** A turn as its session's journal records it. */
 export interface JournaledTurn extends Omit<TurnChanges, "files"> {
   readonly steps: readonly (readonly FileStateChange[])[];
 }
 
-/** The changes, undos and redos of each session, in a file each. */
+/** Changes, undos and redos of each session, one file per session. */
 export class Journals {
   readonly #folder: string;
-  /** Sessions whose last line is known to be complete: a process that was killed may have written a part of one. */
+  /** Sessions whose last line is complete: a killed process may have written a part of one. */
   readonly #whole = new Set<string>();
 
   constructor(folder: string) {
@@ -60,7 +59,7 @@ export class Journals {
 
   async read(session: string): Promise<{
     readonly turns: readonly JournaledTurn[];
-    /** Undos that can be redone, the newest last. */
+    /** Undos that can be redone, newest last. */
     readonly undone: readonly Extract<JournalLine, { readonly undo: unknown }>[];
   }> {
     const text = await readFile(this.#pathOf(session), "utf8").catch(ignoreMissing) ?? "";
@@ -99,7 +98,7 @@ export class Journals {
     await rm(this.#pathOf(session), { force: true });
   }
 
-  /** Removes journals that have not changed for `keepMs`. Returns the hashes of the contents that the others need. */
+  /** Removes journals without changes for `keepMs`. Returns the content hashes of the others. */
   async sweep(keepMs: number): Promise<ReadonlySet<string>> {
     const contents = new Set<string>();
     for (const name of await readdir(this.#folder).catch(ignoreMissing) ?? []) {
@@ -128,13 +127,13 @@ function linesOf(text: string): readonly JournalLine[] {
     try {
       return [JSON.parse(line)];
     } catch {
-      // A part of a line that was written before the process was killed.
+      // Partial line of a killed process.
       return [];
     }
   });
 }
 
-/** Returns the changes of a turn, those of one path as one. */
+/** Returns the changes of a turn, merged by path. */
 export function changesOfTurn({ steps, ...turn }: JournaledTurn): TurnChanges {
   const whole = new Map<string, FileStateChange>();
   for (const [path, before, after] of steps.flat()) {

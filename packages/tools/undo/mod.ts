@@ -1,5 +1,5 @@
 /**
- * Undo and redo of what the tools of a turn changed in a folder.
+ * Undo and redo of file changes that the tools of a turn made in a folder.
  *
  * @example
  * ```ts

@@ -3,55 +3,55 @@ import { ToolRefusal } from "../define_tool.ts";
 
 export interface PageText {
   readonly title: string;
-  /** As Markdown, links by their whole addresses. */
+  /** Markdown with absolute links. */
   readonly text: string;
 }
 
-/** What isn't read, with all that is in it: code, menus, and what no reader sees. */
+/** Omitted elements: code, menus, invisible parts. */
 const LEFT_OUT = new Set(
   ("script style noscript template svg math iframe object embed canvas video audio select textarea button nav footer dialog")
     .split(" "),
 );
 
-/** What ends a paragraph, and begins one. */
+/** Block elements. */
 const BLOCKS = new Set(
   ("address article aside blockquote body center dd details dl dt div fieldset figcaption figure form h1 h2 h3 h4 h5 h6 " +
     "header hr html li main ol p pre section summary table tbody tfoot thead tr ul").split(" "),
 );
 
-/** What holds a page's own text, where it says so. */
+/** Elements of the page's main text. */
 const MAIN = new Set(["main", "article"]);
 
-/** So many characters the main part must have, or it isn't taken for the page. */
+/** Minimum length of a main part, in characters. */
 const MAIN_CHARS = 200;
 
-/** A paragraph, a row or an item. */
+/** Paragraph, row or item. */
 interface Block {
   readonly text: string;
-  /** What it is, if it stands close to one of its kind before it. */
+  /** Kind, if it follows one of the same kind without a blank line. */
   readonly kind: "item" | "row" | undefined;
   readonly isMain: boolean;
 }
 
-/** Deeper nesting no page has; a parser looks through all that is open for each tag that closes. */
+/** Maximum nesting: for each closing tag a parser searches all open ones. */
 const MAX_DEPTH = 1_000;
 
-/** Most that a block is indented, in levels. */
+/** Maximum indentation, in levels. */
 const MAX_INDENT = 8;
 
-/** So much is read at once, in UTF-16 code units, before others get their turn. */
+/** UTF-16 code units that are parsed before other work runs. */
 const PIECE_CHARS = 100_000;
 
 /**
- * What a page of HTML says to its readers, in one walk over its tags: time and memory grow with its length, however they
- * are nested. Menus, scripts and what is hidden are left out; where there is a `main` or `article`, all around it too.
+ * Returns the readable text of an HTML page, in linear time and memory however its tags are nested. Menus,
+ * scripts and hidden parts are omitted, and everything outside of `main` or `article` if there is one.
  *
  * @throws {ToolRefusal} if it is nested too deep.
  */
 export async function pageText(
   html: string,
   { base, signal }: {
-    /** Address from which links count. */
+    /** Base address of links. */
     readonly base: URL;
     readonly signal: AbortSignal;
   },
@@ -69,20 +69,20 @@ export async function pageText(
 }
 
 interface OpenElement {
-  /** Whether all that is in it is left out. */
+  /** Whether its content is omitted. */
   readonly leaves: boolean;
-  /** Where a link leads, and which piece of which line is its first. */
+  /** Target of a link, and position of its first piece. */
   readonly link?: { readonly to: string; readonly line: number; readonly at: number };
 }
 
-/** What a parser tells its tags to, which says what they come to. */
+/** Parser handler that collects the text. */
 class PageReader implements Partial<Handler> {
   readonly #base: URL;
   readonly #blocks: Block[] = [];
   readonly #open: OpenElement[] = [];
-  /** The lists that are open: how many items a numbered one has had. */
+  /** Open lists: number of items of a numbered one. */
   readonly #lists: (number | undefined)[] = [];
-  /** Pieces of the line that grows, and how many lines there were before. */
+  /** Pieces of the current line, and number of earlier lines. */
   #line: string[] = [];
   #lines = 0;
   #title = "";
@@ -91,7 +91,7 @@ class PageReader implements Partial<Handler> {
   #main = 0;
   #pre = 0;
   #quotes = 0;
-  /** What the next block begins with, and what it is. */
+  /** Prefix and kind of the next block. */
   #mark = "";
   #kind: Block["kind"];
 
@@ -144,7 +144,7 @@ class PageReader implements Partial<Handler> {
     if (closed?.link?.line === this.#lines) {
       const { at, to } = closed.link;
       const said = this.#line.splice(at).join("");
-      // A link whose text is its address, or that has none, needs no second one.
+      // A link without text, or with its address as text, has no second one.
       const isSaid = said.trim() === "" || said.trim() === to;
       this.#line.push(isSaid ? said : `[${said.trim()}](${to})`);
     }
@@ -156,7 +156,6 @@ class PageReader implements Partial<Handler> {
     if (MAIN.has(name)) this.#main = Math.max(0, this.#main - 1);
   }
 
-  /** What it has come to. */
   text(): PageText {
     this.#end();
     const own = this.#blocks.filter(({ isMain }) => isMain);
@@ -174,7 +173,7 @@ class PageReader implements Partial<Handler> {
     this.#kind = "item";
   }
 
-  /** White space counts as one blank, and as none behind one. */
+  /** Collapses white space. */
   #say(text: string): void {
     if (this.#pre > 0) {
       this.#line.push(text);
@@ -205,7 +204,7 @@ class PageReader implements Partial<Handler> {
   }
 }
 
-/** Whether no reader sees it: what only a program reads may be meant for it. */
+/** Returns whether an element is invisible: it may be meant for programs only. */
 function isHidden(attributes: Readonly<Record<string, string>>): boolean {
   return "hidden" in attributes || attributes["aria-hidden"] === "true" ||
     attributes.role === "navigation" ||
@@ -214,7 +213,7 @@ function isHidden(attributes: Readonly<Record<string, string>>): boolean {
     );
 }
 
-/** Where a link leads, if that is somewhere else on the web. */
+/** Returns the target of a link if it is another web page. */
 function addressOf(href: string | undefined, base: URL): string | undefined {
   if (href === undefined || href.startsWith("#")) return undefined;
   const url = URL.parse(href, base);

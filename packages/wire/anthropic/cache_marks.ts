@@ -11,26 +11,23 @@ import {
 import type { ArrangedPrompt, ItemPart, WireRequest, WrittenItem } from "../protocol.ts";
 import { readField } from "../request.ts";
 
-/** Most marks that a request may have. */
+/** Most cache breakpoints of a request. */
 export const MAX_CACHE_MARKS = 4;
 
-/** So many blocks the provider looks back from a mark for what it has cached. */
+/** Lookback of the provider from a breakpoint, in blocks. */
 export const LOOK_BACK_BLOCKS = 20;
 
-/** How long a prompt is cached where no other time is asked for, in milliseconds since the last use. */
+/** Default cache lifetime after the last use, in milliseconds. */
 export const SHORT_TTL_MS = 300_000;
 
 const HOUR_MS = 3_600_000;
 
-/**
- * The marks of a request, places up to which it asks its provider to cache the prompt, in the order of the prompt.
- */
+/** Returns the cache breakpoints of a request, in prompt order. */
 export function readCacheMarks(request: WireRequest): {
-  /** Whether it stands with a tool or with a message. */
   readonly of: "tool" | "message";
-  /** Which of the tools in front of the prompt, or of the messages of all items. */
+  /** Index among the tools at the front, or the messages of all items. */
   readonly at: number;
-  /** For how long, in milliseconds since the last use. */
+  /** Cache lifetime after the last use, in milliseconds. */
   readonly ttlMs: number;
 }[] {
   const { tools = [], items } = request;
@@ -63,18 +60,17 @@ function ttlOf(mark: unknown): number {
 }
 
 /**
- * The items of a changed list with the marks of the provider's cache in their places: one whose block left stands with
- * the nearest block in front. If the client marks its prompts, or is to be helped to, and has marks left, more stand where they save most: at the
- * end of a conversation that goes on, where the client marks nothing behind the last reply; behind what was added to the
- * client's list; in front of what this request changes, so that it is read from the cache up to there, or where the
- * request before ended, if the provider wouldn't find that from the end; behind the last change, which is what the next
- * one leaves as it is. A request from which none continues gives its last mark away for that, if all are taken. `ends` tells
- * behind how many messages marks were put.
- *
- * A mark that is added asks for as long as the next one of the client's behind it, since none may ask for longer than one
- * in front; behind all of them for as long as the last of these among the messages, else for as short as can be.
- *
- * Answers to recalls join the results behind them: apart, a model learns not to call several tools at once.
+ * Returns the items of a changed list with cache breakpoints in place; one on an evicted block moves to the
+ * nearest block before. If the client sets breakpoints, or `completesMarks` permits it, unused ones are set
+ * where they save most: at the end of a continued conversation without one after the last reply; after items
+ * added to the client's list; before the first change, so that the cache serves the prefix, or at the
+ * previous request's end, if beyond the lookback; after the last change, where the next request's stable
+ * prefix ends. A final request yields its last breakpoint for these if all are taken. `ends` are the message
+ * counts before added breakpoints.
+ * Lifetimes must not increase along the prompt: an added breakpoint gets the lifetime of the client's next
+ * one, or else that of the last one among the messages, or the shortest.
+ * Answers to recalls are merged with the results after them: if separate, models learn not to make parallel
+ * calls.
  */
 export function arrangeItems(
   request: WireRequest,
@@ -83,7 +79,7 @@ export function arrangeItems(
 ): { readonly items: Uint8Array<ArrayBuffer>[]; readonly ends: readonly number[] } {
   const list = written.map(({ bytes }) => bytes);
   const ends: number[] = [];
-  /** Gives a mark to the nearest block that can have one, and says whether it had none. */
+  /** Puts a breakpoint on the nearest block that can have one. Returns whether it had none. */
   const put = ({ mark, at, blocks }: Placed): boolean => {
     for (let place = at; place >= 0; place--) {
       const bytes = list[place];
@@ -107,13 +103,12 @@ export function arrangeItems(
   const bytes = list[last];
   let free = marksOwn ? MAX_CACHE_MARKS - marks.length : 0;
   const lacksMark = marksOwn && free < (prompt.kept === undefined ? 1 : 2);
-  // The client marks the end, which is ours while a model recalls: where marks lack for that and for what is changed in front,
-  // its own goes on to there.
+  // During recalls the end is an added item. If breakpoints are scarce, the client's moves there.
   if (lacksMark && mark !== undefined && bytes && last < written.length - 1) {
     list[last] = unmarked(bytes);
     put({ mark, at: written.length - 1 });
   }
-  // At the end of a request from which none continues a mark serves nothing, if the cache holds what stands in front.
+  // A final request's breakpoint is useless if the cache contains the prefix.
   if (prompt.isLast && prompt.kept !== undefined && free < 1 && mark !== undefined && bytes && marksOwn) {
     list[last] = unmarked(bytes);
     free++;
@@ -132,7 +127,7 @@ export function arrangeItems(
   return { items: list.flatMap((bytes) => bytes ?? []), ends };
 }
 
-/** Behind how many of the messages that are seen the client's marks stand; 0 is behind the tools. */
+/** Returns the message counts before the client's breakpoints; 0 is after the tools. */
 export function findMarkedEnds(request: WireRequest, written: readonly WrittenItem[]): number[] {
   const { tools = [] } = request;
   const isInTools = tools.some(({ bytes, inFront }) => inFront && ttlsOf([readJsonAt(bytes)]).length > 0);
@@ -158,7 +153,7 @@ function beginsWithResult(written: WrittenItem | undefined): boolean {
   return written?.seen.find((message) => message !== undefined)?.role === "tool";
 }
 
-/** A message with the blocks of both. */
+/** Returns a message with the blocks of both. */
 function joined(answers: Uint8Array<ArrayBuffer>, results: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
   const [ours, theirs] = [answers, results].map((bytes) => {
     const at = objectFields(bytes).get("content")?.start ?? 0;
@@ -168,7 +163,7 @@ function joined(answers: Uint8Array<ArrayBuffer>, results: Uint8Array<ArrayBuffe
   return editJson(results, [{ path: ["content"], value }]);
 }
 
-/** A place for a mark: the item, and how many of its blocks stand in front. Default: all. */
+/** A breakpoint position: an item, and the number of its blocks before it. Default: all. */
 interface Place {
   readonly at: number;
   readonly blocks?: number | undefined;
@@ -178,7 +173,7 @@ interface Placed extends Place {
   readonly mark: string;
 }
 
-/** The marks that left, and where they stood. */
+/** Returns removed breakpoints with their positions. */
 function findLost(request: WireRequest, written: readonly WrittenItem[]): Placed[] {
   const places = new Map(written.map(({ item }, at) => [item, at]));
   const lost: Placed[] = [];
@@ -186,7 +181,7 @@ function findLost(request: WireRequest, written: readonly WrittenItem[]): Placed
   for (const item of request.items) {
     const at = places.get(item);
     if (at === undefined) {
-      // Others stand in its place.
+      // Replaced by other items.
       waiting.push(...marksOf(item.parts));
       continue;
     }
@@ -203,7 +198,7 @@ function findLost(request: WireRequest, written: readonly WrittenItem[]): Placed
   return [...lost, ...waiting.map((mark) => ({ mark, at: written.length - 1 }))];
 }
 
-/** Where one more mark saves something, most first. */
+/** Returns useful positions for additional breakpoints, by priority. */
 function findUseful(
   request: WireRequest,
   written: readonly WrittenItem[],
@@ -229,8 +224,8 @@ function findUseful(
 }
 
 /**
- * Whether a conversation that goes on has no mark behind the last reply. Of one that has no reply yet nobody knows whether
- * it will, and what is written to the cache costs more than what isn't.
+ * Returns whether a continued conversation has no breakpoint after the last reply. A first request may not be
+ * continued, and cache writes cost extra.
  */
 function lacksEnd(request: WireRequest): boolean {
   const isReply = ({ parts }: WireRequest["items"][number]) =>
@@ -240,7 +235,7 @@ function lacksEnd(request: WireRequest): boolean {
   return !request.items.slice(last + 1).some(({ parts }) => marksOf(parts).length > 0);
 }
 
-/** Whether the provider wouldn't find a place from the end. */
+/** Returns whether a position is beyond the lookback from the end. */
 function isFar(written: readonly WrittenItem[], { at, blocks = Infinity }: Place): boolean {
   const [first = 0, ...others] = written.slice(at).map(({ bytes }) => bytes ? countBlocks(bytes) : 0);
   return others.reduce((sum, one) => sum + one, Math.max(0, first - blocks)) > LOOK_BACK_BLOCKS;
@@ -252,7 +247,7 @@ function countBlocks(bytes: Uint8Array<ArrayBuffer>): number {
   return isListAt(bytes, content) ? arrayItems(bytes, content.start).length : 1;
 }
 
-/** A mark that asks for as long as the last of these. */
+/** Returns a breakpoint with the lifetime of the last of these. */
 function writeMark(marks: ReturnType<typeof readCacheMarks>): string {
   const hour = (marks.at(-1)?.ttlMs ?? 0) > SHORT_TTL_MS;
   return JSON.stringify({ type: "ephemeral", ...(hour && { ttl: "1h" }) });
@@ -262,14 +257,14 @@ function marksOf(parts: readonly ItemPart[]): string[] {
   return parts.flatMap(({ mark }) => mark ?? []);
 }
 
-/** A message without marks. */
+/** Returns a message without breakpoints. */
 function unmarked(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
   const message = readJsonAt(bytes);
   const content = withoutMarks(isRecord(message) ? message.content : undefined);
   return Array.isArray(content) ? editJson(bytes, [{ path: ["content"], value: jsonBytes(content) }]) : bytes;
 }
 
-/** Returns blocks without their cache breakpoints, those in results included. */
+/** Returns blocks without their cache breakpoints, including those in results. */
 export function withoutMarks(blocks: unknown): unknown {
   if (!Array.isArray(blocks)) return blocks;
   return blocks.map((block) => {
@@ -279,7 +274,10 @@ export function withoutMarks(blocks: unknown): unknown {
   });
 }
 
-/** A message whose last block, of the first `blocks`, that can have a mark has one; nothing if none can. */
+/**
+ * Returns a message with a breakpoint on the last suitable block of the first `blocks`; `undefined` without
+ * one.
+ */
 function withMark(
   bytes: Uint8Array<ArrayBuffer>,
   mark: string,
@@ -307,12 +305,12 @@ function withMark(
   return editJson(bytes, [{ path: ["content", at], value }]);
 }
 
-/** Whether a block has text, or is another one: empty texts are refused. */
+/** Returns whether a block isn't an empty text, which is refused. */
 export function hasContent({ type, text }: JsonRecord): boolean {
   return type !== "text" || (typeof text === "string" && text.trim() !== "");
 }
 
-/** Whether a block contains what the model thought. */
+/** Returns whether a block is reasoning. */
 export function isThinking({ type }: JsonRecord): boolean {
   return type === "thinking" || type === "redacted_thinking";
 }

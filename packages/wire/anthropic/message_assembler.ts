@@ -5,7 +5,7 @@ import { asRecord, isRecord, type JsonRecord, listOf, parseRecord, withoutNulls 
 import { MAX_CALLS, type RawEvent, ReplyTooLong } from "../sse.ts";
 import { readInput, writeReply } from "./write_messages_body.ts";
 
-/** Words for why a reply ended. Any other word is taken for `stop`. */
+/** Other stop reasons mean `stop`. */
 const FINISH_REASONS: Readonly<Record<string, FinishReason>> = {
   max_tokens: "length",
   model_context_window_exceeded: "length",
@@ -13,32 +13,34 @@ const FINISH_REASONS: Readonly<Record<string, FinishReason>> = {
 };
 
 /**
- * Puts a reply together from the events of a Messages stream. A reply that pauses goes on in the next stream, which the
- * same assembler reads.
+ * Assembles a reply from the events of a Messages stream. A paused reply continues in the next stream, read
+ * by the same assembler.
  */
 export class MessageAssembler {
   readonly #blocks = new StreamedBlocks();
-  /** Which call each block that calls a tool is, by the block's index. */
+  /** Number of each call, by the index of its block. */
   readonly #calls = new Map<number, number>();
-  /** Blocks of earlier streams. */
+  /** Number of blocks in earlier streams. */
   #offset = 0;
   #stop = "";
   #usage: JsonRecord = {};
-  /** Tokens written in earlier streams. */
+  /** Output tokens of earlier streams. */
   #written = 0;
   #isMessage = false;
 
-  /** True once an event was one of a message. */
+  /** Whether an event belonged to a message. */
   get isReply(): boolean {
     return this.#isMessage;
   }
 
-  /** Whether the reply waits to be sent back, to go on. */
+  /** Whether the reply is paused and must be sent back to continue. */
   get isPaused(): boolean {
     return this.#stop === "pause_turn";
   }
 
-  /** Takes one event and gives what it tells those who watch. @throws {ReplyTooLong} with more than {@linkcode MAX_CALLS}. */
+  /**
+   * Reads one event. Returns its model events. @throws {ReplyTooLong} with more than {@linkcode MAX_CALLS}.
+   */
   read(value: unknown): ModelEvent[] {
     const event = asRecord(value) ?? {};
     const { type, message, usage } = event;
@@ -57,7 +59,7 @@ export class MessageAssembler {
     return typeof event.index === "number" ? this.#take({ ...event, index: event.index + this.#offset }) : [];
   }
 
-  /** What was said so far. Calls whose ids are missing or among `takenIds` get others. */
+  /** Returns the reply so far. Calls with missing or taken ids get new ones. */
   message(takenIds: ReadonlySet<string> = new Set()): AssistantMessage {
     const used = new Set(takenIds);
     const calls: FunctionToolCall[] = [];
@@ -72,7 +74,7 @@ export class MessageAssembler {
       used.add(id);
       const input = written || JSON.stringify(block.input ?? {});
       calls.push({ id, type: "function", function: { name: String(block.name ?? ""), arguments: input } });
-      // The call has the rest.
+      // The call contains the other fields.
       const { name: _, input: __, ...rest } = block;
       return { ...rest, id };
     });
@@ -88,7 +90,7 @@ export class MessageAssembler {
     return isPlain ? plain : whole;
   }
 
-  /** The whole reply, or nothing if the stream ended before it was whole. */
+  /** Returns the complete reply, or `undefined` if the stream ended before. */
   finish(takenIds: ReadonlySet<string>): Extract<ModelEvent, { type: "completed" }> | undefined {
     if (this.#stop === "" || this.isPaused) return undefined;
     const message = this.message(takenIds);
@@ -97,7 +99,7 @@ export class MessageAssembler {
       type: "completed",
       message,
       finishReason: FINISH_REASONS[this.#stop] ?? (message.tool_calls ? "tool_calls" : "stop"),
-      // The prompt of the last stream holds those of the earlier ones; what was written adds up.
+      // The last stream's prompt includes the earlier ones; output adds up.
       ...(usage && { usage: { ...usage, outputTokens: usage.outputTokens + this.#written } }),
     };
   }
@@ -127,12 +129,12 @@ export class MessageAssembler {
   }
 }
 
-/** Puts the blocks of a streamed reply together, as they go back to the upstream: signatures and all. */
+/** Assembles the blocks of a streamed reply as they are sent back, including signatures. */
 class StreamedBlocks {
   readonly #blocks = new Map<unknown, Record<string, unknown>>();
   readonly #inputs = new Map<unknown, string>();
 
-  /** Takes an event of the stream. */
+  /** Adds an event of the stream. */
   add({ type: event, index, content_block: begun, delta: more }: JsonRecord): void {
     if (event === "content_block_start" && isRecord(begun)) this.#blocks.set(index, { ...begun });
     const block = this.#blocks.get(index);
@@ -141,16 +143,16 @@ class StreamedBlocks {
     const { type, partial_json: json, citation, ...fields } = delta;
     if (type === "input_json_delta") this.#inputs.set(index, this.inputOf(index) + String(json ?? ""));
     else if (citation !== undefined) block.citations = [...listOf(block.citations), citation];
-    // Of a text, of thoughts: more of it. A signature comes whole.
+    // Texts and thinking grow; a signature arrives complete.
     else for (const [name, value] of Object.entries(fields)) block[name] = added(block[name], value);
   }
 
-  /** The input of a call as far as it was streamed, as the model wrote it; empty if none was. */
+  /** Returns a call's input so far, as the model wrote it. */
   inputOf(index: unknown): string {
     return this.#inputs.get(index) ?? "";
   }
 
-  /** All blocks in order, each with its index. */
+  /** Blocks in order, each with its index. */
   get blocks(): readonly (readonly [index: number, block: JsonRecord])[] {
     return [...this.#blocks].map(([index, block]) => [Number(index), block] as const).sort(([a], [b]) =>
       a - b
@@ -158,7 +160,7 @@ class StreamedBlocks {
   }
 }
 
-/** The blocks of a reply whose stream had these events. */
+/** Returns the blocks of a reply from its stream's events. */
 export function readStreamedBlocks(events: readonly RawEvent[]): JsonRecord[] {
   const streamed = new StreamedBlocks();
   for (const { data } of events) {
@@ -176,18 +178,17 @@ function added(before: unknown, more: unknown): unknown {
 }
 
 /**
- * Reads the usage of a reply: what was neither served nor taken by the cache, what was written to it, for five minutes
- * and for an hour, and what was read from it make up the prompt. Nothing if it tells no prompt tokens.
- *
- * A provider that runs tools of its own reads the prompt again for what each gave, and tells the sum.
+ * Reads the usage of a reply, whose prompt is the total of uncached input, cache reads, and cache writes for
+ * five minutes and an hour. Returns `undefined` without prompt tokens.
+ * A provider that runs its own tools reads the prompt again after each, and reports totals.
  */
 export function readMessagesUsage(value: unknown, { begun, reads = 1 }: {
-  /** What was told of a reply when it began to be streamed, which is of the first time. Default: nothing was. */
+  /** Usage at the start of the stream, for the first read. Default: none. */
   readonly begun?: unknown;
-  /** How often the prompt was read at most. Default: once. */
+  /** Most reads of the prompt. Default: 1. */
   readonly reads?: number;
 } = {}): Usage | undefined {
-  // Whatever is written is told.
+  // Every cache write is reported, so absence means 0.
   const read = (told: unknown): Usage | undefined => {
     const usage = readUsage(told);
     return usage && { cacheWriteTokens: 0, ...usage };
@@ -200,7 +201,10 @@ export function readMessagesUsage(value: unknown, { begun, reads = 1 }: {
   return { ...usage, firstRead: first };
 }
 
-/** What the first time took of so many, of which the later ones found in the cache what it had found and written there. */
+/**
+ * Returns the estimated usage of the first read, assuming that later reads were served what it read and
+ * wrote.
+ */
 function firstRead(usage: Usage, reads: number): Usage {
   const { promptTokens, cachedTokens, cacheWriteTokens = 0 } = usage;
   const served = Math.max(0, Math.round((cachedTokens - (reads - 1) * cacheWriteTokens) / reads));
@@ -208,7 +212,7 @@ function firstRead(usage: Usage, reads: number): Usage {
   return { ...usage, promptTokens: served + cacheWriteTokens + fresh, cachedTokens: served, estimated: true };
 }
 
-/** Writes the usage of a reply. */
+/** Returns the usage of a reply in the Messages format. */
 export function writeMessagesUsage(usage: Usage): JsonRecord {
   const { promptTokens, cachedTokens, cacheWriteTokens = 0, hourWriteTokens = 0, outputTokens } = usage;
   return {

@@ -44,22 +44,22 @@ import { isSubscription, leavesNothing, pingBody, readAnswerBlocks } from "./pin
 import { isSearch, TOOL_SEARCH } from "./tool_search.ts";
 import { anchorOf, readCommonHints, readField, wholeTool } from "../request.ts";
 
-/** A key as clients of the Messages API send it; those who have signed in send a bearer token. */
+/** The key header of Messages clients; signed-in clients send a bearer token. */
 const API_KEY: Protocol["auth"] = {
   headers: ["x-api-key", "authorization"],
   name: "x-api-key",
   prefix: "",
 };
 
-/** Where Claude Code names its session beside its device, whose name two first starts at once change in the middle. */
+/** Claude Code's session id in the user id, whose device id may change when two first starts coincide. */
 const SESSION_ID = /"session_id":"([^"]+)"/;
 
-/** The beta header of a context window of a million tokens, among others with commas between them. */
+/** Beta header of a context window of a million tokens, possibly in a list. */
 const MILLION = /(?:^|[\s,])context-1m-/;
 
 /**
- * Anthropic's Messages: a reply is one message to the planner; of the user's items each block is one, so that single
- * results are edited. What marks the cache doesn't count, and is never lost.
+ * Anthropic's Messages. For the planner, a reply is one message and each block of a user item another, so
+ * that results are edited individually. Cache breakpoints aren't content, and are never lost.
  */
 export const MESSAGES_PROTOCOL: Protocol = {
   name: "messages",
@@ -87,7 +87,7 @@ export const MESSAGES_PROTOCOL: Protocol = {
       }),
       ...(typeof user === "string" && { key: SESSION_ID.exec(user)?.[1] ?? user }),
       isStateful: false,
-      // A thread is a history that the upstream keeps; its tools must stay as they are.
+      // A thread's history is stored upstream; its tools must stay unchanged.
       isDetached: isRecord(readField(body, "thread")) ||
         isChangedUpstream(readField(body, "context_management")),
     };
@@ -137,13 +137,13 @@ export const MESSAGES_PROTOCOL: Protocol = {
   refuse: (status, message) => Response.json(errorBody(status, message), { status }),
 };
 
-/** In which field blocks hold the id of a call. */
+/** Fields with the id of a call, by block type. */
 const ID_FIELDS: Readonly<Record<string, string>> = { tool_use: "id", tool_result: "tool_use_id" };
 
-/** Where Claude Code says whose request it is, and the number in it that changes. */
+/** Claude Code's billing line, with a number that changes. */
 const BILLING = /^(x-anthropic-billing-header:[^]*?\bcch=)([0-9a-z]+)/i;
 
-/** The body with zeros in place of the number in the line for the bill, which stands first. */
+/** Returns the body with zeros in place of the number in its first line. */
 function withoutNonce(body: WireBody): Uint8Array<ArrayBuffer> | undefined {
   const system = readField(body, "system");
   const blocks: readonly unknown[] = Array.isArray(system) ? system : [system];
@@ -155,7 +155,7 @@ function withoutNonce(body: WireBody): Uint8Array<ArrayBuffer> | undefined {
   return editJson(body.bytes, [{ path, value: jsonBytes(still) }], body.fields);
 }
 
-/** Whether the upstream takes things out of the prompt by itself, and asks nobody for the price. */
+/** Returns whether the upstream evicts content without regard to cache costs. */
 function isChangedUpstream(management: unknown): boolean {
   const edits = isRecord(management) && Array.isArray(management.edits) ? management.edits : [];
   return edits.some((edit) => !isRecord(edit) || edit.keep !== "all");
@@ -172,24 +172,24 @@ function unknownTool(): UnknownShape {
   return new UnknownShape("a tool is not as the Messages format says");
 }
 
-/** Passes on the replies of one turn as one. What isn't ours to change keeps its bytes. */
+/** Forwards the replies of one turn as one; unaffected events keep their bytes. */
 class MessagesTurnWriter implements TurnWriter {
   readonly #recall: string | undefined;
   readonly #hidesSearches: boolean;
   readonly #keepsText: boolean;
   readonly #replies: { readonly blocks: readonly JsonRecord[]; readonly reply: WireReply }[] = [];
   #splitter = new SseSplitter();
-  /** What was read of the reply that is being streamed, if it may have to be known. */
+  /** Bytes of the current reply, if its content may be needed. */
   #read: Uint8Array<ArrayBuffer>[] = [];
-  /** Indexes of what isn't the client's business of it. */
+  /** Indexes of blocks that are hidden from the client. */
   #hidden = new Set<number>();
   #callsClient = false;
-  /** What it told of its tokens, in the upstream's own fields. */
+  /** Its usage so far, in the upstream's fields. */
   #usage: JsonRecord = {};
-  /** What it told when it began to be streamed. */
+  /** Usage at the start of its stream. */
   #begun: JsonRecord | undefined;
   #stop: unknown;
-  /** Its last events: clients leave when they see them, and what the call cost must be known by then. */
+  /** Final events: clients disconnect after them, so they are held until the usage is recorded. */
   #held: RawEvent[] = [];
   #ended = false;
   #whole: Uint8Array<ArrayBuffer> = new Uint8Array();
@@ -208,7 +208,7 @@ class MessagesTurnWriter implements TurnWriter {
     return splitEvents(whole).flatMap((event) => this.#pass(event));
   }
 
-  /** Whether a piece of a stream holds only what a client may see as it is. */
+  /** Returns whether a piece of a stream can be forwarded unparsed. */
   #passesWhole(bytes: Uint8Array<ArrayBuffer>): boolean {
     if (this.#replies.length > 0 || this.#hidden.size > 0 || this.#held.length > 0) return false;
     const text = decoder.decode(bytes);
@@ -254,7 +254,7 @@ class MessagesTurnWriter implements TurnWriter {
     return typedEvent({ ...errorBody(502, message) });
   }
 
-  /** The replies and answers that stand in place of the one message that the client knows. */
+  /** Returns the replies and answers that replace the client's one message. */
   hidden(answers: readonly (readonly string[])[]): HiddenItems[] {
     if (!this.#hasHidden()) return [];
     const [part] = readMessage({ role: "assistant", content: this.#visible() });
@@ -263,13 +263,13 @@ class MessagesTurnWriter implements TurnWriter {
     return [{ replaces: [anchorOf(part.message)], before: [], thoughts: [], items }];
   }
 
-  /** What says why a message ended: if its only calls aren't the client's, it called nothing. */
+  /** Returns the stop reason for the client: without visible calls, the message ended its turn. */
   #ending(fields: JsonRecord): JsonRecord {
     const stops = fields.stop_reason === "tool_use" && !this.#callsClient;
     return stops ? { ...fields, stop_reason: "end_turn" } : fields;
   }
 
-  /** What the client is told of the last reply's tokens: what a prompt takes that is read once. */
+  /** Returns the last reply's usage for the client: as if the prompt was read once. */
   #toldUsage(usage: JsonRecord): JsonRecord {
     const read = this.#replies.at(-1)?.reply.usage;
     if (!read?.firstRead) return usage;
@@ -309,7 +309,7 @@ class MessagesTurnWriter implements TurnWriter {
       this.#isSearch(block) && isSearching[at - 1] && !isSearching[at]
     );
     const usage = readMessagesUsage(this.#usage, { begun: this.#begun, reads: 1 + found.length });
-    // Providers refuse empty texts, their own too.
+    // Providers refuse empty texts, even their own.
     const content = blocks.filter(hasContent);
     const isPaused = this.#stop === "pause_turn" && blocks.some((block) => this.#isSearch(block));
     const reply: WireReply = {
@@ -327,14 +327,14 @@ class MessagesTurnWriter implements TurnWriter {
     return reply;
   }
 
-  /** The bytes of an event that the client may see now. */
+  /** Returns the bytes of an event that the client may see now. */
   #pass(event: RawEvent): Uint8Array<ArrayBuffer>[] {
     const data = parseRecord(event.data);
     const later = this.#replies.length > 0;
     switch (data?.type) {
       case "message_start":
         this.#usage = this.#begun = asRecord(asRecord(data.message)?.usage) ?? {};
-        // A reply that goes on with a turn begins nothing for the client.
+        // For the client, a continued turn has only one start.
         return later ? [] : [event.bytes];
       case "message_delta":
         this.#usage = { ...this.#usage, ...withoutNulls(asRecord(data.usage) ?? {}) };
@@ -379,7 +379,7 @@ class MessagesTurnWriter implements TurnWriter {
   }
 }
 
-/** What marks an event that says more than a piece of a block. */
+/** Markers of an event other than a delta. */
 const WATCHED: readonly string[] = ['"content_block_start"', '"message_'];
 
 const decoder = new TextDecoder();
@@ -389,10 +389,9 @@ function isCall(block: unknown): block is JsonRecord {
 }
 
 /**
- * The messages of an item: a reply is one message, of anything else each block is one, so that results that stand
- * together with texts beside them can be edited, and can leave, one by one.
- *
- * @throws {UnknownShape} if it isn't as the format says.
+ * Returns the messages of an item: one for a reply, otherwise one per block, so that adjacent results and
+ * texts can be edited and evicted individually.
+ * @throws {UnknownShape} if it isn't valid.
  */
 function readMessage(value: unknown): readonly ItemPart[] {
   if (!isRecord(value)) throw unknown("a message");
@@ -404,20 +403,20 @@ function readMessage(value: unknown): readonly ItemPart[] {
   }
   const blocks = blocksOf(content);
   if (role === "assistant") {
-    // Clients may omit what the model thought.
+    // Clients may omit reasoning.
     const spoken = blocks.filter((block) => !isThinking(block));
     const mark = blocks.findLast(({ cache_control: mark }) => isRecord(mark))?.cache_control;
     const finds = foundIn(blocks.map(referencesIn));
     const message = { ...readReply(blocks), ...(finds.length > 0 && { keep: true }) };
     return [{
       message,
-      // Without anything else it is told by what was thought.
+      // A reply with only reasoning is identified by that.
       said: said(spoken.length > 0 ? spoken : blocks),
       ...(mark !== undefined && { mark: JSON.stringify(mark) }),
       ...(finds.length > 0 && { finds }),
     }];
   }
-  // A message of nothing is still one.
+  // An empty message is still one.
   if (blocks.length === 0) return [{ message: { role, content: [] }, said: said([]) }];
   return blocks.map((block, at): ItemPart => {
     const path = ["content", at];
@@ -428,7 +427,7 @@ function readMessage(value: unknown): readonly ItemPart[] {
       const content = block.content ?? "";
       const read = readContent(content);
       const finds = foundIn([content]);
-      // What makes a tool known to the model, is cited from, or is media is no text of which a line could tell.
+      // Content with found tools, citations or media can't be replaced by a line of text.
       const keeps = Array.isArray(content) && content.some((block) => block?.type !== "text");
       const message: Message = {
         role: "tool",
@@ -461,23 +460,22 @@ function readMessage(value: unknown): readonly ItemPart[] {
   });
 }
 
-/** Names of the tools to which blocks in these lists refer. */
+/** Returns the names of referenced tools in lists of blocks. */
 function foundIn(lists: readonly unknown[]): readonly string[] {
   return lists.flatMap((blocks) => Array.isArray(blocks) ? blocks : []).flatMap((block: JsonRecord | null) =>
     block?.type === "tool_reference" && typeof block.tool_name === "string" ? [block.tool_name] : []
   );
 }
 
-/** What the provider's own search has found, in its block of a reply. */
+/** Returns the references that the provider's own search found. */
 function referencesIn({ content }: JsonRecord): unknown {
   return isRecord(content) ? content.tool_references : undefined;
 }
 
 /**
- * Returns the messages of the system prompt, one for each block, since the cache may hold the first blocks and not the next.
- * Marks don't decide that: a client may move them from request to request.
- *
- * @throws {UnknownShape} if it isn't as the format says.
+ * Returns the messages of the system prompt, one per block, since only the first blocks may be cached. Cache
+ * breakpoints don't separate blocks: clients move them between requests.
+ * @throws {UnknownShape} if it isn't valid.
  */
 function readSystem(system: unknown): readonly ItemPart[] {
   const said = (blocks: unknown) => ({ role: "system", parts: saidParts(withoutMarks(blocks), saidBlock) });
@@ -494,7 +492,7 @@ function readSystem(system: unknown): readonly ItemPart[] {
   });
 }
 
-/** What a block says, however its client spells it; ids of calls are told by what they pair. */
+/** Returns the meaning of a block. Pairing derives the ids of its calls. */
 function saidBlock({ type, ...block }: JsonRecord): unknown {
   if (type === "tool_use") {
     const { id: _, input, ...rest } = block;
@@ -506,14 +504,14 @@ function saidBlock({ type, ...block }: JsonRecord): unknown {
   return { type, ...toldFields(rest), ...(failed === true && { failed }), parts };
 }
 
-/** The blocks of a content. @throws {UnknownShape} if it holds anything else. */
+/** Returns the blocks of content. @throws {UnknownShape} if it has anything else. */
 function blocksOf(content: unknown): readonly JsonRecord[] {
   const isList = Array.isArray(content) && content.every((block) => typeof block?.type === "string");
   if (isList) return content;
   throw unknown("a content");
 }
 
-/** The mark of a block; of a result also one of a block inside it. */
+/** Returns the breakpoint of a block, or of a block inside a result. */
 function markOf({ cache_control: own, type, content }: JsonRecord): unknown {
   if (isRecord(own)) return own;
   if (type !== "tool_result" || !Array.isArray(content)) return undefined;
@@ -555,7 +553,7 @@ function readPart(block: JsonRecord): readonly ContentPart[] {
   const { type, text } = block;
   if (type === "text") return [{ type, text: textOf(text) }];
   if (type === "image") return [{ type: "image_url", image_url: { url: "" } }];
-  // In their place the model is shown the tools themselves.
+  // The provider replaces references by the tools' definitions.
   const finds = foundIn([[block], referencesIn(block)]);
   if (finds.length > 0) return [{ type: "text", text: finds.join("\n") }];
   const { cache_control: _, ...rest } = block;
@@ -565,7 +563,7 @@ function readPart(block: JsonRecord): readonly ContentPart[] {
   return [{ type: "text", text: JSON.stringify(rest, shorten) }];
 }
 
-/** So much is known of reasoning that is sealed, in UTF-16 code units: nobody but its provider reads it. */
+/** Stored length of sealed reasoning, in UTF-16 code units: only its provider reads it. */
 const SEALED_CHARS = 1_000;
 
 function textOf(value: unknown): string {

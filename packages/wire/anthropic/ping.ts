@@ -14,23 +14,22 @@ import {
 import { splitEvents } from "../sse.ts";
 import { hasContent, isThinking, LOOK_BACK_BLOCKS } from "./cache_marks.ts";
 
-/** A body of JSON, or a part of one. */
+/** A JSON body, or a part of one. */
 type Bytes = Uint8Array<ArrayBuffer>;
 
-/** Ends of a reply behind which a user may go on. */
+/** Stop reasons after which a user message may follow. */
 const FINISHED: readonly unknown[] = ["end_turn", "stop_sequence", "tool_use"];
 
-/** The mark behind which the provider keeps the prompt for an hour. */
+/** The breakpoint of a prompt that is cached for an hour. */
 const HOUR_MARK = '{"type":"ephemeral","ttl":"1h"}';
 
-/** What a request that only keeps its prompt warm has of its own: no reply is asked for, so that none is streamed. */
+/** Fields of a request that reads the prompt without a reply. */
 const ASKS_NOTHING: Readonly<Record<string, string>> = { max_tokens: "0", stream: "false" };
 
 /**
- * A request that reads a prompt and asks for no reply. All that the cache goes by stays as it was sent.
- *
- * @param answer What {@linkcode readAnswerBlocks} gave of the reply: then it stands behind the prompt with an hour's mark on its last
- * block that isn't thinking, and no mark of five minutes in front. Default: the prompt ends as it did.
+ * Returns a request that reads a prompt without a reply. Everything that the cache compares stays unchanged.
+ * @param answer Result of {@linkcode readAnswerBlocks}: appended to the prompt, with an hour's breakpoint on
+ * its last block that isn't thinking, and the five-minute ones before removed. Default: no answer.
  */
 export function pingBody(body: Bytes, answer?: readonly string[]): Bytes {
   const fields = objectFields(body);
@@ -41,9 +40,9 @@ export function pingBody(body: Bytes, answer?: readonly string[]): Bytes {
 }
 
 /**
- * The blocks of a finished reply, each as the JSON in which it goes back to the provider. Nothing if there is no reply to go on
- * from, a block can't be put together exactly as the provider knows it, or the provider wouldn't find from its end what it
- * holds of the prompt.
+ * Returns the blocks of a finished reply, each as JSON for the next request. Returns `undefined` if the reply
+ * can't be continued or restored exactly, or if the cached prompt is beyond the provider's lookback from its
+ * end.
  */
 export function readAnswerBlocks(
   body: Bytes,
@@ -58,20 +57,22 @@ export function readAnswerBlocks(
     const behind = blocksBehindMark(body);
     return behind !== undefined && behind + blocks.length < LOOK_BACK_BLOCKS ? blocks : undefined;
   } catch (error) {
-    // What can't be read is no answer.
+    // Malformed replies are ignored.
     if (error instanceof SyntaxError || error instanceof RangeError) return undefined;
     throw error;
   }
 }
 
-/** Whether an answer says that one of the limits leaves nothing. */
+/** Returns whether the headers report an exhausted limit. */
 export function leavesNothing(headers: Headers): boolean {
   return [...headers].some(([name, value]) =>
     /^anthropic-ratelimit-.*-remaining$/.test(name) && Number(value) <= 0
   );
 }
 
-/** Whether somebody who has signed in pays with a subscription, whose limits pings would count toward. */
+/**
+ * Returns whether the headers belong to a subscription, whose limits keep-alive requests would count toward.
+ */
 export function isSubscription(headers: Headers): boolean {
   return /^bearer /i.test(headers.get("authorization") ?? "") &&
     (headers.get("anthropic-beta") ?? "").includes("oauth");
@@ -79,7 +80,7 @@ export function isSubscription(headers: Headers): boolean {
 
 interface Reply {
   readonly blocks: readonly string[];
-  /** Why it ended. */
+  /** Stop reason. */
   readonly finish: unknown;
 }
 
@@ -93,14 +94,14 @@ function wholeReply(reply: Bytes): Reply {
   };
 }
 
-/** What the pieces of a block are, by what they are called, and the field that they make up. */
+/** Fields that deltas extend, by type. */
 const TEXTS: ReadonlyMap<unknown, string> = new Map([
   ["text_delta", "text"],
   ["thinking_delta", "thinking"],
   ["signature_delta", "signature"],
 ]);
 
-/** A block of a stream: its JSON as it began, and what came since. */
+/** A streamed block: its JSON at the start, and its deltas. */
 interface StreamedBlock {
   readonly begun: Bytes;
   readonly texts: Map<string, string>;
@@ -108,7 +109,7 @@ interface StreamedBlock {
   input: string;
 }
 
-/** @throws {SyntaxError} if the stream holds what nobody here knows, or isn't whole. */
+/** @throws {SyntaxError} if the stream has unknown events or is incomplete. */
 function streamedReply(reply: Bytes): Reply {
   const blocks = new Map<unknown, StreamedBlock>();
   let finish: unknown;
@@ -146,7 +147,7 @@ function addDelta(block: StreamedBlock | undefined, event: Bytes, delta: JsonRec
   } else throw unknownEvent(String(type));
 }
 
-/** A block with what was streamed of it in its places; an input as the model wrote it. */
+/** Returns a block with its deltas; an input as the model wrote it. */
 function written({ begun, texts, citations, input }: StreamedBlock): Bytes {
   const before = asRecord(JSON.parse(decoder.decode(begun))) ?? {};
   const values = new Map<string, string>();
@@ -176,7 +177,10 @@ function canHaveMark(block: JsonRecord | undefined): boolean {
   return block !== undefined && !isThinking(block);
 }
 
-/** How many blocks stand behind a request's last mark; nothing if no message of the user's that may be the last has one near. */
+/**
+ * Returns the number of blocks after a request's last breakpoint; `undefined` if the last message isn't a
+ * user's, or the breakpoint isn't near.
+ */
 function blocksBehindMark(body: Bytes): number | undefined {
   const fields = objectFields(body);
   const messages = fields.get("messages");
@@ -184,7 +188,7 @@ function blocksBehindMark(body: Bytes): number | undefined {
   const spans = arrayItems(body, messages.start);
   const last = spans.at(-1);
   if (!last || asRecord(readJsonAt(body, last))?.role !== "user") return undefined;
-  // It asks for its end to be marked.
+  // The request sets a breakpoint at its end.
   const whole = fields.get("cache_control");
   if (whole && isRecord(readJsonAt(body, whole))) return 0;
   let behind = 0;
@@ -200,13 +204,13 @@ function blocksBehindMark(body: Bytes): number | undefined {
   return undefined;
 }
 
-/** Whether a block, or one of those that a result is made of, has a mark. */
+/** Returns whether a block, or a block inside a result, has a breakpoint. */
 function holdsMark(block: unknown): boolean {
   if (!isRecord(block)) return false;
   return isRecord(block.cache_control) || (Array.isArray(block.content) && block.content.some(holdsMark));
 }
 
-/** What makes a request one that goes on behind its answer, without marks of five minutes in front of the hour's. */
+/** Returns the edits that append the answer and remove five-minute breakpoints before the hour's. */
 function upgradeEdits(body: Bytes, answer: readonly string[]): JsonEdit[] {
   const fields = objectFields(body);
   const edits: JsonEdit[] = [];
@@ -226,7 +230,7 @@ function upgradeEdits(body: Bytes, answer: readonly string[]): JsonEdit[] {
   return edits;
 }
 
-/** The messages of an answer and of a user who says next to nothing. */
+/** Returns the messages of an answer and a minimal user message. */
 function continued(answer: readonly string[]): string {
   const values = answer.map((block) => asRecord(JSON.parse(block)) ?? {});
   const marked = values.findLastIndex(canHaveMark);
@@ -243,7 +247,7 @@ function withMark(block: string): string {
   return decoder.decode(editJson(encoder.encode(block), [edit]));
 }
 
-/** A tool, block or message without its marks of five minutes: the same bytes if it has none. */
+/** Returns a tool, block or message without five-minute breakpoints; the same bytes if it has none. */
 function withoutShortMarks(bytes: Bytes): Bytes {
   if (bytes[0] !== OPEN_OBJECT) return bytes;
   const fields = objectFields(bytes);

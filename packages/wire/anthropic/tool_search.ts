@@ -4,14 +4,13 @@ import { readField, wholeTool } from "../request.ts";
 
 const encoder = new TextEncoder();
 
-/** Of the two that there are the one that takes words, and not a pattern. */
+/** The search by words; the other one takes patterns. */
 const SEARCH = { type: "tool_search_tool_bm25_20251119", name: "tool_search_tool_bm25" };
 
 /**
- * The provider's own search for tools. A tool with `defer_loading` stands nowhere in the prompt until a search of the model's
- * refers to it; from there on it stands where the reference does. It can't be marked for the cache. Whoever sends tools with
- * examples can't have any deferred.
- *
+ * The provider's own tool search. A tool with `defer_loading` is absent from the prompt until a search
+ * references it, and then appears at the reference. It can't have a cache breakpoint. Tools with examples
+ * prevent deferral.
  * https://platform.claude.com/docs/en/agents-and-tools/tool-use/tool-search-tool
  */
 export const TOOL_SEARCH: NonNullable<Protocol["toolSearch"]> = {
@@ -36,10 +35,10 @@ export const TOOL_SEARCH: NonNullable<Protocol["toolSearch"]> = {
   },
 };
 
-/** The blocks of a reply that searches: what it looks for, and the names of the tools that are found. */
+/** Returns the blocks of a search: its call, and references to the tools found. */
 export function searchBlocks({ id, found, ...asked }: {
   readonly id: string;
-  /** Name of the tool that searches. */
+  /** Name of the search tool. */
   readonly name: string;
   readonly input: JsonRecord;
   readonly found: readonly string[];
@@ -52,7 +51,7 @@ export function searchBlocks({ id, found, ...asked }: {
   ];
 }
 
-/** Whether a block of a reply is a search for tools, or what it found. */
+/** Returns whether a block is a tool search or its result. */
 export function isSearch(block: unknown): boolean {
   if (!isRecord(block)) return false;
   const isCall = block.type === "server_tool_use" && String(block.name).startsWith("tool_search_tool");

@@ -16,18 +16,16 @@ export class MessageWriter {
   readonly #blocks: readonly JsonRecord[];
 
   /**
-   * A writer for this reply.
-   *
-   * @throws {SyntaxError} if the arguments of a call are no JSON: the format has no place for such.
+   * Creates a writer for this reply.
+   * @throws {SyntaxError} if the arguments of a call are no JSON, which the format requires.
    */
   constructor(reply: {
     readonly id: string;
-    /** Name of the model. */
     readonly model: string;
     readonly message: AssistantMessage;
-    /** Blocks that stand in front of the message's own. Default: none. */
+    /** Blocks before the message's own. Default: none. */
     readonly before?: readonly JsonRecord[];
-    /** Why it ends, in the words of chat completions. */
+    /** Finish reason of chat completions. */
     readonly finishReason: string;
     readonly usage: Usage;
   }) {
@@ -35,13 +33,13 @@ export class MessageWriter {
     this.#blocks = [...reply.before ?? [], ...blocksOf(reply.message)];
   }
 
-  /** The body of a reply that isn't streamed. */
+  /** Returns the body of an unstreamed reply. */
   body(): JsonRecord {
     const { finishReason, usage } = this.#reply;
     return { ...this.#envelope(usage), content: this.#blocks, stop_reason: STOP_REASONS[finishReason] };
   }
 
-  /** The events of a streamed reply, in order, each with its type. */
+  /** Returns the events of a streamed reply, in order. */
   events(): JsonRecord[] {
     const { finishReason, usage } = this.#reply;
     const first = { ...usage, ...usage.firstRead, outputTokens: 1 };
@@ -78,13 +76,13 @@ function blocksOf(message: AssistantMessage): JsonRecord[] {
       type: "tool_use",
       id,
       name,
-      // A model may have written no JSON, which is streamed as it is.
+      // Invalid JSON of a model is streamed unchanged.
       ...(isJson(input) ? { input: JSON.parse(input) } : { input: {}, [RAW]: input }),
     })),
   ];
 }
 
-/** Holds an input as the model wrote it; JSON has no place for it. */
+/** Key of an input that is invalid JSON. */
 const RAW = Symbol("raw input");
 
 function isJson(text: string): boolean {
@@ -120,7 +118,7 @@ function deltasOf(
   }));
 }
 
-/** Types of errors by status. */
+/** Error types by status. */
 const TYPES: Readonly<Record<number, string>> = {
   401: "authentication_error",
   403: "permission_error",
@@ -130,7 +128,7 @@ const TYPES: Readonly<Record<number, string>> = {
   529: "overloaded_error",
 };
 
-/** What tells of an error with this status, in an answer and in a stream. */
+/** Returns the error for this status, for answers and streams. */
 export function errorBody(status: number, message: string): {
   readonly type: "error";
   readonly error: { readonly type: string; readonly message: string };
@@ -139,7 +137,7 @@ export function errorBody(status: number, message: string): {
   return { type: "error", error: { type, message } };
 }
 
-/** The status that an error of this type has; nothing for a type that says no more than that something failed. */
+/** Returns the status of an error type; `undefined` for unspecific types. */
 export function statusOf(type: unknown): number | undefined {
   const [status] = Object.entries(TYPES).find(([, name]) => name === type) ?? [];
   return status === undefined ? undefined : Number(status);

@@ -25,17 +25,17 @@ import {
 import { UnknownShape } from "../protocol.ts";
 import { hasContent, isThinking, LOOK_BACK_BLOCKS, MAX_CACHE_MARKS, SHORT_TTL_MS } from "./cache_marks.ts";
 
-/** What providers of Messages accept. */
+/** Forms accepted by providers of Messages. */
 export const MESSAGES_FORMS: LegalForms = {
   name: /^[A-Za-z0-9_-]{1,128}$/,
   id: /^[A-Za-z0-9_-]+$/,
   schema: { key: { pattern: /^[A-Za-z0-9_.-]{1,64}$/, legal: (name) => madeName(name) } },
 };
 
-/** What stands in front where a prompt would begin with what the model said. */
+/** First message of a prompt that would begin with a reply. */
 const BEGINNING = "[What came before has left the prompt.]";
 
-/** A block, and which of the messages it is of. */
+/** A block, and the index of its message. */
 interface PlacedBlock {
   readonly role: "user" | "assistant";
   readonly at: number;
@@ -44,31 +44,26 @@ interface PlacedBlock {
 
 /** Options of {@linkcode messagesBody}. */
 export interface MessagesBodyOptions {
-  /** Longest reply in tokens, thinking included; the API requires it. */
+  /** Longest reply in tokens, including thinking; required by the API. */
   readonly maxTokens: number;
-  /** Thinking as much as the model decides, or within a budget if there is an effort. Default: not requested. */
+  /** Thinking: as the model decides, or within a budget if an effort is set. Default: not requested. */
   readonly thinking?: "adaptive" | "budget" | undefined;
-  /** Time for which the prompt is cached after its last use, in milliseconds; 0: not at all. Default: five minutes. */
+  /** Cache lifetime after the last use, in milliseconds; 0 without caching. Default: five minutes. */
   readonly cacheTtlMs?: number | undefined;
 }
 
 /**
- * The fields of a request in the Messages format that hold its prompt, `system`, `tools`, `messages`, and that say how the
- * model shall write, and think. What stands between two replies is one message, so that all results of a reply's calls
- * stand together. Replies keep their blocks as they came, if they were read by `MessageAssembler`; reasoning that isn't
- * signed is left out.
- *
- * At most four places are marked for the cache, the most useful first: the end; the place where an earlier request
- * ended whose prompt leads this one, if the provider, which looks back 20 blocks, wouldn't find it from there; behind
- * the last message that was changed since it was said; the end of the system prompt; the end of the tools.
- *
- * A request that says how the next token is to be chosen, or that a tool must be called, goes without thoughts, which the
- * API demands; so does a tool loop that began without.
- *
- * Whatever the model, a tool or a client produced, what is sent is legal: names, ids, arguments and schemas are replaced
- * where they aren't, and what the format has no place for, such as a recording, is named in its place.
- *
- * @throws {UnknownShape} that names the setting, if it has no place for it or for its value.
+ * Returns the fields of a Messages request for prompt (`system`, `tools`, `messages`), generation and
+ * thinking. Content between two replies is one message, so that all results of a reply are together. Replies
+ * read by `MessageAssembler` keep their original blocks; unsigned reasoning is omitted.
+ * At most four cache breakpoints are set, by priority: the end; the end of an earlier request whose prompt
+ * this one extends, if beyond the provider's lookback of 20 blocks; after the last edited message; the end of
+ * the system prompt; the end of the tools.
+ * Thinking is omitted with sampling settings or a required tool, as the API demands, and in a tool loop that
+ * began without it.
+ * Illegal names, ids, arguments and schemas are replaced, and unsupported content, such as audio, becomes a
+ * placeholder.
+ * @throws {UnknownShape} with the setting's name, if the format doesn't support it or its value.
  *
  * @example
  * ```ts
@@ -123,7 +118,10 @@ function isInstruction({ role }: Message): boolean {
   return role === "system" || role === "developer";
 }
 
-/** The blocks with a user's in front, and no white space behind a reply's text that ends them: providers refuse either. */
+/**
+ * Returns the blocks beginning with a user's, without trailing white space in a final reply, as providers
+ * require.
+ */
 function withLegalEnds(blocks: readonly PlacedBlock[], at: number): PlacedBlock[] {
   const [first] = blocks;
   const begun = first?.role === "user" ? [...blocks] : [
@@ -140,24 +138,24 @@ function withLegalEnds(blocks: readonly PlacedBlock[], at: number): PlacedBlock[
 
 const HOUR_MS = 3_600_000;
 
-/** A tool as the Messages format has it. */
+/** Returns a tool in the Messages format. */
 export function toolOf({ function: shown }: ToolDefinition): Record<string, unknown> {
   const { name, description, parameters = { type: "object" } } = shown;
   return { name, ...(description !== undefined && { description }), input_schema: parameters };
 }
 
-/** The blocks of the messages that are worth a mark, the most useful first. */
+/** Returns the blocks of the messages that deserve a cache breakpoint, by priority. */
 function usefulPlaces(
   blocks: readonly PlacedBlock[],
   { messages, shared = messages.length, edited = 0 }:
     & Pick<ModelRequest, "messages">
     & Partial<StableMessages>,
 ): Record<string, unknown>[] {
-  /** The last block of the first `length` messages that can have a mark. */
+  /** Returns the index of the last block within the first `length` messages that can have a breakpoint. */
   const lastOf = (length: number) =>
     blocks.findLastIndex(({ at, value }) => at < length && !isThinking(value));
   const end = lastOf(Infinity);
-  // Each earlier request ended in front of a reply.
+  // Each earlier request ended before a reply.
   const known = lastOf(messages.findLastIndex(({ role }, at) => at <= shared && role === "assistant"));
   const places = [end, end - known > LOOK_BACK_BLOCKS ? known : -1, edited > 0 ? lastOf(edited) : -1];
   return places.flatMap((place) => blocks[place] ?? []).map(({ value }) => value);
@@ -183,17 +181,16 @@ function blocksOf({ message, made }: LegalMessage, isLast: boolean): Record<stri
   return [{ type: "tool_result", tool_use_id: id, content: told }];
 }
 
-/** The blocks of a reply: as they came, if it carries them, with its calls' names and inputs in their places. */
+/** Returns the blocks of a reply: the original ones, if stored, with the names and inputs of its calls. */
 export function writeReply(message: AssistantMessage): Record<string, unknown>[] {
   const [legal] = legalPrompt({ messages: [message], tools: [] }, MESSAGES_FORMS).messages;
   return legal ? blocksOf(legal, true) : [];
 }
 
 /**
- * The blocks of a reply.
- *
- * @param made Its calls with the ids that its own blocks have.
- * @param isLast Whether nothing follows it: it may go on with what its provider is asked for.
+ * Returns the blocks of a reply.
+ * @param made Its calls with the ids of its original blocks.
+ * @param isLast Whether nothing follows it, so that its provider may continue it.
  */
 function replyBlocks(
   message: AssistantMessage,
@@ -211,8 +208,8 @@ function replyBlocks(
 }
 
 /**
- * The blocks without calls of the provider's own tools whose results never came, and without thoughts behind which nothing
- * came, as of a reply that was cut off: providers refuse either.
+ * Returns the blocks without unanswered calls of the provider's own tools and without trailing thinking, as
+ * after an interruption; providers refuse both.
  */
 function withoutLooseEnds(blocks: readonly JsonRecord[], isLast: boolean): readonly JsonRecord[] {
   const answered = new Set(blocks.flatMap(({ tool_use_id: id }) => typeof id === "string" ? [id] : []));
@@ -221,7 +218,7 @@ function withoutLooseEnds(blocks: readonly JsonRecord[], isLast: boolean): reado
   return blocks.slice(0, blocks.findLastIndex((block) => !isThinking(block) && !isLoose(block)) + 1);
 }
 
-/** A reply as the API gives a finished one that isn't streamed, with its blocks as they go back. */
+/** Returns a reply like the API's unstreamed one, with its original blocks. */
 export function finishedReply(
   message: AssistantMessage,
 ): { readonly content: readonly JsonRecord[]; readonly stop_reason: string } {
@@ -234,7 +231,7 @@ function callBlock(call: ToolCall): Record<string, unknown> {
   return { type: "tool_use", id: call.id, name, input };
 }
 
-/** Returns the JSON object of a text, an empty one if it is none. */
+/** Returns the JSON object of a text, or an empty one. */
 export function readInput(text: string): JsonRecord {
   return parseRecord(text) ?? {};
 }
@@ -259,13 +256,13 @@ function blockOf(part: ContentPart): Record<string, unknown> {
   }
 }
 
-/** Types of pictures and documents that the format takes as base64. */
+/** Types of images and documents that the format accepts as base64. */
 const MEDIA: Readonly<Record<"image" | "document", readonly string[]>> = {
   image: ["image/png", "image/jpeg", "image/gif", "image/webp"],
   document: ["application/pdf"],
 };
 
-/** A picture or a file, at an address or in the request; of any other a text that names it. */
+/** Returns an image or file, by address or as data, or a text placeholder. */
 function mediaBlock(type: "image" | "document", url: string, what: string): Record<string, unknown> {
   const [, media = "", data = ""] = /^data:([\w.+-]+\/[\w.+-]+);base64,([A-Za-z0-9+/]+={0,2})$/.exec(url) ??
     [];
@@ -281,7 +278,7 @@ function mediaBlock(type: "image" | "document", url: string, what: string): Reco
   return { type: "text", text: absentPart(`${what}${of}`) };
 }
 
-/** The UTF-8 text of base64; nothing if it is none, or empty. */
+/** Returns the UTF-8 text of base64; `undefined` if invalid or blank. */
 function textOf(base64: string): string | undefined {
   try {
     const text = new TextDecoder("utf-8", { fatal: true }).decode(
@@ -293,16 +290,16 @@ function textOf(base64: string): string | undefined {
   }
 }
 
-/** The format's highest temperature; chat completions know higher ones. */
+/** The format's highest temperature; chat completions allow higher ones. */
 const MAX_TEMPERATURE = 1;
 
 const EFFORTS: readonly string[] = ["low", "medium", "high", "xhigh", "max"];
 
-/** Shares of the longest reply that may be thoughts, by effort, and the least that may be asked for, in tokens. */
+/** Share of the longest reply for thinking, by effort, and the smallest budget in tokens. */
 const BUDGETS: Readonly<Record<string, number>> = { low: 1 / 8, medium: 1 / 4, high: 1 / 2 };
 const LEAST_BUDGET = 1_024;
 
-/** The fields that say how the model shall write, and think. @throws {UnknownShape} that names the setting. */
+/** Returns the fields for generation and thinking. @throws {UnknownShape} with the setting's name. */
 function settingsOf(
   {
     temperature,
@@ -350,7 +347,7 @@ function settingsOf(
   };
 }
 
-/** Whether the tool loop that goes on began with a thought. */
+/** Returns whether the current tool loop began with thinking. */
 function thinksFromStart(messages: readonly Message[]): boolean {
   const start = messages.findLastIndex(({ role }) => role !== "assistant" && role !== "tool") + 1;
   const first = messages[start];

@@ -23,7 +23,7 @@ import {
 } from "../legality.ts";
 import { MAX_CALLS, ReplyTooLong } from "../sse.ts";
 
-/** What servers of chat completions accept: the narrowest of their documented rules, since any may be asked. */
+/** Forms accepted by chat-completions servers: the narrowest of their documented rules. */
 export const CHAT_FORMS: LegalForms = {
   name: /^[A-Za-z_][A-Za-z0-9_-]{0,63}$/,
   id: /^[\x20-\x7e]{1,40}$/,
@@ -31,19 +31,19 @@ export const CHAT_FORMS: LegalForms = {
   allowsNoSchema: true,
 };
 
-/** Options of {@linkcode chatBody}: what only some servers require. */
+/** Options of {@linkcode chatBody}: requirements of some servers. */
 export interface ChatBodyOptions {
-  /** Whether each reply must have reasoning: a blank stands for missing reasoning. Default: false. */
+  /** Whether each reply must have reasoning; a blank replaces missing reasoning. Default: false. */
   readonly needsReasoning?: boolean | undefined;
-  /** Whether each result must name its tool. Default: false. */
+  /** Whether each result must contain its tool's name. Default: false. */
   readonly namesResults?: boolean | undefined;
 }
 
 /**
- * Returns the fields of a chat-completions request that hold its prompt, `messages` and `tools`, and its settings. Pictures
- * in results, which that format lets only users show, follow in a message of the user. Every server that speaks the format
- * accepts them, whatever the model, a tool or a client produced: names and ids that are not legal are replaced, arguments
- * that are no JSON object are put into one, schemas are reshaped.
+ * Returns the prompt fields, `messages` and `tools`, and settings of a chat-completions request. Images in
+ * results, which the format doesn't support, follow in a user message. Illegal names and ids are replaced,
+ * arguments that are no JSON object are wrapped in one, and schemas are reshaped, so that every server
+ * accepts the request.
  *
  * @example
  * ```ts
@@ -84,7 +84,7 @@ function settingsOf(
   };
 }
 
-/** The messages, each result with the name of its tool. */
+/** Returns the messages; each result has its tool's name. */
 function withNames(messages: readonly LegalMessage[]): readonly Message[] {
   const names = new Map<string, string>();
   return messages.map(({ message }) => {
@@ -95,7 +95,7 @@ function withNames(messages: readonly LegalMessage[]): readonly Message[] {
   });
 }
 
-/** A message as chat completions have it, without what only the planner reads. */
+/** Returns a message without planner fields. */
 function chatMessage(message: Message, needsReasoning: boolean): Message {
   if (message.role === "assistant") return chatReply(message, needsReasoning);
   if (message.role === "function") return message;
@@ -106,7 +106,7 @@ function chatMessage(message: Message, needsReasoning: boolean): Message {
   return withLegalName({ ...sent, content: shown });
 }
 
-/** Names of those who write, as providers take them. */
+/** Author names that providers accept. */
 const WRITER = /^[A-Za-z0-9_-]{1,64}$/;
 
 function withLegalName<Sent extends Message>(message: Sent): Sent {
@@ -122,7 +122,7 @@ function chatReply(message: AssistantMessage, needsReasoning: boolean): Message 
   const hasCalls = (message.tool_calls ?? []).length > 0;
   return withLegalName({
     ...said,
-    // Some servers want a text, and know no refusal beside it.
+    // Some servers require a text, and support no refusal next to it.
     ...(isSilent
       ? { content: hasCalls ? message.content === "" ? "" : null : refusal || EMPTY_MESSAGE }
       : { content }),
@@ -131,7 +131,7 @@ function chatReply(message: AssistantMessage, needsReasoning: boolean): Message 
   });
 }
 
-/** Kinds of parts that a role may not show. */
+/** Returns content with only the parts that a role supports. */
 function contentFor(role: "system" | "developer" | "user" | "assistant" | "tool", content: Content): Content {
   if (typeof content === "string") return content;
   const parts = content.map((part) => partFor(role, part)).filter((part) =>
@@ -146,10 +146,13 @@ function partFor(role: Parameters<typeof contentFor>[0], part: ContentPart): Con
   return role === "user" ? part : { type: "text", text: absentPart(part.type) };
 }
 
-/** What stands in front of the pictures of results. */
+/** Text before the images of results. */
 const SHOWN = "What the calls above show:";
 
-/** The messages with the pictures of a step's results in a message of the user behind these: results may hold text alone. */
+/**
+ * Returns the messages with the images of a step's results in a user message after them: results may only
+ * contain text.
+ */
 function picturesBehind(messages: readonly Message[]): readonly Message[] {
   if (!messages.some((message) => message.role === "tool" && typeof message.content !== "string")) {
     return messages;
@@ -174,13 +177,13 @@ function isPicture({ type }: ContentPart): boolean {
   return type === "image_url";
 }
 
-/** Where providers put the reasoning; some fill several of these with the same text. */
+/** Reasoning fields of providers; some fill several with the same text. */
 const REASONING_FIELDS = ["reasoning_content", "reasoning", "reasoning_text"];
 
-/** Words for a reply that the provider gave up. */
+/** Finish reasons of replies that the provider abandoned. */
 const FAILED = ["error", "insufficient_system_resource"];
 
-/** Words for why a reply ended. Any other word is taken for `stop`. */
+/** Other finish reasons mean `stop`. */
 const FINISH_REASONS: Readonly<Record<string, FinishReason>> = {
   length: "length",
   max_tokens: "length",
@@ -188,7 +191,7 @@ const FINISH_REASONS: Readonly<Record<string, FinishReason>> = {
   content_filter: "content_filter",
 };
 
-/** Puts a reply together from the chunks of a chat-completions stream. */
+/** Assembles a reply from the chunks of a chat-completions stream. */
 export class ReplyAssembler {
   readonly #calls = new CallAssembler();
   #content: string | null = null;
@@ -198,12 +201,12 @@ export class ReplyAssembler {
   #begun = false;
   #isReply = false;
 
-  /** True once a chunk was one of a chat completion. */
+  /** Whether a chunk belonged to a chat completion. */
   get isReply(): boolean {
     return this.#isReply;
   }
 
-  /** Takes one chunk and gives what it tells those who watch. */
+  /** Reads one chunk. Returns its events. */
   read(chunk: unknown): ModelEvent[] {
     const { choices, usage, x_groq: groq } = asRecord(chunk) ?? {};
     this.#isReply ||= Array.isArray(choices);
@@ -212,14 +215,14 @@ export class ReplyAssembler {
       this.#usage;
     if (typeof choice.finish_reason === "string") this.#finish ||= choice.finish_reason;
     const events = this.#take(asRecord(choice.delta) ?? {});
-    // Some servers send the whole reply as a message instead of deltas, or once more after them.
+    // Some servers send the whole reply as a message instead of, or in addition to, deltas.
     const message = this.#begun || events.length > 0 ? undefined : asRecord(choice.message);
     if (message) events.push(...this.#take(message));
     this.#begun ||= events.length > 0;
     return events;
   }
 
-  /** The whole reply, or nothing if the stream ended before it was whole. */
+  /** Returns the complete reply, or `undefined` if the stream ended before. */
   finish(takenIds: ReadonlySet<string>): Extract<ModelEvent, { type: "completed" }> | undefined {
     if (!this.#finish || FAILED.includes(this.#finish)) return undefined;
     const calls = this.#calls.finish(takenIds);
@@ -278,7 +281,7 @@ interface Piece {
   readonly id: string;
   readonly name: string;
   readonly arguments: string;
-  /** True if `arguments` came as an object, which is always whole. */
+  /** Whether `arguments` came as an object, which is always complete. */
   readonly isWhole: boolean;
   readonly extra: JsonRecord;
   readonly functionExtra: JsonRecord;
@@ -291,14 +294,14 @@ interface PartialCall {
   arguments: string;
   extra: JsonRecord;
   functionExtra: JsonRecord;
-  /** Number of the chunk that its newest piece came in. */
+  /** Number of the chunk with its newest piece. */
   chunk: number;
 }
 
 /**
- * Puts tool calls together from the pieces of a stream. By the book, each piece has the index of its call, the first
- * also id and name. In the wild, index and id are missing, shared or repeated, names are split or repeated, and
- * whole calls come at once with their arguments as an object.
+ * Assembles tool calls from the pieces of a stream. By the specification, each piece has the index of its
+ * call, the first also id and name. In practice, indexes and ids are missing, shared or repeated, names are
+ * split or repeated, and calls arrive complete with arguments as an object.
  */
 export class CallAssembler {
   readonly #calls: PartialCall[] = [];
@@ -307,19 +310,19 @@ export class CallAssembler {
   readonly #byId = new Map<string, PartialCall>();
   #chunk = 0;
 
-  /** Takes the `tool_calls` of one chunk. @throws {ReplyTooLong} with more than {@linkcode MAX_CALLS}. */
+  /** Reads the `tool_calls` of one chunk. @throws {ReplyTooLong} with more than {@linkcode MAX_CALLS}. */
   read(pieces: unknown): CallDelta[] {
     this.#chunk++;
     const list = Array.isArray(pieces) ? pieces : [pieces];
     return list.map(asPiece).filter((piece) => piece !== undefined).map((piece) => this.#add(piece));
   }
 
-  /** The name of a call as far as it has come, by the index in its deltas. */
+  /** Returns the name of a call so far, by the index in its deltas. */
   nameOf(index: number): string | undefined {
     return this.#calls[index]?.name;
   }
 
-  /** The whole calls, with ids that are not empty, unique, and not among those taken. */
+  /** Returns the complete calls, with unique, non-empty ids that are not taken. */
   finish(taken: ReadonlySet<string>): FunctionToolCall[] {
     const used = new Set(taken);
     return this.#calls
@@ -330,7 +333,7 @@ export class CallAssembler {
         return {
           id,
           type: "function",
-          // Providers parse the arguments that are passed back to them.
+          // Providers parse the arguments that they receive back.
           function: {
             name: call.name,
             arguments: call.arguments.trim() || "{}",
@@ -374,7 +377,7 @@ export class CallAssembler {
   }
 }
 
-/** Whether a piece that seems to continue a call is in truth the first of another. Only a piece with a name can be. */
+/** Returns whether a piece with a name begins another call, although it seems to continue one. */
 function startsAnew(piece: Piece, call: PartialCall, chunk: number): boolean {
   if (!piece.name) return false;
   if (call.chunk === chunk) {
@@ -394,9 +397,9 @@ function addName(call: PartialCall, { name }: Piece): void {
 
 function addArguments(call: PartialCall, piece: Piece): void {
   if (piece.isWhole) call.arguments = piece.arguments;
-  // Some servers open each call with empty arguments, although more follow.
+  // Some servers begin each call with empty arguments, although more follow.
   else if (call.arguments === "{}" && piece.arguments.trim()) call.arguments = piece.arguments;
-  // Some servers send the whole call once more at its end.
+  // Some servers repeat the whole call at its end.
   else if (piece.arguments !== call.arguments || !isJsonObject(call.arguments)) {
     call.arguments += piece.arguments;
   }
@@ -427,13 +430,13 @@ function isJsonObject(text: string): boolean {
   }
 }
 
-/** Fields of a part of reasoning whose text grows from delta to delta. */
+/** Fields of a reasoning part whose text grows from delta to delta. */
 const GROWING = ["text", "summary", "thinking"];
 
 /**
- * Adds a delta's fields to what came before: texts are joined, lists appended, objects merged, anything else replaced;
- * null adds nothing, but stands where nothing came before. This is how fields arrive that only the provider knows, and
- * they have to be passed back whole.
+ * Returns the fields with a delta added: texts are joined, lists appended, objects merged, other values
+ * replaced; null is only stored where no value exists. Provider-specific fields arrive this way and must be
+ * sent back complete.
  */
 export function mergeDelta(before: JsonRecord, delta: JsonRecord): JsonRecord {
   const merged: Record<string, unknown> = { ...before };
@@ -453,7 +456,7 @@ function mergeValue(before: unknown, value: unknown): unknown {
   return old && added ? mergeDelta(old, added) : value;
 }
 
-/** Parts of reasoning come in pieces; a piece belongs to the last part if it has its type, index and id. */
+/** Appends a piece of reasoning: to the last part if type, index and id match. */
 function appendPart(parts: unknown[], piece: unknown): void {
   const [last, added] = [asRecord(parts.at(-1)), asRecord(piece)];
   const continues = last && added && [...GROWING, "signature"].some((name) => name in added) &&
@@ -470,7 +473,7 @@ function appendPart(parts: unknown[], piece: unknown): void {
   parts[parts.length - 1] = whole;
 }
 
-/** Writes the `usage` of a reply, in a dialect of `CompletionWriter`. */
+/** Returns the `usage` of a reply, in a dialect of `CompletionWriter`. */
 export function writeUsage(
   usage: Usage,
   dialect: "openai" | "deepseek" | "anthropic" = "openai",
@@ -504,15 +507,12 @@ export function writeUsage(
 }
 
 /**
- * Reads a provider's `usage` in any dialect of a `CompletionWriter`, or in one of these:
- *
+ * Reads a provider's `usage` in any dialect of a `CompletionWriter`, or one of these:
  * - Moonshot: `cached_tokens`
  * - OpenRouter: `prompt_tokens_details.cache_write_tokens`
- * - Anthropic itself: `input_tokens`, which holds neither what the cache served nor what it took, for five minutes or
- *   for an hour
- * - xAI: `completion_tokens` without the reasoning, which `total_tokens` shows
- *
- * @returns The usage, or undefined if the value has no prompt tokens (some servers send zeros).
+ * - Anthropic: `input_tokens` without cache reads and writes (for five minutes or an hour)
+ * - xAI: `completion_tokens` without reasoning, which `total_tokens` includes
+ * @returns The usage, or `undefined` if the value has no prompt tokens (some servers send zeros).
  *
  * @example
  * ```ts
@@ -567,7 +567,7 @@ function wholePrompt(
     (largest(usage.prompt_cache_hit_tokens) ?? 0) + (largest(usage.prompt_cache_miss_tokens) ?? 0),
     (largest(usage.input_tokens) ?? 0) + (largest(usage.cache_read_input_tokens) ?? 0) + created,
   ) ?? 0;
-  // What the cache served and took is a part of the prompt: a smaller figure leaves it out.
+  // A number below the cached tokens excludes them.
   return told > 0 && told < cacheTokens ? told + cacheTokens : told;
 }
 

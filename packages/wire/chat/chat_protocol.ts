@@ -26,7 +26,7 @@ import { eventText, type RawEvent, splitEvents, SseSplitter } from "../sse.ts";
 import { CallAssembler, mergeDelta, readUsage } from "./chat_completions.ts";
 import { anchorOf, readCommonHints, readField, wholeTool } from "../request.ts";
 
-/** OpenAI's chat completions: their messages are the planner's own. */
+/** OpenAI's chat completions, whose messages are the planner's own. */
 export const CHAT_PROTOCOL: Protocol = {
   name: "chat",
   path: "/chat/completions",
@@ -47,7 +47,7 @@ export const CHAT_PROTOCOL: Protocol = {
     if (!isMessage(value)) throw new UnknownShape("a message is not as the chat-completions format says");
     const plain = plainMessage(value);
     const message = plain.role === "tool"
-      // A recall is answered by text, so that what holds media stays.
+      // A recall returns text only, so results with media are retained.
       ? {
         ...plain,
         ...statedFailure(plain.content, plain.failed),
@@ -84,7 +84,10 @@ export const CHAT_PROTOCOL: Protocol = {
 const CONTENT = ["content"];
 const STREAM_OPTIONS = "stream_options";
 
-/** The options with which a stream tells usage; nothing if it does already, or they aren't as the format says. */
+/**
+ * Returns stream options that request usage; `undefined` if the client requests it, or its options are
+ * malformed.
+ */
 function usageOptions(request: WireRequest): Uint8Array<ArrayBuffer> | undefined {
   const { bytes, fields, stream } = request;
   if (!stream) return undefined;
@@ -98,15 +101,15 @@ function usageOptions(request: WireRequest): Uint8Array<ArrayBuffer> | undefined
 
 const encoder = new TextEncoder();
 
-/** Fields in which providers tell what a model thought: clients may leave it away. */
+/** Reasoning fields of providers, which clients may omit. */
 const THOUGHTS: readonly string[] = ["reasoning_content", "reasoning", "reasoning_details"];
 
-/** What a message says, however its client spells it; ids of calls are told by what they pair. */
+/** Returns the meaning of a message. Pairing derives the ids of its calls. */
 function saidBy(message: Message): unknown {
   const { role, content, tool_calls: calls, ...fields }: JsonRecord = { ...message };
   const parts = saidParts(content);
   const called = Array.isArray(calls) ? calls.map(saidCall) : [];
-  // Without anything else it is told by what was thought.
+  // A message with only reasoning is identified by that.
   const thoughts = parts.length + called.length === 0 ? [] : THOUGHTS;
   const rest = toldFields(fields, role === "tool" ? ["tool_call_id", ...thoughts] : thoughts);
   return { role, parts, called, rest: inOrder(rest) };
@@ -119,7 +122,7 @@ function saidCall(call: unknown): unknown {
   return typeof args === "string" ? { name, arguments: saidArguments(args), rest } : rest;
 }
 
-/** A message without what says nothing, so that it is the same to the planner however it is spelled. */
+/** Returns a message without meaningless fields, the same for every spelling. */
 function plainMessage(message: Message): Message {
   const { content, tool_call_id: id, ...fields }: JsonRecord = { ...message };
   const answers = id !== undefined && { tool_call_id: id };
@@ -128,7 +131,7 @@ function plainMessage(message: Message): Message {
   return isMessage(plain) ? plain : message;
 }
 
-/** A content whose media are parts that the planner knows, of whatever type a server takes them. */
+/** Returns content with media of any server's type as chat parts. */
 function withMedia(content: unknown): unknown {
   if (!Array.isArray(content)) return content;
   return content.flatMap((part) => {
@@ -140,7 +143,7 @@ function withMedia(content: unknown): unknown {
 
 const ROLES = ["system", "developer", "user", "assistant", "tool", "function"];
 
-/** Whether all that the planner reads of a message has the type that it expects. */
+/** Returns whether the fields that the planner reads have the expected types. */
 function isMessage(value: unknown): value is Message {
   if (!isRecord(value) || !ROLES.includes(value.role as string) || !isContent(value.content)) return false;
   const { role, content, name, reasoning_content, refusal, tool_calls: calls, tool_call_id } = value;
@@ -164,7 +167,7 @@ function isContent(value: unknown): boolean {
   return isOptionalText(value) || (Array.isArray(value) && value.every(isPart));
 }
 
-/** What parts must have, by their type; others are taken as they are. */
+/** Checks of parts by type; others are accepted. */
 const PARTS: Readonly<Record<string, (part: JsonRecord) => boolean>> = {
   text: ({ text }) => typeof text === "string",
   refusal: ({ refusal }) => typeof refusal === "string",
@@ -189,13 +192,13 @@ function isOptionalText(value: unknown): boolean {
   return value === undefined || value === null || typeof value === "string";
 }
 
-/** How chat completions are passed on. */
+/** Forwarding options of chat completions. */
 interface ChatTurnWriterOptions extends TurnWriterOptions {
-  /** Whether the client didn't ask for the usage that its stream was asked for. */
+  /** Whether the stream's usage, which the client didn't request, is removed. */
   readonly hidesUsage: boolean;
 }
 
-/** A reply whose calls have arguments that servers can read again when it is sent back. */
+/** Returns a reply whose call arguments servers can parse when it is sent back. */
 function withLegalCalls(message: JsonRecord): JsonRecord {
   const { tool_calls: calls } = message;
   if (!Array.isArray(calls)) return message;
@@ -207,20 +210,20 @@ function withLegalCalls(message: JsonRecord): JsonRecord {
   return { ...message, tool_calls: legal };
 }
 
-/** Passes on the chat completions of one turn. What isn't ours to change keeps its bytes. */
+/** Forwards the chat completions of one turn; unaffected chunks keep their bytes. */
 class ChatTurnWriter implements TurnWriter {
   readonly #options: ChatTurnWriterOptions;
   readonly #replies: { readonly message: JsonRecord; readonly reply: WireReply }[] = [];
   #splitter = new SseSplitter();
-  /** What the reply that is being read has said, as fields or as events that nobody has read yet. */
+  /** Content of the current reply, as fields or unparsed events. */
   #said: (JsonRecord | Uint8Array<ArrayBuffer>)[] = [];
-  /** Its calls, and which of them are recalls. */
+  /** Its calls, and the indexes of recalls. */
   #calls = new CallAssembler();
   #recalls = new Set<number>();
   #callsClient = false;
   #usage: unknown;
   #finish: unknown;
-  /** What a stream's first chunk says of all. */
+  /** Fields that all chunks share, from the first one. */
   #envelope: JsonRecord = {};
   #held: Uint8Array<ArrayBuffer>[] = [];
   #holds = false;
@@ -241,7 +244,7 @@ class ChatTurnWriter implements TurnWriter {
     return splitEvents(whole).flatMap((event) => this.#pass(event));
   }
 
-  /** Whether a piece of a stream holds nothing that must be known, or hidden, as soon as it comes. */
+  /** Returns whether a piece of a stream has no call, end or usage, so that it is forwarded unparsed. */
   #passesWhole(bytes: Uint8Array<ArrayBuffer>): boolean {
     if (
       this.#replies.length > 0 || this.#holds || this.#calls.nameOf(0) !== undefined ||
@@ -254,12 +257,12 @@ class ChatTurnWriter implements TurnWriter {
       !(this.#options.hidesUsage && text.includes('"usage"'));
   }
 
-  /** Whether what a reply says may have to be known. */
+  /** Whether the reply's content may be needed. */
   get #keeps(): boolean {
     return this.#options.recall !== undefined || this.#options.keepsText === true;
   }
 
-  /** The message of a reply that turned out to be worth knowing. */
+  /** Returns the message of a reply whose content is needed. */
   #readMessage(): JsonRecord {
     const deltas = this.#said.flatMap((said) => {
       if (!(said instanceof Uint8Array)) return [said];
@@ -315,7 +318,7 @@ class ChatTurnWriter implements TurnWriter {
     return encoder.encode(eventText({ data: JSON.stringify(body) }));
   }
 
-  /** The replies and answers that stand in place of the one message that the client knows. */
+  /** Returns the replies and answers that replace the client's one message. */
   hidden(answers: readonly (readonly string[])[]): HiddenItems[] {
     const last = this.#replies.at(-1);
     if (!last || !this.#replies.some(({ reply }) => reply.recalls.length > 0)) return [];
@@ -330,7 +333,7 @@ class ChatTurnWriter implements TurnWriter {
     return [{ replaces: [anchor], before: [], thoughts: [], items }];
   }
 
-  /** All that the client was told. */
+  /** Returns all text that the client received. */
   #text(): string | null {
     const texts = this.#replies.map(({ message }) => message.content).filter((text) =>
       typeof text === "string"
@@ -371,7 +374,7 @@ class ChatTurnWriter implements TurnWriter {
     return reply;
   }
 
-  /** How a reply that goes on ended is nobody's business. */
+  /** Resets the state of a reply that the next one continues. */
   #begin(): void {
     if (!this.#ended) return;
     this.#ended = false;
@@ -386,10 +389,10 @@ class ChatTurnWriter implements TurnWriter {
     this.#splitter = new SseSplitter();
   }
 
-  /** The bytes of an event that the client may see now. */
+  /** Returns the bytes of an event that the client may see now. */
   #pass(event: RawEvent): Uint8Array<ArrayBuffer>[] {
     const { bytes, data } = event;
-    // Clients leave when they see it; what the call cost must be known by then.
+    // Clients disconnect at this event, so it is held until the usage is recorded.
     if (data === "[DONE]") this.#holds = true;
     const chunk = readChunk(data);
     const seen = chunk ? this.#passChunk(chunk, bytes) : [bytes];
@@ -410,7 +413,7 @@ class ChatTurnWriter implements TurnWriter {
       this.#usage = chunk.usage;
       if (hidesUsage && choices.length === 0) return [];
     } else if (hidesUsage && chunk.usage === null) {
-      // Upstreams that are asked for usage say null in all chunks but the last.
+      // Upstreams with usage requested send null in all chunks but the last.
       const { usage: _, ...rest } = changed ?? chunk;
       changed = rest;
     }
@@ -432,7 +435,7 @@ class ChatTurnWriter implements TurnWriter {
     return [changed ? encoder.encode(eventText({ data: JSON.stringify(changed) })) : bytes];
   }
 
-  /** Reads a delta and gives what the client may see of it; nothing if it may see nothing. */
+  /** Reads a delta. Returns its visible part, if any. */
   #takeDelta(delta: JsonRecord, later: boolean): JsonRecord | undefined {
     const { tool_calls: calls, role, ...fields } = delta;
     if (this.#keeps) this.#said.push(fields);
@@ -462,7 +465,7 @@ class ChatTurnWriter implements TurnWriter {
   }
 }
 
-/** What marks a chunk that says more than text: calls, an end, usage. */
+/** Markers of a chunk with calls, an end or usage. */
 const WATCHED: readonly string[] = [
   '"tool_calls"',
   '"finish_reason":"',
@@ -479,7 +482,7 @@ function readChunk(data: string | undefined): JsonRecord | undefined {
   try {
     return asRecord(JSON.parse(data));
   } catch {
-    // Whatever it is, the client gets it as it came.
+    // Unknown data is forwarded unchanged.
     return undefined;
   }
 }

@@ -2,7 +2,7 @@ import type { AssistantMessage, FunctionToolCall, Usage } from "@tare/messages";
 import { writeUsage } from "./chat_completions.ts";
 
 /**
- * Writes one reply of the chat completions: whole, chunk by chunk as it comes, or as the chunks of one that is whole.
+ * Writes one chat-completions reply: whole, chunk by chunk, or as the chunks of a complete one.
  *
  * @example
  * ```ts
@@ -23,27 +23,23 @@ export class CompletionWriter {
   readonly #tellsUsage: boolean;
   readonly #dialect: Parameters<typeof writeUsage>[1];
 
-  /** A writer for the reply of this head. */
+  /** Creates a writer for a reply. */
   constructor(
     { id, created, model }: {
       readonly id: string;
       /** Seconds since 1970. */
       readonly created: number;
-      /** Name of the model. */
       readonly model: string;
     },
     { tellsUsage = true, dialect }: {
-      /** Whether it says what the reply took. Default: yes. */
+      /** Whether usage is reported. Default: true. */
       readonly tellsUsage?: boolean;
       /**
-       * How it reports the cache:
-       *
-       * - `openai`, the default: `prompt_tokens_details.cached_tokens`
-       * - `deepseek`: `prompt_cache_hit_tokens` and `prompt_cache_miss_tokens` beside it
-       * - `anthropic`, as gateways to it do: `cache_read_input_tokens` and `cache_creation_input_tokens`, the same again in
-       *   `prompt_tokens_details`
-       *
-       * In all of them `prompt_tokens` is the whole prompt, cached tokens included.
+       * Format of the cache usage; `prompt_tokens` always includes cached tokens. Default: `openai`.
+       * - `openai`: `prompt_tokens_details.cached_tokens`
+       * - `deepseek`: also `prompt_cache_hit_tokens` and `prompt_cache_miss_tokens`
+       * - `anthropic`, as its gateways: also `cache_read_input_tokens`, `cache_creation_input_tokens` and
+       *   `prompt_tokens_details.cache_write_tokens`
        */
       readonly dialect?: "openai" | "deepseek" | "anthropic" | undefined;
     } = {},
@@ -53,15 +49,14 @@ export class CompletionWriter {
     this.#dialect = dialect;
   }
 
-  /** The body of a reply that isn't streamed. */
+  /** Returns the body of an unstreamed reply. */
   body({ message, finishReason, usage }: {
     readonly message: Omit<AssistantMessage, "content" | "tool_calls"> & {
       readonly content: string | null;
       readonly tool_calls?: readonly FunctionToolCall[];
     };
-    /** Why it ends, in the format's words. */
+    /** Finish reason in the format's own terms. */
     readonly finishReason: string;
-    /** What it took; of the tokens of the output, those that nobody reads are told where they are known. */
     readonly usage: Usage;
   }): object {
     const { id, ...head } = this.#head;
@@ -74,21 +69,20 @@ export class CompletionWriter {
     };
   }
 
-  /** A chunk with this delta. The last of them, which is empty, has the reason why the reply ends. */
+  /** Returns a chunk with a delta. The last one is empty, with the finish reason. */
   delta(delta: object, finishReason?: string): object {
     return this.#chunk([{ index: 0, delta, finish_reason: finishReason ?? null, logprobs: null }], null);
   }
 
-  /** What comes behind the last delta: a chunk with what the reply took, if that is told. */
+  /** Returns the usage chunk after the last delta, if usage is reported. */
   usage(usage: Usage): object[] {
     return this.#tellsUsage ? [this.#chunk([], writeUsage(usage, this.#dialect))] : [];
   }
 
   /**
-   * The chunks of a whole reply that is told as if it came bit by bit.
-   *
-   * @param options.callDeltas Cuts the calls into what each chunk's `tool_calls` holds. Default:
-   *   {@linkcode CompletionWriter.callDeltas}.
+   * Returns the chunks of a complete reply, as if streamed.
+   * @param options.callDeltas Splits the calls into the `tool_calls` of chunks. Default:
+   * {@linkcode CompletionWriter.callDeltas}.
    */
   chunks(
     { message, finishReason, usage }: Parameters<CompletionWriter["body"]>[0],
@@ -110,12 +104,12 @@ export class CompletionWriter {
     return [...deltas.map((delta) => this.delta(delta)), this.delta({}, finishReason), ...this.usage(usage)];
   }
 
-  /** Cuts calls as most providers do: each opens with its id and name, then come its arguments, then the next call. */
+  /** Splits calls as most providers do: id and name, then the arguments, call by call. */
   static callDeltas(
     calls: readonly FunctionToolCall[],
     { split = splitText }: { readonly split?: (text: string) => readonly string[] } = {},
   ): readonly (readonly {
-    /** Which of the reply's calls it belongs to. */
+    /** Index of the call. */
     readonly index?: number;
     readonly id?: string;
     readonly type?: "function";
@@ -127,7 +121,7 @@ export class CompletionWriter {
     ]);
   }
 
-  /** If usage is told, all chunks but the last say `null` of it. */
+  /** With usage reported, all chunks but the last contain `null`. */
   #chunk(choices: readonly object[], usage: object | null): object {
     const { id, ...head } = this.#head;
     return {
@@ -140,12 +134,14 @@ export class CompletionWriter {
   }
 }
 
-/** Length of a piece in UTF-16 code units, unless the text is so long that there would be too many pieces. */
+/** Length of a piece in UTF-16 code units, up to a number of pieces. */
 const PIECE_CHARS = 24;
 
 const MAX_PIECES = 64;
 
-/** Cuts a text into pieces as a streaming provider would, always the same for the same text, surrogate pairs whole. */
+/**
+ * Splits a text deterministically into pieces, as a streaming provider would, with surrogate pairs intact.
+ */
 export function splitText(text: string): string[] {
   const pieceChars = Math.max(PIECE_CHARS, Math.ceil(text.length / MAX_PIECES));
   const pieces: string[] = [];

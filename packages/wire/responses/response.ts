@@ -7,7 +7,7 @@ import { isThought, summary } from "./responses_protocol.ts";
 
 /** A response. */
 export interface ResponseBody {
-  /** `resp_` and 32 hexadecimal digits, which are also in the names of its items. */
+  /** `resp_` and 32 hexadecimal digits, which its items' ids contain. */
   readonly id: string;
   readonly object: "response";
   /** Seconds since 1970. */
@@ -22,7 +22,7 @@ export interface ResponseBody {
   readonly max_output_tokens: number | null;
   readonly metadata: Readonly<Record<string, string>>;
   readonly model: string;
-  /** Messages of one part of text, or none at first; reasoning as a summary, likewise; and calls that the client runs. */
+  /** Messages with at most one text, reasoning with at most one summary, and calls for the client. */
   readonly output: readonly ({
     readonly id: string;
     readonly type: "message";
@@ -38,14 +38,14 @@ export interface ResponseBody {
     readonly id: string;
     readonly type: "reasoning";
     readonly status: Exclude<ResponseBody["status"], "failed">;
-    /** What goes back as it is, where the response was asked for it. */
+    /** Sealed reasoning to be sent back, if requested. */
     readonly encrypted_content?: string;
     readonly summary: readonly { readonly type: "summary_text"; readonly text: string }[];
   } | {
     readonly id: string;
     readonly type: "function_call";
     readonly status: Exclude<ResponseBody["status"], "failed">;
-    /** Names the call; its result carries the same. */
+    /** Id of the call; its result has the same one. */
     readonly call_id: string;
     readonly name: string;
     /** JSON as the model wrote it. */
@@ -73,15 +73,14 @@ export interface ResponseBody {
 type ItemStatus = Exclude<ResponseBody["status"], "failed">;
 type OutputItem = ResponseBody["output"][number];
 
-/** An event of a streamed response. */
 type ResponseEvent = ReturnType<ResponseEventWriter["begin"]>[number];
 
-/** A piece of what a response says. */
 type ResponsePart = Parameters<ResponseEventWriter["add"]>[0];
 
 /**
- * Writes the events of one response in their documented order. Each stretch of reasoning becomes an item with a summary,
- * each stretch of text a message; calls come at the end. The last event holds the whole {@linkcode ResponseBody}.
+ * Writes the events of one response in their documented order. Each stretch of reasoning becomes an item with
+ * a summary, each stretch of text a message; calls are last. The final event contains the whole
+ * {@linkcode ResponseBody}.
  *
  * @example
  * ```ts
@@ -105,12 +104,12 @@ export class ResponseEventWriter {
   #sequence = 0;
   #open: { readonly part: ResponsePart; readonly id: string } | undefined;
 
-  /** A writer for the response that begins so. */
+  /** Creates a writer from a draft. */
   constructor(draft: ResponseBody) {
     this.#response = draft;
   }
 
-  /** The response to a request before anything is said. */
+  /** Returns the draft of a response to a request. */
   static empty(
     asked: {
       readonly model: string;
@@ -118,7 +117,7 @@ export class ResponseEventWriter {
       readonly max_output_tokens?: number | null;
       readonly metadata?: Readonly<Record<string, string>> | null;
       readonly previous_response_id?: string | null;
-      /** Whether it can be read later and be followed. Default: yes. */
+      /** Whether it can be read and continued later. Default: true. */
       readonly store?: boolean | null;
       readonly user?: string | null;
       readonly temperature?: number | null;
@@ -157,17 +156,17 @@ export class ResponseEventWriter {
     };
   }
 
-  /** The hexadecimal digits of a response's name, or of the name of one of its items. */
+  /** Returns the hexadecimal digits of a response's or item's id. */
   static hexOf(id: string): string | undefined {
     return /^(?:resp|msg|rs|fc)_([0-9a-f]{32})(?:_\d+)?$/.exec(id)?.[1];
   }
 
-  /** The response as it is now: its items that are whole, and how it ended. */
+  /** The response so far, with its complete items. */
   get response(): ResponseBody {
     return this.#response;
   }
 
-  /** The events that open it. */
+  /** Returns the first events. */
   begin(): {
     readonly type: string;
     /** Position in the stream, from 0. */
@@ -182,7 +181,7 @@ export class ResponseEventWriter {
   add(part: {
     readonly type: "text" | "reasoning";
     readonly text: string;
-    /** Of reasoning: what goes back as it is. Default: nothing does. */
+    /** Sealed reasoning to be sent back. Default: none. */
     readonly sealed?: string | undefined;
   }): ReturnType<ResponseEventWriter["begin"]> {
     const { type, text, sealed } = part;
@@ -196,11 +195,10 @@ export class ResponseEventWriter {
   }
 
   end({ finish, calls = [], usage, endedAtMs }: {
-    /** Whether it is whole, waits for results of its calls, or what cut it off. */
+    /** Finish reason. */
     readonly finish: "stop" | "tool_calls" | "length" | "content_filter";
-    /** Calls that the client runs. Default: none. */
+    /** Calls for the client. Default: none. */
     readonly calls?: readonly FunctionToolCall[];
-    /** What it cost. */
     readonly usage: Pick<Usage, "promptTokens" | "cachedTokens" | "outputTokens" | "reasoningTokens">;
     /** Milliseconds since 1970. */
     readonly endedAtMs: number;
@@ -226,12 +224,12 @@ export class ResponseEventWriter {
     return [...events, this.#event(status, { response: this.#response })];
   }
 
-  /** Ends it by an error with this HTTP status. */
+  /** Ends the response with an error of this HTTP status. */
   fail(
     { status, message }: { readonly status: number; readonly message: string },
   ): ReturnType<ResponseEventWriter["begin"]> {
     const events = this.#finish("incomplete");
-    // The codes that the format knows.
+    // Codes defined by the format.
     const code = status === 429 ? "rate_limit_exceeded" : status === 400 ? "invalid_prompt" : "server_error";
     this.#response = { ...this.#response, status: "failed", error: { code, message } };
     return [...events, this.#event("failed", { response: this.#response })];
@@ -300,13 +298,13 @@ export class ResponseEventWriter {
   }
 }
 
-/** What one kind of item is called in the events and made of. */
+/** Names and constructors of one item type. */
 interface Kind {
   readonly prefix: string;
   readonly index: string;
   readonly part: string;
   readonly text: string;
-  /** Further fields of the events that carry text. */
+  /** Additional fields of text events. */
   readonly textFields: object;
   readonly makePart: (text: string) => object;
   readonly makeItem: (
@@ -355,22 +353,25 @@ function toSeconds(ms: number): number {
   return Math.floor(ms / 1000);
 }
 
-/** Puts a reply together from the events of a response's stream, or from a whole response. */
+/** Assembles a reply from the events of a response's stream, or from a whole response. */
 export class ResponseAssembler {
-  /** Items by their place in the output; those that aren't whole as far as they were announced. */
+  /** Items by output index; incomplete ones as announced. */
   readonly #items = new Map<number, JsonRecord>();
-  /** Which call each item that calls a tool is, by the item's place. */
+  /** Number of each call, by the output index of its item. */
   readonly #calls = new Map<number, number>();
   #response: JsonRecord | undefined;
   #summaries = 0;
   #isReply = false;
 
-  /** True once an event was one of a response. */
+  /** Whether an event belonged to a response. */
   get isReply(): boolean {
     return this.#isReply;
   }
 
-  /** Takes one event and gives what it tells those who watch. @throws {ReplyTooLong} with more than {@linkcode MAX_CALLS} calls. */
+  /**
+   * Reads one event. Returns its model events. @throws {ReplyTooLong} with more than {@linkcode MAX_CALLS}
+   * calls.
+   */
   read(value: unknown): ModelEvent[] {
     const event = asRecord(value) ?? {};
     const { object, type = "" } = event;
@@ -380,7 +381,7 @@ export class ResponseAssembler {
     return this.#take(event);
   }
 
-  /** The whole reply, or nothing if the stream ended before it was whole. */
+  /** Returns the complete reply, or `undefined` if the stream ended before. */
   finish(takenIds: ReadonlySet<string>): Extract<ModelEvent, { type: "completed" }> | undefined {
     if (!this.#response) return undefined;
     const { usage: told, incomplete_details: cut } = this.#response;
@@ -400,7 +401,7 @@ export class ResponseAssembler {
     if (status !== "completed" && status !== "incomplete") return;
     this.#response = response;
     const output = Array.isArray(response.output) ? response.output.filter(isRecord) : [];
-    // Some servers leave out of the last event what the others have told.
+    // Some servers omit items from the last event.
     if (output.length >= this.#items.size) output.forEach((item, at) => this.#items.set(at, item));
   }
 
@@ -419,7 +420,7 @@ export class ResponseAssembler {
       used.add(id);
       const input = String(item.arguments ?? "").trim() || "{}";
       calls.push({ id, type: "function", function: { name: String(item.name ?? ""), arguments: input } });
-      // The call has the rest.
+      // The call contains the other fields.
       const { name: _, arguments: __, ...rest } = item;
       return { ...rest, call_id: id };
     });
@@ -482,20 +483,20 @@ export class ResponseAssembler {
 
 const ENDS: readonly unknown[] = ["response.completed", "response.incomplete"];
 
-/** Why a response is incomplete. */
+/** Reasons for an incomplete response. */
 const CUTS: Readonly<Record<string, FinishReason>> = {
   max_output_tokens: "length",
   content_filter: "content_filter",
 };
 
-/** The items without what was thought for one that never came: the provider refuses the one without the other. */
+/** Returns the items without trailing reasoning, which the provider refuses. */
 function withoutLooseThoughts(items: readonly JsonRecord[]): readonly JsonRecord[] {
   return items.slice(0, items.findLastIndex((item) => !isThought(item)) + 1);
 }
 
 /**
- * The items without thoughts that can't go back, because they were neither sealed nor told: a provider that keeps nothing
- * wouldn't find them by their ids, nor what it asks for beside the others'.
+ * Returns the items without reasoning that has neither sealed nor plain content: a provider without storage
+ * can't find it by id. The others then lose their ids, which would require it.
  */
 function withoutLostThoughts(items: readonly JsonRecord[]): readonly JsonRecord[] {
   const isLost = (item: JsonRecord) =>
@@ -504,7 +505,7 @@ function withoutLostThoughts(items: readonly JsonRecord[]): readonly JsonRecord[
   return items.filter((item) => !isLost(item)).map(({ id: _, ...item }) => item);
 }
 
-/** Whether items say more than a text with calls behind it. */
+/** Returns whether items contain more than a text followed by calls. */
 function isMore(items: readonly JsonRecord[]): boolean {
   return items.some(({ type, phase }, at) =>
     type !== "function_call" && (type !== "message" || phase !== undefined || at > 0)

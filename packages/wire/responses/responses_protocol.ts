@@ -28,8 +28,8 @@ import { type RawEvent, splitEvents, SseSplitter, typedEvent } from "../sse.ts";
 import { anchorOf, readCommonHints, readField, wholeTool } from "../request.ts";
 
 /**
- * OpenAI's responses: each item of the input is a message to the planner, which edits the outputs of function calls;
- * whatever isn't a message or a call of a function stays as it is.
+ * OpenAI's Responses. Each input item is a message to the planner, which edits the outputs of function calls;
+ * other items than messages and calls stay unchanged.
  */
 export const RESPONSES_PROTOCOL: Protocol = {
   name: "responses",
@@ -82,10 +82,10 @@ export const RESPONSES_PROTOCOL: Protocol = {
   refuse: (status, message, code) => new ApiError(status, message, { code }).toResponse(),
 };
 
-/** What clients add to an item or leave out: the same program spells it in two ways, live and resumed. */
+/** Fields without meaning: the same client may send or omit them. */
 const LEFT_OUT: readonly string[] = ["status"];
 
-/** What an item says, however its client spells it; ids of calls are told by what they pair. */
+/** Returns the meaning of an item. Pairing derives the ids of its calls. */
 function saidBy(value: unknown): unknown {
   if (typeof value === "string") return saidBy({ role: "user", content: value });
   if (!isRecord(value)) return value;
@@ -99,7 +99,7 @@ function saidBy(value: unknown): unknown {
   }
   if (type === "custom_tool_call") return { type, rest: restOf(value, ["id", "call_id"]) };
   if (OUTPUTS.includes(type)) {
-    // A result's status may say that it is an error.
+    // The status of a result may report an error.
     const failed = FAILED.includes(status) && { status };
     return {
       type,
@@ -111,7 +111,7 @@ function saidBy(value: unknown): unknown {
   return plain(value);
 }
 
-/** A content whose texts are of one type, whoever says them. */
+/** Returns content with texts of one type, for any author. */
 function asTexts(content: unknown): unknown {
   if (!Array.isArray(content)) return content;
   return content.map((part) =>
@@ -125,7 +125,7 @@ function restOf(item: JsonRecord, without: readonly string[]): unknown {
   return inOrder(toldFields(item, ["type", ...LEFT_OUT, ...without]));
 }
 
-/** An item of which nothing more is known, without what clients add or leave out. */
+/** Returns an unknown item without meaningless fields. */
 function plain(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(plain);
   if (!isRecord(value)) return value;
@@ -135,7 +135,7 @@ function plain(value: unknown): unknown {
 
 const CALLS: readonly unknown[] = ["function_call", "custom_tool_call"];
 const OUTPUTS: readonly unknown[] = ["function_call_output", "custom_tool_call_output"];
-/** What is paired by an id, which says nothing else. */
+/** Items whose id only pairs them. */
 const PAIRED: readonly unknown[] = [...CALLS, ...OUTPUTS];
 
 function textOf(type: unknown): Pick<ItemPart, "text"> {
@@ -171,11 +171,11 @@ function readItem(item: unknown): Message {
     case "custom_tool_call_output":
       return readResult(item);
     case "tool_search_output":
-      // The model is shown all of the tools that it found.
+      // The model sees all tools that it found.
       return withId({ role: "assistant", content: JSON.stringify(item) }, id);
     case "item_reference":
     case "reasoning": {
-      // Some clients leave the id away; what is sealed they must send as it was.
+      // Some clients omit the id; sealed content is always sent unchanged.
       const { encrypted_content: sealed } = item;
       const known = typeof sealed === "string" ? `sealed ${hashText(sealed)}` : id;
       return withId({ role: "assistant", content: null, reasoning_content: summary(item) }, known);
@@ -187,22 +187,22 @@ function readItem(item: unknown): Message {
 
 function readResult({ call_id: id, output, status }: JsonRecord): Message {
   const content = readContent(output);
-  // One that is completed may be complete as an error.
+  // A completed result may still be an error.
   const flag = FAILED.includes(status) ? true : undefined;
   return {
     role: "tool",
     tool_call_id: text(id),
     content,
     ...statedFailure(content, flag),
-    // A recall is answered by text.
+    // A recall returns text only.
     ...(holdsMedia(content) && { keep: true }),
   };
 }
 
-/** What an item's status says if its call failed. */
+/** Statuses of failed calls. */
 const FAILED: readonly unknown[] = ["incomplete", "failed"];
 
-/** A client may send an item back in its own spelling; its id stays. */
+/** Keeps the id, which identifies items of any spelling. */
 function withId(message: Message, id: unknown): Message {
   return typeof id === "string" ? Object.assign(message, { id }) : message;
 }
@@ -237,7 +237,7 @@ function readPart(part: unknown): ContentPart {
         image_url: { url: "", ...(typeof part.detail === "string" && { detail: part.detail }) },
       };
     default: {
-      // A part of an unknown type is media if it holds data; else nothing is known of it.
+      // A part of an unknown type is accepted only with media data.
       const media = partsOfBlock(part).find(isMedia);
       if (media) return media;
       throw unknown("a part of a content");
@@ -250,7 +250,7 @@ function readTool(tool: unknown): ReadTool {
   const { type, name, description, parameters, strict, defer_loading: isDeferred } = tool;
   const inFront = isDeferred !== true;
   if (type !== "function") {
-    // What a server is asked with isn't shown.
+    // Credentials for a server aren't visible to the model.
     const { authorization: _, headers: __, tools, ...shown } = tool;
     const within = Array.isArray(tools) && tools.filter((one) => one?.defer_loading !== true);
     return { ...wholeTool({ ...shown, ...(within && { tools: within }) }), inFront };
@@ -275,7 +275,7 @@ function writeTool(tool: ToolDefinition, original?: unknown): string {
   return JSON.stringify({ ...rest, ...shown });
 }
 
-/** The summary of what a model thought. */
+/** Returns the summary of reasoning. */
 export function summary({ summary }: JsonRecord): string {
   if (!Array.isArray(summary)) return "";
   return summary.map((part) => isRecord(part) && typeof part.text === "string" ? part.text : "").join("\n");
@@ -290,16 +290,15 @@ function unknown(what: string): UnknownShape {
   return new UnknownShape(`${what} is not as the responses format says`);
 }
 
-/** What a writer needs of its protocol. */
+/** Options of the writer, including its protocol's reader. */
 interface ResponsesTurnWriterOptions extends TurnWriterOptions {
-  /** The messages of an item. */
   readonly readItem: (item: unknown) => readonly ItemPart[];
 }
 
 const TERMINAL = ["response.completed", "response.incomplete", "response.failed"];
 const OPENING = ["response.created", "response.queued", "response.in_progress"];
 
-/** An item of a reply as JSON; a call's arguments are such that servers can read them again when it is sent back. */
+/** Returns an item of a reply as JSON, with call arguments that servers can parse when it is sent back. */
 function writeReplyItem(item: JsonRecord): string {
   const { type, arguments: text } = item;
   return JSON.stringify(
@@ -309,16 +308,16 @@ function writeReplyItem(item: JsonRecord): string {
   );
 }
 
-/** Passes on the responses of one turn as one. What isn't ours to change keeps its bytes. */
+/** Forwards the responses of one turn as one; unaffected events keep their bytes. */
 class ResponsesTurnWriter implements TurnWriter {
   readonly #options: ResponsesTurnWriterOptions;
   readonly #replies: { readonly items: readonly JsonRecord[]; readonly reply: WireReply }[] = [];
   #splitter = new SseSplitter();
-  /** Items of the reply that is being streamed, by their index. */
+  /** Items of the current reply, by index. */
   #items = new Map<number, JsonRecord>();
   #recalls = new Set<number>();
   #last: JsonRecord = {};
-  /** Number of the next event for the client. */
+  /** Number of the client's next event. */
   #sequence = 0;
   #held: RawEvent[] = [];
   #ended = false;
@@ -335,7 +334,7 @@ class ResponsesTurnWriter implements TurnWriter {
     return splitEvents(whole).flatMap((event) => this.#pass(event));
   }
 
-  /** Whether a piece of a stream holds only what a client may see as it is. Its events are counted. */
+  /** Returns whether a piece of a stream can be forwarded unparsed. Counts its events. */
   #passesWhole(bytes: Uint8Array<ArrayBuffer>): boolean {
     if (this.#replies.length > 0 || this.#recalls.size > 0) return false;
     const text = decoder.decode(bytes);
@@ -362,7 +361,7 @@ class ResponsesTurnWriter implements TurnWriter {
     return this.#take(Array.isArray(this.#last.output) ? this.#last.output : []);
   }
 
-  /** The id by which the client knows the turn: a stream has told that of its first reply. */
+  /** Id of the turn for the client; a stream has sent that of its first reply. */
   get id(): string | undefined {
     const streams = this.#whole.length === 0;
     return this.#replies.at(streams ? 0 : -1)?.reply.id;
@@ -394,8 +393,8 @@ class ResponsesTurnWriter implements TurnWriter {
   }
 
   /**
-   * All that the upstream has seen of the replies before the last, in its own spelling, with the answers to recalls; then
-   * the last one's recalls in front of its calls, behind what was thought of these.
+   * Returns the items of all replies before the last, with the answers to recalls, and then the last one's
+   * recalls, placed before its calls with the reasoning for these.
    */
   hidden(answers: readonly (readonly string[])[]): HiddenItems[] {
     if (!this.#replies.some(({ reply }) => reply.recalls.length > 0)) return [];
@@ -442,7 +441,7 @@ class ResponsesTurnWriter implements TurnWriter {
     try {
       return this.#options.readItem(item);
     } catch {
-      // The client may make of it what it can.
+      // Unknown items are forwarded unchanged.
       return [];
     }
   }
@@ -482,12 +481,12 @@ class ResponsesTurnWriter implements TurnWriter {
     return reply;
   }
 
-  /** The bytes of an event that the client may see now. */
+  /** Returns the bytes of an event that the client may see now. */
   #pass(event: RawEvent): Uint8Array<ArrayBuffer>[] {
     const data = parseRecord(event.data);
     if (!data) return [event.bytes];
     const type = String(data.type);
-    // A reply that goes on with a turn begins nothing for the client.
+    // For the client, a continued turn has only one start.
     if (OPENING.includes(type) && this.#replies.length > 0) return [];
     if (TERMINAL.includes(type)) {
       this.#last = isRecord(data.response) ? data.response : {};
@@ -526,7 +525,7 @@ class ResponsesTurnWriter implements TurnWriter {
   }
 }
 
-/** What marks an event that says more than a piece of text. */
+/** Markers of an event other than a text delta. */
 const WATCHED: readonly string[] = [
   '"response.output_item.',
   ...[...TERMINAL, ...OPENING].map((type) => `"${type}"`),
@@ -535,7 +534,7 @@ const SEQUENCE = '"sequence_number":';
 
 const decoder = new TextDecoder();
 
-/** Whether an item is reasoning. */
+/** Returns whether an item is reasoning. */
 export function isThought({ type }: JsonRecord): boolean {
   return type === "reasoning";
 }
@@ -544,7 +543,7 @@ function isCall(item: unknown): item is JsonRecord {
   return isRecord(item) && item.type === "function_call";
 }
 
-/** Calls that the client answers. */
+/** Types of calls that the client answers. */
 const CLIENT_CALLS: readonly unknown[] = [
   "function_call",
   "custom_tool_call",

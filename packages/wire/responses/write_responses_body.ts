@@ -20,20 +20,17 @@ import {
 } from "../legality.ts";
 import { UnknownShape } from "../protocol.ts";
 
-/** What providers of Responses accept. */
+/** Forms accepted by providers of Responses. */
 export const RESPONSES_FORMS: LegalForms = {
   name: /^[A-Za-z0-9_-]{1,64}$/,
   id: /^[\x20-\x7e]{1,64}$/,
 };
 
 /**
- * The fields of a request in the Responses format that hold its prompt, `input`, and `tools` if there are some, and that
- * say how the model shall write. Nothing of it is kept by the provider, so that what it has sealed of a reply goes back
- * with the reply's other items, in their order, if `ResponseAssembler` has read it: none is there without what it was
- * thought for. Whatever the model, a tool or a client produced, what is sent is legal; what the format has no place for, such
- * as a recording, is named in its place.
- *
- * @throws {UnknownShape} that names the setting which it has no place for.
+ * Returns the fields of a Responses request for prompt (`input`, `tools`) and generation. The provider stores
+ * nothing, so replies read by `ResponseAssembler` keep their original items, including sealed reasoning, in
+ * order. Illegal names and ids are replaced; unsupported content, such as audio, becomes a placeholder.
+ * @throws {UnknownShape} with the name of an unsupported setting.
  *
  * @example
  * ```ts
@@ -53,7 +50,7 @@ export function responsesBody(
   { settings = {}, ...request }: Pick<ModelRequest, "messages" | "tools" | "settings">,
 ): JsonRecord {
   const { messages, tools, nameOf } = legalPrompt(request, RESPONSES_FORMS);
-  /** Ids of calls of custom tools, whose results are items of their own kind. */
+  /** Ids of custom-tool calls, whose results are items of their own type. */
   const custom = new Set<string>();
   const input = messages.flatMap(({ message, made }): JsonRecord[] => {
     if (message.role === "assistant") {
@@ -70,16 +67,15 @@ export function responsesBody(
   });
 }
 
-/** A tool as the Responses format has it. */
+/** Returns a tool in the Responses format. */
 export function responsesTool({ type, function: shown }: ToolDefinition): JsonRecord {
-  // Without a word the upstream takes a schema as strict.
+  // The default of the API is strict.
   return { type, ...shown, strict: shown.strict ?? false };
 }
 
 /**
- * The items of a reply: as they came, if it carries them, with its calls in their places.
- *
- * @param made Its calls with the ids that the items have.
+ * Returns the items of a reply: the original ones, if stored, with its calls in place.
+ * @param made Its calls with the ids of the items.
  */
 function replyItems(
   { content, refusal, tool_calls: calls = [], carried }: AssistantMessage,
@@ -143,7 +139,7 @@ function partOf(part: ContentPart): JsonRecord {
   }
 }
 
-/** The fields that say how the model shall write. @throws {UnknownShape} that names the setting without a place. */
+/** Returns the fields for generation. @throws {UnknownShape} with the name of an unsupported setting. */
 function settingsOf(
   {
     temperature,

@@ -107,7 +107,7 @@ Deno.test("approvals: a permanent approval ends when its tool changes, whatever 
   assertEquals(asked(await server.turn(session)), [
     [
       "odd__turncoat",
-      "odd__turncoat has changed since you said always: what it says it does, what is claimed of it.",
+      "odd__turncoat has changed since you always allowed it: its description, its declared hints.",
     ],
     // It claims to only read, and the configuration doesn't trust it.
     ["odd__add", undefined],

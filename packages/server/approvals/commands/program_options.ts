@@ -1,10 +1,8 @@
 /**
- * Options of programs, as these name them in `--help`: those that write, read or run what they name, or change what a
- * program reaches, and those that don't. Any other option of such a program is asked for, so that a newer version of it
- * allows nothing more. A test compares them with the installed programs.
- *
- * An option is its short letter and its long names, joined by commas. Of those that do no harm, `=` after a letter marks one
- * whose value may follow it in the same word.
+ * Options of programs, by their `--help`: harmless ones, and those that write, read or run files, or change what a
+ * program reaches. Any unlisted option needs approval, so that a newer version allows nothing more. A test compares
+ * them with the installed programs. An option is its short letter and its long names, joined by commas. `=` after a
+ * harmless letter marks one whose value may follow in the same word.
  */
 export interface JudgedOptions {
   readonly effects: string;
@@ -178,7 +176,7 @@ export const JUDGED_OPTIONS: Readonly<Record<string, JudgedOptions>> = {
   },
 };
 
-/** Long options of git's subcommands that write, read or run what they name. */
+/** Long options of git's subcommands that write, read or run files. */
 export const GIT_EFFECTS: string =
   "output output-directory separate-git-dir build-fake-ancestor unsafe-paths expire-to no-index " +
   "contents file pathspec-from-file template reference reference-if-able ignore-revs-file exclude-from " +
@@ -188,7 +186,7 @@ export const GIT_EFFECTS: string =
   "reedit-message gui web git-dir work-tree namespace super-prefix attr-source bundle-uri fsmonitor " +
   "prefix index-output";
 
-/** Letters of git's short options that do, by the subcommand. */
+/** Letters of such short options, by subcommand. */
 export const GIT_LETTERS: Readonly<Record<string, string>> = {
   ...{
     add: "ie",
@@ -221,7 +219,7 @@ export const GIT_LETTERS: Readonly<Record<string, string>> = {
   },
 };
 
-/** Long options of git's subcommands that don't. */
+/** Harmless long options of git's subcommands. */
 export const GIT_HARMLESS: string =
   "deref dual-color hardlinks name post-rewrite prompt renames 3way abbrev abbrev-commit abort add add-header add-virtual-file after after-context again aggressive " +
   "ahead-behind aliases all all-match all-progress all-progress-implied allow-empty allow-empty-message " +

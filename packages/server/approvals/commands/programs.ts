@@ -3,34 +3,32 @@ import { GIT_EFFECTS, GIT_HARMLESS, GIT_LETTERS, JUDGED_OPTIONS } from "./progra
 import type { CommandWord } from "./read_command.ts";
 
 /**
- * What programs do by an option that their name doesn't say. A rule that allows `git diff` means what it shows; that
- * `git diff --output=f` writes a file, nobody meant. So a command that begins as a rule allows, and goes on with one of
- * these, is asked for. A rule that writes the option out allows it: `"sort -o"`.
- *
- * A program that isn't here may do what it does: whoever allows `make` allows what its file says.
+ * Options by which programs do more than their names promise, such as `git diff --output=f`, which writes a file. A
+ * command with one of them needs approval, though a rule allows its beginning, unless the rule contains the option:
+ * `"sort -o"`. Other programs are allowed as a whole: to allow `make` allows its makefile.
  */
 interface ProgramOptions {
-  /** Long options that write, read or run what they name, without `--`. Beginnings of them count too, as programs take them. */
+  /** Long options that write, read or run files, without `--`. Abbreviations count too. */
   readonly long?: readonly string[];
-  /** Letters of short options that do, wherever they stand in a word such as `-no`. */
+  /** Letters of such short options, anywhere in a word such as `-no`. */
   readonly short?: string;
-  /** Whole words that do: subcommands, and options with one dash. */
+  /** Such whole words: subcommands, and options with one dash. */
   readonly words?: readonly string[];
-  /** What its first argument that is no option may be; a script that isn't so may write or run something. */
+  /** Pattern of a harmless first argument; any other script may write or run something. */
   readonly script?: RegExp;
-  /** Whether any option may do more. */
+  /** Whether any option may do so. */
   readonly isAnyOption?: boolean;
-  /** Arguments that are no options and set what it runs. */
+  /** Arguments that set a program to run. */
   readonly sets?: RegExp;
-  /** After how many arguments that are no options it takes no more options. */
+  /** Number of arguments after which it takes no more options. */
   readonly ends?: number;
-  /** How many arguments that are no options it may have: one more is a file that it writes. */
+  /** Most arguments without writing a file: the next one is written. */
   readonly most?: number;
-  /** Whether it reads files by their names anywhere, where only the workspace was meant. */
+  /** Whether it reads files outside the workspace by name. */
   readonly staysInside?: boolean;
 }
 
-/** By the program's name; those of {@linkcode JUDGED_OPTIONS} besides. */
+/** By the program's name, in addition to {@linkcode JUDGED_OPTIONS}. */
 const PROGRAMS: Readonly<Record<string, ProgramOptions>> = {
   git: {
     words:
@@ -42,7 +40,7 @@ const PROGRAMS: Readonly<Record<string, ProgramOptions>> = {
   tar: { staysInside: true },
   make: { sets: /=/ },
   curl: { sets: /^file:/i },
-  // What follows the host is a command of its own.
+  // The host is followed by another command.
   ssh: { ends: 2 },
   fd: {
     long: ["exec", "exec-batch", "ignore-file", "base-directory", "search-path"],
@@ -69,13 +67,13 @@ const PROGRAMS: Readonly<Record<string, ProgramOptions>> = {
   sed: {
     long: ["in-place", "file", "expression", "line-length"],
     short: "ifel",
-    // Lines to print, to delete, to leave at; and texts to replace, without the flags that write and run.
+    // Lines to print, to delete, to stop at; and substitutions without the flags that write and run.
     script: /^(?:[0-9,$]*[pdq]?|\/[^/\\]*\/[pd]|s\/[^/\\]*\/[^/\\]*\/[gpI0-9]*)$/,
     staysInside: true,
   },
   awk: {
     isAnyOption: true,
-    // Fields to print, for lines that match.
+    // Fields to print, for matching lines.
     script: /^(?:\/[^/\\]*\/ *)?(?:\{ *print(?: +\$[0-9]+(?: *, *\$[0-9]+)*)? *\})?$/,
     staysInside: true,
   },
@@ -92,13 +90,13 @@ const PROGRAMS: Readonly<Record<string, ProgramOptions>> = {
   },
 };
 
-/** Other names of these. */
+/** Aliases. */
 const SAME_PROGRAM: Readonly<Record<string, string>> = {
   ...{ gawk: "awk", mawk: "awk", nawk: "awk", gsed: "sed", gtar: "tar", bsdtar: "tar", gfind: "find" },
   ...{ egrep: "grep", fgrep: "grep", zgrep: "grep", fdfind: "fd", gmake: "make" },
 };
 
-/** Programs that run what their words name: what follows is a command of its own, which nobody was asked about. */
+/** Programs that run another command. */
 const RUNNERS: ReadonlySet<string> = new Set(
   ("sh bash dash zsh ksh fish busybox eval exec command builtin . source trap env xargs parallel nice " +
     "ionice nohup setsid stdbuf timeout time watch script sudo doas su runuser chroot unshare nsenter " +
@@ -106,19 +104,17 @@ const RUNNERS: ReadonlySet<string> = new Set(
     .split(" "),
 );
 
-/** Whether a program runs what its words name. */
 export function isRunner(program: string): boolean {
   return RUNNERS.has(basename(program));
 }
 
-/** Whether a program is known to read files anywhere by their names, where only those of the workspace were meant. */
 export function staysInside(program: string): boolean {
   return optionsOf(program)?.staysInside ?? false;
 }
 
 /**
- * What a command may do besides what its first `allowed` words say, which a rule allows: a sentence for people. Nothing, as
- * far as is known.
+ * Returns what a command may do beyond its first `allowed` words, which a rule allows, in a sentence for users;
+ * `undefined` if nothing is known.
  */
 export function whatElse(words: readonly CommandWord[], allowed: number): string | undefined {
   const [program = "", ...others] = words.map(({ text }) => text);
@@ -126,7 +122,7 @@ export function whatElse(words: readonly CommandWord[], allowed: number): string
   if (isRunner(program)) {
     // Options, numbers and variables name no program.
     const isNamed = named.some((word) => !/^(?:-|\d)|=/.test(word));
-    if (!isNamed && words.length > allowed) return `${basename(program)} runs what its words name.`;
+    if (!isNamed && words.length > allowed) return `${basename(program)} runs another command.`;
     const inner = named.findIndex((word) => optionsOf(word) !== undefined || isRunner(word));
     if (inner >= 0) return whatElse(words.slice(inner + 1), allowed - inner - 1);
   }
@@ -134,7 +130,7 @@ export function whatElse(words: readonly CommandWord[], allowed: number): string
   if (!options) return undefined;
   const more = words.slice(allowed);
   const wild = more.find(({ text, isPattern }) => isPattern && /^[-*?[]/.test(text));
-  if (wild) return `${wild.text} may stand for files whose names are options.`;
+  if (wild) return `${wild.text} may match files whose names are options.`;
   const name = ownName(program);
   const texts = more.map(({ text }) => text);
   return name === "git"
@@ -142,7 +138,7 @@ export function whatElse(words: readonly CommandWord[], allowed: number): string
     : doesElse(name, options, { named, more: texts });
 }
 
-/** Before its subcommand, git takes options that change what every one does. */
+/** Global options of git change every subcommand. */
 function gitDoes(
   options: ProgramOptions,
   { named, more }: { readonly named: readonly string[]; readonly more: readonly string[] },
@@ -163,13 +159,13 @@ function gitDoes(
   return bad === undefined ? undefined : optionDoes(bad);
 }
 
-/** Returns the letters of a subcommand's options that do more: all that any one has, if it isn't listed. */
+/** Returns the letters of a subcommand's options with effects; of all subcommands if it isn't listed. */
 export function gitLetters(subcommand: string): string {
   if (Object.hasOwn(GIT_LETTERS, subcommand)) return GIT_LETTERS[subcommand]!;
   return HARMLESS_SUBCOMMANDS.has(subcommand) ? "" : Object.values(GIT_LETTERS).join("");
 }
 
-/** Subcommands none of whose short options does more. */
+/** Subcommands without such short options. */
 const HARMLESS_SUBCOMMANDS: ReadonlySet<string> = new Set(
   ("apply bisect branch bundle cat-file check-attr check-ignore checkout cherry count-objects describe fetch for-each-ref " +
     "fsck gc hash-object init ls-remote ls-tree merge-base mv name-rev prune push reflog remote repack rerere reset restore " +
@@ -217,9 +213,8 @@ function doesElse(
 interface Judged {
   readonly effects: ReadonlySet<string>;
   readonly harmless: ReadonlySet<string>;
-  /** Those whose value may follow in the same word, or for find in the next one. */
+  /** Options with a value in the same word, or for find in the next one. */
   readonly values: ReadonlySet<string>;
-  /** Those that read a file if their value begins with `@`. */
   readonly readsAt: ReadonlySet<string>;
 }
 
@@ -229,7 +224,7 @@ const judgedPrograms = new Map(
   Object.entries(JUDGED_OPTIONS).map(([name, options]) => [name, judgedBy(options)]),
 );
 
-/** Returns how a program's options are judged, by its own name; `undefined` unless each one is listed. */
+/** Returns the judged options of a program; `undefined` if not every option is listed. */
 export function judgedOf(program: string): Judged | undefined {
   return program === "git" ? GIT : judgedPrograms.get(program);
 }
@@ -249,12 +244,12 @@ interface Option {
   readonly next: string | undefined;
 }
 
-/** Whether an option of a program does more than is listed as harmless. */
+/** Returns whether an option isn't listed as harmless. */
 function judgedDoes(program: string, judged: Judged, { word, next }: Option): boolean {
   if (program === "find") return !judged.harmless.has(findName(word));
   if (word.startsWith("--")) return longDoes(judged, { word, next });
   if (program === "npm" && word.length > 2) {
-    // It takes long options after one dash too, and letters together if no option has that name.
+    // It takes long options after one dash too, and combined letters if no option has that name.
     const name = word.slice(1).split("=", 1)[0]!;
     const isCluster = !judged.effects.has(name) && [...name].every((letter) => judged.harmless.has(letter));
     return !isCluster && longDoes(judged, { word: `-${word}`, next });
@@ -268,13 +263,13 @@ function judgedDoes(program: string, judged: Judged, { word, next }: Option): bo
   return false;
 }
 
-/** An option of find, which has one dash, by its listed name. */
+/** Returns the listed name of an option of find, which has one dash. */
 function findName(word: string): string {
   const name = word.replace(/^--?/, "");
   return /^newer[aBcm][aBcmt]$/.test(name) ? "newerXY" : /^O\d$/.test(name) ? "help" : name;
 }
 
-/** Programs take the beginning of a long option for it, and the option exactly so named before that. */
+/** Programs accept abbreviated long options; an exact name has priority. */
 function longDoes(judged: Judged, { word, next }: Option): boolean {
   const [name = "", value] = word.slice(2).split(/=(.*)/s);
   const begins = (names: ReadonlySet<string>) =>
@@ -283,7 +278,7 @@ function longDoes(judged: Judged, { word, next }: Option): boolean {
   if (begins(judged.effects)) return true;
   if (begins(judged.readsAt)) return (value ?? next)?.startsWith("@") ?? false;
   if (begins(judged.harmless)) return false;
-  // What is switched off does nothing.
+  // A disabled option does nothing.
   return !(name.startsWith("no-") &&
     (judged.harmless.has(name.slice(3)) || judged.effects.has(name.slice(3))));
 }
@@ -292,7 +287,7 @@ function optionDoes(option: string): string {
   return `${option} may write, read or run something else.`;
 }
 
-/** A program's name without a folder; that of the program that it stands for. */
+/** Returns a program's name without a folder or alias. */
 function ownName(program: string): string {
   const name = basename(program);
   return Object.hasOwn(SAME_PROGRAM, name) ? SAME_PROGRAM[name]! : name;
@@ -306,7 +301,7 @@ function optionsOf(program: string): ProgramOptions | undefined {
 function doesMore({ long = [], short = "", words = [] }: ProgramOptions, word: string): boolean {
   if (words.includes(word)) return true;
   if (word.startsWith("--")) {
-    // Programs take the beginning of an option for it.
+    // Programs accept abbreviated options.
     const given = word.slice(2).split("=", 1)[0]!;
     return long.some((one) => one.startsWith(given));
   }

@@ -5,7 +5,7 @@ import type { Need } from "../../../../tests/needs.ts";
 import { gitLetters, isRunner, judgedOf, staysInside, whatElse } from "./programs.ts";
 import { JUDGED_OPTIONS } from "./program_options.ts";
 
-/** What a command does besides what its first words say, which a rule allows. */
+/** Returns what a command does beyond its allowed first words. */
 function elseOf(prefix: string, more: readonly string[]): string | undefined {
   const words = [...prefix.split(" "), ...more].map((text) => ({ text, isPattern: false }));
   return whatElse(words, prefix.split(" ").length);
@@ -93,12 +93,12 @@ Deno.test("whatElse() reports each listed effect, its pairs and the beginnings o
   }
 });
 
-/** Options that a program's own help lists: each line's short letters and long names. */
+/** Yields the options in a program's help: each line's short letters and long names. */
 function* optionsIn(help: string): Generator<readonly string[]> {
   for (const line of help.split("\n")) {
     const [, text] = /^ {0,8}(-\S.*)/.exec(line) ?? [];
     if (text === undefined) continue;
-    // Two blanks begin the description, but for those after a comma.
+    // Two blanks precede the description, except after a comma.
     const [head = ""] = text.split(/(?<!,) {2,}/);
     const shorts = [...head.matchAll(/(?:^|, *|\s)-([A-Za-z0-9#])(?=[\s,=[]|$)/g)].map(([, one]) => one!);
     const longs = [...head.slice(0, 90).matchAll(/--(?:\[no-\])?([A-Za-z0-9][\w.-]*)/g)].map(([, one]) =>
@@ -113,7 +113,7 @@ async function helpOf(program: string, ...args: readonly string[]): Promise<stri
   return new TextDecoder().decode(stdout) + new TextDecoder().decode(stderr);
 }
 
-/** Options that aren't judged, or not as the other names of the same option. */
+/** Returns the options that aren't judged, or not like their other names. */
 function unjudged(program: string, options: Iterable<readonly string[]>): readonly string[] {
   const { effects, harmless, readsAt } = judgedOf(program)!;
   return [...options].flatMap((names) => {
@@ -135,7 +135,7 @@ const HELPS: readonly (readonly [string, Need, ...string[]])[] = [
 
 for (const [program, need, ...args] of HELPS) {
   Deno.test(needs(need, `programs: each option of the installed ${program} is judged`), async () => {
-    // Tar shows its defaults too, and rsync the form of all options that switch another one off.
+    // Tar lists its defaults too, and rsync the form of all negated options.
     const isOption = (names: readonly string[]) =>
       !["format,quoting-style,rmt-command", "no-OPTION"].includes(`${names}`);
     const options = [...optionsIn(await helpOf(program, ...args))].filter(isOption);
@@ -145,7 +145,7 @@ for (const [program, need, ...args] of HELPS) {
 }
 
 Deno.test(needs(NPM, "programs: each setting of the installed npm is judged"), async () => {
-  // What runs under npm has settings in its environment, which it lists too.
+  // Under npm, the environment contains settings, which it would list.
   const env = Object.fromEntries(["PATH", "HOME"].map((name) => [name, Deno.env.get(name) ?? ""]));
   const options = { args: ["config", "ls", "-l", "--json"], clearEnv: true, env };
   const { stdout } = await new Deno.Command("npm", options).output();
@@ -171,7 +171,7 @@ Deno.test(needs(SSH, "programs: each option of the installed ssh is judged"), as
   assertEquals(unjudged("ssh", [...letters, ...others].map((letter) => [letter])), []);
 });
 
-/** Subcommands whose options are compared. */
+/** Compared subcommands. */
 const SUBCOMMANDS = (
   "add am apply archive bisect blame branch bundle cat-file check-attr check-ignore checkout cherry cherry-pick clean clone " +
   "commit count-objects describe diff diff-files diff-index diff-tree difftool fetch for-each-ref format-patch fsck gc grep " +
@@ -204,7 +204,7 @@ Deno.test(needs(GIT, "programs: each option of the installed git's subcommands i
   assertEquals(wrong, []);
 });
 
-Deno.test("staysInside() holds for the programs that read files by names of their own", () => {
+Deno.test("staysInside() returns true for programs that read files by name", () => {
   const inside = [
     ...["awk", "diff", "fd", "file", "find", "git", "grep", "jq"],
     ...["rg", "sed", "shuf", "sort", "tar", "tree", "uniq"],
@@ -214,7 +214,7 @@ Deno.test("staysInside() holds for the programs that read files by names of thei
   assertEquals(["ls", "cat", "wc", "constructor", "", "unknown"].filter(staysInside), []);
 });
 
-Deno.test("isRunner() knows programs that run what their words name, wherever they are", () => {
+Deno.test("isRunner() returns true for programs that run other commands, in any folder", () => {
   assertEquals(["env", "xargs", "/usr/bin/sudo", "sh"].map(isRunner), [true, true, true, true]);
   assertEquals(["ls", "git", "envy", ""].map(isRunner), [false, false, false, false]);
 });

@@ -1,34 +1,34 @@
 import { parse } from "unbash";
 
-/** A word of a command, as the program gets it. */
+/** A word of a command, as the program receives it. */
 export interface CommandWord {
   readonly text: string;
-  /** Whether the shell puts names of files in its place: then `text` is the pattern. */
+  /** Whether the shell expands it to file names: then `text` is the pattern. */
   readonly isPattern: boolean;
 }
 
-/** The parts of a command's syntax tree that are looked at. */
+/** Used parts of a command's syntax tree. */
 interface Node {
   readonly type?: string;
   readonly text?: string;
   readonly value?: unknown;
   readonly parts?: readonly Node[];
-  /** Of what the shell replaces by a command's output. */
+  /** Command of a command substitution. */
   readonly script?: unknown;
 }
 
-/** What could be something else to another shell than to the one whose grammar is read here, unquoted. */
+/** Unquoted characters that may have a meaning in other shells. */
 const SPECIAL = /[$`()<>|&;!]|^~|\{[^{}]*(?:,|\.\.)[^{}]*\}/;
 
-/** All that is no character to see, but for the blank and the tab. */
+/** Invisible characters except blank and tab. */
 const CONTROL = /[^\P{Cc}\t]/u;
 
-/** Nobody reads a longer one. */
+/** Longest command that is read. */
 const MAX_CHARS = 16_384;
 
 /**
- * The words of a command, if it is one plain command and nothing else: no operator, no redirection, nothing that the shell
- * sets or replaces but patterns of files. Undefined if it isn't, or can't be read.
+ * Returns the words of a simple command: without operators, redirections, assignments and expansions other than file
+ * patterns; `undefined` for others, and if it can't be read.
  */
 export function readCommand(command: string): readonly CommandWord[] | undefined {
   if (command.length > MAX_CHARS || CONTROL.test(command)) return undefined;
@@ -39,7 +39,7 @@ export function readCommand(command: string): readonly CommandWord[] | undefined
   if (only.type !== "Command" || holdsMore(more)) return undefined;
   const { name, prefix, suffix, type: _kind, pos: _from, end: _to, ...rest } = only;
   if (!name || prefix.length > 0 || holdsMore(rest)) return undefined;
-  // Where the grammar is broken the parser goes on behind it: then what lies between the words isn't blank.
+  // The parser continues after an error: then the text between words isn't blank.
   const ends = [0, name.end, ...suffix.map(({ end }) => end)];
   const gaps = [...[name, ...suffix].map(({ pos }) => pos), command.length]
     .map((pos, index) => command.slice(ends[index], pos));
@@ -52,7 +52,7 @@ export function readCommand(command: string): readonly CommandWord[] | undefined
   return words.every((word) => word !== undefined) && !words[0]!.isPattern ? words : undefined;
 }
 
-/** Every word of a command, whatever it is made of, as far as it can be read: what it may be about. */
+/** Returns every readable word of any command, for denials. */
 export function wordsIn(command: string): readonly string[] {
   const words: string[] = [];
   const look = (node: unknown): void => {
@@ -65,7 +65,7 @@ export function wordsIn(command: string): readonly string[] {
   return words;
 }
 
-/** Whether a node has what a plain one hasn't: in the background, with redirections, or what the grammar gets to know. */
+/** Returns whether a node has other than simple parts: background, redirections, or unknown fields. */
 function holdsMore(fields: Readonly<Record<string, unknown>>): boolean {
   return Object.values(fields).some((value) => value !== undefined);
 }
@@ -77,7 +77,7 @@ function readWord({ type, text = "", value, parts }: Node): CommandWord | undefi
   for (const part of parts ?? []) {
     switch (part.type) {
       case "SingleQuoted":
-        // So that a tilde behind it isn't the first character.
+        // A tilde after it is then not the first character.
         unquoted += "_";
         break;
       case "DoubleQuoted":

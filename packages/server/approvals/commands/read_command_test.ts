@@ -79,7 +79,7 @@ Deno.test("readCommand() reads a command with a comment behind it, and none with
   const words = (command: string) => readCommand(command)?.map(({ text }) => text);
   assertEquals(words("ls -l  # what is there"), ["ls", "-l"]);
   assertEquals(words("ls \t-l\t"), ["ls", "-l"]);
-  // A tilde behind a pattern or quotes isn't a home.
+  // A tilde after a pattern or quotes isn't a home folder.
   assertEquals([words("ls *~"), words("ls ''~"), words('ls ""~')], [["ls", "*~"], ["ls", "~"], ["ls", "~"]]);
   assertEquals([words("ls#x"), words("ls -l#x")], [["ls#x"], ["ls", "-l#x"]]);
   assertEquals([words("ls # a\n-l"), words("# ls"), words("")], [undefined, undefined, undefined]);

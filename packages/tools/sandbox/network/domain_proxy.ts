@@ -1,8 +1,8 @@
 /**
- * The way from the sandbox to the network: a proxy on a socket, in a process of its own that holds no keys, which lets through
- * what goes to hosts that are allowed. Run with the socket's path and the names of the hosts; it ends with its standard input.
+ * Proxy from the sandbox to the network: listens on a socket, in its own process without keys, and connects
+ * to allowed hosts only. Arguments: the socket's path and the hosts. Ends with its standard input.
  *
- * Nothing is imported here: it is run without the project's configuration.
+ * Has no imports, because it runs without the project's configuration.
  *
  * @module
  */
@@ -11,29 +11,29 @@
 interface Wanted {
   readonly host: string;
   readonly port: number;
-  /** What the host is sent first; nothing where the client speaks with it itself. */
+  /** First bytes for the host; absent if the client speaks to it directly (CONNECT). */
   readonly head?: string;
-  /** Whether that is sent by TLS, for a client that doesn't speak it. */
+  /** Whether to use TLS on behalf of the client. */
   readonly isSecure?: boolean;
 }
 
-/** Ports that can be reached: those of HTTP and HTTPS. */
+/** Allowed ports: HTTP and HTTPS. */
 const PORTS = [80, 443];
 
 const MAX_HEAD_BYTES = 65_536;
 
-/** A connection, as far as it is needed. */
+/** Used part of a connection. */
 type Carried = Pick<Deno.Conn, "readable" | "writable" | "close" | "remoteAddr">;
 
-/** Carries one connection to the host that it names first, if that is allowed, and ends it otherwise with a word on why. */
+/** Forwards a connection to the host that it requests first, or returns an error and closes it. */
 export async function carry<Connection extends Carried>(
   client: Pick<Carried, "readable" | "writable" | "close">,
   { domains, connect, secure }: {
-    /** Names of hosts, with `*.` in front for those below. */
+    /** Hosts; `*.` matches subdomains. */
     readonly domains: readonly string[];
-    /** Reaches a host. */
+    /** Connects to a host. */
     readonly connect: (to: { readonly hostname: string; readonly port: number }) => Promise<Connection>;
-    /** Goes on with a connection by TLS, if it is this host that answers there. */
+    /** Upgrades a connection to TLS and verifies the host. */
     readonly secure: (connection: Connection, hostname: string) => Promise<Carried>;
   },
 ): Promise<void> {
@@ -50,20 +50,20 @@ export async function carry<Connection extends Carried>(
   const { head, rest } = await readHead(reader);
   const wanted = wantedBy(head);
   if (!wanted) {
-    return await refuse("400 Bad Request", "The sandbox's network takes requests to a proxy alone.");
+    return await refuse("400 Bad Request", "The sandbox's network accepts only proxy requests.");
   }
   const { host, port } = wanted;
   const open = `It reaches ${domains.join(", ")} on ports ${PORTS.join(" and ")}`;
   if (!PORTS.includes(port) || !domains.some((domain) => isNamedBy(domain, host))) {
     return await refuse(
       "403 Forbidden",
-      `Cannot reach ${host}:${port} from the sandbox: nobody has allowed it. ${open}.`,
+      `Cannot reach ${host}:${port} from the sandbox: it is not allowed. ${open}.`,
     );
   }
   let upstream: Carried;
   try {
     const connection = await connect({ hostname: host, port });
-    // A name may lead anywhere, to this machine too.
+    // A name may resolve to any address, this machine's included.
     if (isOwn(connection.remoteAddr)) {
       connection.close();
       return await refuse(
@@ -98,7 +98,7 @@ async function readHead(
     longer.set(bytes);
     longer.set(value, bytes.length);
     bytes = longer;
-    // Each byte is one character here.
+    // Each byte is one character.
     const end = new TextDecoder("latin1").decode(bytes).indexOf("\r\n\r\n");
     if (end >= 0) {
       return { head: new TextDecoder("latin1").decode(bytes.subarray(0, end)), rest: bytes.slice(end + 4) };
@@ -107,7 +107,7 @@ async function readHead(
   return { head: "", rest: bytes };
 }
 
-/** Where a request to a proxy wants to go; nothing if it is none. */
+/** Parses a proxy request; `undefined` for anything else. */
 function wantedBy(head: string): Wanted | undefined {
   const [line = "", ...fields] = head.split("\r\n");
   const [method, target = "", version] = line.split(" ");
@@ -119,7 +119,7 @@ function wantedBy(head: string): Wanted | undefined {
   const url = URL.parse(target);
   if (url?.protocol !== "http:" && url?.protocol !== "https:") return undefined;
   const isSecure = url.protocol === "https:";
-  // One request a connection: the next one might be for another host.
+  // One request per connection: the next one might be for another host.
   const kept = fields.filter((field) => !/^(proxy-[^:]*|connection|host)\s*:/i.test(field));
   const lines = [
     `${method} ${url.pathname}${url.search} ${version}`,
@@ -136,7 +136,7 @@ function isNamedBy(domain: string, host: string): boolean {
   return name.startsWith("*.") ? given.endsWith(name.slice(1)) : given === name;
 }
 
-/** Addresses of this machine and its networks: loopback, private, link-local, multicast and reserved. */
+/** Addresses of this machine and private networks: loopback, private, link-local, multicast and reserved. */
 const OWN =
   /^(0\.|10\.|127\.|169\.254\.|192\.168\.|192\.0\.0\.|198\.1[89]\.|2(2[4-9]|[345]\d)\.|172\.(1[6-9]|2\d|3[01])\.|100\.(6[4-9]|[7-9]\d|1[01]\d|12[0-7])\.|::|f[cdf]|fe[89a-f]|64:ff9b:|2002:)/i;
 
@@ -155,7 +155,7 @@ if (import.meta.main) {
         connect: (to) => Deno.connect(to),
         async secure(connection, hostname) {
           const secured = await Deno.startTls(connection, { hostname });
-          // Else whoever reads first is told that it isn't who it should be.
+          // Otherwise the first read throws the certificate's error.
           await secured.handshake();
           return secured;
         },
@@ -163,7 +163,7 @@ if (import.meta.main) {
     }
   };
   serve().catch(() => {});
-  for await (const _ of Deno.stdin.readable) { /* Nothing is said. */ }
+  for await (const _ of Deno.stdin.readable) {}
   Deno.removeSync(path);
   Deno.exit();
 }

@@ -1,5 +1,5 @@
 /**
- * The sandbox's way to the network, by a proxy and a bridge that are programs of Deno's.
+ * Network access of the sandbox: a proxy and a bridge, both Deno programs.
  *
  * @module
  */
@@ -10,19 +10,19 @@ function programIn(name: string): string {
   return fromFileUrl(new URL(name, import.meta.url));
 }
 
-/** Where Deno's cache is, and whose certificates it believes. */
+/** Location of Deno's cache, and its certificates. */
 const VARIABLES = ["HOME", "DENO_DIR", "XDG_CACHE_HOME", "DENO_CERT", "DENO_TLS_CA_STORE"];
 
-/** Starts the bridge in the background, waits until it listens, and becomes the command. */
+/** Starts the bridge in the background, waits until it listens, and executes the command. */
 const BRIDGED =
   'deno=$1 bridge=$2 socket=$3; shift 3; mkfifo /tmp/.bridge; DENO_DIR=/tmp/.deno "$deno" run --no-prompt ' +
   '--no-config --no-lock "--allow-net=127.0.0.1:3128,unix:$socket" "--allow-read=$socket" "--allow-write=$socket" ' +
   '"$bridge" "$socket" </dev/null >/tmp/.bridge 2>/dev/null & read -r _ </tmp/.bridge; exec "$@"';
 
 /**
- * Starts the proxy by which the sandbox reaches these hosts, in a process that ends with this one.
+ * Starts the proxy for these hosts, in a process that ends with this one.
  *
- * @param folder Where its socket is made.
+ * @param folder Folder of its socket.
  */
 export async function sandboxNetwork(
   domains: readonly string[],
@@ -50,10 +50,10 @@ export async function sandboxNetwork(
     stdin: "piped",
     stdout: "piped",
   }).spawn();
-  // It ends with this process, which waits for nothing of it.
+  // It ends with this process and must not keep it alive.
   process.unref();
   for await (const _ of process.stdout) break;
-  // By its own path, Deno would take it for a program of Node's that shall be run by Deno, and add permissions.
+  // By its own path, Deno would treat it as a Node.js program and add permissions.
   const deno = Deno.execPath().replace(/[^/]*$/, "./$&");
   const command = ["/bin/sh", "-c", BRIDGED, "sh", deno, bridge, socket];
   return { domains, proxy: { socket, bridge: command, files: [deno, bridge] } };

@@ -78,10 +78,10 @@ Deno.test("TARE_DATABASE: an unusable address ends the start with an error that 
       await refused((address) => address.password = "planted"),
       "Check the name and the password.",
     );
-    assertStringIncludes(await refused((address) => address.pathname = "/none"), "Make the database first");
+    assertStringIncludes(await refused((address) => address.pathname = "/none"), "Create the database first");
     assertStringIncludes(
       await refused((address) => address.port = "1"),
-      "Check that it runs and can be reached from here.",
+      "Check that it is running and reachable.",
     );
   }));
 

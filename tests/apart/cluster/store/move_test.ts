@@ -110,13 +110,13 @@ Deno.test("tare move: nothing changes if a store is in use or the target isn't e
       assertMatch(await refused(), /another process has it open/);
     });
     await withStore(openPostgresStore(url), async (store) => {
-      assertMatch(await refused(), /^Cannot open .*: 1 servers use it. End them/);
+      assertMatch(await refused(), /^Cannot open .*: 1 servers use it. Stop them/);
       await store.commit([{ type: "session", kind: "agent", id: "other", createdAtMs: 1, settings: {} }]);
     });
     for (const args of [[], ["--back"]]) {
       assertMatch(
         await refused(...args),
-        /isn't empty, and holds something else, \d sessions, .* nothing\.\n$/,
+        /isn't empty and has other contents, \d sessions, .* empty store\.\n$/,
       );
     }
     assertEquals(await withStore(openPostgresStore(url), (store) => store.countSessions()), 1);
