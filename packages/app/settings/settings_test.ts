@@ -317,7 +317,7 @@ Deno.test("readSettings() reads the file of the MCP servers, and reports errors 
     const error = assertThrows(
       () => readSettings(["--mcp", path], {}),
       RangeError,
-      "Cannot read the MCP servers: the file is not valid JSON. JSON allows no comments and no comma behind the last " +
+      "Cannot read the MCP servers: the file is not valid JSON. JSON allows no comments and no comma after the last " +
         `entry. File: ${path}.`,
     );
     assertEquals(error.message.includes("secret"), false);
