@@ -32,7 +32,7 @@ export interface AgentModels {
   /** The default model. Absent: there is no agent. */
   readonly model?: string;
   readonly ask: (model: string) => Model;
-  /** `undefined` if unknown. */
+  /** Supported reasoning efforts, none for a model without reasoning; `undefined` if unknown. */
   readonly efforts: (model: string) => readonly string[] | undefined;
   /** Whether results may contain images. */
   readonly seesPictures: (model: string) => boolean;
@@ -124,7 +124,7 @@ function tellingWindow(model: Model, told: (tokens: number) => void): Model {
   };
 }
 
-/** `server` returns the profile name that the chat provider reports. */
+/** Returns the profiles of the chat provider's models; `server` returns the profile name that it reports. */
 function chatProfiles(
   { baseUrl = DEFAULT_PROVIDER.baseURL, profile: own }: ProviderSettings,
   server?: () => string | undefined,

@@ -214,7 +214,7 @@ export interface TurnLedger extends Partial<Cost> {
   readonly cachedTokens: number;
   /** Output tokens, including reasoning. */
   readonly outputTokens: number;
-  /** Prompt tokens removed, by mechanism. */
+  /** Prompt tokens removed by each mechanism, summed over the calls. */
   readonly saved: Readonly<Record<string, number>>;
   /** Whether usage was counted locally for some call. */
   readonly estimated: boolean;
@@ -273,7 +273,7 @@ export class ModelError extends Error {
     | "bad_request"
     | "bad_response"
     | "provider_error";
-  /** The wait that the provider requests. */
+  /** Wait that the provider requests, in milliseconds. */
   readonly retryAfterMs?: number;
   /** The setting at fault. */
   readonly param?: string;

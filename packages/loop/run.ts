@@ -392,7 +392,7 @@ const SILENT = `The model has not responded for ${
 
 const ASKED_AGAIN = "The request is retried. The turn waits.";
 
-const RESTARTED = "The reply is retried: discard its output so far.";
+const RESTARTED = "The reply is retried; its output so far is discarded.";
 
 async function isSilent(next: Promise<unknown>, clock: Clock): Promise<boolean> {
   const late = Promise.withResolvers<boolean>();

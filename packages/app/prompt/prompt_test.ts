@@ -34,7 +34,7 @@ Deno.test("tare prompt shows the start of a session's prompt in a folder, and la
   await Deno.writeTextFile(join(home, "repo/.git/HEAD"), "ref: refs/heads/main\n");
   await Deno.writeTextFile(join(home, "repo/AGENTS.md"), "Above the workspace.");
   await Deno.writeTextFile(join(workspace, "AGENTS.md"), "In the workspace.");
-  await Deno.writeTextFile(join(top, "dotfiles/mine"), "Of the person.");
+  await Deno.writeTextFile(join(top, "dotfiles/mine"), "Personal instructions.");
   await Deno.symlink(join(top, "dotfiles/mine"), join(home, ".claude/CLAUDE.md"));
   for (const name of ["mine", "theirs"]) {
     const path = join(skills[name === "mine" ? 0 : 1]!, name, "SKILL.md");
@@ -61,7 +61,7 @@ Deno.test("tare prompt shows the start of a session's prompt in a folder, and la
   for (
     const part of [
       "You are brief.",
-      "Of the person.",
+      "Personal instructions.",
       "Above the",
       "In the workspace.",
       "branch main",
@@ -79,7 +79,7 @@ Deno.test("tare prompt shows the start of a session's prompt in a folder, and la
     join(home, "repo/AGENTS.md"),
     join(workspace, "AGENTS.md"),
     ...skills,
-    "where you work",
+    "environment",
     "whole message",
     "11 tools",
   ]);

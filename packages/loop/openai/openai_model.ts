@@ -57,7 +57,7 @@ export interface OpenaiModelOptions extends ProviderOptions {
  * Returns a model of an OpenAI-compatible API.
  *
  * Messages are adapted only where providers require it (see `chatBody` of `@tare/wire`). Replies retain all fields of
- * the provider; with responses, nothing is stored there and encrypted reasoning is in the reply's `carried`. Both are
+ * the provider; with `responses` it stores nothing, and encrypted reasoning is in the reply's `carried`. Both are
  * returned only to the model that produced them. Rate limits, timeouts, server and connection errors are retried with
  * exponential backoff or after the requested wait; then a `ModelError` without the API key is thrown.
  *
