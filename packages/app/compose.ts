@@ -34,10 +34,8 @@ import { offlineDemo } from "./offline_demo.ts";
 import type { Settings } from "./settings/settings.ts";
 import { type OpenWorkspace, openWorkspace } from "./workspace.ts";
 
-/** Body limits allow for images and recordings in other agents' prompts. */
 const LIMITS = { agentBytes: 10 * 2 ** 20, gatewayBytes: 32 * 2 ** 20, sessions: 1_000_000 };
 
-/** Default retention of other agents' conversations, in days. */
 const KEPT_DAYS = 30;
 
 /** Storage limit of metrics of other agents' conversations if their content isn't stored. */
@@ -54,22 +52,22 @@ export interface Parts {
   readonly mcpSdk?: () => Promise<McpSdk>;
   /** Sandbox of commands and MCP servers, or the reason for its absence. Default: none. */
   readonly sandbox?: Sandbox | { readonly why: string } | undefined;
-  /** Locations of instruction files. Default: none. */
   readonly places?: InstructionPlaces;
   /** Port of the last start, reused if free and none is set. Default: none. */
   readonly lastPort?: number | undefined;
   /** Whether the greeting may contain the owner's key. Default: false. */
   readonly showsKey?: boolean;
-  /** Most connections. Default: half of the file descriptors. */
   readonly maxConnections?: number | undefined;
-  /** Triggers of the classic policy. Default: its own. */
   readonly triggers?: PolicyOptions["triggers"];
 }
 
 export interface RunningServer {
   readonly url: string;
   readonly greeting: string;
-  /** Stops listening. Turns end as interrupted, or continue on the next server of the sessions (`leaves`). */
+  /**
+   * Stops the server. With `leaves`, turns continue on the next server of the sessions; otherwise they end as
+   * interrupted.
+   */
   readonly close: (options?: { readonly leaves?: boolean }) => Promise<void>;
 }
 
@@ -101,11 +99,9 @@ export async function startServer(
   const provider = isRehearsed(settings)
     ? offlineDemo(settings, tokenizer)
     : configuredModels(settings, asked);
-  // Loaded only if metrics are enabled.
   const figures = settings.metrics === "off"
     ? undefined
     : (await import("@tare/session/internal/prometheus")).prometheus({ onError });
-  // One budget for agent and gateway.
   const warmth = new Warmth({
     now: store.now,
     budgetUsdPerDay: keepWarm === "off" ? 0 : keepWarm,
@@ -139,7 +135,7 @@ export async function startServer(
   // Takes a second or two, after the server listens; only the first turn waits for it.
   tokenizer().catch((error) => log(`Cannot load the token counter: ${error}`));
   workspace.start();
-  // The agent's first session needs its window; the gateway's sessions use it once it is known.
+  // The agent's first session needs the window.
   if (settings.model !== undefined) await asked?.asked();
   if (token === undefined) await noteOwnerPort(data, server.addr.port).catch(onError);
   const noted = {
@@ -210,7 +206,6 @@ interface AgentParts extends Shared {
   readonly sandbox: Sandbox | { readonly why: string };
 }
 
-/** Returns the agent, its API and the page. */
 function agentOf(settings: Settings, parts: AgentParts): HttpAgent {
   const { store, keys, countTokens, figures, warmth, prompts, onError } = parts;
   const { provider, workspace, passing, instance, sandbox } = parts;
@@ -289,7 +284,6 @@ export async function connectTls(
   }
 }
 
-/** Returns the prompt options of agent and gateway. */
 function promptOptions(
   { policy, off, truncateTokens }: Pick<Settings, "policy" | "off" | "truncateTokens">,
   triggers: PolicyOptions["triggers"] = {},

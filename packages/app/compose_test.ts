@@ -10,7 +10,6 @@ import { readSettings } from "./settings/settings.ts";
 import { connectTls, startServer } from "./compose.ts";
 import { REHEARSAL_NOTICE } from "./offline_demo.ts";
 
-/** Returns the longest source file of a folder. */
 async function longestFile(folder: string): Promise<{ path: string; lines: number }> {
   let longest = { path: "", lines: 0 };
   for await (const { name, isDirectory } of Deno.readDir(folder)) {
@@ -284,7 +283,6 @@ Deno.test("startServer() with a provider and no model is a gateway without an ag
     const asked: string[] = [];
     const provider = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
       const { method } = request;
-      // The model list may be requested at the same time.
       if (method === "POST") asked.push(new URL(request.url).pathname);
       await request.body?.cancel();
       return Response.json({ data: [{ id: "m", object: "model" }], choices: [] });
@@ -530,7 +528,6 @@ Deno.test("connectTls() requires TLS with the host at its address", async () => 
     const bytes = new Uint8Array(1024);
     const length = await connection.read(bytes) ?? 0;
     await connection.write(new TextEncoder().encode("HTTP/1.1 400 Bad Request\r\n\r\n"));
-    // The handshake record contains the host name.
     return { kind: bytes[0], text: new TextDecoder("latin1").decode(bytes.subarray(0, length)) };
   })();
   await assertRejects(async () => {

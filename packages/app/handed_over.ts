@@ -21,10 +21,9 @@ export interface HandedOver {
   readonly maxConnections?: number;
 }
 
-/** Variable that is set if data is passed. */
 const HANDED_OVER = "TARE_HANDED_OVER";
 
-/** Variables passed to the server's process: Deno's, the system's, and those for network access and telemetry. */
+/** Variables for Deno, the system, network access and telemetry, which the server's process receives. */
 const DENO_VARIABLES = new RegExp(
   "^(PATH|HOME|XDG_CACHE_HOME|TMPDIR|LANG|NO_COLOR|TZ" +
     "|SystemRoot|USERPROFILE|LOCALAPPDATA|APPDATA|TEMP|TMP" +
@@ -33,7 +32,7 @@ const DENO_VARIABLES = new RegExp(
     "|HTTPS?_PROXY|NO_PROXY|https?_proxy|no_proxy|OTEL_(?!INSTRUMENTATION_)\\w+)$",
 );
 
-/** Starts the server's process with an IPC channel, the passed data, and an environment without keys. */
+/** Starts the server's process with an IPC channel and an environment without keys. */
 export function startWith(
   handed: HandedOver,
   { args, environment }: {
@@ -67,22 +66,20 @@ export async function handedOver(): Promise<HandedOver> {
  */
 export const V8_FLAGS = "--v8-flags=--max-semi-space-size=8,--heap-growing-percent=50";
 
-/** Variables that the providers' SDKs and `node:child_process` look for, and that must not affect requests. */
+/** Variables that the SDKs and `node:child_process` would read. */
 const SOUGHT_VARIABLES: readonly string[] = [
   "OPENAI_CUSTOM_HEADERS",
   "ANTHROPIC_CUSTOM_HEADERS",
   "NODE_V8_COVERAGE",
 ];
 
-/** Variables that the database client looks for; the address contains all of it. */
+/** Variables that the database client would read. */
 const DATABASE_VARIABLES: readonly string[] = ["PG*", "NODE_PG_FORCE_NATIVE", "USER", "USERNAME"];
 
 /**
- * Returns the minimal permissions of a server as flags for `deno run`: read and write access to workspace and data
- * folder, read access to configured files, network access to its address, providers, MCP servers, database, bucket,
- * proxy and webhook hosts (to all if webhooks may be sent anywhere), and the settings' variables. With bubblewrap it
- * may run only that program. Otherwise it may run every program: commands and MCP servers can be any, and stopping
- * their processes requires the whole permission.
+ * Returns the minimal permissions of a server, as flags for `deno run`. With bubblewrap it may run only that program;
+ * otherwise every program, since commands and MCP servers can be any, and stopping their processes requires the whole
+ * permission.
  */
 export function serverPermissions(
   settings: Settings,
@@ -129,12 +126,10 @@ export function serverPermissions(
   ];
 }
 
-/** Returns a folder and the target of its symbolic link, which the tools use. */
 function withRealPath(folder: string): string[] {
   return [...new Set([folder, realPath(folder)])];
 }
 
-/** Escapes a path for a comma-separated list. */
 function escapeCommas(path: string): string {
   return path.replaceAll(",", ",,");
 }

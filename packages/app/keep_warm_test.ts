@@ -13,19 +13,17 @@ const PREFIX = "a b c d ".repeat(6_000);
 const KEY = { "x-api-key": "sk" };
 const MARK = { cache_control: { type: "ephemeral" } };
 
-/** Options of a gateway, and its keep-alive budget. */
 type TalkOptions =
   & Partial<GatewayOptions>
   & Pick<Partial<ConstructorParameters<typeof Warmth>[0]>, "budgetUsdPerDay">;
 
-/** A user's conversation through a gateway, with a fake clock. */
+/** A user's conversation through a gateway. */
 class Talk {
   nowMs = 0;
   readonly gateway: HttpGateway;
   readonly warmth: Warmth;
   /** Pending timers and their due times. */
   readonly timers = new Map<() => void, number>();
-  /** Keep-alive requests. */
   readonly pings: { readonly atMs: number; readonly body: string; readonly headers: Headers }[] = [];
   /** Headers of all responses of the provider. */
   limits: Record<string, string> = {};
@@ -73,7 +71,6 @@ class Talk {
     });
   }
 
-  /** Sends a message and reads the reply. */
   async say(text: string, headers: Record<string, string> = KEY, more: object = {}): Promise<void> {
     const said = { role: "user", content: [{ type: "text", text, ...MARK }] };
     const body = {
@@ -95,7 +92,6 @@ class Talk {
     this.#messages.push({ role: "assistant", content: "So it is." });
   }
 
-  /** Sends messages, one a minute. */
   async turns(count: number, headers?: Record<string, string>): Promise<void> {
     for (let turn = 0; turn < count; turn++) {
       if (turn > 0) this.nowMs += MINUTE;
@@ -103,7 +99,7 @@ class Talk {
     }
   }
 
-  /** Advances the clock without requests, and waits for the timers' work. */
+  /** Runs timers that become due, and waits for their work. */
   async pause(ms: number): Promise<void> {
     const endMs = this.nowMs + ms;
     for (;;) {
@@ -118,7 +114,6 @@ class Talk {
     this.nowMs = endMs;
   }
 
-  /** Returns the number of recorded keep-alive requests. */
   async booked(): Promise<number> {
     return (await this.gateway.sessions.overview()).all.pings;
   }
@@ -132,13 +127,11 @@ class Talk {
     );
   }
 
-  /** Cached tokens of the last request. */
   get served(): number {
     return this.provider.requests.at(-1)!.cachedTokens;
   }
 }
 
-/** Returns the ledger's estimated saving. */
 async function claimed({ gateway }: Talk): Promise<number> {
   const { all } = await gateway.sessions.overview();
   return all.withoutTokenUnits - all.tokenUnits;
@@ -175,7 +168,6 @@ Deno.test("cache keep-alive: an idle user's prompt stays cached within the budge
   const [claim, less] = [await claimed(warm), cold.bill - warm.bill];
   assert(claim <= less && claim > less - 5, `${claim} ${less}`);
   assertEquals(await claimed(cold), 0);
-  // In dollars too.
   const { input } = listPrice(MODEL)!;
   assertAlmostEquals(all.pingUsd, all.pingTokenUnits * input / 1e6, 1e-9);
 });
@@ -220,7 +212,6 @@ Deno.test("cache keep-alive: no requests without a budget, or for deleted and en
   await talk.turns(60);
   assertEquals(talk.timers.size, 1);
   await talk.pause(4 * MINUTE);
-  // The conversation continues with a new timer.
   await talk.turns(1);
   assertEquals([talk.timers.size, talk.pings.length], [1, 0]);
   talk.limits = { "anthropic-ratelimit-requests-remaining": "0" };

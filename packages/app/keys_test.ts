@@ -5,14 +5,12 @@ import { agentClient } from "@tare/cli/parts";
 import { readSettings } from "./settings/settings.ts";
 import { startServer } from "./compose.ts";
 
-/** Headers of each request. */
 type Sent = Readonly<Record<string, string>>;
 
 /** A real server with a scripted provider and its data folder. */
 class Place implements AsyncDisposable {
   readonly data: string;
   readonly replies: SimulatedReply[] = [];
-  /** Headers and body of each request to the provider. */
   readonly seen: Headers[] = [];
   readonly bodies: string[] = [];
   readonly #provider: Deno.HttpServer<Deno.NetAddr>;
@@ -63,7 +61,6 @@ class Place implements AsyncDisposable {
     return bearer(JSON.parse(Deno.readTextFileSync(`${this.data}/kept/owner.json`)).key);
   }
 
-  /** Adds a key and returns its headers. */
   async add(name: string, settings: object = {}): Promise<Sent> {
     const { body } = await this.ask("POST /tare/v1/keys", this.owner, {
       name,
@@ -73,7 +70,6 @@ class Place implements AsyncDisposable {
     return bearer(body.secret);
   }
 
-  /** Sends a request and reads the response. */
   async ask(what: string, headers: Sent = {}, body?: unknown) {
     const [method = "", path = ""] = what.split(" ");
     const response = await fetch(this.url + path, {
@@ -91,7 +87,6 @@ class Place implements AsyncDisposable {
     };
   }
 
-  /** Returns the status of each request. */
   async statuses(who: Sent, requests: readonly (readonly [string, unknown?])[]): Promise<number[]> {
     const statuses: number[] = [];
     for (const [what, body] of requests) statuses.push((await this.ask(what, who, body)).status);
@@ -111,7 +106,6 @@ function bearer(secret: string): Sent {
 
 const HELLO = { model: "scripted", messages: [{ role: "user", content: "Hello." }] };
 
-/** A reply that calls a tool that writes a file. */
 const WRITE: SimulatedReply = {
   content: null,
   tool_calls: [{
@@ -378,7 +372,6 @@ Deno.test("keys: a key with an exhausted budget is refused in each protocol's fo
   const { body: { keys } } = await place.ask("GET /tare/v1/keys", place.owner);
   const { body: { all } } = await place.ask("GET /tare/v1/overview", bob);
   assertEquals(keys.map(({ name }: { readonly name: string }) => name), ["alice", "bob"]);
-  // Compared with the ledger.
   assertEquals(keys[1].spentUsd.toFixed(9), all.usd.toFixed(9));
 });
 
@@ -405,7 +398,6 @@ Deno.test("keys: a key with a budget can't use requests that no ledger records",
   const off = await place.ask("POST /v1/chat/completions", { ...alice, "x-tare": "off" }, HELLO);
   assertEquals(off.status, 200);
   assertEquals((await place.ask("POST /v1/chat/completions", alice, HELLO)).status, 402);
-  // Without a budget no price is needed.
   const bob = await place.add("bob");
   assertNotEquals((await place.ask("POST /v1/embeddings", bob, { input: "x" })).status, 403);
 });

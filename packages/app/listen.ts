@@ -21,7 +21,6 @@ export async function usualMaxConnections(): Promise<number> {
     const descriptors = Number(new TextDecoder().decode(stdout)) || Infinity;
     return Math.min(MAX_CONNECTIONS, Math.floor(descriptors / 2));
   } catch {
-    // There is no shell, or no permission.
     return MAX_CONNECTIONS;
   }
 }
@@ -37,7 +36,6 @@ export async function listenAsSet(
     readonly fetch: AnswerRequest;
     readonly onError: (error: unknown) => void;
     readonly lastPort?: number | undefined;
-    /** Default: {@linkcode usualMaxConnections}. */
     readonly maxConnections?: number | undefined;
   },
 ): Promise<HttpListener & { readonly addr: Deno.NetAddr }> {
@@ -73,5 +71,4 @@ export function reachable({ hostname, port }: Deno.NetAddr): string {
   return serverUrl({ transport: "tcp", port, hostname: LOOPBACK_OF[hostname] ?? hostname });
 }
 
-/** Loopback addresses of wildcard addresses. */
 const LOOPBACK_OF: Readonly<Record<string, string>> = { "0.0.0.0": "127.0.0.1", "::": "::1" };

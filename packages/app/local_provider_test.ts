@@ -3,7 +3,6 @@ import { once } from "node:events";
 import { readSettings } from "./settings/settings.ts";
 import { startServer } from "./compose.ts";
 
-/** Returns the profile in the greeting, with a provider that returns this model list. */
 async function toldProfile(
   models: (request: Request) => Response | Promise<Response>,
 ): Promise<string | undefined> {

@@ -15,7 +15,6 @@ import type { Settings } from "./settings/settings.ts";
 import type { GatewayOptions } from "@tare/gateway";
 import { readBytes } from "@tare/gateway/internal";
 
-/** Settings of the agent's provider. */
 export type ProviderSettings = Pick<
   Settings,
   | "apiKey"
@@ -29,21 +28,19 @@ export type ProviderSettings = Pick<
   | "windowTokens"
 >;
 
-/** The agent's models. */
 export interface AgentModels {
   /** The default model. Absent: there is no agent. */
   readonly model?: string;
   readonly ask: (model: string) => Model;
-  /** Supported efforts, none for a model without reasoning; `undefined` if unknown. */
+  /** Supported reasoning efforts, none for a model without reasoning; `undefined` if unknown. */
   readonly efforts: (model: string) => readonly string[] | undefined;
   /** Whether results may contain images. */
   readonly seesPictures: (model: string) => boolean;
-  /** Base URL of the model's provider. */
   readonly address: (model: string) => string;
   /** Cache rules and prices; for an empty name those of the provider. */
   readonly profile: (model: string) => Profile;
   readonly windowTokens: (model: string) => number;
-  /** Whether the window is a published or default value, not set or reported by the provider. */
+  /** Whether the window is a default or published value. */
   readonly assumesWindow: (model: string) => boolean;
   /** First line of every turn. Default: none. */
   readonly notice?: string;
@@ -52,12 +49,10 @@ export interface AgentModels {
 /** Default context window in tokens; few models for agents have a smaller one. */
 export const USUAL_WINDOW = 128_000;
 
-/** Whether there is a provider of chat completions and responses. */
 export function hasChatProvider({ apiKey, baseUrl }: ProviderSettings): boolean {
   return apiKey !== undefined || baseUrl !== undefined;
 }
 
-/** Whether the offline demo model answers. */
 export function isRehearsed(settings: ProviderSettings): boolean {
   return !hasChatProvider(settings) && settings.messagesKey === undefined && settings.model === undefined;
 }
@@ -129,7 +124,7 @@ function tellingWindow(model: Model, told: (tokens: number) => void): Model {
   };
 }
 
-/** Returns the profiles of models at the chat provider; `server` returns the name that it reports. */
+/** Returns the profiles of the chat provider's models; `server` returns the profile name that it reports. */
 function chatProfiles(
   { baseUrl = DEFAULT_PROVIDER.baseURL, profile: own }: ProviderSettings,
   server?: () => string | undefined,
@@ -146,7 +141,6 @@ function chatProfiles(
   };
 }
 
-/** Cache size of {@linkcode remembered}: clients may send any model name. */
 const MOST_REMEMBERED = 1_000;
 
 /** Memoizes a function of a text. */
@@ -161,7 +155,7 @@ function remembered<T>(work: (text: string) => T): (text: string) => T {
   };
 }
 
-/** Returns the prices: the configured price, else the list price; none for local models. */
+/** Returns the configured price, else the list price; none for local models. */
 export function priceOf(
   { price, profile: own }: Pick<ProviderSettings, "price" | "profile">,
   profile: (model: string) => Profile,
@@ -188,7 +182,6 @@ function speaksMessages(settings: ProviderSettings, model: string): boolean {
   return !hasChatProvider(settings) || (isThere && MESSAGES_PROVIDER.models.test(model));
 }
 
-/** The agent's model if only the gateway has a provider. */
 const noModel: Model = () => {
   throw new ModelError(
     "no_such_model",
@@ -246,17 +239,13 @@ const PAUSE_MS = 30_000;
 interface AskedServer {
   readonly baseURL: string;
   readonly apiKey?: string | undefined;
-  /** Default: the global `fetch`. */
   readonly fetch?: typeof fetch;
-  /** A monotonic clock in milliseconds. Default: `performance.now`. */
   readonly now?: () => number;
 }
 
-/** Facts that a provider's model list reports. */
 export interface ServerProfile {
   /** Returns the profile name if known; otherwise starts a request without waiting. */
   readonly name: () => string | undefined;
-  /** Returns a context window in tokens, if known. */
   readonly windowTokens: (model: string) => number | undefined;
   /** Resolves after the first request. Never rejects. */
   readonly asked: () => Promise<void>;
@@ -265,8 +254,8 @@ export interface ServerProfile {
 }
 
 /**
- * Reads context windows from a provider's model list, and detects local servers such as llama.cpp or vLLM, whose
- * address and model names don't identify them. Providers with a known address aren't requested; failures are ignored.
+ * Reads context windows from a provider's model list, and detects local servers such as llama.cpp or vLLM. Providers
+ * with a known address aren't requested; failures are ignored.
  */
 export function serverProfile(
   { baseURL, apiKey, fetch = globalThis.fetch, now = () => performance.now() }: AskedServer,

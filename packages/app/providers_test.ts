@@ -8,7 +8,6 @@ const ANTHROPIC = "https://api.anthropic.com";
 
 const settings = (environment: Record<string, string>): ProviderSettings => readSettings([], environment);
 
-/** Returns the addresses and profiles of these models. */
 function routes(environment: Record<string, string>, models: readonly string[]): string[][] {
   const { address, profile } = configuredModels(settings({ TARE_MODEL: "m", ...environment }));
   return models.map((model) => [model, address(model), profile(model).name]);
@@ -67,7 +66,6 @@ Deno.test("configuredModels() returns the configured window, else the reported, 
   const chat = { OPENAI_API_KEY: "a" };
   assertEquals(windows(chat), [9_000, 272_000, 1_000_000, 128_000]);
   assertEquals(windows({ ...chat, TARE_WINDOW: "5000" }), [5_000, 5_000, 5_000, 5_000]);
-  // The model list is that of the chat provider.
   assertEquals(windows({ ANTHROPIC_API_KEY: "b" }), [128_000, 272_000, 1_000_000, 128_000]);
 });
 
@@ -176,7 +174,6 @@ const HERE = "http://127.0.0.1:8080/v1/";
 const list = (...owners: unknown[]) =>
   Response.json({ object: "list", data: owners.map((owned_by) => ({ id: "m", object: "model", owned_by })) });
 
-/** Returns the profile of a server with these responses, and the requests to it. */
 function asking(...answers: readonly (Response | Error)[]) {
   const waiting = [...answers];
   const asked: [string, string | null][] = [];
@@ -202,7 +199,6 @@ Deno.test("serverProfile() detects a local server by its models", async () => {
       [["sglang"], "local"],
       [["library"], "local"],
       [["organization_owner"], "local"],
-      // A proxy lists models of others too.
       [["vllm", "openai"], undefined],
       [[undefined], undefined],
     ] as const
@@ -237,7 +233,6 @@ Deno.test("serverProfile() retries after a while, without waiting, until there i
   const names: unknown[] = [];
   for (let time = 0; time < 6; time++) {
     names.push(server.name());
-    // Within the pause no request is sent.
     names.push(server.name());
     await server.asked();
     pass(30_000);

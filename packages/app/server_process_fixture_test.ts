@@ -13,7 +13,6 @@ export interface Ended {
 
 export interface ServerProcess {
   readonly url: string;
-  /** Sends the signal and waits for the end. */
   readonly end: (signal: Deno.Signal) => Promise<Ended>;
   readonly ended: Promise<Ended>;
 }
@@ -44,7 +43,6 @@ export function startCommand(
   });
 }
 
-/** Starts the server and waits until it listens. */
 export async function startProcess(
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},

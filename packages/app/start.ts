@@ -30,12 +30,10 @@ if (args.includes("--help") || args.includes("-h")) {
 
 const environment = Object.fromEntries(VARIABLES.map((name) => [name, Deno.env.get(name)]));
 
-/** Returns the settings, or exits. */
 function settings(): Settings {
   try {
     return readSettings(args, environment);
   } catch (error) {
-    // Expected errors are printed without a stack.
     if (!(error instanceof RangeError)) throw error;
     console.error(shownText(error.message));
     Deno.exit(1);
@@ -43,8 +41,8 @@ function settings(): Settings {
 }
 
 /**
- * Returns OpenTelemetry defaults: a unique service instance, no console lines, and a short timeout, so that a collector
- * that hangs doesn't delay the shutdown by more than a few seconds.
+ * Returns OpenTelemetry defaults: a unique service instance, no console lines, and a short timeout for collectors that
+ * hang.
  */
 function exporterEnvironment(): Record<string, string> {
   if (!Deno.env.get("OTEL_DENO")) return {};
@@ -98,7 +96,6 @@ const program = given.mcp
   ]
   : [new URL("main.ts", import.meta.url)];
 const paths = program.map((part) => typeof part === "string" ? part : fromFileUrl(part));
-// The server's process can't read its descriptor limit.
 const maxConnections = await usualMaxConnections();
 await linkDescriptors(given.data);
 const { code, end } = supervise({

@@ -21,7 +21,6 @@ interface SuperviseOptions {
   readonly start: () => ChildProcess;
   /** Receives the reason of each restart. */
   readonly log: (sentence: string) => void;
-  /** Default: 1,000. */
   readonly everyMs?: number;
 }
 
@@ -33,8 +32,8 @@ interface Supervised {
 }
 
 /**
- * Starts a server and restarts it after ten missed heartbeats in a row. Processes stopped by a signal or debugger, and
- * times when this process was suspended too, don't count. A server that exits by itself isn't restarted.
+ * Starts a server and restarts it after ten missed heartbeats in a row. Times when the server or this process was
+ * suspended don't count. A server that exits isn't restarted.
  */
 export function supervise({ start, log, everyMs = EVERY_MS }: SuperviseOptions): Supervised {
   const told = Promise.withResolvers<void>();
@@ -115,7 +114,6 @@ export function sayAlive(everyMs: number = EVERY_MS): () => void {
 
 /** Whether a signal or debugger stopped the process. */
 async function isStopped(pid: number | undefined): Promise<boolean> {
-  // There is no `ps`.
   if (Deno.build.os === "windows") return false;
   try {
     const { stdout } = await new Deno.Command("ps", { args: ["-o", "stat=", "-p", `${pid}`] }).output();

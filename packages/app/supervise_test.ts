@@ -4,7 +4,6 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { supervise } from "./supervise.ts";
 import { needs, NOT_WINDOWS, PS } from "../../tests/needs.ts";
 
-/** Starts a program that prints its state, sends a heartbeat and then runs `then`. */
 function program(then: string): ChildProcess {
   const supervised = fromFileUrl(new URL("supervise.ts", import.meta.url));
   const code = `
@@ -25,7 +24,6 @@ function program(then: string): ChildProcess {
   });
 }
 
-/** Starts programs one after the other and records their output. */
 function programs(...all: readonly string[]) {
   const said: string[] = [];
   const started: ChildProcess[] = [];
@@ -70,7 +68,6 @@ Deno.test(
     const run = programs("for (;;) {}", "for (;;) {}", "stop(); Deno.exit(7);");
     const log: string[] = [];
     const { code } = supervise({ start: run.start, log: (sentence) => log.push(sentence), everyMs: 200 });
-    // A program that exits by itself isn't restarted.
     assertEquals(await code, 7);
     await run.read();
     assertEquals(run.said, ["started", "started", "started"]);

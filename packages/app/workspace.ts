@@ -19,7 +19,6 @@ import type { AgentOptions } from "@tare/server";
 import type { Settings } from "./settings/settings.ts";
 
 interface WorkspaceOptions {
-  /** Owner of the processes that commands start. */
   readonly owner: string;
   /** Sandbox of commands and MCP servers. Absent: none. */
   readonly sandbox: Sandbox | undefined;
@@ -31,14 +30,11 @@ interface WorkspaceOptions {
   readonly onError: (error: unknown) => void;
 }
 
-/** The agent's workspace: its tools and checkpoints. */
 export interface OpenWorkspace {
   readonly options:
     & Pick<AgentOptions, "tools" | "advanced">
     & { readonly workspace: NonNullable<AgentOptions["workspace"]> };
-  /** Starts the MCP servers. */
   readonly start: () => void;
-  /** Ends commands and MCP servers. */
   readonly close: () => Promise<void>;
 }
 

@@ -25,7 +25,6 @@ import { MadeCalls } from "./made_calls.ts";
 import type { CheckedArguments } from "./arguments/arguments.ts";
 import type { Clock, Watchdog } from "./run_options.ts";
 
-/** A tool, prepared before the turn. */
 export interface PreparedTool {
   readonly tool: Tool;
   /** Whether requests contain its definition. */
@@ -121,7 +120,7 @@ export async function* runTools(
       if (running.size === 0) break;
       const next = Promise.race(running.values());
       const either = Promise.race([next, live.due, told.due]);
-      // Once stopped, each call ends with an answer.
+      // Once the turn is stopped, each call ends with an answer.
       const finished = await watchdog.wait(() => either).catch(() => next);
       for (const piece of live.take(finished?.call.id)) yield { type: "tool_output", step, ...piece };
       for (const { event, taken } of told.take()) {
@@ -216,17 +215,14 @@ interface RunCallOptions {
   readonly watchdog: Watchdog;
   readonly clock: Clock;
   readonly judge: Judge;
-  /** Why no approval is possible, for the model. Default: one is. */
   readonly cannotAsk?: string;
   readonly answer?: AnsweredCall | undefined;
   readonly output: (text: string) => void;
   /** Awaited right before the tool runs. */
   readonly begins?: () => Promise<void>;
-  /** Returns the runner of nested calls. Default: there are none. */
   readonly makes?: () => Promise<MadeCalls>;
 }
 
-/** A call that waits for an approval of itself or of nested calls. */
 interface OpenCall {
   readonly asked: readonly AskedCall[];
 }
@@ -292,7 +288,6 @@ async function runCall(call: ToolCall, options: RunCallOptions): Promise<CallOut
     : { ...value, changedState };
 }
 
-/** Returns the outcome of a call after its nested calls. */
 async function outcomeOf(
   made: MadeCalls,
   ran: { readonly value: ToolOutput } | { readonly problem: string },
@@ -315,7 +310,6 @@ async function outcomeOf(
   return { content: all, error, changedState, made: made.sum(all) };
 }
 
-/** Runs work until the turn is stopped or the time is up. */
 async function inTime<Value>(
   work: (context: ToolContext) => Promise<Value> | Value,
   { name, callId, tool, allows, toolTimeoutMs, watchdog, clock }:
@@ -407,7 +401,6 @@ function messageOf(error: unknown, name: string): string {
   return message || `Cannot finish ${name}: it failed without a message.`;
 }
 
-/** Runs tracked work until the signal is aborted. */
 function untilStopped<T>(signal: AbortSignal, watchdog: Watchdog, run: () => Promise<T> | T): Promise<T> {
   return untilAborted(() => {
     // `Promise.try()` needs Node 24.
@@ -428,9 +421,9 @@ interface Seen {
 }
 
 /**
- * Detects repeated calls: the same tool, arguments and result in one turn, with no possible change between them. The
- * first two repetitions return the result with a note, later ones only the note, unless the first result was evicted
- * from the prompt. Calls of one step are compared with earlier steps only, so that their order doesn't matter.
+ * Detects repeated calls: the same tool, arguments and result in one turn, without a possible change between them. Two
+ * repetitions return the result with a note, later ones only the note, unless the first result was evicted. Only
+ * earlier steps are compared, so that the order of parallel calls doesn't matter.
  */
 export class RepeatedCalls {
   readonly #seen = new Map<string, Seen>();
@@ -480,7 +473,6 @@ const MORE = "\n[Further output is omitted while it runs.]\n";
 
 type Piece = Pick<Extract<LoopEvent, { readonly type: "tool_output" }>, "id" | "text" | "parent">;
 
-/** Emits the output of running calls at intervals. */
 class LiveOutput {
   readonly #clock: Clock;
   readonly #pieces = new Map<string, Piece>();
@@ -528,7 +520,6 @@ class LiveOutput {
   }
 }
 
-/** Events of running calls, until the turn emits them. */
 class Told {
   #events: { readonly event: LoopEvent; readonly taken: () => void }[] = [];
   #due = Promise.withResolvers<undefined>();

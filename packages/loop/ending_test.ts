@@ -83,7 +83,6 @@ Deno.test("run() calls the context hook once more after a prompt that is too lon
     asked: [3, 1],
     rejected: told,
   });
-  // A second refusal isn't retried.
   assertEquals(await play([3, 2, 1]), {
     reason: "model_error",
     code: "prompt_too_long",

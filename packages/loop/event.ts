@@ -50,13 +50,12 @@ export type LoopEvent =
   | { readonly type: "turn_start"; readonly input?: Content; readonly id?: string }
   /** Emitted again when a failed reply or process is retried: discard the step's earlier deltas. */
   | { readonly type: "step_start"; readonly step: number }
-  /** A user message during the turn. */
   | { readonly type: "user_message"; readonly step: number; readonly input: Content }
   | ({ readonly type: "context_rewritten"; readonly step: number } & Rewrite)
   | { readonly type: "warning"; readonly message: string }
   | { readonly type: "text_delta"; readonly step: number; readonly text: string }
   | { readonly type: "reasoning_delta"; readonly step: number; readonly text: string }
-  /** The whole reply. Emitted before its calls run. */
+  /** Emitted before the reply's calls run. */
   | { readonly type: "assistant_message"; readonly step: number; readonly message: AssistantMessage }
   /** A nested call, with `parent`, is emitted right before it runs. */
   | ({
@@ -66,7 +65,7 @@ export type LoopEvent =
     readonly name: string;
     readonly arguments: string;
   } & Pick<AskedCall, "parent" | "beganAtMs">)
-  /** Output of a running call. Long output is truncated. */
+  /** Output of a running call, truncated if long. */
   | {
     readonly type: "tool_output";
     readonly step: number;
@@ -115,7 +114,6 @@ export type LoopEvent =
     readonly usage: Usage;
     readonly cost?: Cost;
     readonly finishReason: FinishReason;
-    /** The context hook's ledger. */
     readonly ledger?: object;
   }
   /** The reply of a request is incomplete. `usage` is estimated from the prompt and the streamed text. */
@@ -133,7 +131,6 @@ export type LoopEvent =
 export interface Journal {
   /** First run of the call, in milliseconds since the epoch. */
   readonly beganAtMs: number;
-  /** By id. */
   readonly made: ReadonlyMap<string, { readonly name: string; readonly arguments: string }>;
   /** In the order in which they ended. */
   readonly results: readonly (NestedResult & { readonly id: string })[];
@@ -164,7 +161,7 @@ export interface AskedCall {
     readonly parameters: string;
     readonly hints: string;
   };
-  /** Access that the call needs, if known. */
+  /** Access that the call needs. */
   readonly effects?: Effects;
   /** The diff to which an approval is limited. */
   readonly change?: FileChange;
@@ -213,11 +210,11 @@ export interface TurnLedger extends Partial<Cost> {
   readonly calls: number;
   /** Prompt tokens, including cached ones. */
   readonly promptTokens: number;
-  /** Those read from the cache. */
+  /** Prompt tokens read from the cache. */
   readonly cachedTokens: number;
   /** Output tokens, including reasoning. */
   readonly outputTokens: number;
-  /** Prompt tokens removed, by mechanism. */
+  /** Prompt tokens removed by each mechanism, summed over the calls. */
   readonly saved: Readonly<Record<string, number>>;
   /** Whether usage was counted locally for some call. */
   readonly estimated: boolean;
@@ -276,9 +273,9 @@ export class ModelError extends Error {
     | "bad_request"
     | "bad_response"
     | "provider_error";
-  /** The wait that the provider requests. */
+  /** Wait that the provider requests, in milliseconds. */
   readonly retryAfterMs?: number;
-  /** The setting that caused the failure. */
+  /** The setting at fault. */
   readonly param?: string;
 
   /** Creates an error with one sentence for users. */

@@ -1,4 +1,3 @@
-// A scripted model, tools and a fake clock.
 import { assertEquals } from "@std/assert";
 import type { Clock, LoopEvent, TurnResult } from "@tare/loop";
 import type { FunctionToolCall, Model, ModelEvent, ModelRequest, Tool, Usage } from "@tare/messages";
@@ -26,7 +25,6 @@ export function callTools(...calls: readonly FunctionToolCall[]): ModelEvent[] {
   }];
 }
 
-/** Returns a model with these replies, which records its requests. */
 export function scripted(...replies: readonly (readonly ModelEvent[])[]): {
   readonly model: Model;
   readonly requests: ModelRequest[];
@@ -69,7 +67,6 @@ export function tool(name: string, runTool: Tool["run"], options: Partial<Tool> 
   return { definition: { type: "function", function: { name } }, run: runTool, ...options };
 }
 
-/** Returns all events of a turn, and its result. */
 export async function collect(
   turn: AsyncGenerator<LoopEvent, TurnResult>,
   onEvent: (event: LoopEvent) => void = () => {},
@@ -94,7 +91,6 @@ export function assertWhole({ messages }: TurnResult): void {
   assertEquals(open, []);
 }
 
-/** Returns the type of each event, with a distinguishing detail. */
 export function outline(events: readonly LoopEvent[]): string[] {
   return events.map((event) => {
     switch (event.type) {
@@ -115,7 +111,6 @@ export function outline(events: readonly LoopEvent[]): string[] {
   });
 }
 
-/** Runs all pending tasks. */
 export function breathe(): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve));
 }
@@ -140,7 +135,6 @@ export class FakeClock implements Clock {
     return this.#timers.length;
   }
 
-  /** Advances the time and fires due timers. */
   advance(ms: number): void {
     this.#now += ms;
     const due = this.#timers.filter((timer) => timer.at <= this.#now);

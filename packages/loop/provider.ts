@@ -33,7 +33,7 @@ export interface ProviderOptions {
   readonly baseURL?: string;
   /** Headers of each request, such as `anthropic-beta` or OpenRouter's `HTTP-Referer`. Default: none. */
   readonly headers?: Readonly<Record<string, string>>;
-  /** Fields that extend or replace those of each request's body. Default: none. */
+  /** Extends or replaces fields of each request's body. Default: none. */
   readonly extraBody?: Readonly<Record<string, unknown>>;
   /** Longest time until a response begins, in milliseconds. Default: 600,000. */
   readonly timeoutMs?: number;
@@ -117,7 +117,7 @@ export function authorOf(
   protocol: string,
   { baseURL, model }: Pick<ProviderAccess, "baseURL" | "model">,
 ): string {
-  // Ports of local servers change.
+  // Without the port: ports of local servers change.
   return `${protocol} ${new URL(baseURL).hostname} ${model}`;
 }
 
@@ -162,7 +162,6 @@ function signed(message: AssistantMessage, author: string): AssistantMessage {
   return isPlain ? message : { ...message, carried: { ...message.carried, by: author } };
 }
 
-/** Assembles a streamed reply. */
 interface ReplyReader {
   /** True after a piece in the provider's format. */
   readonly isReply: boolean;
@@ -174,7 +173,6 @@ interface ReplyReader {
 interface StreamModelOptions<Reader extends ReplyReader>
   extends FailedRequest, Pick<ProviderAccess, "maxRetries" | "busyWaitsMs"> {
   readonly author: string;
-  /** The error of a response without a reply. */
   readonly noReply: string;
   /** Replacements in requests, reverted in replies. */
   readonly forms: LegalForms;
@@ -184,7 +182,6 @@ interface StreamModelOptions<Reader extends ReplyReader>
     reader: Reader,
     completed: Extract<ModelEvent, { type: "completed" }>,
   ) => KeepablePrompt | undefined;
-  /** Yields the pieces of a reply. */
   readonly open: (request: ModelRequest, reader: Reader) => AsyncIterable<unknown>;
 }
 
@@ -253,7 +250,6 @@ function charsOf(event: ModelEvent): number {
   return event.type === "completed" ? 0 : event.text.length;
 }
 
-/** Settings in other protocols. */
 const OTHER_NAMES: Readonly<Record<string, readonly string[]>> = {
   reasoning_effort: ["reasoning\\.effort", "output_config\\.effort", "thinking\\.budget_tokens"],
 };
@@ -312,10 +308,8 @@ interface ReplyEvent {
   readonly json: unknown;
 }
 
-/** The end of an OpenAI stream. */
 const DONE = "[DONE]";
 
-/** Limit for draining a body, in milliseconds. */
 const END_MS = 1000;
 
 /**
@@ -368,7 +362,6 @@ function jsonOf({ name, data }: RawEvent): readonly ReplyEvent[] {
 }
 
 interface Frame {
-  /** @throws {ReplyTooLong} */
   readonly add: (bytes: Uint8Array<ArrayBuffer>) => RawEvent[];
   readonly end: () => RawEvent[];
 }
@@ -419,7 +412,6 @@ interface FailedRequest
   readonly errors: SdkErrors;
 }
 
-/** In UTF-16 code units. */
 const MAX_QUOTE = 500;
 
 /** From OpenAI, Anthropic, Gemini, xAI, DeepSeek, vLLM, llama.cpp and others. */
@@ -480,7 +472,6 @@ function replyError(
   return new (isBusy ? BusyError : ModelError)(code, `Cannot get a reply from ${host}: ${state}.`, options);
 }
 
-/** An overloaded provider. */
 class BusyError extends ModelError {}
 
 function judge(
@@ -540,7 +531,6 @@ function quoteOf({ error, message, status }: ApiError, apiKey: string | undefine
     : message.replace(`${status} `, "");
   // Redacted before truncation.
   const line = (apiKey ? said.replaceAll(apiKey, "***") : said).replaceAll(/\s+/g, " ").trim();
-  // A proxy's error page adds nothing.
   if (line.startsWith("<") || line === "status code (no body)") return "";
   return line.length > MAX_QUOTE ? `${line.slice(0, MAX_QUOTE)}…` : line.replace(/\.$/, "");
 }

@@ -1,11 +1,9 @@
-// A provider on loopback with scripted responses.
 import type { ModelError } from "@tare/loop";
 import type { Model, ModelEvent, ModelRequest } from "@tare/messages";
 import { openaiModel, type OpenaiModelOptions } from "@tare/loop/openai";
 import { assert } from "@std/assert";
 import { refusedBy } from "../../tests/refused.ts";
 
-/** The outcome of one model call. */
 export interface Asked {
   readonly events: ModelEvent[];
   readonly bodies: Record<string, unknown>[];
@@ -44,12 +42,10 @@ export function stream(...parts: readonly (string | (() => void | Promise<void>)
   return new Response(body, { headers: { "content-type": "text/event-stream" } });
 }
 
-/** Returns these chunks and the end mark. */
 export function reply(...chunks: readonly unknown[]): Response {
   return stream(...chunks.map(sse), sse("[DONE]"));
 }
 
-/** Calls a model once, with a provider that sends these responses in order. */
 export async function ask(
   answers: Response | readonly Response[],
   options: Partial<OpenaiModelOptions> & { readonly request?: Partial<ModelRequest> } = {},
@@ -60,7 +56,6 @@ export async function ask(
   return await askProvider(answers, { make, request });
 }
 
-/** Starts a provider, calls a model once, and stops the provider. */
 export async function askProvider(
   answers: Response | readonly Response[],
   { make, request }: {
@@ -93,7 +88,6 @@ export async function askProvider(
   }
 }
 
-/** Returns the last event of a successful call. */
 export function completed({ events, error }: Asked): Extract<ModelEvent, { type: "completed" }> {
   if (error) throw error;
   const last = events.at(-1);

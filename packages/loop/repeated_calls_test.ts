@@ -10,7 +10,6 @@ const alone = (n: number) =>
 
 const read = tool("read", ({ path }) => `text of ${path}`, { stance: "rederivable" });
 
-/** Returns the results of a turn with these calls in each step. */
 async function results(
   steps: readonly (readonly FunctionToolCall[])[],
   tools: readonly Tool[],

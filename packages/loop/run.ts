@@ -231,13 +231,11 @@ function newCalls({ journal: _, ...options }: StepOptions): Omit<StepOptions, "j
   return { ...options, answered: [] };
 }
 
-/** Runs calls of an earlier turn after decisions on them or on their nested calls. */
 async function* runAnswered(
   repeated: RepeatedCalls,
   options: StepOptions,
 ): AsyncGenerator<LoopEvent, ToolAnswers> {
   const { answered, history } = options;
-  // Several nested calls may belong to one call.
   const calls = [...new Set(answered.map(({ call }) => call))];
   return yield* runTools(calls, { ...options, clientTools: [], repeated, visible: history });
 }
@@ -259,7 +257,7 @@ async function* runAgain(
   return done.asked;
 }
 
-/** Returns a reply's text, or "". */
+/** Returns a reply's text, or its refusal. */
 function answerIn(message: Message): string {
   return message.role === "assistant" ? contentText(message.content) || message.refusal || "" : "";
 }
@@ -307,7 +305,7 @@ function activeTurnStart(history: readonly Message[], startsNow: boolean): numbe
   return start;
 }
 
-/** A system message about tools may precede the user message. */
+/** Returns a turn's messages up to its opening; a system message about tools may precede that. */
 function upToOpening(messages: readonly Message[]): readonly Message[] {
   return messages.slice(0, messages.findIndex(({ role }) => role !== "system") + 1);
 }
@@ -386,7 +384,6 @@ function withDistinctIds(message: AssistantMessage, before: readonly Message[]):
   return distinct.every((call, at) => call === calls[at]) ? message : { ...said, tool_calls: distinct };
 }
 
-/** Silence before a warning, in milliseconds. */
 const SILENT_MS = 10_000;
 
 const SILENT = `The model has not responded for ${
@@ -395,7 +392,7 @@ const SILENT = `The model has not responded for ${
 
 const ASKED_AGAIN = "The request is retried. The turn waits.";
 
-const RESTARTED = "The reply is retried: discard its output so far.";
+const RESTARTED = "The reply is retried; its output so far is discarded.";
 
 async function isSilent(next: Promise<unknown>, clock: Clock): Promise<boolean> {
   const late = Promise.withResolvers<boolean>();
@@ -407,7 +404,7 @@ async function isSilent(next: Promise<unknown>, clock: Clock): Promise<boolean> 
   }
 }
 
-/** A second prompt that is too long isn't retried. */
+/** Calls the model after a prompt that was too long; a second refusal isn't retried. */
 async function* callAgain(
   view: ContextView,
   turn: Turn,
@@ -502,7 +499,6 @@ function endingByError(
   return { reason: "internal_error", message: error instanceof Error ? error.message : String(error), error };
 }
 
-/** A request without a complete reply. */
 interface OpenRequest {
   /** Whether a successful response has begun. */
   begun: boolean;
@@ -544,7 +540,6 @@ export class SentRequests {
     };
   }
 
-  /** Records an event. */
   received(event: ModelEvent): void {
     if (event.type === "completed") {
       this.#open = undefined;

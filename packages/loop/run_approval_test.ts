@@ -4,14 +4,12 @@ import { EMPTY_LEDGER, pinOf } from "@tare/loop/internal";
 import type { FileChange, FunctionToolCall, Message, Tool } from "@tare/messages";
 import { assertWhole, call, callTools, collect, outline, say, scripted, tool } from "./fixture_test.ts";
 
-/** Requests approval for `write`, denies `drop`, and allows the rest. */
 const judge: Judge = ({ tool }) => {
   const { name } = tool.definition.function;
   if (name === "drop") return { decision: "deny", reason: "nothing is dropped here." };
   return { decision: name === "write" ? "ask" : "allow" };
 };
 
-/** Returns tools that record their arguments. */
 function noted(...names: string[]) {
   const ran: unknown[] = [];
   const tools = names.map((name) =>
@@ -23,7 +21,6 @@ function noted(...names: string[]) {
   return { ran, tools };
 }
 
-/** Runs a turn with decisions on the calls of an earlier one. */
 async function goOn(
   calls: readonly FunctionToolCall[],
   { answered, judge: own = judge, ...options }:
@@ -172,7 +169,7 @@ Deno.test("run() limits an approval to the approved call, and to calls that aren
   assertMatch(await answer(call("a", "drop"), { name: "drop", arguments: "{}" }), /nothing is dropped here/);
   assertMatch(await answer(given, { name: "write", arguments: '{"n":1}' }, []), /there is no such tool/);
   const { definition, ...write } = tools[0]!;
-  const told = { ...definition.function, description: "Sends it to everybody." };
+  const told = { ...definition.function, description: "Sends it to all users." };
   const changed = { ...write, definition: { ...definition, function: told } };
   const once = { name: "write", arguments: '{"n":1}' };
   assertMatch(await answer(given, once, [changed]), /have changed since the approval/);
@@ -232,14 +229,14 @@ Deno.test("run() decides on the tool that a call resolves to", async () => {
 Deno.test("run() reports to the model that no approval is possible, and continues", async () => {
   const { ran, tools } = noted("write");
   const { model } = scripted(callTools(call("a", "write")), say("Then not."));
-  const cannotAsk = "nobody is there.";
+  const cannotAsk = "no user is present.";
   const { result } = await collect(
     run({ model, tools, history: [], input: "Go", approvals: { judge, cannotAsk } }),
   );
   assertWhole(result);
   assertEquals([result.reason, result.messages[2]?.content, ran], [
     "completed",
-    "Cannot run write: nobody is there.",
+    "Cannot run write: no user is present.",
     [],
   ]);
 });
@@ -309,7 +306,6 @@ Deno.test("run() begins calls in their order, however long each decision takes",
   assertEquals(ran, [["read", { n: 1 }], ["note", { n: 2 }], ["read", { n: 3 }]]);
 });
 
-/** Returns a tool with these previews in order. */
 function telling(changes: (FileChange | { problem: string } | Error | undefined)[]) {
   const ran: string[] = [];
   const edit = tool("write", (_args, { callId = "" }) => {

@@ -3,7 +3,6 @@ import { run, type RunOptions } from "@tare/loop";
 import type { Tool, ToolCall } from "@tare/messages";
 import { breathe, call, callTools, collect, FakeClock, say, scripted, tool } from "./fixture_test.ts";
 
-/** Returns the result of one call of a turn. */
 async function resultOf(toolCall: ToolCall, tools: readonly Tool[], options: Partial<RunOptions> = {}) {
   const reply = callTools().map((event) =>
     event.type === "completed" ? { ...event, message: { ...event.message, tool_calls: [toolCall] } } : event

@@ -92,7 +92,7 @@ export interface RunOptions {
   readonly approvals?: TurnApprovals;
   /** Continues a turn of an earlier process, without `turn_start`. Default: the turn begins. */
   readonly resumed?: {
-    /** Messages of the turn, with available answers. */
+    /** Messages of the turn so far. */
     readonly messages: readonly Message[];
     /** Next model call, from 1. */
     readonly step: number;
@@ -161,7 +161,6 @@ const OPTIONS: NeededOptions<RunOptions> = {
   "time?": { "clock?": "object", "now?": "function" } satisfies NeededOptions<TurnTime>,
 };
 
-/** {@linkcode RunOptions} with defaults, flat. */
 export interface ResolvedOptions
   extends
     Pick<RunOptions, "model" | "history" | "input" | "resumed" | "settings" | "signal">,
@@ -295,9 +294,8 @@ interface WatchdogOptions {
   readonly clock: Clock;
 }
 
-/** Stops a turn that is aborted or makes no progress. A slow consumer doesn't count. */
+/** Stops a turn without progress. A slow consumer doesn't count. */
 export class Watchdog {
-  /** Aborted when the turn must stop. */
   readonly signal: AbortSignal;
   readonly #stop = new AbortController();
   readonly #idleTimeoutMs: number;
@@ -312,7 +310,7 @@ export class Watchdog {
     this.signal = AbortSignal.any(signal ? [signal, this.#stop.signal] : [this.#stop.signal]);
     this.#idleTimeoutMs = idleTimeoutMs;
     this.#clock = clock;
-    // One listener for all waits: one for each piece of a reply costs more than reading it.
+    // One listener for all waits: one for each would cost more than reading the reply.
     this.signal.addEventListener("abort", () => this.#waits.forEach((end) => end(this.signal.reason)));
   }
 
@@ -326,7 +324,6 @@ export class Watchdog {
     this.#stop.abort();
   }
 
-  /** Records progress. */
   readonly progress = (): void => {
     this.#lastSign = this.#clock.now();
   };
@@ -342,7 +339,7 @@ export class Watchdog {
     if (this.signal.aborted) wait.reject(this.signal.reason);
     this.progress();
     this.#waits.add(wait.reject);
-    // One timer for all waits: one for each piece of a reply costs more.
+    // One timer for all waits.
     if (!this.#disarm) this.#arm(this.#idleTimeoutMs);
     try {
       return await wait.promise;
@@ -362,14 +359,14 @@ export class Watchdog {
     });
   }
 
-  /** Tracks work for {@linkcode Watchdog.close}, ignoring its failure. */
+  /** Tracks work for {@linkcode Watchdog.close}. */
   track(work: Promise<unknown>): void {
     const forget = () => this.#work.delete(settled);
     const settled: Promise<unknown> = work.then(forget, forget);
     this.#work.add(settled);
   }
 
-  /** Stops running work and waits for it for {@linkcode STOP_GRACE_MS}. */
+  /** Stops running work, waiting {@linkcode STOP_GRACE_MS}. */
   async close(): Promise<void> {
     this.stop();
     const grace = Promise.withResolvers<void>();

@@ -1,4 +1,3 @@
-// How run() stops: by its signal, its consumer or its watchdog.
 import { assert, assertEquals } from "@std/assert";
 import { run, type TurnResult } from "@tare/loop";
 import type { ContextHook } from "@tare/messages";

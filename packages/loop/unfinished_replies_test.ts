@@ -1,4 +1,3 @@
-// Usage of incomplete replies.
 import { assertEquals } from "@std/assert";
 import { ModelError, run, type TurnLedger } from "@tare/loop";
 import { addLedgers, EMPTY_LEDGER } from "@tare/loop/internal";

@@ -15,7 +15,6 @@ import {
 
 const idle = { history: [], input: "Go", limits: { idleTimeoutMs: 100 } };
 
-/** Advances the clock in steps with progress between them. */
 async function work(clock: FakeClock, progress: () => void): Promise<void> {
   for (let i = 0; i < 5; i++) {
     await breathe();
@@ -106,7 +105,6 @@ Deno.test("run() warns once in a turn about a silent model, and continues to wai
   const told: string[] = [];
   const late = Promise.withResolvers<void>();
   const model: Model = async function* (request) {
-    // The second and third responses are late.
     if (told.length > 1) {
       await breathe();
       clock.advance(9_999);

@@ -11,7 +11,6 @@ const RESERVE_BYTES = 8 * 2 ** 20;
 
 export interface OpenData {
   readonly store: Store;
-  /** Owner of the processes that commands start. */
   readonly owner: string;
   readonly ownKey: string;
   readonly keys: Keys;
@@ -59,7 +58,6 @@ export async function openData(settings: Settings, { log, onError }: Reports): P
   };
 }
 
-/** Opens the database, or the file in the data folder. */
 async function openSettingsStore(settings: Settings, log: Reports["log"]): Promise<Store> {
   const { database, maxDataMiB } = settings;
   const path = join(resolve(settings.data), STORE_FILE);
@@ -67,7 +65,6 @@ async function openSettingsStore(settings: Settings, log: Reports["log"]): Promi
     const limits = { ...(maxDataMiB !== undefined && { maxBytes: maxDataMiB * 2 ** 20 }) };
     return await openStore(path, { reserveBytes: RESERVE_BYTES, onWarning: log, ...limits });
   }
-  // Loaded only with a database.
   const { openPostgresStore } = await import("@tare/session/postgres");
   if (isFile(path)) {
     log(`The sessions in ${resolve(settings.data)} aren't in the database. Move them with tare move.`);

@@ -51,7 +51,7 @@ try {
     [instructions?.path ?? "instructions", count(first)] as const,
     ...told.files.map(({ path, text }) => [path, count(text)] as const),
     ...told.skills.map(({ path, text }) => [path, count(text)] as const),
-    ["where you work", count(told.where)] as const,
+    ["environment", count(told.where)] as const,
     ["whole message", countMessageTokens(system, count)] as const,
     [
       `${tools.length} tools`,

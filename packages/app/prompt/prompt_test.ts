@@ -11,7 +11,6 @@ async function denoDir(): Promise<string> {
   return JSON.parse(new TextDecoder().decode(stdout)).denoDir;
 }
 
-/** Runs `tare prompt` with this environment only. */
 async function prompt(args: readonly string[], env: Readonly<Record<string, string>>) {
   const command = new Deno.Command(Deno.execPath(), {
     args: ["run", "--no-prompt", "--allow-read", "--allow-run", "--allow-env", PROGRAM, ...args],
@@ -35,7 +34,7 @@ Deno.test("tare prompt shows the start of a session's prompt in a folder, and la
   await Deno.writeTextFile(join(home, "repo/.git/HEAD"), "ref: refs/heads/main\n");
   await Deno.writeTextFile(join(home, "repo/AGENTS.md"), "Above the workspace.");
   await Deno.writeTextFile(join(workspace, "AGENTS.md"), "In the workspace.");
-  await Deno.writeTextFile(join(top, "dotfiles/mine"), "Of the person.");
+  await Deno.writeTextFile(join(top, "dotfiles/mine"), "Personal instructions.");
   await Deno.symlink(join(top, "dotfiles/mine"), join(home, ".claude/CLAUDE.md"));
   for (const name of ["mine", "theirs"]) {
     const path = join(skills[name === "mine" ? 0 : 1]!, name, "SKILL.md");
@@ -62,7 +61,7 @@ Deno.test("tare prompt shows the start of a session's prompt in a folder, and la
   for (
     const part of [
       "You are brief.",
-      "Of the person.",
+      "Personal instructions.",
       "Above the",
       "In the workspace.",
       "branch main",
@@ -80,7 +79,7 @@ Deno.test("tare prompt shows the start of a session's prompt in a folder, and la
     join(home, "repo/AGENTS.md"),
     join(workspace, "AGENTS.md"),
     ...skills,
-    "where you work",
+    "environment",
     "whole message",
     "11 tools",
   ]);

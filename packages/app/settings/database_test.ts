@@ -58,7 +58,7 @@ Deno.test("readSettings() reports an invalid database address without quoting it
   const start = "Cannot start: TARE_DATABASE ";
   const faults = {
     "mysql://me:planted@h/d":
-      "is invalid. It must be an address such as postgres://user:password@host:5432/name, or a file that holds one.",
+      "is invalid. It must be an address such as postgres://user:password@host:5432/name, or a file that contains one.",
     "postgres://me:pl#anted@h/d":
       "is not a valid address. In a password encode # % / : ? @ as %23 %25 %2F %3A %3F %40.",
     "postgres://me:planted%zz@h/d": "is not a valid address. Encode % as %25.",

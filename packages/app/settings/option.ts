@@ -6,7 +6,6 @@ import { ALLOW_EVERYTHING, type ApprovalRule } from "@tare/server";
 import { AGENT_MODEL, faultOfRules } from "@tare/server/internal";
 import { type McpServerEntry, readMcpServers } from "@tare/tools/mcp";
 
-/** A setting. */
 export interface Option<T> {
   /** Environment variable. TARE_X_Y has the flag --x-y unless it is a secret. */
   readonly variable: string;
@@ -20,11 +19,9 @@ export interface Option<T> {
   readonly isSecret?: boolean;
   /** Returns the value, or `undefined` if it is invalid. Paths are relative to `folder`. */
   readonly read: (text: string, folder?: string) => T | undefined;
-  /** The valid values, for errors. */
   readonly right?: string;
 }
 
-/** Reads a key for a header. */
 export const KEY: OptionReader<string> = {
   read: (key) => /^[\x21-\x7e]+$/.test(key) ? key : undefined,
   right: "printable ASCII without spaces and line breaks",
@@ -121,7 +118,6 @@ export function readMcpFile(
   return readFile(path, (text) => ({ path, servers: readMcpServers(text, dirname(path)) }));
 }
 
-/** Most characters of instructions. */
 const MOST_INSTRUCTIONS = 64 * 1024;
 
 /** Reads a file of instructions. @throws {RangeError} if it is too long. */

@@ -85,8 +85,8 @@ const GROUPS = {
     },
     profile: {
       variable: "TARE_PROFILE",
-      help: `Cache rules and prices: ${Object.keys(PROFILES).join(", ")}, or a file of one's own such as ` +
-        "bench cache writes. Default: by base URL and model",
+      help: `Cache rules and prices: ${Object.keys(PROFILES).join(", ")}, or a file such as the output ` +
+        "of bench cache. Default: by base URL and model",
       read: readProfile,
       right: `one of ${Object.keys(PROFILES).join(", ")}, or a file that exists`,
     },
@@ -116,7 +116,7 @@ const GROUPS = {
       variable: "TARE_APPROVALS",
       isCommon: true,
       help:
-        "A JSON file of rules for which calls run, need approval or are denied; allow runs all. Default: calls that " +
+        "A JSON file of rules that run calls, deny them or require approval; allow runs all. Default: calls that " +
         "only read run, all others need approval",
       read: readApprovals,
       right: "a file that exists, or allow",
@@ -210,7 +210,7 @@ const GROUPS = {
     allowedHosts: {
       variable: "TARE_ALLOWED_HOSTS",
       fallback: "",
-      help: "Comma-separated names under which requests may reach the server, in addition to its own",
+      help: "Comma-separated host names that requests may use for the server, in addition to its own",
       read: list((host) => URL.parse(`http://${host}`)?.host === host.toLowerCase()),
       right: "comma-separated host names such as agent.example",
     },
@@ -225,7 +225,7 @@ const GROUPS = {
       variable: "TARE_WEBHOOK_HOSTS",
       fallback: "",
       help:
-        "Comma-separated hosts, with or without a port, to which webhooks may be sent (docs/operation.md); * for " +
+        "Comma-separated hosts that webhooks may be sent to, with or without a port (docs/operation.md); * for " +
         "all public ones by HTTPS",
       read: list((host) => /^(\*|([a-z0-9_.-]+|\[[0-9a-f:]+\])(:\d{1,5})?)$/.test(host)),
       right: "comma-separated lower-case host names such as hooks.example,127.0.0.1:9000, or *",
@@ -246,7 +246,7 @@ const GROUPS = {
     },
     captureContent: {
       variable: "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT",
-      help: "Whether telemetry holds message contents (docs/operation.md): true or false. Default: false",
+      help: "Whether telemetry contains message contents (docs/operation.md): true or false. Default: false",
       // Other values mean false, as in other instrumentations.
       read: (value: string) => /^(true|span_only|span_and_event)$/i.test(value),
     },
@@ -262,9 +262,9 @@ const GROUPS = {
       isSecret: true,
       help:
         "A PostgreSQL database in place of the data folder's file, so that several servers share the sessions " +
-        "(docs/several_servers.md): its address, or a file that holds it",
+        "(docs/several_servers.md): its address, or a file that contains it",
       read: readDatabase,
-      right: "an address such as postgres://user:password@host:5432/name, or a file that holds one",
+      right: "an address such as postgres://user:password@host:5432/name, or a file that contains one",
     },
     archive: {
       variable: "TARE_ARCHIVE",
@@ -291,7 +291,7 @@ const GROUPS = {
     maxDataMiB: {
       variable: "TARE_MAX_DATA",
       help:
-        "Largest size of the sessions' file in MiB; beyond it nothing is accepted. Not with TARE_DATABASE. " +
+        "Largest size of the sessions' file in MiB; requests that exceed it fail. Not with TARE_DATABASE. " +
         "Default: the disk's",
       ...wholeNumber(1, 100_000_000),
     },
@@ -349,8 +349,8 @@ const GROUPS = {
       variable: "TARE_CONTROL",
       fallback: "0",
       help:
-        "Share of the sessions with the provider's models that are forwarded unchanged as a holdout; 1 is a dry run, in " +
-        "which the ledger records the estimated saving",
+        "Share of the sessions with the provider's models that are forwarded unchanged as a holdout; 1 is a dry run: the " +
+        "ledger records the estimated saving",
       ...fraction(),
     },
     deferTools: {

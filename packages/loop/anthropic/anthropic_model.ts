@@ -1,18 +1,6 @@
 /**
  * Models of Anthropic's Messages API, streamed, with `npm:@anthropic-ai/sdk`.
  *
- * ```ts ignore
- * import { run } from "@tare/loop";
- * import { anthropicModel } from "@tare/loop/anthropic";
- * import { workspaceTools } from "@tare/tools";
- *
- * const model = anthropicModel({ model: "claude-sonnet-5", apiKey: Deno.env.get("ANTHROPIC_API_KEY")! });
- * const tools = workspaceTools({ workspace });
- * for await (const event of run({ model, tools, history: [], input: "What is in notes.txt?" })) {
- *   if (event.type === "text_delta") console.log(event.text);
- * }
- * ```
- *
  * @module
  */
 import { Anthropic, APIConnectionError, APIConnectionTimeoutError, APIError } from "@anthropic-ai/sdk";
@@ -39,7 +27,6 @@ import {
 
 type Completed = Extract<ModelEvent, { readonly type: "completed" }>;
 
-/** Most pauses of one reply. */
 const MAX_PAUSES = 100;
 
 const PINGS = MESSAGES_PROTOCOL.pings!;
@@ -57,21 +44,18 @@ const NO_MESSAGE = "the response is not a message. Check the base URL, which has
 export interface AnthropicModelOptions extends ProviderOptions {
   /** URL of the server without `/v1`. Default: `https://api.anthropic.com`. */
   readonly baseURL?: string;
-  /**
-   * Fields that extend or replace those of each request's body: `thinking`, `temperature`, `metadata`. Default: none.
-   */
+  /** Extends or replaces fields of each request's body. Default: none. */
   readonly extraBody?: Readonly<Record<string, unknown>>;
   /** Longest reply in tokens, including thinking; required by the API. Default: 32,000. */
   readonly maxTokens?: number;
   /**
-   * Thinking: `adaptive`, guided by `reasoning_effort`; or `budget`, a token budget if an effort is set. As the API
-   * requires, requests that set sampling or force a tool call omit it. Default: not requested, and the effort is sent
-   * as it is.
+   * `adaptive` is guided by `reasoning_effort`, `budget` a token budget for an effort. Omitted where the API requires
+   * it: with sampling settings or forced tool calls. Default: no thinking; an effort is sent unchanged.
    */
   readonly thinking?: "adaptive" | "budget";
   /**
-   * Cache lifetime of the prompt after its last use, in milliseconds: an hour or more requests one hour, less five
-   * minutes, 0 no caching. Default: five minutes.
+   * Cache lifetime in milliseconds: an hour or more requests one hour, less five minutes, 0 none. Default: five
+   * minutes.
    */
   readonly cacheTtlMs?: number;
 }
@@ -79,16 +63,15 @@ export interface AnthropicModelOptions extends ProviderOptions {
 /**
  * Returns a model of the Messages API.
  *
- * Instructions are sent as `system`, the results of a reply's calls as one message. Reasoning and blocks that chat
- * messages can't express are stored in the reply's `carried` and returned unchanged to the model that produced them. At
- * most four cache breakpoints are set, where `stable` of the request suggests them. A paused reply is continued; its
- * usage is that of the last request. Settings that the format lacks, such as a seed, are refused. Errors and retries
+ * Reasoning and blocks that chat messages can't express are in the reply's `carried` and returned unchanged to the model
+ * that produced them. At most four cache breakpoints are set, at `stable` of the request. A paused reply is continued;
+ * its usage is that of the last request. Settings that the format lacks, such as a seed, are refused. Errors and retries
  * are those of `openaiModel`.
  *
- * The SDK reads `ANTHROPIC_CUSTOM_HEADERS` from the environment and fails without permission: add
- * `--ignore-env=ANTHROPIC_CUSTOM_HEADERS` or `--allow-env=ANTHROPIC_CUSTOM_HEADERS`.
+ * The SDK reads `ANTHROPIC_CUSTOM_HEADERS`: add `--ignore-env=ANTHROPIC_CUSTOM_HEADERS` or
+ * `--allow-env=ANTHROPIC_CUSTOM_HEADERS`.
  *
- * @throws {TypeError} if `baseURL` is no http(s) URL or `apiKey` can't stand in a header.
+ * @throws {TypeError} if `baseURL` is no HTTP URL or `apiKey` is no header value.
  *
  * @example A provider that is a function
  * ```ts
@@ -163,7 +146,6 @@ export function anthropicModel(options: AnthropicModelOptions): Model {
     }
   };
 
-  /** Request bodies of the replies that are being read. */
   const bodies = new WeakMap<MessageAssembler, JsonRecord>();
 
   const keepable = (body: JsonRecord, { message, finishReason }: Completed): KeepablePrompt => {

@@ -335,7 +335,6 @@ Deno.test("anthropicModel() validates base URL and key when it is called", () =>
   assertThrows(() => make({ apiKey: "a b" }), TypeError, "Cannot use the API key");
 });
 
-/** Returns the error of a response with this status and type. */
 async function refusal(status: number, type: string, message: string, headers: Record<string, string> = {}) {
   const answer = Response.json({ type: "error", error: { type, message }, request_id: "r" }, {
     status,

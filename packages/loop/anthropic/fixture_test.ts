@@ -9,7 +9,6 @@ export function sse(event: StreamEvent): string {
   return `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`;
 }
 
-/** Returns the events of a block with these deltas. */
 export function block(index: number, begun: object, ...deltas: readonly object[]): StreamEvent[] {
   return [
     { type: "content_block_start", index, content_block: begun },
@@ -48,12 +47,10 @@ export function end(stop_reason: string, usage: object = { output_tokens: 7 }): 
   }];
 }
 
-/** Returns a complete reply of these blocks. */
 export function reply(stop_reason: string, ...events: readonly StreamEvent[]): Response {
   return stream(...[START, ...events, ...end(stop_reason)].map(sse));
 }
 
-/** Calls a model once, with a provider that sends these responses in order. */
 export async function ask(
   answers: Response | readonly Response[],
   options: Partial<AnthropicModelOptions> & { readonly request?: Partial<ModelRequest> } = {},

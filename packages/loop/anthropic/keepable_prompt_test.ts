@@ -19,7 +19,6 @@ const USAGE = {
   },
 };
 
-/** Calls a model once, and returns its keep-alive handles and the bodies of all requests. */
 async function keepableOf(
   answers: readonly Response[],
   options: Partial<AnthropicModelOptions> = {},

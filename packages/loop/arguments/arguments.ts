@@ -1,23 +1,6 @@
 /**
  * Validates the arguments of a tool call against the tool's full JSON Schema, with TypeBox.
  *
- * @example
- * ```ts
- * import { assertEquals, assertStringIncludes } from "@std/assert";
- * import { argumentsParser } from "@tare/loop/arguments";
- *
- * const parse = argumentsParser({
- *   type: "function",
- *   function: {
- *     name: "read_file",
- *     parameters: { type: "object", properties: { path: { type: "string" } }, required: ["path"] },
- *   },
- * });
- * assertEquals(parse('{"path":"a.txt"}'), { ok: true, value: { path: "a.txt" } });
- * const bad = parse('{"file":"a.txt"}');
- * if (!bad.ok) assertStringIncludes(bad.problem, "must have required property 'path'");
- * ```
- *
  * @module
  */
 import type { ToolDefinition } from "@tare/messages";

@@ -4,9 +4,7 @@ import { RE2JS } from "re2js";
 import { Hashing, Locale, Settings } from "typebox/system";
 import type { TValidationError } from "typebox/error";
 
-/**
- * Work limit of one check, at most two seconds: schemas times values, plus pattern instructions times 100 characters.
- */
+/** Work limit of a check, at most two seconds. */
 const MAX_WORK = 500_000;
 
 /** Returns the faults of a value in one line; `undefined` if valid. `place` is its path in a larger value. */
@@ -57,13 +55,13 @@ function withoutPrototypes(value: unknown): unknown {
 
 const MAX_DEPTH = 200;
 
-/** Limits on schemas after references are resolved, and on instructions of all patterns. */
+/** Limits after references are resolved; of patterns, in instructions. */
 const [MAX_SCHEMAS, MAX_PATTERNS] = [5_000, 20_000];
 
 /** How often a reference inside its own target is followed. Deeper values aren't checked. */
 const MAX_RECURSIONS = 1;
 
-/** Returns the levels, values and characters of a value, up to one level more than the limit. */
+/** Counts up to one level more than the limit. */
 function sizeOf(
   value: unknown,
 ): { readonly depth: number; readonly values: number; readonly length: number } {
@@ -76,7 +74,6 @@ function sizeOf(
   return { depth, values, length };
 }
 
-/** Keywords with schemas, keywords with schemas by name, and ignored keywords. */
 const SCHEMAS =
   /^(?:additional\w+|allOf|anyOf|contains|else|if|items|not|oneOf|prefixItems|propertyNames|then|unevaluated\w+)$/;
 const NAMED_SCHEMAS = /^(?:dependencies|dependentSchemas|properties)$/;
@@ -86,7 +83,6 @@ const TYPES: readonly unknown[] = ["array", "boolean", "integer", "null", "numbe
 
 const refuse = (why: string) => new Error(`Cannot use the schema: ${why}`);
 
-/** A schema for the validator, with its size (schemas and listed values) and the instructions of its patterns. */
 interface Prepared {
   readonly prepared: JsonSchema;
   readonly size: number;
@@ -127,7 +123,6 @@ function prepareSchema(schema: JsonSchema): Prepared {
         listed += inner.length;
       } else if (!OMITTED.test(key)) {
         made[key] = inner;
-        // Values of an `enum`, names of `required`.
         if (Array.isArray(inner)) listed += inner.length;
       }
     }
@@ -168,7 +163,6 @@ function prepareSchema(schema: JsonSchema): Prepared {
   }
 }
 
-/** Returns the value at a JSON pointer, or `undefined`. */
 function at(value: unknown, pointer: string): unknown {
   const keys = pointer.split("/").slice(1).map((key) => key.replaceAll("~1", "/").replaceAll("~0", "~"));
   return keys.reduce((inner: unknown, key) => Object(inner)[key], value);
@@ -185,7 +179,6 @@ const UNIQUE: Refinement = {
   error: () => "must not have the same item twice",
 };
 
-/** Faults that the validator collects, faults that are reported, and names listed in one fault. */
 const [MAX_COLLECTED, MAX_FAULTS, MAX_NAMES] = [1_000, 20, 20];
 
 interface Fault {
@@ -193,7 +186,6 @@ interface Fault {
   readonly message: string;
 }
 
-/** Returns the faults of a value and their paths in one line. For a choice it describes the best-fitting branch. */
 function describeFaults(
   schema: JsonSchema,
   value: unknown,
@@ -245,7 +237,7 @@ function collect(
   return faults;
 }
 
-/** Removes and returns the last faults inside a keyword's own schemas. */
+/** Removes and returns the last faults inside a keyword's schemas. */
 function takeInside(
   faults: Fault[],
   { schemaPath, keyword, instancePath }: TValidationError,
@@ -256,7 +248,7 @@ function takeInside(
   return faults.splice(faults.findLastIndex((fault) => !isInside(fault)) + 1);
 }
 
-/** Returns the faults of the best-fitting branch of a choice: its type and discriminating constants match. */
+/** Returns the faults of the branch whose type and discriminating constants match best. */
 function choose(faults: readonly Fault[], choice: TValidationError, holder: JsonSchema): readonly Fault[] {
   const inside = `${choice.schemaPath}/${choice.keyword}/`.length;
   const branches = [

@@ -5,7 +5,6 @@ import { ask, delta, reply, REQUEST, sse, stream } from "../provider_fixture_tes
 
 const KEY = "sk-very-secret";
 
-/** Returns code and reason of a response's error. */
 async function judged(status: number, body: unknown, headers: Record<string, string> = {}) {
   const answer = typeof body === "string"
     ? new Response(body, { status, headers })
@@ -165,7 +164,6 @@ Deno.test("toModelError() classifies errors in the middle of a stream by their c
     assertEquals([error?.code, events.length], [code, 1]);
     assertStringIncludes(error?.message ?? "", typeof body === "string" ? body : body.message);
   }
-  // Identified by the event's name only.
   const named = `event: error\ndata: {"message":"Slow down","code":429}\n\n`;
   const { error, events } = await ask(stream(sse(delta({ content: "Hal" })), named, sse("[DONE]")));
   assertEquals([error?.code, events.length], ["rate_limited", 1]);
@@ -196,7 +194,7 @@ Deno.test("toModelError() reports which host is unreachable, and why", async () 
         `http://127.0.0.1:${port}/v1`,
         `Cannot get a reply from 127.0.0.1:${port}: the connection was refused (is the server running?).`,
       ],
-      ["http://nobody.invalid/v1", "Cannot get a reply from nobody.invalid: its name can't be resolved."],
+      ["http://missing.invalid/v1", "Cannot get a reply from missing.invalid: its name can't be resolved."],
     ] as const
   ) {
     const fetchFailing: typeof fetch = baseURL.includes("invalid")

@@ -4,7 +4,6 @@ import { ask, delta, reply, sse, stream } from "../provider_fixture_test.ts";
 const MIB = 2 ** 20;
 const END = delta({}, "stop");
 
-/** Returns the outcome of these responses and the number of requests. */
 async function told(...answers: readonly Response[]): Promise<unknown[]> {
   const { error, bodies } = await ask(answers, { maxRetries: answers.length - 1 });
   return [error?.code, error?.message.replace(/^.*?: /, ""), bodies.length];

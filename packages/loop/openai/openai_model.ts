@@ -2,22 +2,6 @@
  * Models of an OpenAI-compatible API (chat completions or responses, streamed) with `npm:openai`: OpenAI, DeepSeek,
  * OpenRouter, vLLM, llama.cpp, Ollama and others.
  *
- * ```ts ignore
- * import { run } from "@tare/loop";
- * import { openaiModel } from "@tare/loop/openai";
- * import { workspaceTools } from "@tare/tools";
- *
- * const model = openaiModel({
- *   model: "gpt-5.5",
- *   apiKey: Deno.env.get("OPENAI_API_KEY")!,
- *   baseURL: Deno.env.get("OPENAI_BASE_URL") ?? "https://api.openai.com/v1",
- * });
- * const tools = workspaceTools({ workspace });
- * for await (const event of run({ model, tools, history: [], input: "What is in notes.txt?" })) {
- *   if (event.type === "text_delta") console.log(event.text);
- * }
- * ```
- *
  * @module
  */
 import type { Model, ModelRequest } from "@tare/messages";
@@ -72,17 +56,15 @@ export interface OpenaiModelOptions extends ProviderOptions {
 /**
  * Returns a model of an OpenAI-compatible API.
  *
- * In chat completions, images in results are moved to user messages, as the format requires, and what providers refuse
- * is adapted (see `chatBody` of `@tare/wire`). Replies retain every field of the provider (`reasoning_content`,
- * `reasoning_details`, signatures). In responses the provider stores nothing: encrypted reasoning is in the reply's
- * `carried`. Both are returned only to the model that produced them. Rate limits, timeouts, server and connection
- * errors are retried with exponential backoff or after the wait that the provider requests; then a `ModelError` is
- * thrown, whose message never contains the API key.
+ * Messages are adapted only where providers require it (see `chatBody` of `@tare/wire`). Replies retain all fields of
+ * the provider; with `responses` it stores nothing, and encrypted reasoning is in the reply's `carried`. Both are
+ * returned only to the model that produced them. Rate limits, timeouts, server and connection errors are retried with
+ * exponential backoff or after the requested wait; then a `ModelError` without the API key is thrown.
  *
- * The SDK reads `OPENAI_CUSTOM_HEADERS` from the environment: `--allow-net` is enough, but on a terminal Deno prompts
- * once for that variable, unless it runs with `--no-prompt`.
+ * The SDK reads `OPENAI_CUSTOM_HEADERS`: `--allow-net` is enough, but on a terminal Deno prompts once for that variable
+ * without `--no-prompt`.
  *
- * @throws {TypeError} if `baseURL` is no http(s) URL or `apiKey` can't stand in a header.
+ * @throws {TypeError} if `baseURL` is no HTTP URL or `apiKey` is no header value.
  *
  * @example A provider that is a function
  * ```ts

@@ -198,7 +198,6 @@ Deno.test("openaiModel() retries a stream that fails before its first delta, and
   const again = await ask([empty(), empty(), reply(delta({ content: "Hi" }, "stop"))], { maxRetries: 2 });
   assertEquals([completed(again).message.content, again.bodies.length], ["Hi", 3]);
 
-  // An incomplete call was not emitted.
   const call = (text: string) =>
     ({ id: "1", type: "function", function: { name: "f", arguments: text } }) as const;
   const calls = (text: string) => delta({ tool_calls: [{ index: 0, ...call(text) }] }, "tool_calls");
@@ -211,7 +210,6 @@ Deno.test("openaiModel() retries a stream that fails before its first delta, and
   const brokeOff = "the connection failed before the reply was complete.";
   assertStringIncludes(`${begun.error?.message}`, brokeOff);
 
-  // `restarted` is called if deltas were emitted.
   const told: string[] = [];
   const request = { restarted: (why: string) => told.push(why) };
   const half = () => stream(sse(delta({ content: "Hal" })), cut);
@@ -260,13 +258,11 @@ Deno.test("openaiModel() retries an overloaded provider as often as configured",
   const asked = (...answers: Response[]) => ask(answers, { maxRetries: 0, busyWaitsMs: [1, 1] });
   assertEquals((await asked(busy(), busy(429), done())).error, undefined);
   assertEquals((await asked(busy(), busy(), busy(), done())).error?.code, "provider_error");
-  // Errors that a retry can't fix are thrown at once.
   const later = (status: number) => new Response(null, { status, headers: { "retry-after": "61" } });
   const unpaid = Response.json({ error: { code: "insufficient_quota", message: "Pay" } }, { status: 429 });
   for (const answer of [busy(402), busy(400), later(429), later(503), unpaid]) {
     assertEquals((await asked(answer, done())).bodies.length, 1);
   }
-  // Retries wait as long as the provider requests.
   for (const status of [429, 503]) {
     const limited = new Response(null, { status, headers: { "retry-after-ms": "1" } });
     const { bodies } = await ask([limited, done()], { maxRetries: 0, busyWaitsMs: [100_000] });
@@ -332,7 +328,6 @@ Deno.test("openaiModel() stops waiting for a response when its signal is aborted
   const bytes = new Uint8Array(65_536);
   await connection.read(bytes);
   controller.abort(new Error("enough"));
-  // The connection is closed, so that the provider can stop.
   while (await connection.read(bytes) !== null);
   await asking;
   connection.close();

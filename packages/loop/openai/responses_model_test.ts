@@ -39,13 +39,11 @@ const USAGE = {
   total_tokens: 120,
 };
 
-/** Returns the last event of a stream, with the response's end. */
 function end(output: readonly Item[], more: object = {}): unknown {
   const response = { object: "response", status: "completed", usage: USAGE, output, ...more };
   return { type: `response.${response.status}`, response };
 }
 
-/** Returns a stream of these items without deltas. */
 function whole(items: readonly Item[], more: object = {}): Response {
   const done = items.map((item, output_index) => ({ type: "response.output_item.done", output_index, item }));
   return reply(

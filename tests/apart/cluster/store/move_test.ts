@@ -64,7 +64,9 @@ Deno.test("tare move: a file's whole content moves into a database and back", ()
     assertEquals([forth.code, forth.err], [0, ""]);
     assertMatch(
       forth.out,
-      new RegExp(`^Moved ${COUNTS} to ${SHOWN} and verified the copy; the file was renamed to ${file}.moved.\n$`),
+      new RegExp(
+        `^Moved ${COUNTS} to ${SHOWN} and verified the copy; the file was renamed to ${file}.moved.\n$`,
+      ),
     );
     assertEquals(Array.from(Deno.readDirSync(data), ({ name }) => name).sort(), [
       "tare.db.lock",
@@ -78,7 +80,10 @@ Deno.test("tare move: a file's whole content moves into a database and back", ()
     );
 
     const back = await move("--back");
-    assertMatch(back.out, new RegExp(`^Moved ${COUNTS} to ${file} and verified the copy; ${SHOWN} is unchanged.\n$`));
+    assertMatch(
+      back.out,
+      new RegExp(`^Moved ${COUNTS} to ${file} and verified the copy; ${SHOWN} is unchanged.\n$`),
+    );
     const asked = await withStore(openStore(`${file}.moved`), askStore);
     assertEquals(await withStore(openStore(file), askStore), asked);
     assertEquals(await withStore(openPostgresStore(url), askStore), asked);
