@@ -190,7 +190,7 @@ Deno.test("keys: without a key a client can neither decide approvals nor read se
     input: "Write.",
     unattended: true,
   });
-  assertMatch(turn.text, /somebody would have to allow it/);
+  assertMatch(turn.text, /no user can give it here/);
   place.replies.push(WRITE);
   const chat = await place.ask("POST /v1/chat/completions", guest, { ...HELLO, model: "agent" });
   assertEquals(chat.status, 200);
