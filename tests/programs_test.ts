@@ -123,7 +123,7 @@ Deno.test("run_program: returns errors by message and line, and the output befor
   assertStringIncludes(await failing("await tools.lines({})"), 'Cannot run "lines": there is no such tool.');
   assertStringIncludes(
     await failing("await tools.run_program({ code: '' })"),
-    "a program can't start another one",
+    "programs can't be nested",
   );
   assertStringIncludes(await failing('throw { odd: "one" }'), 'Error: {"odd":"one"}');
   assertStringIncludes(await failing("print(fetch)"), "fetch is not defined");
@@ -138,7 +138,7 @@ Deno.test("run_program: reports tools that can't be called from it, and finds no
   `;
   const { result } = await playing(code, [line], { clientTools: [clients] });
   assertEquals(resultOf(result).split("\n"), [
-    "Cannot call theirs from a program: whoever asked runs it, and a program can't wait for that. Call it directly.",
+    "Cannot call theirs from a program: the client runs it, and a program can't wait for that. Call it directly.",
     'Cannot run "find_tools": there is no such tool. The tools are: line, run_program.',
     "line 9",
   ]);
@@ -149,7 +149,10 @@ Deno.test("run_program: has limits, each with an error of its own", async () => 
   const many = await told(`
     for (let n = 1; n < 258; n++) await tools.line({ n }).catch((error) => print(n, error.message));
   `);
-  assertEquals(many, "257 Cannot call line: 256 calls were made, and no more may be. Print what there is.");
+  assertEquals(
+    many,
+    "257 Cannot call line: 256 calls were made, which is the limit. Print the results so far.",
+  );
   assertStringIncludes(
     await told(`print("x".repeat(300_000))`),
     "RangeError: Cannot print more than 262144 characters",
@@ -318,8 +321,8 @@ Deno.test("run_program: runs nothing more if it makes other calls than before", 
   assertEquals(ran, []);
   assertEquals(
     resultOf(result),
-    "Cannot go on with run_program: it made other calls than before it was cut off: call 1 was line " +
-      '{"n":2}, and is line {"n":3} now. What it did before stands; nothing more was run.',
+    "Cannot resume run_program: its calls differ from those before the interruption: call 1 was line " +
+      '{"n":2}, and is now line {"n":3}. Earlier effects remain; nothing more was run.',
   );
 });
 

@@ -478,5 +478,5 @@ Deno.test("recall: doesn't search content evicted from another conversation with
   const find = { find: "one 0 says line 99" };
   const { recall } = adapter.tools;
   assertStringIncludes(await recall.execute(find, { toolCallId: "one" }), "one 0 says line 99");
-  assertEquals(await recall.execute(find, { toolCallId: "other" }), "Nothing has left this conversation.");
+  assertEquals(await recall.execute(find, { toolCallId: "other" }), "Nothing was evicted from this conversation.");
 });

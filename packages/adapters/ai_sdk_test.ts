@@ -125,7 +125,7 @@ Deno.test("tare() truncates a huge result and leaves the SDK's own unchanged", a
   }];
   const before = structuredClone(prompt);
   const { adapter, shown } = adapterWith();
-  assertEquals(await adapter.tools.recall.execute({ find: "e" }), "Nothing has left this conversation.");
+  assertEquals(await adapter.tools.recall.execute({ find: "e" }), "Nothing was evicted from this conversation.");
   const { prompt: seen } = await shown(prompt);
   assertEquals(prompt, before);
   assertStringIncludes(

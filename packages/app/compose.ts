@@ -46,7 +46,7 @@ const FIGURES_MIB = 256;
 const HOUR_MS = 60 * 60_000;
 const DAY_MS = 24 * HOUR_MS;
 
-const NO_SANDBOX = { why: "the server's process wasn't started by start.ts, which makes it" };
+const NO_SANDBOX = { why: "the server wasn't started by start.ts" };
 
 /** Optional parts, which are loaded only by servers that need them. */
 export interface Parts {
@@ -265,15 +265,13 @@ function agentOf(settings: Settings, parts: AgentParts): HttpAgent {
 function refuseUnsafe({ host, token, mcp }: Settings, hasMcp: boolean): void {
   if (token === undefined && !isLoopback(host)) {
     throw new RangeError(
-      `Cannot start: TARE_HOST is ${
-        JSON.stringify(host)
-      }, which other machines can reach, so TARE_TOKEN must be ` +
-        "set to a token that requests then must carry; or listen on 127.0.0.1.",
+      `Cannot start: TARE_HOST is ${JSON.stringify(host)}, which other machines can reach. ` +
+        "Set TARE_TOKEN, which requests must then carry, or listen on 127.0.0.1.",
     );
   }
   if (mcp !== undefined && !hasMcp) {
     throw new RangeError(
-      "Cannot start: TARE_MCP is set, and main.ts has no client of MCP servers; start with start.ts.",
+      "Cannot start: TARE_MCP is set, but main.ts has no MCP client. Start the server with start.ts.",
     );
   }
 }

@@ -122,7 +122,7 @@ Deno.test("startServer() with a provider reports its model and address, and retu
     );
     try {
       assertStringIncludes(server.greeting, `m at ${baseUrl}`);
-      assertStringIncludes(server.greeting, "tokens     estimated: how m cuts texts isn't known");
+      assertStringIncludes(server.greeting, "tokens     estimated: the tokenizer of m is unknown");
       assertStringIncludes(server.greeting, "off        prune");
       assertStringIncludes(server.greeting, "profile    deepseek, measured");
       const client = agentClient(server.url);
@@ -272,7 +272,7 @@ Deno.test("startServer() limits a turn to TARE_MAX_STEPS model calls, and allows
       assertEquals(await play({ TARE_MAX_STEPS: "3" }), [
         "step_limit",
         3,
-        "The turn reached its limit of 3 model calls. The next message goes on from here.",
+        "The turn reached its limit of 3 model calls. The next message continues from here.",
       ]);
     } finally {
       await upstream.shutdown();
@@ -301,7 +301,7 @@ Deno.test("startServer() with a provider and no model is a gateway without an ag
       await page.body?.cancel();
       assertEquals([first, agent], [
         `Tare listens on ${server.url}`,
-        "agent      off: TARE_MODEL names the model that it asks",
+        "agent      off: set TARE_MODEL to the agent's model",
       ]);
       const pointed =
         `gateway    to ${baseUrl}, with your agent's own key: OPENAI_BASE_URL=${server.url}/v1 your-agent`;
@@ -453,7 +453,7 @@ Deno.test("startServer() requires a token on an address that other machines can 
     await assertRejects(
       () => startServer(readSettings(["--host", host, "--port", "0"], {}), () => {}),
       RangeError,
-      `Cannot start: TARE_HOST is "${host}", which other machines can reach, so TARE_TOKEN must be set`,
+      `Cannot start: TARE_HOST is "${host}", which other machines can reach. Set TARE_TOKEN`,
     );
   }
 });
@@ -518,7 +518,7 @@ Deno.test("startServer() deletes nothing and logs a warning if the clock is year
     assertEquals(logged.length, 1);
     assertMatch(
       logged[0]!,
-      /^The clock is \d+ days ahead of 2020-01-01, the last that is known: sessions expire as if 7 /,
+      /^The clock is \d+ days ahead of its last reading, 2020-01-01: sessions expire as if 7 /,
     );
   }));
 

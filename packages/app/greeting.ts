@@ -27,30 +27,30 @@ export function greet(
   /** Lines by label; empty ones are omitted. */
   const lines: Readonly<Record<string, string | false | undefined>> = {
     agent: model === undefined
-      ? "off: TARE_MODEL names the model that it asks"
+      ? "off: set TARE_MODEL to the agent's model"
       : `${notice ?? `${model} at ${address(model)}`}; works in ${workspace}: deno task ask "…"`,
     gateway: hasChatProvider(settings)
       ? `to ${baseUrl}, ${keysOf(apiKey, "OPENAI_API_KEY")}: OPENAI_BASE_URL=${url}/v1 your-agent`
-      : "off: OPENAI_API_KEY or OPENAI_BASE_URL names the provider that it passes requests on to",
+      : "off: set OPENAI_API_KEY or OPENAI_BASE_URL",
     messages: `to ${messagesUrl}, ${keysOf(messagesKey, "ANTHROPIC_API_KEY")}: ` +
       `ANTHROPIC_BASE_URL=${url} ENABLE_TOOL_SEARCH=true claude`,
-    profile: profile(model ?? "").name + (model === undefined ? ", or that of the model asked for" : ""),
+    profile: profile(model ?? "").name + (model === undefined ? ", or that of the requested model" : ""),
     tokens: isEstimated &&
-      `estimated: how ${model} cuts texts isn't known, and they are counted as OpenAI's newer models do`,
-    page: `to talk, see where the tokens went and what the model sees: ${url}/` +
+      `estimated: the tokenizer of ${model} is unknown, so that of OpenAI's newer models is used`,
+    page: `for conversations, token usage and the model's prompt: ${url}/` +
       (signIn === undefined ? "" : `#key=${signIn}`),
     owner: token === undefined
       ? `signs in with the key in ${join(data, OWNER_FILE)}; tare keys page shows the address`
       : "signs in with TARE_TOKEN",
     sandbox: "by" in sandbox
-      ? `commands run in one (${sandbox.by}), ${networkOf(sandbox)}; what leaves it is asked for`
-      : `none, because ${sandbox.why}: commands run with your rights`,
+      ? `commands run in ${sandbox.by}, ${networkOf(sandbox)}; access outside it needs approval`
+      : `none, because ${sandbox.why}: commands run with your permissions`,
     mcp: mcp && (mcp.servers.map(({ name }) => name).join(", ") || "no servers"),
     approvals: approvals &&
-      (approvals.path ? `by the rules in ${approvals.path}` : "none: every call runs unasked"),
+      (approvals.path ? `by the rules in ${approvals.path}` : "none: every call runs without approval"),
     policy: policy !== "planner" && policy,
     warmth: keepWarm !== "off" && keepWarm > 0 &&
-      `idle conversations are kept in the provider's cache, for $${keepWarm} a day at most`,
+      `cache keep-alive for idle conversations, for at most $${keepWarm} a day`,
     off: off.join(", "),
     sessions: `in ${database?.shown ?? data}`,
     archive: archive && `large texts in s3://${archive.bucket}/${archive.prefix}`,
@@ -60,5 +60,5 @@ export function greet(
 }
 
 function networkOf({ domains }: Sandbox): string {
-  return domains.length === 0 ? "without a network" : `with ${domains.join(", ")} as their network`;
+  return domains.length === 0 ? "without network access" : `with network access to ${domains.join(", ")}`;
 }

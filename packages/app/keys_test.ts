@@ -348,7 +348,7 @@ Deno.test("keys: a key with an exhausted budget is refused in each protocol's fo
   const { body: { id } } = await place.ask("POST /tare/v1/sessions", alice, {});
   // A request that has begun may exceed the budget.
   assertEquals((await place.ask("POST /v1/chat/completions", alice, HELLO)).status, 200);
-  const words = "Cannot answer: key alice has spent its budget of $0.001 for today";
+  const words = "Budget exceeded: key alice has spent its budget of $0.001 for today";
   const check = async () => {
     const chat = await place.ask("POST /v1/chat/completions", alice, HELLO);
     assertEquals([chat.status, chat.body.error.code], [402, "insufficient_quota"]);
@@ -420,7 +420,7 @@ Deno.test("keys: a key is limited to its routes and rate, and stops working when
   assertEquals(await place.statuses(gateway, [chat, asAgent, session]), [200, 403, 403]);
   assertEquals(await place.statuses(agent, [chat, asAgent, session]), [403, 200, 201]);
   const refused = await place.ask(chat[0], agent, chat[1]);
-  assertEquals(refused.body.error.message, "Cannot answer: key a is for agent, and this is gateway.");
+  assertEquals(refused.body.error.message, "Forbidden: key a is for agent, not for gateway.");
   const rated = await place.add("r", { perMinute: 2 });
   const answers = [await place.ask(chat[0], rated, chat[1]), await place.ask(chat[0], rated, chat[1])];
   // The minute may end in between.

@@ -55,8 +55,8 @@ function firstListener(host: string, [port = 0, ...others]: readonly number[]): 
     // The last port may be privileged or used by another server now.
     if (others.length > 0 && (isTaken || port !== USUAL_PORT)) return firstListener(host, others);
     const reason = isTaken
-      ? "another program listens there; TARE_PORT takes another port, or 0 for a free one"
-      : `${(cause as Error).message}; TARE_HOST and TARE_PORT say where`;
+      ? "another program listens there. Set TARE_PORT to another port, or to 0 for a free one"
+      : `${(cause as Error).message}. Check TARE_HOST and TARE_PORT`;
     throw new RangeError(
       `Cannot start: TARE_HOST is ${JSON.stringify(host)} and TARE_PORT is ${port}: ${reason}.`,
       { cause },

@@ -14,8 +14,8 @@ Deno.test("main.ts reports why it can't start", async () => {
   assertEquals([code, new TextDecoder().decode(stdout), new TextDecoder().decode(stderr)], [
     1,
     "",
-    `Cannot start: TARE_HOST is "127.0.0.1" and TARE_PORT is ${port}: another program listens there; TARE_PORT takes ` +
-    "another port, or 0 for a free one.\n",
+    `Cannot start: TARE_HOST is "127.0.0.1" and TARE_PORT is ${port}: another program listens there. Set TARE_PORT to ` +
+    "another port, or to 0 for a free one.\n",
   ]);
   await taken.shutdown();
   await Deno.remove(data, { recursive: true });

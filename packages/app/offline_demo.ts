@@ -9,7 +9,7 @@ import type { Settings } from "./settings/settings.ts";
 
 /** Notice at the server's start and in every turn without a provider. */
 export const REHEARSAL_NOTICE =
-  "no language model is configured; a rehearsal model that only follows fixed rules answers";
+  "no language model is configured; an offline demo model with fixed rules answers";
 
 /** Requests to it stay in this process. */
 const BASE_URL = "http://127.0.0.1/v1";

@@ -192,7 +192,7 @@ function speaksMessages(settings: ProviderSettings, model: string): boolean {
 const noModel: Model = () => {
   throw new ModelError(
     "no_such_model",
-    "Cannot ask a model: TARE_MODEL isn't set, so that there is only a gateway.",
+    "Cannot call a model: TARE_MODEL isn't set. Set it to the agent's model.",
   );
 };
 

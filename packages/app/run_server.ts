@@ -39,9 +39,9 @@ export async function runServer(parts: Parts = {}, args: readonly string[] = Den
       const limitMs = END_MS + (leaves ? settings.endWithinSeconds * 1000 : 0);
       setTimeout(() => {
         console.error(
-          `Cannot end in order: something hangs after ${
+          `Cannot shut down cleanly: work still hangs after ${
             limitMs / 1000
-          } seconds. What was acknowledged is stored.`,
+          } seconds. Acknowledged data is stored.`,
         );
         Deno.exit(1);
       }, limitMs);

@@ -84,7 +84,7 @@ export function supervise({ start, log, everyMs = EVERY_MS }: SuperviseOptions):
       times = performance.now() - startedAt > STEADY_MS ? 1 : times + 1;
       const pauseMs = Math.min(everyMs * 2 ** (times - 1), MAX_PAUSE_MS);
       log(
-        `Ended the server: it hadn't answered for ${PATIENCE * everyMs / 1000} s. It is started again in ${
+        `Ended the server: it didn't respond for ${PATIENCE * everyMs / 1000} s. It is restarted in ${
           pauseMs / 1000
         } s.`,
       );

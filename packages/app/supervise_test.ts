@@ -75,8 +75,8 @@ Deno.test(
     await run.read();
     assertEquals(run.said, ["started", "started", "started"]);
     assertEquals(log, [
-      "Ended the server: it hadn't answered for 2 s. It is started again in 0.2 s.",
-      "Ended the server: it hadn't answered for 2 s. It is started again in 0.4 s.",
+      "Ended the server: it didn't respond for 2 s. It is restarted in 0.2 s.",
+      "Ended the server: it didn't respond for 2 s. It is restarted in 0.4 s.",
     ]);
   },
 );

@@ -30,13 +30,13 @@ Deno.test("groupTurns() opens a turn with a user message, or several in a row", 
   assertEquals(ranges("user user text user user user text"), [[0, 3], [3, 7]]);
 });
 
-Deno.test("groupTurns() takes a history without a user message for one turn", () => {
+Deno.test("groupTurns() treats a history without a user message as one turn", () => {
   assertEquals(ranges("system call:1 tool:1 call:2 tool:2 text"), [[1, 6]]);
   assertEquals(ranges(""), []);
   assertEquals(ranges("system developer"), []);
 });
 
-Deno.test("groupTurns() takes what comes before the first user message for a turn of its own", () => {
+Deno.test("groupTurns() groups messages before the first user message into a turn", () => {
   assertEquals(ranges("system text user text"), [[1, 2], [2, 4]]);
 });
 
@@ -51,12 +51,12 @@ Deno.test("groupTurns() opens no turn between a call and its answer", () => {
   assertEquals(ranges("user call: user tool: text user call: tool:"), [[0, 5], [5, 8]]);
 });
 
-Deno.test("groupTurns() lets neither unanswered calls nor orphaned answers hold turns together", () => {
+Deno.test("groupTurns() joins no turns for unanswered calls or orphaned answers", () => {
   assertEquals(ranges("user call:1 user text user call:1 tool:1"), [[0, 2], [2, 4], [4, 7]]);
   assertEquals(ranges("user tool:1 user call:2 tool:2 user tool:2"), [[0, 2], [2, 5], [5, 7]]);
 });
 
-Deno.test("groupTurns() starts the active turn where it is told to", () => {
+Deno.test("groupTurns() starts the active turn at activeTurnStart", () => {
   assertEquals(ranges("user text call:1 tool:1", 2), [[0, 2], [2, 4]]);
   assertEquals(ranges("user text user call:1 tool:1 user", 2), [[0, 2], [2, 6]]);
   assertEquals(ranges("user text", 0), [[0, 2]]);
@@ -68,7 +68,7 @@ Deno.test("groupTurns() puts the turn of a call before the named start into the 
   assertEquals(ranges("user text user call:1 tool:1", 4), [[0, 2], [2, 5]]);
 });
 
-Deno.test("groupTurns() refuses a start that is out of range", () => {
+Deno.test("groupTurns() rejects a start that is out of range", () => {
   for (const start of [-1, 3, 0.5, NaN, Infinity]) {
     assertThrows(
       () => groupTurns(conversation("user text"), start),
@@ -78,7 +78,7 @@ Deno.test("groupTurns() refuses a start that is out of range", () => {
   }
 });
 
-Deno.test("groupTurns() gives ranges that meet, hold all but leading instructions, and part no pair", () => {
+Deno.test("groupTurns() returns adjacent ranges of all but leading instructions that separate no pair", () => {
   const any = fc.oneof(conversations(), messyConversations());
   fc.assert(fc.property(any, fc.option(fc.nat(), { nil: undefined }), (messages, at) => {
     const turns = groupTurns(messages, at === undefined ? undefined : at % (messages.length + 1));

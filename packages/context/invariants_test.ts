@@ -16,7 +16,7 @@ function view(messages: readonly Message[], historyBudgetTokens: number, activeT
   });
 }
 
-Deno.test("invariant 2, pairs stay whole: a view of toolLoopContext() parts no call from its answer", () => {
+Deno.test("invariant 2, pairs stay whole: a view of toolLoopContext() separates no call from its answer", () => {
   const startSeed = fc.option(fc.nat(), { nil: undefined });
   fc.assert(fc.property(anyConversation, budgets, startSeed, (messages, budget, seed) => {
     const start = seed === undefined ? undefined : seed % (messages.length + 1);
@@ -34,7 +34,7 @@ Deno.test("invariant 2, pairs stay whole: in a view of a whole conversation each
   }));
 });
 
-Deno.test("invariant 2, messages are never altered: a view holds the objects it was given, in their order", () => {
+Deno.test("invariant 2, messages are never altered: a view contains the same objects, in order", () => {
   fc.assert(fc.property(anyConversation, budgets, (messages, budget) => {
     const before = structuredClone(messages);
     const { messages: shown, removed } = view(messages, budget);

@@ -21,7 +21,7 @@ function calls(...ids: readonly string[]): Message {
 /** Returns a turn of 2 messages and 1,000 tokens. */
 const oldTurn = (name: string) => [user(`${name}?`), text(name.padEnd(1_000 - 9 - name.length, "."))];
 
-Deno.test("toolLoopContext() leaves a small context unchanged", () => {
+Deno.test("toolLoopContext() doesn't change a small context", () => {
   const messages = [system, ...oldTurn("a"), user("b"), calls("1"), result("1")];
   const tokens = countRequestTokens({ messages }, countTokens);
   const view = toolLoopContext(messages, { countTokens });
@@ -36,7 +36,7 @@ Deno.test("toolLoopContext() leaves a small context unchanged", () => {
   assertStrictEquals(view.messages, messages);
 });
 
-Deno.test("toolLoopContext() leaves the first model call of a turn the whole conversation", () => {
+Deno.test("toolLoopContext() sends the whole conversation in the first model call of a turn", () => {
   const messages = [system, ...oldTurn("a"), ...oldTurn("b"), user("c")];
   assertStrictEquals(toolLoopContext(messages, { countTokens, historyBudgetTokens: 0 }).messages, messages);
 });
@@ -58,7 +58,7 @@ Deno.test("toolLoopContext() cuts a long history to the budget, 16,000 tokens by
   assertEquals(fewer, [system, ...history.slice(-2).flat(), ...active]);
 });
 
-Deno.test("toolLoopContext() keeps recent turns complete, with all their calls and results", () => {
+Deno.test("toolLoopContext() retains recent turns complete, with all their calls and results", () => {
   const recent = [user("b"), calls("1"), result("1"), calls("2"), result("2"), text("b")];
   const active = [user("c"), calls("3"), result("3")];
   const messages = [...oldTurn("a"), ...recent, ...active];
@@ -69,7 +69,7 @@ Deno.test("toolLoopContext() keeps recent turns complete, with all their calls a
   assertEquals(view(cost - 1), active);
 });
 
-Deno.test("toolLoopContext() keeps call/result pairing, also of parallel calls and of a user message amid them", () => {
+Deno.test("toolLoopContext() retains call/result pairing, also of parallel calls and of a user message amid them", () => {
   const recent = [
     user("b"),
     calls("1", "2", "3"),
@@ -88,7 +88,7 @@ Deno.test("toolLoopContext() keeps call/result pairing, also of parallel calls a
   }
 });
 
-Deno.test("toolLoopContext() keeps an oversized active turn whole", () => {
+Deno.test("toolLoopContext() retains an oversized active turn", () => {
   const active = [
     user("b"),
     calls("1"),
@@ -104,13 +104,13 @@ Deno.test("toolLoopContext() keeps an oversized active turn whole", () => {
   assertEquals(tokensAfter > 200_000, true);
 });
 
-Deno.test("toolLoopContext() leaves a history with no user message unchanged", () => {
+Deno.test("toolLoopContext() doesn't change a history without a user message", () => {
   const messages = [system, calls("1"), result("1"), text("a"), calls("2"), result("2")];
   assertStrictEquals(toolLoopContext(messages, { countTokens, historyBudgetTokens: 0 }).messages, messages);
   assertEquals(toolLoopContext([], { countTokens }).removed, []);
 });
 
-Deno.test("toolLoopContext() takes user→user for one turn", () => {
+Deno.test("toolLoopContext() treats user→user as one turn", () => {
   const active = [user("one more thing"), user("and another"), calls("1"), result("1")];
   const { messages, removedTurns } = toolLoopContext([user("a"), user("b"), text("c"), ...active], {
     countTokens,
@@ -119,7 +119,7 @@ Deno.test("toolLoopContext() takes user→user for one turn", () => {
   assertEquals([messages, removedTurns], [active, 1]);
 });
 
-Deno.test("toolLoopContext() keeps a system or developer message in the middle", () => {
+Deno.test("toolLoopContext() retains a system or developer message in the middle", () => {
   const developer: Message = { role: "developer", content: "From now on, in French." };
   const active = [user("c"), calls("1"), system, result("1")];
   const [question, answer] = oldTurn("a");
@@ -131,7 +131,7 @@ Deno.test("toolLoopContext() keeps a system or developer message in the middle",
   assertEquals([view.removed, view.removedAt], [[question, answer, ...oldTurn("b")], 2]);
 });
 
-Deno.test("toolLoopContext() with budget zero keeps instructions and the active turn alone", () => {
+Deno.test("toolLoopContext() with budget zero retains only instructions and the active turn", () => {
   const active = [user("c"), calls("1"), result("1")];
   const messages = [system, ...oldTurn("a"), ...oldTurn("b"), ...active];
   const view = toolLoopContext(messages, { countTokens, historyBudgetTokens: 0 });
@@ -155,7 +155,7 @@ Deno.test("toolLoopContext() counts a result in the old format of functions, too
   assertEquals(messages, active);
 });
 
-Deno.test("toolLoopContext() keeps the caller's own message type, and the objects", () => {
+Deno.test("toolLoopContext() retains the caller's message type, and the objects", () => {
   type Stored = Message & { readonly storedAt: number };
   const messages: Stored[] = [...oldTurn("a"), user("b"), calls("1"), result("1")]
     .map((message, storedAt) => ({ ...message, storedAt }));
@@ -172,7 +172,7 @@ Deno.test("toolLoopContext() mutates neither the messages nor their list", () =>
   assertEquals([removed.length > 0, messages], [true, before]);
 });
 
-Deno.test("toolLoopContext() refuses a budget or a start that make no sense", () => {
+Deno.test("toolLoopContext() rejects an invalid budget or start", () => {
   const messages = [user("a")];
   for (const historyBudgetTokens of [-1, NaN]) {
     assertThrows(
@@ -206,7 +206,7 @@ function turnsOf(...tokens: readonly number[]): { messages: Message[]; costs: (b
   };
 }
 
-Deno.test("fitTurns() keeps the most recent turns that fit, to the last token", () => {
+Deno.test("fitTurns() returns the most recent turns that fit, to the last token", () => {
   const { costs } = turnsOf(40, 30, 20, 10);
   assertEquals(
     [100, 99, 60, 59, 30, 29, 10, 9, 0].map(costs),
@@ -229,7 +229,7 @@ Deno.test("fitTurns() doesn't count system and developer messages", () => {
   assertEquals(fitTurns(messages, turns, { countTokens, historyBudgetTokens: 4 }), turns);
 });
 
-Deno.test("fitTurns() refuses a budget that is negative or not a number", () => {
+Deno.test("fitTurns() rejects a budget that is negative or not a number", () => {
   for (const budget of [-1, NaN]) {
     assertThrows(
       () => turnsOf(10).costs(budget),

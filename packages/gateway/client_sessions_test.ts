@@ -127,5 +127,5 @@ Deno.test("gateway() hides texts archived after a fork from the fork", async () 
     found.body.choices[0].message.content,
     `ref ${ref}, read {"id":"c0"}: 1 of 1 lines\n1, offset 0: … c0 0 1`,
   );
-  assertStringIncludes(missed.body.choices[0].message.content, "Nothing has left this conversation.");
+  assertStringIncludes(missed.body.choices[0].message.content, "Nothing was evicted from this conversation.");
 });

@@ -187,7 +187,7 @@ Deno.test("schemas: descriptions of uncalled tools and of recall are retained", 
   const [bash, patch, recall] = seen.at(-1)?.body.tools ?? [];
   assertEquals(patch, PATCH);
   assertEquals([bash.function.name, bash.function.description], ["bash", undefined]);
-  assertStringIncludes(recall.function.description, "Reads back what left this conversation");
+  assertStringIncludes(recall.function.description, "Returns content evicted from this conversation");
 });
 
 Deno.test("real agents: each item is restored to its first spelling, so that recalls break no prefix", async () => {

@@ -165,7 +165,7 @@ export async function* runTools(
 }
 
 export const CUT_OFF =
-  "the reply was cut off, so that its calls may be incomplete and none was run. Call again, with shorter arguments.";
+  "the reply was cut off, so its calls may be incomplete and none was run. Call again with shorter arguments.";
 
 const STOPPED = "the turn was stopped before it was run. Call again if you need it.";
 
@@ -306,8 +306,8 @@ async function outcomeOf(
     : value;
   if (diverged !== undefined) {
     const problem =
-      `Cannot go on with ${name}: it made other calls than before it was cut off: ${diverged}. ` +
-      "What it did before stands; nothing more was run.";
+      `Cannot resume ${name}: its calls differ from those before the interruption: ${diverged}. ` +
+      "Earlier effects remain; nothing more was run.";
     return { content: problem, error: true, changedState, made: made.sum(problem) };
   }
   if (waits && asked.length > 0) return { asked };
@@ -337,9 +337,9 @@ async function inTime<Value>(
     return { value: await untilStopped(signal, watchdog, () => work(context)) };
   } catch (error) {
     const problem = limit.signal.aborted
-      ? `Cannot finish ${name}: it ran into its limit of ${
+      ? `Cannot finish ${name}: it exceeded its limit of ${
         timeoutMs / 1000
-      } s and was stopped. Ask for less in one call.`
+      } s and was stopped. Request less in one call.`
       : signal.aborted
       ? `Cannot finish ${name}: the turn was stopped before it ended.`
       : messageOf(error, name);
@@ -359,7 +359,7 @@ function parse({ parse }: PreparedTool, text: string): CheckedArguments {
 }
 
 const HAS_CHANGED =
-  "its tools or files have changed, and it isn't what was asked for and allowed any more. Call again if you need it.";
+  "the tool, its files or its arguments have changed since the approval. Call again if you need it.";
 
 function askedFor(
   { id }: ToolCall,
@@ -399,12 +399,12 @@ function unknownTool(name: string, tools: RunCallOptions["tools"]): string {
   const names = [...tools].flatMap(([name, { isListed }]) => isListed ? [name] : []);
   const shown = name.length > MAX_NAME ? `${name.slice(0, MAX_NAME)}…` : name;
   return `Cannot run "${shown}": there is no such tool. ` + (closest ? `Did you mean ${closest}? ` : "") +
-    (names.length > 0 ? `The tools are: ${names.join(", ")}.` : "There are no tools: answer without.");
+    (names.length > 0 ? `The tools are: ${names.join(", ")}.` : "There are no tools. Answer without them.");
 }
 
 function messageOf(error: unknown, name: string): string {
   const message = error instanceof Error ? error.message || error.name : String(error);
-  return message || `Cannot finish ${name}: it failed without saying why.`;
+  return message || `Cannot finish ${name}: it failed without a message.`;
 }
 
 /** Runs tracked work until the signal is aborted. */
@@ -442,7 +442,7 @@ export class RepeatedCalls {
     const same = `Same call and same result as before (repetition ${repetition})`;
     const advice = "Use that result, call with other arguments, or answer.";
     return repetition >= SILENT_FROM && isVisible(seen, visible)
-      ? `[${same}; it is not shown again. ${advice}]`
+      ? `[${same}; not repeated. ${advice}]`
       : `${seen.content}\n\n[${same}. ${advice}]`;
   }
 
@@ -476,7 +476,7 @@ function isVisible({ id, content }: Seen, messages: readonly Message[]): boolean
 const EVERY_MS = 500;
 /** Longest live output of a call, in UTF-16 code units. */
 const MAX_CHARS = 65_536;
-const MORE = "\n[What follows isn't shown while it runs.]\n";
+const MORE = "\n[Further output is omitted while it runs.]\n";
 
 type Piece = Pick<Extract<LoopEvent, { readonly type: "tool_output" }>, "id" | "text" | "parent">;
 

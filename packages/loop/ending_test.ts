@@ -29,7 +29,7 @@ Deno.test("endingByLimit() ends a turn at its step limit, with every call answer
   ]);
   assertEquals(
     result.message,
-    "The turn reached its limit of 2 model calls. The next message goes on from here.",
+    "The turn reached its limit of 2 model calls. The next message continues from here.",
   );
   assertEquals(requests.length, 2);
   assertWhole(result);

@@ -35,7 +35,7 @@ Deno.test("run() emits the output of long calls at intervals, up to a limit", as
   assertEquals(shown, [
     [1, "b", "done"],
     [1, "a", "one two", -1, ""],
-    [1, "a", "threethreeth", 65_529, "\n[What follows isn't shown while it runs.]\n"],
+    [1, "a", "threethreeth", 65_529, "\n[Further output is omitted while it runs.]\n"],
     [1, "a", "all of it"],
   ]);
 });

@@ -106,7 +106,7 @@ export class MadeCalls implements NestedCalls {
     const { journal } = this.#options;
     if (this.#made === MOST_CALLS) {
       const content =
-        `Cannot call ${name}: ${MOST_CALLS} calls were made, and no more may be. Print what there is.`;
+        `Cannot call ${name}: ${MOST_CALLS} calls were made, which is the limit. Print the results so far.`;
       return { content, error: true };
     }
     const id = `${this.#parent.id}/${++this.#made}`;
@@ -116,7 +116,7 @@ export class MadeCalls implements NestedCalls {
     const before = journal?.made.get(id);
     if (before && (before.name !== name || before.arguments !== text)) {
       this.#diverged ??=
-        `call ${this.#made} was ${before.name} ${before.arguments}, and is ${name} ${text} now`;
+        `call ${this.#made} was ${before.name} ${before.arguments}, and is now ${name} ${text}`;
     }
     if (this.#diverged !== undefined) return undefined;
     const known = this.#known.get(id);
@@ -169,9 +169,9 @@ export class MadeCalls implements NestedCalls {
   #refused(name: string): Outcome | undefined {
     const { clientTools, tools } = this.#options;
     const why = clientTools.some((tool) => tool.function.name === name)
-      ? "whoever asked runs it, and a program can't wait for that. Call it directly."
+      ? "the client runs it, and a program can't wait for that. Call it directly."
       : tools.get(name)?.tool.replays
-      ? "a program can't start another one."
+      ? "programs can't be nested."
       : undefined;
     return why === undefined
       ? undefined

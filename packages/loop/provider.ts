@@ -91,10 +91,12 @@ export function accessTo(options: ProviderOptions, usualURL: string): ProviderAc
   const { extraBody = {}, timeoutMs = 600_000, maxRetries = 2, busyWaitsMs = [] } = options;
   const url = URL.parse(baseURL);
   if (url?.protocol !== "http:" && url?.protocol !== "https:") {
-    throw new TypeError(`Cannot use base URL "${baseURL}": it must be like ${usualURL}.`);
+    throw new TypeError(
+      `Cannot use base URL "${baseURL}": it is not an HTTP address. Use one like ${usualURL}.`,
+    );
   }
   if (apiKey && /[^\x21-\x7e]/.test(apiKey)) {
-    throw new TypeError("Cannot use the API key: it holds spaces or other characters that no key has.");
+    throw new TypeError("Cannot use the API key: it contains spaces or other invalid characters.");
   }
   return {
     ...{ model, apiKey, apiKeyName, baseURL, host: url.host, extraBody, timeoutMs, maxRetries, busyWaitsMs },
@@ -194,7 +196,7 @@ const MAX_ERROR_BYTES = 65_536;
 /** A provider that requests a longer wait ends the turn. */
 const MAX_WAIT_MS = 60_000;
 
-const CUT_OFF = "its stream ended before the reply was whole";
+const CUT_OFF = "the stream ended before the reply was complete";
 
 /** Returns a model over a provider's SDK. Failures are a `ModelError` without the API key. */
 export function streamModel<Reader extends ReplyReader>(options: StreamModelOptions<Reader>): Model {
@@ -213,7 +215,7 @@ export function streamModel<Reader extends ReplyReader>(options: StreamModelOpti
         for await (const piece of open(request, reply)) {
           for (const event of reply.read(piece)) {
             chars += charsOf(event);
-            if (chars > MAX_CHARS) throw new ReplyTooLong(`it says more than ${MAX_CHARS} characters`);
+            if (chars > MAX_CHARS) throw new ReplyTooLong(`the reply has more than ${MAX_CHARS} characters`);
             isShown ||= event.type !== "tool_call_delta";
             yield event;
           }
@@ -431,7 +433,7 @@ const NO_SUCH_MODEL =
 export function toModelError(error: unknown, request: FailedRequest): unknown {
   const { host, timeoutMs, errors: { APIConnectionError, APIConnectionTimeoutError, APIError } } = request;
   if (error instanceof APIConnectionTimeoutError) {
-    return replyError("unreachable", host, `no answer began within ${timeoutMs / 1000} s`);
+    return replyError("unreachable", host, `no response began within ${timeoutMs / 1000} s`);
   }
   if (error instanceof APIConnectionError) {
     return replyError("unreachable", host, connectionFault(error), { cause: error.cause });
@@ -446,17 +448,19 @@ export function toModelError(error: unknown, request: FailedRequest): unknown {
   if (error instanceof ReplyTooLong) return replyError("bad_response", host, error.message);
   if (error instanceof UnknownShape) {
     const { message, param } = error;
-    return new ModelError("bad_request", `Cannot ask ${request.model}: ${message}.`, {
+    return new ModelError("bad_request", `Cannot call ${request.model}: ${message}.`, {
       cause: error,
       ...(param !== undefined && { param }),
     });
   }
   if (error instanceof SyntaxError) {
-    return replyError("bad_response", host, "its stream holds an event that is no JSON", { cause: error });
+    return replyError("bad_response", host, "the stream contains an event that is not JSON", {
+      cause: error,
+    });
   }
   // A failed connection throws a TypeError.
   if (error instanceof TypeError) {
-    return replyError("bad_response", host, "its stream broke off before the reply was whole", {
+    return replyError("bad_response", host, "the connection failed before the reply was complete", {
       cause: error,
     });
   }
@@ -494,10 +498,10 @@ function judge(
       code: "bad_key",
       state: apiKey
         ? `the API key ${apiKeyName ? `in ${apiKeyName} ` : ""}was refused (401)`
-        : `it asks for an API key (401)${apiKeyName ? `: set ${apiKeyName}` : ""}`,
+        : `it requires an API key (401)${apiKeyName ? `. Set ${apiKeyName}` : ""}`,
     };
   }
-  if (status === 403) return { code: "bad_key", state: `the API key doesn't allow this${told}` };
+  if (status === 403) return { code: "bad_key", state: `the API key doesn't permit this${told}` };
   if (status === 429) {
     // An exhausted quota isn't retried.
     const isBusy = error.code !== "insufficient_quota";
@@ -508,7 +512,7 @@ function judge(
     const where = location ? ` to ${JSON.stringify(location.slice(0, MAX_QUOTE))}` : "";
     return {
       code: "unreachable",
-      state: `it redirects${where} (${status}); the base URL must be where it answers`,
+      state: `it redirects${where} (${status}). Set the base URL to the final address`,
     };
   }
   if (status === 413 || TOO_LONG.test(details)) {
@@ -543,8 +547,8 @@ function quoteOf({ error, message, status }: ApiError, apiKey: string | undefine
 
 function rateLimit(headers: Headers | undefined): string {
   const { retryAfterMs } = waitOf(headers);
-  const wait = retryAfterMs === undefined ? "" : ` and asks to wait ${retryAfterMs / 1000} s`;
-  return `limits the rate of requests${wait}`;
+  const wait = retryAfterMs === undefined ? "" : ` and requests a wait of ${retryAfterMs / 1000} s`;
+  return `reports an exceeded rate limit${wait}`;
 }
 
 function waitOf(headers: Headers | undefined): { readonly retryAfterMs?: number } {

@@ -6,7 +6,7 @@ import { call, callTools, collect, say, scripted, tool } from "./fixture_test.ts
 const ADVICE = "Use that result, call with other arguments, or answer.";
 const note = (n: number) => `\n\n[Same call and same result as before (repetition ${n}). ${ADVICE}]`;
 const alone = (n: number) =>
-  `[Same call and same result as before (repetition ${n}); it is not shown again. ${ADVICE}]`;
+  `[Same call and same result as before (repetition ${n}); not repeated. ${ADVICE}]`;
 
 const read = tool("read", ({ path }) => `text of ${path}`, { stance: "rederivable" });
 

@@ -389,13 +389,13 @@ function withDistinctIds(message: AssistantMessage, before: readonly Message[]):
 /** Silence before a warning, in milliseconds. */
 const SILENT_MS = 10_000;
 
-const SILENT = `Nothing has come from the model for ${
+const SILENT = `The model has not responded for ${
   SILENT_MS / 1000
-} seconds: it thinks, or its provider hangs. The turn waits.`;
+} seconds: it is thinking, or its provider hangs. The turn waits.`;
 
-const ASKED_AGAIN = "It is asked again. The turn waits.";
+const ASKED_AGAIN = "The request is retried. The turn waits.";
 
-const RESTARTED = "It is asked for again: what was shown of the reply doesn't count.";
+const RESTARTED = "The reply is retried: discard its output so far.";
 
 async function isSilent(next: Promise<unknown>, clock: Clock): Promise<boolean> {
   const late = Promise.withResolvers<boolean>();
@@ -481,7 +481,7 @@ function endingByLimit(
   }
   if (step >= maxSteps) {
     const message =
-      `The turn reached its limit of ${maxSteps} model calls. The next message goes on from here.`;
+      `The turn reached its limit of ${maxSteps} model calls. The next message continues from here.`;
     return { reason: "step_limit", message };
   }
   return undefined;
@@ -492,7 +492,7 @@ function endingByError(
   { watchdog, idleTimeoutMs }: { readonly watchdog: Watchdog; readonly idleTimeoutMs: number },
 ): Ending {
   if (watchdog.stalled) {
-    return { reason: "stalled", message: `Nothing moved for ${idleTimeoutMs / 1000} s.` };
+    return { reason: "stalled", message: `No progress for ${idleTimeoutMs / 1000} s.` };
   }
   if (watchdog.signal.aborted) return { reason: "cancelled", message: "The turn was cancelled." };
   if (error instanceof BudgetSpent) return { reason: "budget", message: error.message };

@@ -161,16 +161,25 @@ Deno.test("run() limits an approval to the approved call, and to calls that aren
     return String(result.messages[0]?.content);
   };
   const given = call("a", "write", { n: 1 });
-  assertMatch(await answer(given, { name: "write", arguments: '{"n":2}' }), /isn't what was asked for/);
-  assertMatch(await answer(given, { name: "other", arguments: '{"n":1}' }), /isn't what was asked for/);
+  assertMatch(
+    await answer(given, { name: "write", arguments: '{"n":2}' }),
+    /have changed since the approval/,
+  );
+  assertMatch(
+    await answer(given, { name: "other", arguments: '{"n":1}' }),
+    /have changed since the approval/,
+  );
   assertMatch(await answer(call("a", "drop"), { name: "drop", arguments: "{}" }), /nothing is dropped here/);
   assertMatch(await answer(given, { name: "write", arguments: '{"n":1}' }, []), /there is no such tool/);
   const { definition, ...write } = tools[0]!;
   const told = { ...definition.function, description: "Sends it to everybody." };
   const changed = { ...write, definition: { ...definition, function: told } };
   const once = { name: "write", arguments: '{"n":1}' };
-  assertMatch(await answer(given, once, [changed]), /isn't what was asked for/);
-  assertMatch(await answer(given, once, [{ ...tools[0]!, hints: { n: 1 } }]), /isn't what was asked for/);
+  assertMatch(await answer(given, once, [changed]), /have changed since the approval/);
+  assertMatch(
+    await answer(given, once, [{ ...tools[0]!, hints: { n: 1 } }]),
+    /have changed since the approval/,
+  );
   assertEquals(ran, []);
 });
 
@@ -196,7 +205,7 @@ Deno.test("run() passes the permitted access to a tool, and limits an approval t
   await goOn([given], options);
   leadsTo = "/w/b";
   const { result } = await goOn([given], options);
-  assertMatch(String(result.messages[0]?.content), /isn't what was asked for/);
+  assertMatch(String(result.messages[0]?.content), /have changed since the approval/);
   assertEquals(asked, ["/w/a"]);
 });
 
@@ -367,7 +376,7 @@ Deno.test("run() limits an approval to the displayed change, at any position in 
   for (const other of [{ ...CHANGE, diff: "@@ -1,2 +1,2 @@\n one\n-2\n+three" }, undefined]) {
     const [ran, said] = await answer(other);
     assertEquals(ran, 0);
-    assertMatch(String(said), /isn't what was asked for/);
+    assertMatch(String(said), /have changed since the approval/);
   }
 });
 

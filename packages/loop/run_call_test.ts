@@ -87,7 +87,7 @@ Deno.test("runCall() lists the existing tools and suggests the nearest", async (
     error: true,
   });
   assertEquals(await resultOf(call("1", "browse"), []), {
-    content: 'Cannot run "browse": there is no such tool. There are no tools: answer without.',
+    content: 'Cannot run "browse": there is no such tool. There are no tools. Answer without them.',
     error: true,
   });
 });
@@ -101,7 +101,7 @@ Deno.test("runCall() returns an error result if a tool throws or marks it", asyn
       [new Error("No such file."), "No such file."],
       [new NotFound(), "NotFound"],
       ["text", "text"],
-      ["", "Cannot finish f: it failed without saying why."],
+      ["", "Cannot finish f: it failed without a message."],
     ] as const
   ) {
     const throwing = tool("f", () => {
@@ -127,7 +127,7 @@ Deno.test("runCall() stops a tool at its own limit, or else at the loop's, and r
   };
   let clock = new FakeClock();
   const told = (seconds: number) =>
-    `Cannot finish f: it ran into its limit of ${seconds} s and was stopped. Ask for less in one call.`;
+    `Cannot finish f: it exceeded its limit of ${seconds} s and was stopped. Request less in one call.`;
   assertEquals(
     await resultOf(call("1", "f"), [tool("f", slow)], { time: { clock }, limits: { toolTimeoutMs: 1_500 } }),
     { content: told(1.5), error: true },
@@ -198,7 +198,7 @@ Deno.test("runCall() runs an unlisted tool, and returns its full definition on e
   const { content } = await resultOf(call("1", "read_file", {}), [], options);
   assertStringIncludes(content, JSON.stringify(readFile.definition.function));
   const { content: why } = await resultOf(call("1", "broken", {}), [], options);
-  assertStringIncludes(why, "Cannot use tool broken: its parameters are no JSON Schema");
+  assertStringIncludes(why, "Cannot use tool broken: its parameters are not a valid JSON Schema");
   const listed: Tool = {
     definition: { type: "function", function: { name: "listed" } },
     run: () => "",

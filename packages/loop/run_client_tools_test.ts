@@ -71,7 +71,7 @@ Deno.test("run() rejects a tool of the caller with the name of another", () => {
     assertThrows(
       () => run({ model, tools: [look], clientTools, history: [], input: "Go" }),
       TypeError,
-      "and each name must be unique",
+      "Names must be unique",
     );
   }
 });

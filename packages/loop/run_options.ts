@@ -211,7 +211,7 @@ export function resolveOptions(options: RunOptions): ResolvedOptions {
     ...given
   } = options;
   if (given.input === undefined && given.history.length === 0 && !given.resumed) {
-    throw new RangeError("Cannot start a turn: there is neither an input nor a history to go on with.");
+    throw new RangeError("Cannot start a turn: there is neither an input nor a history to continue.");
   }
   checkLimit("maxSteps", maxSteps);
   checkLimit("maxOutputTokens", maxOutputTokens);
@@ -237,7 +237,7 @@ function prepareTools(
   for (const { function: { name } } of [...own.map(({ definition }) => definition), ...clientTools]) {
     if (names.has(name)) {
       throw new TypeError(
-        `Cannot start a turn: two tools are named "${name}", and each name must be unique.`,
+        `Cannot start a turn: two tools are named "${name}". Names must be unique.`,
       );
     }
     names.add(name);
@@ -266,7 +266,7 @@ function parserOf(definition: ToolDefinition): PreparedTool["parse"] {
 function checkLimit(name: string, value: number, max: number = Infinity): void {
   if (value >= 1 && value <= max) return;
   const range = max === Infinity ? "at least 1" : `from 1 to ${max}`;
-  throw new RangeError(`Cannot start a turn: ${name} is ${value}, but must be ${range}.`);
+  throw new RangeError(`Cannot start a turn: ${name} is ${value}. It must be ${range}.`);
 }
 
 /** Time, injectable for tests. */

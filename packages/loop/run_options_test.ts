@@ -18,18 +18,22 @@ Deno.test("run() rejects invalid options before anything runs", () => {
       [
         { tools: [f, f] },
         TypeError,
-        'Cannot start a turn: two tools are named "f", and each name must be unique.',
+        'Cannot start a turn: two tools are named "f". Names must be unique.',
       ],
-      [{ tools: [{ ...f, ...broken }] }, TypeError, "Cannot use tool g: its parameters are no JSON Schema"],
+      [
+        { tools: [{ ...f, ...broken }] },
+        TypeError,
+        "Cannot use tool g: its parameters are not a valid JSON Schema",
+      ],
       [
         { tools: [{ ...f, timeoutMs: 0 }] },
         RangeError,
-        "timeoutMs of tool f is 0, but must be from 1 to 2147483647.",
+        "timeoutMs of tool f is 0. It must be from 1 to 2147483647.",
       ],
       [
         { limits: { maxSteps: 0 } },
         RangeError,
-        "Cannot start a turn: maxSteps is 0, but must be at least 1.",
+        "Cannot start a turn: maxSteps is 0. It must be at least 1.",
       ],
       [{ limits: { maxParallelTools: NaN } }, RangeError, "maxParallelTools is NaN"],
       [{ limits: { maxOutputTokens: -1 } }, RangeError, "maxOutputTokens is -1"],

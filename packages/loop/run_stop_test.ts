@@ -177,5 +177,5 @@ Deno.test("run() ends a turn without progress as stalled", async () => {
     run({ model: hung.model, history: [], input: "Go", limits: { idleTimeoutMs: 1 } }),
   );
   assertEquals(outline(events).at(-1), "turn_end stalled");
-  assertEquals([hung.stopped, result.message], [1, "Nothing moved for 0.001 s."]);
+  assertEquals([hung.stopped, result.message], [1, "No progress for 0.001 s."]);
 });

@@ -347,7 +347,7 @@ Deno.test("run() restarts a step whose reply failed and is retried, unless delta
     yield* say("Hello.");
   };
   const { events, result } = await collect(run({ model, tools: [], history: [], input: "Go" }));
-  const warning = "Cut. It is asked for again: what was shown of the reply doesn't count.";
+  const warning = "Cut. The reply is retried: discard its output so far.";
   assertEquals(outline(events), [
     ...["turn_start", "step_start", "reasoning_delta Hm", "text_delta Hal", "reply_unfinished"],
     ...["step_start", `warning ${warning}`, "text_delta Hello."],

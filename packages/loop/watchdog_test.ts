@@ -75,7 +75,7 @@ Deno.test("Watchdog ends a turn whose model, tool or hook makes no progress", as
     clock.advance(2_000);
     const { events, result } = await turn;
     assertEquals(outline(events).slice(-1 - end.length), [...end, "turn_end stalled"]);
-    assertEquals(result.message, "Nothing moved for 0.1 s.");
+    assertEquals(result.message, "No progress for 0.1 s.");
     assertEquals(clock.pending, 0);
   }
 });
@@ -95,7 +95,7 @@ Deno.test("Watchdog uses the real time by default", async () => {
   const tools = [tool("f", () => new Promise(() => {}), { timeoutMs: 1 }), tool("g", () => "ready")];
   const { result } = await collect(run({ model, tools, history: [], input: "Go" }));
   assertEquals(result.messages.slice(2, 4).map(({ content }) => content), [
-    "Cannot finish f: it ran into its limit of 0.001 s and was stopped. Ask for less in one call.",
+    "Cannot finish f: it exceeded its limit of 0.001 s and was stopped. Request less in one call.",
     "ready",
   ]);
 });
@@ -128,7 +128,7 @@ Deno.test("run() warns once in a turn about a silent model, and continues to wai
   }
   assertEquals(told, [
     ...["step_start", "assistant_message", "step_start", "ten seconds"],
-    "Nothing has come from the model for 10 seconds: it thinks, or its provider hangs. The turn waits.",
+    "The model has not responded for 10 seconds: it is thinking, or its provider hangs. The turn waits.",
     ...["assistant_message", "step_start", "ten seconds", "assistant_message"],
   ]);
   assertEquals(clock.pending, 0);
@@ -157,6 +157,6 @@ async function toldOf(...answered: readonly (string | undefined)[]): Promise<rea
 
 Deno.test("run() reports the provider's refusals if they cause the silence", async () => {
   const refusal = "api.example failed (529)";
-  assertEquals(await toldOf(refusal), [`${refusal}. It is asked again. The turn waits.`]);
+  assertEquals(await toldOf(refusal), [`${refusal}. The request is retried. The turn waits.`]);
   assertEquals(await toldOf(refusal, undefined), await toldOf());
 });

@@ -4,21 +4,21 @@ import { bytesFromText, isArchiveRef, textFromBytes } from "@tare/prune/internal
 import fc from "../../tests/cases.ts";
 import { codePoints } from "../../tests/code_points.ts";
 
-Deno.test("memoryArchive() keeps a text under its reference", async () => {
+Deno.test("memoryArchive() stores a text under its reference", async () => {
   const archive = memoryArchive();
   const ref = await archive.put("text \ud83d");
   assertEquals([ref, await archive.put("text \ud83d")], [await archiveRef("text \ud83d"), ref]);
   assertEquals(await archive.get(ref), "text \ud83d");
 });
 
-Deno.test("memoryArchive() refuses a text whose reference other content has", async () => {
+Deno.test("memoryArchive() rejects a text whose reference has other content", async () => {
   const ref = await archiveRef("text");
   const archive = memoryArchive(new Map([[ref, "other"]]));
   await assertRejects(() => archive.put("text"), Error, `Cannot archive a text under ${ref}`);
   assertEquals(await archive.get(ref), "other");
 });
 
-Deno.test("memoryArchive() keeps texts apart that are archived in the same millisecond", async () => {
+Deno.test("memoryArchive() separates texts that are archived in the same millisecond", async () => {
   const archive = memoryArchive();
   const refs = await Promise.all(["a", "b", "c"].map((content) => archive.put(content)));
   assertEquals(await Promise.all(refs.map((ref) => archive.get(ref))), ["a", "b", "c"]);
@@ -30,17 +30,17 @@ Deno.test("archiveRef() is the start of the SHA-256 of the UTF-8 bytes", async (
   assertEquals(await archiveRef("é"), "4a99557e4033c353");
 });
 
-Deno.test("archiveRef() refuses content that is not a string", async () => {
+Deno.test("archiveRef() rejects content that is not a string", async () => {
   // A call from untyped JavaScript.
   await assertRejects(() => archiveRef(new Uint8Array() as unknown as string), TypeError, "archiveRef()");
 });
 
-Deno.test("archiveRef() tells texts apart that TextEncoder makes equal", async () => {
+Deno.test("archiveRef() distinguishes texts that TextEncoder makes equal", async () => {
   const refs = await Promise.all(["\ud800", "\udc00", "\ufffd"].map(archiveRef));
   assertEquals(new Set(refs).size, 3);
 });
 
-Deno.test("isArchiveRef() takes 16 lower-case hex digits and nothing else", () => {
+Deno.test("isArchiveRef() accepts only 16 lower-case hex digits", () => {
   const texts = [
     "0123456789abcdef",
     "0123456789ABCDEF",
@@ -55,7 +55,7 @@ const anyUnits = () =>
   fc.array(fc.oneof(fc.integer({ min: 0, max: 0xffff }), fc.integer({ min: 0xd7ff, max: 0xe000 })))
     .map((units) => String.fromCharCode(...units));
 
-Deno.test("textFromBytes() gives back every code unit that bytesFromText() took", () => {
+Deno.test("textFromBytes() returns every code unit of bytesFromText()", () => {
   fc.assert(fc.property(anyUnits(), (text) => assert(textFromBytes(bytesFromText(text)) === text)), {
     examples: [["\ufeffa"], ["\ud83d"], ["\ude00\ud83d"], ["\ud83d\ude00"], ["한국어 \ud7ff\ue000"], [
       "\ud83d한",
@@ -63,13 +63,13 @@ Deno.test("textFromBytes() gives back every code unit that bytesFromText() took"
   });
 });
 
-Deno.test("bytesFromText() gives UTF-8 where there is one", () => {
+Deno.test("bytesFromText() returns UTF-8 for valid texts", () => {
   fc.assert(fc.property(fc.string({ unit: codePoints() }), (text) => {
     assertEquals(bytesFromText(text), new TextEncoder().encode(text));
   }));
 });
 
-Deno.test("textFromBytes() replaces what no text has", () => {
+Deno.test("textFromBytes() replaces invalid bytes", () => {
   assertEquals(textFromBytes(new Uint8Array([0x61, 0xff, 0x62])), "a\ufffdb");
   assertEquals(textFromBytes(new Uint8Array([0xed])), "\ufffd");
 });

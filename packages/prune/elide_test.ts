@@ -19,7 +19,7 @@ async function elideAll(
   return await elide(messages, selectElisions(messages, all), all);
 }
 
-Deno.test("elide() archives each original before it makes the elisions, and says what they free", async () => {
+Deno.test("elide() archives each original before it returns the elisions with their tokens", async () => {
   const archive = spyArchive();
   const messages = [
     user("go"),
@@ -65,7 +65,7 @@ Deno.test("elide() archives many originals a few at a time", async () => {
   assertEquals([most, inner.contents.size], [16, 50]);
 });
 
-Deno.test("elide() points a result that was truncated on arrival to its whole original, archiving nothing", async () => {
+Deno.test("elide() refers a result truncated at ingestion to its whole original without archiving", async () => {
   const archive = spyArchive();
   const original = Array.from({ length: 20_000 }, (_, n) => `line ${n}`).join("\n");
   const [cut] = [
@@ -78,7 +78,7 @@ Deno.test("elide() points a result that was truncated on arrival to its whole or
   assertEquals([await archive.get(elisions[0]!.ref), archive.puts()], [original, 1]);
 });
 
-Deno.test("elide() loses nothing of a text that only looks as if it had been truncated", async () => {
+Deno.test("elide() archives a text that only looks truncated", async () => {
   const archive = spyArchive();
   const decoys = [await archive.put("something else"), "0123456789abcdef"];
   for (const decoy of decoys) {
@@ -98,7 +98,7 @@ Deno.test("elide() archives a truncated text itself when its whole original can'
   assertEquals(await archive.get(elision!.ref), cut.messages[1]?.content);
 });
 
-Deno.test("elide() names the tool that gave it, also one no longer registered, and never says to run it again", async () => {
+Deno.test("elide() names the tool, even if it is no longer registered, and never suggests to run it again", async () => {
   const messages = [...step("gone", {}, text(500)), ...step("read", {}, text(500)), say("")];
   const elisions = await elideAll(messages, spyArchive(), { tools: { read: { stance: "rederivable" } } });
   assertEquals(applyElisions(messages, elisions).map(({ content }) => content).filter(Boolean), [
@@ -107,7 +107,7 @@ Deno.test("elide() names the tool that gave it, also one no longer registered, a
   ]);
 });
 
-Deno.test("elide() refuses a choice that was made for other messages", async () => {
+Deno.test("elide() rejects candidates of other messages", async () => {
   const candidates = selectElisions([...step("log", {}, text(500)), say("")], {
     countTokens: estimateTokens,
     protectTokens: 0,
@@ -137,7 +137,7 @@ Deno.test("applyElisions() replaces contents, the last elision winning, and touc
   assertEquals(history[2]?.content, "long");
 });
 
-Deno.test("applyElisions() is sticky: a growing history keeps the same bytes and objects", () => {
+Deno.test("applyElisions() is sticky: a growing history retains the same bytes and objects", () => {
   const elisions: Elision[] = JSON.parse(JSON.stringify([{
     index: 2,
     toolCallId: "a",
@@ -154,7 +154,7 @@ Deno.test("applyElisions() is sticky: a growing history keeps the same bytes and
   assertStrictEquals(later[2], view[2]);
 });
 
-Deno.test("applyElisions() refuses an elision that was made for another message", () => {
+Deno.test("applyElisions() rejects an elision of another message", () => {
   for (const index of [0, 1, 4, 99]) {
     assertThrows(
       () => applyElisions(history, [{ index, toolCallId: "a", text: "short" }]),

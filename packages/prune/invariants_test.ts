@@ -70,7 +70,7 @@ function property(
   );
 }
 
-Deno.test("invariant 1, nothing is lost: the archive holds every text that truncating and pruning left out", () =>
+Deno.test("invariant 1, nothing is lost: the archive contains every text that truncating and pruning removed", () =>
   property(async (messages, options, limitTokens) => {
     const { view, elisions } = await shorten(messages, options, limitTokens);
     const latest = new Map(elisions.map((elision) => [elision.index, elision]));
@@ -81,7 +81,7 @@ Deno.test("invariant 1, nothing is lost: the archive holds every text that trunc
     }
   }));
 
-Deno.test("invariant 1, nothing is lost: the archive holds every message that a summary left out", () =>
+Deno.test("invariant 1, nothing is lost: the archive contains every message that a summary replaced", () =>
   property(async (messages, { archive, countTokens }) => {
     for (const summarise of [() => Promise.resolve("S"), () => Promise.reject(new Error("failed"))]) {
       const { messages: summarised, summary: done } = await archived(summariseTurns(messages, {
@@ -97,7 +97,7 @@ Deno.test("invariant 1, nothing is lost: the archive holds every message that a 
     }
   }));
 
-Deno.test("invariant 2, pairs stay whole: no message goes, and nothing but the content of results changes", () =>
+Deno.test("invariant 2, pairs stay whole: no message is removed, and only the content of results changes", () =>
   property(async (messages, options, limitTokens) => {
     const before = structuredClone(messages);
     const { view } = await shorten(messages, options, limitTokens);
@@ -132,7 +132,7 @@ Deno.test("invariant 2, pairs stay whole: in a summarised conversation each call
     ),
   ));
 
-Deno.test("invariant 3, prefix: with truncation on arrival each request begins with the one before", () =>
+Deno.test("invariant 3, prefix: with truncation at ingestion each request begins with the one before", () =>
   property(async (messages, options, limitTokens) => {
     let sent: readonly Message[] = [];
     let view: readonly Message[] = [];

@@ -24,19 +24,19 @@ Deno.test("pairResults() pairs parallel calls that share an id, or have none, in
   assertEquals(tools(messages), [[1, "b"], [2, "a"], [3, "c"], [4, "d"]]);
 });
 
-Deno.test("pairResults() takes an id that is used again for the later call", () => {
+Deno.test("pairResults() assigns a reused id to the later call", () => {
   assertEquals(tools([...step("a", "1", text(500), "x"), ...step("b", "2", text(500), "x"), say("")]), [
     [1, "a"],
     [3, "b"],
   ]);
 });
 
-Deno.test("pairResults() leaves results without a call alone", () => {
+Deno.test("pairResults() ignores results without a call", () => {
   const messages = [result("x"), ...step("a", "1", text(500), "x"), result("x"), result("y"), say("")];
   assertEquals(tools(messages), [[2, "a"]]);
 });
 
-Deno.test("pairResults() knows free-text calls", () => {
+Deno.test("pairResults() supports free-text calls", () => {
   const patch: ToolCall = { id: "x", type: "custom", custom: { name: "patch", input: "***" } };
   const messages: Message[] = [{ role: "assistant", tool_calls: [patch] }, result("x")];
   assertEquals(
@@ -60,7 +60,7 @@ Deno.test("pairResults() pairs by the one rule when an id is open in two message
   assertEquals(tools(messages), [[2, "b"], [3, "a"]]);
 });
 
-Deno.test("resultText() has nothing of a result that has to stay", () => {
+Deno.test("resultText() returns undefined for a result that must be retained", () => {
   const stays: Message = { role: "tool", tool_call_id: "a", content: text(500), keep: true };
   const messages: Message[] = [
     { role: "assistant", tool_calls: [call("a", "find"), call("b", "read")] },

@@ -7,7 +7,7 @@ import { codePoints } from "../../tests/code_points.ts";
 const ref = "2cf24dba5fb0a30e";
 const whole = { of: "result", tool: "read_file", bytes: 48213, ref } as const;
 
-Deno.test("formatPlaceholder() says how to get the original back: recall, or run again where that is safe", () => {
+Deno.test("formatPlaceholder() states how to get the original: recall, or run again if that is safe", () => {
   assertEquals(
     (["rederivable", "once", "keep"] as const).flatMap((stance) =>
       [true, false].map((recall) => formatPlaceholder(whole, { recall, stance }))
@@ -23,11 +23,11 @@ Deno.test("formatPlaceholder() says how to get the original back: recall, or run
   );
 });
 
-Deno.test("formatPlaceholder() never says 'run again' of a tool whose stance is unknown", () => {
+Deno.test("formatPlaceholder() never suggests to run a tool with an unknown stance again", () => {
   assertNotMatch(formatPlaceholder(whole), /run again/);
 });
 
-Deno.test("parsePlaceholder() reads back what formatPlaceholder() wrote, one short line for any tool name", () => {
+Deno.test("parsePlaceholder() parses the output of formatPlaceholder(), one short line for any tool name", () => {
   const refs = fc.stringMatching(/^[0-9a-f]{16}$/);
   const tools = fc.oneof(
     fc.string({ unit: codePoints(), maxLength: 200 }),
@@ -66,7 +66,7 @@ Deno.test("parsePlaceholder() reads back what formatPlaceholder() wrote, one sho
   }));
 });
 
-Deno.test("formatPlaceholder() refuses what parsePlaceholder() could not read back", () => {
+Deno.test("formatPlaceholder() rejects values that parsePlaceholder() can't parse", () => {
   const bad: readonly (readonly [Parameters<typeof formatPlaceholder>[0], string])[] = [
     [{ ...whole, ref: "2CF24DBA5FB0A30E" }, "ref is"],
     [{ ...whole, ref: "" }, "ref is"],
@@ -98,7 +98,7 @@ Deno.test("formatPlaceholder() counts the messages of a stretch, with its bytes 
   );
 });
 
-Deno.test("parsePlaceholder() takes nothing else for a placeholder", () => {
+Deno.test("parsePlaceholder() rejects other texts", () => {
   const line = formatPlaceholder(whole);
   for (
     const other of ["", "text", `${line}\n`, `\n${line}`, `${line} `, line.replace(ref, "xyz"), line.slice(1)]

@@ -20,7 +20,7 @@ const session = [
   say("Still nothing."),
 ];
 
-Deno.test("pruneResults() prunes one large old result: pairing and count intact, the archive holds the original, a second pass does nothing", async () => {
+Deno.test("pruneResults() prunes one large old result: pairing and count intact, the archive contains the original, a second pass does nothing", async () => {
   const archive = spyArchive();
   const first = await prune(session, { archive });
   assertEquals(first.elisions.map(({ index, reason }) => [index, reason]), [[2, "old"]]);
@@ -35,7 +35,7 @@ Deno.test("pruneResults() prunes one large old result: pairing and count intact,
   assertEquals([second.elisions, second.tokensBefore, archive.puts()], [[], first.tokensAfter, 1]);
 });
 
-Deno.test("pruneResults() prunes nothing when archiving fails, and says why", async () => {
+Deno.test("pruneResults() prunes nothing and returns the failure when archiving fails", async () => {
   const messages = [...step("a", {}, text(500, "fine")), ...step("b", {}, text(500, "bad")), ...session];
   const pruned = await tryToPrune(messages, { archive: failingArchive("bad") });
   // @ts-expect-error: before failure has been looked at, there are no messages.
@@ -68,7 +68,7 @@ Deno.test("pruneResults() is sticky: the next request, made from the history and
   assertEquals(JSON.stringify(next.slice(0, -1)), JSON.stringify(messages));
 });
 
-Deno.test("pruneResults() doesn't rebuild its placeholders from the originals for ever", async () => {
+Deno.test("pruneResults() doesn't rebuild its placeholders from the originals each time", async () => {
   const archive = spyArchive();
   let { messages } = await prune(session, { archive });
   const placeholder = messages[2];
@@ -104,7 +104,7 @@ Deno.test("pruneResults() handles unicode and very long single lines", async () 
   }
 });
 
-Deno.test("pruneResults() on a cold resume prunes and persists; a warm resume leaves history alone", async () => {
+Deno.test("pruneResults() on a cold resume prunes and persists; a warm resume changes nothing", async () => {
   const archive = spyArchive();
   const hour = 60 * 60 * 1000;
   const resume = async (lastUsedAtMs: number | undefined) =>

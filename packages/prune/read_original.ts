@@ -23,7 +23,7 @@ export async function readOriginal(
       return await searchAll(archive, { find, shown: shown?.() ?? [], countTokens, limitTokens });
     }
     return refuse(
-      "Cannot search all that left: it isn't known which conversation this is. Give a ref as well.",
+      "Cannot search all evicted content: the conversation is unknown. Pass a ref as well.",
     );
   }
   const archived = isArchiveRef(ref) ? await archive.get(ref) : undefined;
@@ -38,14 +38,14 @@ export async function readOriginal(
     const { text, pictures } = pictured;
     return seesPictures
       ? { content: text, error: false, pictures }
-      : refuse(`Cannot recall it: it is a ${text}, and this model is shown no pictures.`);
+      : refuse(`Cannot recall it: it is a ${text}, and this model accepts no images.`);
   }
   const messages = readMessages(archived);
   const original = messages?.map(({ text }) => text).join(BETWEEN) ?? archived;
   const range = lines === undefined ? { start: 0, end: original.length } : rangeOf(original, lines);
   if (typeof range === "string") return refuse(range);
   if (offset > 0 && offset >= range.end) {
-    return refuse(`Cannot recall from offset ${offset}: what was asked for ends at ${range.end}.`);
+    return refuse(`Cannot recall from offset ${offset}: the requested part ends at ${range.end}.`);
   }
   const region = { start: Math.max(range.start, offset), end: range.end, countTokens, limitTokens };
   if (find !== undefined) return search(original, { ...region, find });
@@ -194,7 +194,7 @@ function read(
   const [first, last, all] = [start, next - 1, original.length].map((at) => lineNumber(original, at));
   const notice =
     `[characters ${start} to ${next} of ${original.length}, lines ${first} to ${last} of ${all}; ` +
-    `go on with offset ${next}]`;
+    `continue with offset ${next}]`;
   return { content: `${shown.replace(/\n$/, "")}\n${notice}`, end: next };
 }
 
@@ -211,13 +211,13 @@ function search(
     const tokens = countTokens(`${line.text}\n`);
     if (tokens <= left) found.push(line.text);
     else if (line.isFound) {
-      found.push(`[there is more; go on with the same find and offset ${line.start}]`);
+      found.push(`[there is more; continue with the same find and offset ${line.start}]`);
       break;
     }
     // Context that doesn't fit is omitted, and so is everything after it.
     left = tokens <= left ? left - tokens : 0;
   }
-  return { content: found.length > 0 ? found.join("\n") : `No line holds '${find}'.`, error: false };
+  return { content: found.length > 0 ? found.join("\n") : `No line contains '${find}'.`, error: false };
 }
 
 /** Maximum of tokens for a search in all evicted originals. */
@@ -247,12 +247,12 @@ async function searchAll(
     if (left >= 0) found.push(told);
     else more++;
   }
-  if (more > 0) found.push(`[${more} more that came before; find a longer text]`);
+  if (more > 0) found.push(`[${more} more earlier ones; find a longer text]`);
   const listed = await archive.refs?.();
   const none = originals.size > 0 || (listed && listed.length > 0)
-    ? `Nothing that left holds '${find}'.`
+    ? `No evicted content contains '${find}'.`
     : listed
-    ? "Nothing has left this conversation."
+    ? "Nothing was evicted from this conversation."
     : "No placeholder is visible: give the ref of an original.";
   return { content: found.length > 0 ? found.join("\n") : none, error: false };
 }

@@ -25,13 +25,13 @@ async function recall(
   return await recallOriginal(archive, { ref, ...request }, limitTokens === undefined ? {} : { limitTokens });
 }
 
-Deno.test("recallOriginal() gives a whole original back, every code unit of it", async () => {
+Deno.test("recallOriginal() returns every code unit of an original", async () => {
   for (const original of ["", "text\r\n\n", "🙂 \ud83d", "x".repeat(28_000)]) {
     assertEquals(await recall(original), { content: original, error: false });
   }
 });
 
-Deno.test("recallOriginal() gives messages as a transcript, so that their lines can be asked for and searched", async () => {
+Deno.test("recallOriginal() returns messages as a transcript with lines and search", async () => {
   const archive = memoryArchive();
   const call = { name: "write_file", arguments: '{"path":"a.ts","content":"let a;\\nlet b;"}' };
   const { ref, text } = await archiveMessages([
@@ -67,7 +67,7 @@ Deno.test("recallOriginal() gives messages as a transcript, so that their lines 
   }
 });
 
-Deno.test("recallOriginal() shows pictures only to a model that sees them, and takes no other text for one", async () => {
+Deno.test("recallOriginal() returns images only to a model that accepts them, and mistakes no text for one", async () => {
   const archive = memoryArchive();
   const url = "data:image/png;base64,AAAA";
   const ref = await archive.put(
@@ -78,14 +78,14 @@ Deno.test("recallOriginal() shows pictures only to a model that sees them, and t
   assertStringIncludes(visible.content, "A chart.");
   const refused = await recallOriginal(archive, { ref });
   assertEquals([refused.error, refused.pictures], [true, undefined]);
-  assertStringIncludes(refused.content, "this model is shown no pictures");
+  assertStringIncludes(refused.content, "this model accepts no images");
   const quoted = `See ${await archive.get(ref)}`;
   for (const original of ['[{"type":"text","text":"A chart."}]', quoted]) {
     assertEquals(await recall(original), { content: original, error: false });
   }
 });
 
-Deno.test("recallOriginal() gives ranges of lines", async () => {
+Deno.test("recallOriginal() returns ranges of lines", async () => {
   const requests = ["2-3", "4-", "5", " 1 - 2 ", "4-99", "1-"];
   const answers = await Promise.all(requests.map((range) => recall(lines(5), { lines: range })));
   assertEquals(answers.map(({ content }) => content), [
@@ -100,7 +100,7 @@ Deno.test("recallOriginal() gives ranges of lines", async () => {
   assertEquals(await recall("\nb", { lines: "1" }), { content: "", error: false });
 });
 
-Deno.test("recallOriginal() says what is wrong with a range, and what would be right", async () => {
+Deno.test("recallOriginal() explains an invalid range", async () => {
   for (const range of ["0-3", "3-2", "x", "", "-5", "1-2-3"]) {
     assertEquals(await recall(lines(5), { lines: range }), {
       content: `Cannot recall lines '${range}': a range looks like 120-180, 120- or 120, counted from 1.`,
@@ -113,7 +113,7 @@ Deno.test("recallOriginal() says what is wrong with a range, and what would be r
   });
 });
 
-Deno.test("recallOriginal() finds the lines that hold a text in any case, with those around them, also within a range", async () => {
+Deno.test("recallOriginal() finds lines with a text in any case, with context, also within a range", async () => {
   assertEquals(await recall("Apple\nbanana\nCHERRY", { find: "ch" }), {
     content: "1-Apple\n2-banana\n3:CHERRY",
     error: false,
@@ -132,12 +132,12 @@ Deno.test("recallOriginal() finds the lines that hold a text in any case, with t
     error: false,
   });
   assertEquals(await recall(lines(5), { find: "nothing" }), {
-    content: "No line holds 'nothing'.",
+    content: "No line contains 'nothing'.",
     error: false,
   });
 });
 
-Deno.test("recallOriginal() shows a line of up to 500 characters that it finds whole", async () => {
+Deno.test("recallOriginal() returns matching lines of up to 500 characters whole", async () => {
   for (const length of [500, 501]) {
     const line = "here".padEnd(length, "x");
     const { content } = await recall(line, { find: "here" });
@@ -149,7 +149,7 @@ Deno.test("recallOriginal() finds a text in an original that begins with empty l
   assertEquals((await recall("\n\napple", { find: "apple" })).content, "1-\n2-\n3:apple");
 });
 
-Deno.test("recallOriginal() says what is wrong with a text to find, and what would be right", async () => {
+Deno.test("recallOriginal() explains an invalid search text", async () => {
   const wrong: [string, string][] = [
     ["", "Cannot find '': the text is empty. Give some of the line that you look for."],
     ["a\nb", "Cannot find several lines: give some text of one of them."],
@@ -161,7 +161,7 @@ Deno.test("recallOriginal() says what is wrong with a text to find, and what wou
   }
 });
 
-Deno.test("recallOriginal() says what to do about an unknown reference", async () => {
+Deno.test("recallOriginal() explains an unknown reference", async () => {
   for (const ref of ["0123456789abcdef", "../../etc/passwd", "recall with ref 0123"]) {
     const { content, error } = await recallOriginal(memoryArchive(), { ref });
     assertStringIncludes(
@@ -172,23 +172,23 @@ Deno.test("recallOriginal() says what to do about an unknown reference", async (
   }
 });
 
-Deno.test("recallOriginal() forgives space around a reference, and capitals", async () => {
+Deno.test("recallOriginal() accepts space around a reference, and capitals", async () => {
   const archive = memoryArchive();
   const ref = ` ${(await archive.put("text")).toUpperCase()}\n`;
   assertEquals(await recallOriginal(archive, { ref }), { content: "text", error: false });
 });
 
-Deno.test("recallOriginal() cuts a long answer and says how to go on", async () => {
+Deno.test("recallOriginal() cuts a long answer and states how to continue", async () => {
   const { content, error } = await recall(lines(10_000), {}, 200);
   const notice = content.split("\n").at(-1)!;
-  assertEquals(notice, "[characters 0 to 463 of 98893, lines 1 to 59 of 10000; go on with offset 463]");
+  assertEquals(notice, "[characters 0 to 463 of 98893, lines 1 to 59 of 10000; continue with offset 463]");
   assertEquals(content, `${lines(59)}\n${notice}`);
   assertEquals(error, false);
   const next = await recall(lines(10_000), { offset: 463 }, 200);
   assertStringIncludes(next.content, "line 60\nline 61\n");
 });
 
-Deno.test("recallOriginal() gives every byte of an original, piece by piece, within the limit", async () => {
+Deno.test("recallOriginal() returns every byte of an original in parts within the limit", async () => {
   const originals = fc.array(fc.oneof(fc.string({ unit: codePoints() }), fc.constant("\n"), fc.lorem()), {
     minLength: 1,
   })
@@ -199,7 +199,7 @@ Deno.test("recallOriginal() gives every byte of an original, piece by piece, wit
       do {
         const { content } = await recall(original, { offset }, 200);
         assert(estimateTokens(content) <= 200);
-        const next = /\n\[characters \d+ to \d+ of .*go on with offset (\d+)\]$/.exec(content);
+        const next = /\n\[characters \d+ to \d+ of .*continue with offset (\d+)\]$/.exec(content);
         const end = next ? Number(next[1]) : original.length;
         // A line break at the end of a part is the one before the notice.
         read += next ? content.slice(0, next.index).padEnd(end - offset, "\n") : content;
@@ -212,19 +212,19 @@ Deno.test("recallOriginal() gives every byte of an original, piece by piece, wit
   );
 });
 
-Deno.test("recallOriginal() refuses an offset behind the end", async () => {
+Deno.test("recallOriginal() rejects an offset after the end", async () => {
   assertEquals(await recall("text", { offset: 4 }), {
-    content: "Cannot recall from offset 4: what was asked for ends at 4.",
+    content: "Cannot recall from offset 4: the requested part ends at 4.",
     error: true,
   });
   assertEquals((await recall("text", { offset: 3 })).content, "t");
 });
 
-Deno.test("recallOriginal() refuses a limit that has no room for the way to the next piece", async () => {
+Deno.test("recallOriginal() rejects a limit below the length of the continuation line", async () => {
   await assertRejects(() => recall("text", {}, 199), RangeError, "Cannot recall within 199 tokens");
 });
 
-Deno.test("recallOriginal() lets the archive's failure through: the model can't mend it", async () => {
+Deno.test("recallOriginal() throws the archive's error: the model can't fix it", async () => {
   const archive: Archive = { ...memoryArchive(), get: () => Promise.reject(new Error("damaged")) };
   await assertRejects(() => recallOriginal(archive, { ref: "0123456789abcdef" }), Error, "damaged");
 });
@@ -266,7 +266,7 @@ Deno.test("RECALL_TOOL accepts exactly the requests that recallOriginal() answer
   }
 });
 
-Deno.test("RECALL_TOOL says what a placeholder looks like, and each placeholder says how to call it", () => {
+Deno.test("RECALL_TOOL describes placeholders, and each placeholder states how to call it", () => {
   const ref = "0123456789abcdef";
   const [start = "", end = ""] = /`(\[elided: [^`]*\])`/.exec(RECALL_TOOL.function.description ?? "")?.[1]
     ?.split("…") ?? [];
@@ -293,14 +293,14 @@ async function search(original: string, find: string, limitTokens = 300) {
   for (; offset !== undefined; answers += 1) {
     const { content } = await recallOriginal(archive, { ref, find, offset }, { limitTokens });
     assert(estimateTokens(content) <= limitTokens);
-    const more = /\n\[there is more; go on with the same find and offset (\d+)\]$/.exec(content);
+    const more = /\n\[there is more; continue with the same find and offset (\d+)\]$/.exec(content);
     found.push(...content.slice(0, more?.index).split("\n").filter((line) => /^\d+[:,]/.test(line)));
     offset = more ? Number(more[1]) : undefined;
   }
   return { found, answers };
 }
 
-Deno.test("findText() finds each line that holds the text once, over as many answers as it takes", async () => {
+Deno.test("findText() finds each matching line once, over several answers", async () => {
   const lines = Array.from({ length: 1000 }, (_, n) => `Line ${n + 1}.`);
   const { found, answers } = await search(lines.join("\n"), "5.");
   assertEquals(found, lines.map((line, n) => `${n + 1}:${line}`).filter((line) => line.endsWith("5.")));
@@ -322,7 +322,7 @@ Deno.test("findText() finds what includes() finds, line by line", async () => {
   }));
 });
 
-Deno.test("findText() shows of a long line what surrounds each place, and where that stands", async () => {
+Deno.test("findText() returns excerpts of a long line around each match, with offsets", async () => {
   const line = `${"-".repeat(2000)}NEEDLE${"-".repeat(2000)}NEEDLE${"-".repeat(100)}`;
   const { found } = await search(`first\n${line}\nlast NEEDLE`, "needle");
   assertEquals(found, [
@@ -332,7 +332,7 @@ Deno.test("findText() shows of a long line what surrounds each place, and where 
   ]);
 });
 
-Deno.test("findText() goes on within a long line that holds the text often, and loses none", async () => {
+Deno.test("findText() continues within a long line with many matches, without loss", async () => {
   const line = Array.from({ length: 3000 }, (_, n) => `id${n}`).join(" ");
   const { found, answers } = await search(line, "7 ", 2000);
   const ids = found.flatMap((excerpt) => excerpt.match(/id\d*7\b/g) ?? []);
@@ -340,7 +340,7 @@ Deno.test("findText() goes on within a long line that holds the text often, and 
   assert(answers > 2);
 });
 
-Deno.test("findText() shows whole what the end of the piece before it has cut", async () => {
+Deno.test("findText() returns matches whole that the end of the previous part cut", async () => {
   const { found } = await search(`needle${"-".repeat(291)}needle${"-".repeat(400)}`, "needle");
   assertEquals(found, [
     `1, offset 0: … needle${"-".repeat(291)}nee …`,
@@ -348,7 +348,7 @@ Deno.test("findText() shows whole what the end of the piece before it has cut", 
   ]);
 });
 
-Deno.test("findText() shows a place once that ends with the piece before it", async () => {
+Deno.test("findText() returns a match once that ends with the previous part", async () => {
   const { found } = await search(
     `${"-".repeat(100)}needle${"-".repeat(188)}needle${"-".repeat(400)}`,
     "needle",
@@ -363,7 +363,7 @@ Deno.test("recallOriginal() counts lines from the first, also where that is empt
   assertEquals(/, lines [^;]*;/.exec(content)?.[0], ", lines 3 to 37 of 202;");
 });
 
-Deno.test("findText() shows no half characters", async () => {
+Deno.test("findText() splits no characters", async () => {
   const { found } = await search(`${"🙂".repeat(1000)}x${"🙂".repeat(1000)}`, "x");
   assertMatch(found[0]!, /^1, offset 1900: … 🙂.*x/u);
   assert(found[0]!.isWellFormed());
@@ -379,7 +379,7 @@ function step(id: string, [tool, args]: readonly [string, object], content: stri
   ];
 }
 
-Deno.test("recallOriginal() without a ref says which of all that left holds a text, what it was, and where, the newest first", async () => {
+Deno.test("recallOriginal() without a ref lists the evicted originals that contain a text, newest first", async () => {
   const archive = memoryArchive();
   const elided = async (text: string, tool: string) => {
     const ref = await archive.put(text);
@@ -428,7 +428,7 @@ Deno.test("recallOriginal() without a ref says which of all that left holds a te
   );
   assert(!content.includes(unseen));
   assertEquals(await all("which is shown"), {
-    content: "Nothing that left holds 'which is shown'.",
+    content: "No evicted content contains 'which is shown'.",
     error: false,
   });
   assertEquals(await recallOriginal(archive, { find: "timeout" }, { shown: () => [] }), {
@@ -437,14 +437,14 @@ Deno.test("recallOriginal() without a ref says which of all that left holds a te
   });
 });
 
-Deno.test("recallOriginal() searches all that an archive lists, whether or not a placeholder is visible", async () => {
+Deno.test("recallOriginal() searches all that an archive lists, with or without a visible placeholder", async () => {
   const refs: string[] = [];
   const contents = new Map<string, string>();
   const texts = memoryArchive(contents);
   const archive = { ...texts, refs: () => refs };
   const find = async (find: string, shown: readonly Message[] = []) =>
     (await recallOriginal(archive, { find }, { shown: () => shown })).content;
-  assertEquals(await find("port"), "Nothing has left this conversation.");
+  assertEquals(await find("port"), "Nothing was evicted from this conversation.");
   refs.push(await texts.put("first\nport = 1"), await texts.put("second\nport = 2"));
   const [first, second] = refs;
   assertEquals(
@@ -459,14 +459,14 @@ Deno.test("recallOriginal() searches all that an archive lists, whether or not a
     `ref ${first}, read {"path":"a"}: 1 of 2 lines\n2:port = 1\n` +
       `ref ${second}, an earlier result: 1 of 2 lines\n2:port = 2`,
   );
-  assertEquals(await find("host"), "Nothing that left holds 'host'.");
+  assertEquals(await find("host"), "No evicted content contains 'host'.");
   // A listed original that can't be read counts as evicted.
   contents.clear();
-  assertEquals(await find("port"), "Nothing that left holds 'port'.");
+  assertEquals(await find("port"), "No evicted content contains 'port'.");
   assertEquals((await recallOriginal(archive, { find: "port" })).error, false);
 });
 
-Deno.test("recallOriginal() without a ref answers within its bounds, however much holds the text", async () => {
+Deno.test("recallOriginal() without a ref answers within its limits, however many texts match", async () => {
   const archive = memoryArchive();
   const shown: Message[] = [];
   for (let at = 0; at < 300; at++) {
@@ -477,13 +477,13 @@ Deno.test("recallOriginal() without a ref answers within its bounds, however muc
   const { content } = await recallOriginal(archive, { find: "line 499" }, { shown: () => shown });
   assert(estimateTokens(content) <= 2_000);
   const told = content.match(/^ref /gm)?.length ?? 0;
-  assertStringIncludes(content, `\n[${300 - told} more that came before; find a longer text]`);
+  assertStringIncludes(content, `\n[${300 - told} more earlier ones; find a longer text]`);
   assert(told > 20);
   const little = await recallOriginal(archive, { find: "e" }, { shown: () => shown, limitTokens: 200 });
   assert(estimateTokens(little.content) <= 200);
 });
 
-Deno.test("recallOriginal() without a ref says what is missing", async () => {
+Deno.test("recallOriginal() without a ref states the missing argument", async () => {
   const missing =
     "Cannot recall: the ref is missing. Copy the 16 hex digits after 'ref' from an [elided: …] line of " +
     "this conversation, or give nothing but find, to search all that left it.";
@@ -497,12 +497,12 @@ Deno.test("recallOriginal() without a ref says what is missing", async () => {
     });
   }
   assertEquals(await recallOriginal(memoryArchive(), { find: "x" }), {
-    content: "Cannot search all that left: it isn't known which conversation this is. Give a ref as well.",
+    content: "Cannot search all evicted content: the conversation is unknown. Pass a ref as well.",
     error: true,
   });
 });
 
-Deno.test("recallOriginal() shows the pictures of messages that left, those of the lines that it gives", async () => {
+Deno.test("recallOriginal() returns the images of evicted messages in the requested lines", async () => {
   const archive = memoryArchive();
   const url = (at: number) => `data:image/png;base64,${btoa(`picture ${at}`)}`;
   const messages = Array.from({ length: 10 }, (_, at): Message => ({

@@ -22,8 +22,9 @@ export const RECALL_TOOL: ToolDefinition & {
   type: "function",
   function: {
     name: "recall",
-    description: `Reads back what left this conversation: a line \`${ANY_PLACEHOLDER}\` says its ref. ` +
-      "Of long texts ask for lines, or find some; each piece says how to get the next.",
+    description:
+      `Returns content evicted from this conversation: a line \`${ANY_PLACEHOLDER}\` contains its ref. ` +
+      "For long texts pass lines or find; each part states how to get the next.",
     parameters: {
       type: "object",
       properties: {

@@ -129,14 +129,14 @@ Deno.test("looksLikeError() returns whether a text reports an error, by its exit
   assertEquals(found(NO_ERRORS), []);
 });
 
-Deno.test("reportsError() follows what a protocol states, then what the caller says, then the text", () => {
+Deno.test("reportsError() follows the protocol, then the caller, then the text", () => {
   for (const text of ERRORS) assertEquals(reportsError(result(text, false), 0), false);
   for (const text of NO_ERRORS) assertEquals(reportsError(result(text, true), 0), true);
   assertEquals(reportsError(result("Error: x"), 0, { isError: () => false }), false);
   assertEquals(reportsError(result("fine"), 3, { isError: (_, index) => index === 3 }), true);
 });
 
-Deno.test("pruneResults() keeps each result that reports an error, whatever stands behind its first line", async () => {
+Deno.test("pruneResults() retains each result that reports an error, whatever follows its first line", async () => {
   const countTokens = (text: string) => text.length;
   const more = fc.array(fc.constantFrom("  at a.js:1:2", "more", "", "done"), { maxLength: 3 });
   await fc.assert(

@@ -10,7 +10,7 @@ const select = (messages: readonly Message[], options: Partial<PruneOptions> = {
 const reasons = (candidates: readonly Omit<Elision, "ref" | "text">[]) =>
   candidates.map(({ index, reason }) => [index, reason]);
 
-Deno.test("selectElisions() takes old results, oldest first, and says what that frees", () => {
+Deno.test("selectElisions() returns old results, oldest first, with the tokens freed", () => {
   const messages = [
     user("go"),
     ...step("shell", { n: 1 }, text(500)),
@@ -43,7 +43,7 @@ Deno.test("selectElisions() puts superseded results first: the same call made ag
   ]);
 });
 
-Deno.test("selectElisions() takes what a program says that it has written for written, failed or not", () => {
+Deno.test("selectElisions() treats files that a program reports as written as such, failed or not", () => {
   const tools = { read_file: { reads: "path" }, run_program: { replays: true } } as const;
   const read = (path: string) => step("read_file", { path }, text(500));
   const messages = [
@@ -64,7 +64,7 @@ Deno.test("selectElisions() takes what a program says that it has written for wr
   ]);
 });
 
-Deno.test("selectElisions() takes a call of call_tool for one of the tool that it names", () => {
+Deno.test("selectElisions() treats a call of call_tool as one of the named tool", () => {
   const tools = {
     read_file: { reads: "path" },
     edit_file: { writes: "path" },
@@ -115,7 +115,7 @@ Deno.test("selectElisions() compares long and broken arguments as the model wrot
   ]]);
 });
 
-Deno.test("selectElisions() keeps the protected tail, 16,384 tokens and at most half the window", () => {
+Deno.test("selectElisions() retains the protected tail, 16,384 tokens and at most half the window", () => {
   const messages = Array.from({ length: 40 }, (_, n) => step("shell", { n }, text(996))).flat().concat(
     say(""),
   );
@@ -130,7 +130,7 @@ Deno.test("selectElisions() keeps the protected tail, 16,384 tokens and at most 
   ]);
 });
 
-Deno.test("selectElisions() keeps what the model has not seen, however long it is", () => {
+Deno.test("selectElisions() retains results that the model has not seen, however long", () => {
   const messages = [user("go"), ...step("shell", {}, text(50_000))];
   assertEquals(select(messages), []);
   assertEquals(reasons(select([...messages, say("seen")])), [[2, "old"]]);
@@ -151,17 +151,17 @@ Deno.test("selectElisions() skips a result that a placeholder would hardly short
   assertEquals(select(messages, { countTokens: (content) => content.trim().length + 10 }), []);
 });
 
-Deno.test("selectElisions() keeps the results of tools whose stance is keep", () => {
+Deno.test("selectElisions() retains the results of tools with the stance keep", () => {
   const messages = [...step("ask_user", {}, text(500)), ...step("shell", {}, text(500)), say("")];
   assertEquals(reasons(select(messages, { tools: { ask_user: { stance: "keep" } } })), [[3, "old"]]);
 });
 
-Deno.test("selectElisions() takes a tool no longer registered, or named like a property of every object, as once", () => {
+Deno.test("selectElisions() treats a tool that is no longer registered, or named like an object property, as once", () => {
   const messages = [...step("gone", {}, text(500)), ...step("constructor", {}, text(500)), say("")];
   assertEquals(reasons(select(messages, { tools: { shell: { stance: "keep" } } })), [[1, "old"], [3, "old"]]);
 });
 
-Deno.test("selectElisions() keeps error results, by its convention or the caller's", () => {
+Deno.test("selectElisions() retains error results, by its convention or the caller's", () => {
   const messages = [
     ...step("shell", {}, `Error: ${text(500)}`),
     ...step("shell", {}, `exit 1 ${text(500)}`),
@@ -172,7 +172,7 @@ Deno.test("selectElisions() keeps error results, by its convention or the caller
   assertEquals(reasons(select(messages, { isError })), [[1, "old"]]);
 });
 
-Deno.test("selectElisions() spares what was recalled twice, and counts only what is visible", () => {
+Deno.test("selectElisions() retains originals that were recalled twice, and counts only visible recalls", () => {
   const [ref, other] = ["0123456789abcdef", "fedcba9876543210"];
   const truncated = `head\n[elided: middle of log result, 90000 bytes; recall with ref ${ref}]\n${text(500)}`;
   const recalls = [
@@ -186,13 +186,13 @@ Deno.test("selectElisions() spares what was recalled twice, and counts only what
   assertEquals(reasons(select(recalls.toSpliced(6, 2))), [[1, "old"], [3, "old"], [5, "old"]]);
 });
 
-Deno.test("selectElisions() lets a superseded recall go even if it was made twice", () => {
+Deno.test("selectElisions() evicts a superseded recall even if it was made twice", () => {
   const args = { ref: "0123456789abcdef" };
   const messages = [...step("recall", args, text(500)), ...step("recall", args, text(500)), say("")];
   assertEquals(reasons(select(messages)), [[1, "superseded"]]);
 });
 
-Deno.test("selectElisions() takes a text in parts, and leaves alone what holds more than text", () => {
+Deno.test("selectElisions() accepts text in parts, and retains results with other parts", () => {
   const [call, result] = step("shell", {}, "");
   const part = { type: "text", text: text(500) } as const;
   const image = { type: "image_url", image_url: { url: "data:" } } as const;
@@ -229,7 +229,7 @@ Deno.test("selectElisions() protects exactly the newest messages that fit into t
   }
 });
 
-Deno.test("selectElisions() takes a result that frees at least half of its tokens, and that has the bytes that are asked for", () => {
+Deno.test("selectElisions() returns a result that frees at least half of its tokens and has minBytes", () => {
   const one = (result: string, options: Partial<PruneOptions> = {}) =>
     select([...step("a", {}, result), say("")], options).length;
   const stand = (result: string) =>
@@ -256,7 +256,7 @@ Deno.test("selectElisions() takes a result that frees at least half of its token
   ]);
 });
 
-Deno.test("selectElisions() leaves a result in place that was recalled twice, and not one that was recalled once", () => {
+Deno.test("selectElisions() retains a result that was recalled twice, not one that was recalled once", () => {
   const ref = "0123456789abcdef";
   const recalled = (times: number) => [
     ...Array.from({ length: times }, (_, n) => step("recall", { ref, from: n }, text(500, `r${n}`))).flat(),

@@ -62,14 +62,14 @@ Deno.test("summariseTurns() summarises the oldest turns, user messages verbatim,
   assertEquals([summarised.tokensAfter, summarised.summaryFailure], [tokensAfter, undefined]);
 });
 
-Deno.test("summariseTurns() gives data enough to be applied again", async () => {
+Deno.test("summariseTurns() returns data that can be applied again", async () => {
   const summarised = await summariseWith(() => Promise.resolve("A and B."));
   assertEquals(applySummary(session, JSON.parse(JSON.stringify(summarised.summary))), [
     ...summarised.messages,
   ]);
 });
 
-Deno.test("summariseTurns() says how to recall what it summarised, where recall is offered", async () => {
+Deno.test("summariseTurns() states how to recall the messages if recall is available", async () => {
   const archive = spyArchive();
   const summarised = await summariseWith(() => Promise.resolve("A and B."), { archive, recall: true });
   const ref = /recall with ref ([0-9a-f]{16})\]$/.exec(summarised.summary!.text)![1]!;
@@ -78,7 +78,7 @@ Deno.test("summariseTurns() says how to recall what it summarised, where recall 
   assertEquals(found, ["2:question a", "8:question b"]);
 });
 
-Deno.test("summariseTurns() keeps the last turn, however long, and recent ones up to a quarter of the window", async () => {
+Deno.test("summariseTurns() retains the last turn, however long, and recent ones up to a quarter of the window", async () => {
   const summarise = () => Promise.resolve("S");
   const kept = async (options: Partial<Parameters<typeof summariseTurns>[1]>) => {
     const { messages } = await archived(summariseTurns(session, {
@@ -96,14 +96,14 @@ Deno.test("summariseTurns() keeps the last turn, however long, and recent ones u
   ]);
 });
 
-Deno.test("summariseTurns() keeps all that the user says in a row, instructions between them or not", async () => {
+Deno.test("summariseTurns() retains consecutive user messages, with or without instructions between them", async () => {
   const system = { role: "system", content: "Be brief." } as const;
   const messages = [...turn("a", 2000), user("question b"), system, user("question c"), say("Yes.")];
   const { summary } = await summariseWith(undefined, { keepTokens: 0 }, messages);
   assertEquals(summary?.end, 2);
 });
 
-Deno.test("summariseTurns() keeps the active turn whole where its start is named", async () => {
+Deno.test("summariseTurns() retains the whole active turn from activeTurnStart", async () => {
   const messages = [...turn("a"), ...turn("b"), ...turn("steered")];
   const summaryOf = async (activeTurnStart: number) =>
     (await summariseWith(undefined, { keepTokens: 0, activeTurnStart }, messages)).summary?.end;
@@ -131,7 +131,7 @@ Deno.test("summariseTurns() calls no model when too little would be gained: stuc
   }
 });
 
-Deno.test("summariseTurns() refuses a summary that doesn't shrink the prompt, and drops the turns instead: stuck guard", async () => {
+Deno.test("summariseTurns() rejects a summary that doesn't shrink the prompt, and drops the turns instead: stuck guard", async () => {
   const { summary: done, summaryFailure, messages } = await summariseWith(() => Promise.resolve(text(990)));
   assertEquals(done?.kind, "drop");
   assertEquals(
@@ -173,12 +173,12 @@ Deno.test("summariseTurns() drops whole oldest turns, archived, when the summary
   }
 });
 
-Deno.test("summariseTurns() drops whole oldest turns without a failure where nobody can be asked", async () => {
+Deno.test("summariseTurns() drops whole oldest turns without a failure without summarise", async () => {
   const { summary: done, summaryFailure, messages: after } = await summariseWith(undefined);
   assertEquals([done?.kind, summaryFailure, outline(after)[1]], ["drop", undefined, "user: [elided: 4 m"]);
 });
 
-Deno.test("summariseTurns() parts no call from its answer, whatever the user says between them", async () => {
+Deno.test("summariseTurns() separates no call from its answer, despite user messages between them", async () => {
   const [calls, result] = step("log", {}, "done");
   const odd = [...session, user("look"), calls!, user("hurry"), result!, say("ok"), user("more")];
   const ends = new Set<number>();
@@ -188,7 +188,7 @@ Deno.test("summariseTurns() parts no call from its answer, whatever the user say
   assertEquals([...ends], [14, 9]);
 });
 
-Deno.test("summariseTurns() tells who summarises where what stays begins", async () => {
+Deno.test("summariseTurns() passes the start of the retained turns to summarise", async () => {
   let from: number | undefined;
   await summariseWith((_, { end }) => (from = end, Promise.resolve("S")));
   assertEquals(from, 5);
@@ -215,14 +215,14 @@ Deno.test("summariseTurns() changes nothing when it is cancelled", async () => {
   );
 });
 
-Deno.test("summariseTurns() hands its signal to the model", async () => {
+Deno.test("summariseTurns() passes its signal to the model", async () => {
   const { signal } = new AbortController();
   let handed: AbortSignal | undefined;
   await summariseWith((_, given) => (handed = given.signal, Promise.resolve("S")), { signal });
   assertStrictEquals(handed, signal);
 });
 
-Deno.test("summariseTurns() changes nothing and calls no model when archiving fails, and says why", async () => {
+Deno.test("summariseTurns() changes nothing, calls no model and returns the failure when archiving fails", async () => {
   const result = await tryToSummarise(() => Promise.reject(new Error("called")), {
     archive: failingArchive(),
   });
@@ -233,7 +233,7 @@ Deno.test("summariseTurns() changes nothing and calls no model when archiving fa
   assertEquals(result.failure.message, "Cannot archive 4 messages to summarise: disk full");
 });
 
-Deno.test("summariseTurns() takes an earlier summary into the next", async () => {
+Deno.test("summariseTurns() includes an earlier summary in the next", async () => {
   const archive = spyArchive();
   const first = await summariseWith(() => Promise.resolve("first"), { archive });
   const messages = [...first.messages, ...turn("e"), ...turn("f")] as Message[];
@@ -258,7 +258,7 @@ const messages = [
   say("answer two"),
 ];
 
-Deno.test("applySummary() keeps instructions and user messages, and puts the summary behind them", () => {
+Deno.test("applySummary() retains instructions and user messages, followed by the summary", () => {
   const summarised = applySummary(messages, { end: 6, kind: "summary", text: "It went well." });
   assertEquals(summarised.map(({ role, content }) => [role, content]), [
     ["system", "Be brief."],
@@ -273,7 +273,7 @@ Deno.test("applySummary() keeps instructions and user messages, and puts the sum
   }
 });
 
-Deno.test("applySummary() drops whole turns, user messages included, for one line in the user's place", () => {
+Deno.test("applySummary() replaces whole turns, user messages included, by one user message", () => {
   const summarised = applySummary(messages, { end: 6, kind: "drop", text: "[elided]" });
   assertEquals(summarised.map(({ role }) => role), ["system", "developer", "user", "user", "assistant"]);
 });

@@ -5,7 +5,7 @@ import type { TurnsSummary } from "@tare/prune/internal";
 import { callPairs } from "../../tests/call_pairs.ts";
 import { archived, failingArchive, say, spyArchive, step, text, user } from "./fixture_test.ts";
 
-Deno.test("pressure() asks for pruning from 0.8 of the window on, and for a summary from 0.9", () => {
+Deno.test("pressure() returns prune from 0.8 of the window, and summarise from 0.9", () => {
   const at = (promptTokens: number) => pressure({ promptTokens, windowTokens: 1000 });
   assertEquals([0, 799, 800, 850, 899, 900, 950, 5000].map(at), [
     "none",
@@ -19,12 +19,12 @@ Deno.test("pressure() asks for pruning from 0.8 of the window on, and for a summ
   ]);
 });
 
-Deno.test("pressure() asks for nothing without a window", () => {
+Deno.test("pressure() returns none without a window", () => {
   assertEquals(pressure({ promptTokens: 1e9 }), "none");
   assertEquals(pressure({ promptTokens: 1e9, windowTokens: undefined }), "none");
 });
 
-Deno.test("pressure() refuses numbers out of their ranges, by name", () => {
+Deno.test("pressure() rejects numbers out of range, by name", () => {
   const wrong: readonly (readonly [Partial<Parameters<typeof pressure>[0]>, string])[] = [
     [{ promptTokens: -1 }, "options.promptTokens is -1; it must be a number of 0 or more"],
     [{ promptTokens: NaN }, "options.promptTokens is NaN; it must be a number of 0 or more"],
@@ -41,7 +41,7 @@ Deno.test("pressure() refuses numbers out of their ranges, by name", () => {
   }
 });
 
-Deno.test("pressure() takes other shares", () => {
+Deno.test("pressure() accepts other shares", () => {
   const shares = { windowTokens: 1000, pruneAt: 0.5, summariseAt: 0.6 };
   assertEquals([499, 500, 600].map((promptTokens) => pressure({ promptTokens, ...shares })), [
     "none",
@@ -87,7 +87,7 @@ Deno.test("relievePressure() does nothing without a window, and nothing below 0.
   }
 });
 
-Deno.test("relievePressure() prunes and summarises from the shares that are given", async () => {
+Deno.test("relievePressure() prunes and summarises from the given shares", async () => {
   const outcome = async (options: Parameters<typeof relieve>[1]) => {
     const { elisions, summary } = await relieve(prompt(600, 300), options);
     return [elisions.length, summary?.kind];
@@ -99,7 +99,7 @@ Deno.test("relievePressure() prunes and summarises from the shares that are give
   assertEquals(await outcome({ pruneAt: 0.5, summariseAt: 0.61 }), [1, undefined]);
 });
 
-Deno.test("relievePressure() keeps the newest turns up to a quarter of the window, and less where user messages fill it", async () => {
+Deno.test("relievePressure() retains the newest turns up to a quarter of the window, and fewer if user messages fill it", async () => {
   const kept = async (userTokens: number, keepTokens?: number) => {
     const turns = Array.from(
       { length: 16 },
@@ -136,7 +136,7 @@ Deno.test("relievePressure() still summarises at 950 of 1,000, and at 850 if pru
   }
 });
 
-Deno.test("relievePressure() counts what is in the prompt beside the messages", async () => {
+Deno.test("relievePressure() counts the whole prompt", async () => {
   const relief = await relieve(prompt(700, 400), {
     countPrompt: (messages) => count(messages) + 150,
     summarise: unpaid,
@@ -162,7 +162,7 @@ Deno.test("relievePressure() pauses in a window that is too small, instead of lo
   assertEquals(calls, 0);
 });
 
-Deno.test("relievePressure() pauses while the archive fails, and says why", async () => {
+Deno.test("relievePressure() pauses and returns the failure while the archive fails", async () => {
   const messages = prompt(950, 400);
   const relief = await tryToRelieve(messages, { archive: failingArchive(), summarise: unpaid });
   // @ts-expect-error: before failure has been looked at, there are no messages.
@@ -173,7 +173,7 @@ Deno.test("relievePressure() pauses while the archive fails, and says why", asyn
   assertEquals(relief.failure.message, "Cannot archive a result of log: disk full");
 });
 
-Deno.test("relievePressure() hands over what it had pruned when archiving the old turns fails", async () => {
+Deno.test("relievePressure() returns the elisions when archiving the old turns fails", async () => {
   const messages = prompt(950, 100);
   const archive = failingArchive('"role"');
   const relief = await tryToRelieve(messages, { archive, summarise: unpaid });
@@ -199,7 +199,7 @@ async function run(turn: (n: number) => Message[], options: Partial<Parameters<t
   return { summaries, prompts };
 }
 
-Deno.test("relievePressure() keeps 20 tool-heavy turns small without a summary", async () => {
+Deno.test("relievePressure() limits 20 tool-heavy turns without a summary", async () => {
   const { prompts } = await run(
     (
       n,
@@ -221,7 +221,7 @@ Deno.test("relievePressure() summarises 20 text-heavy turns, never twice in a ro
   assert(Math.max(...prompts) < 8000);
 });
 
-Deno.test("relievePressure() summarises so far that no other summary follows at once, whatever else fills the window", async () => {
+Deno.test("relievePressure() summarises enough that no other summary follows at once, whatever else fills the window", async () => {
   for (const [toolTokens, userTokens] of [[4_000, 20], [5_500, 20], [2_000, 180]] as const) {
     const { summaries } = await run((n) => [user(text(userTokens, `${n} `)), say(text(900, `${n} `))], {
       countPrompt: (messages) => count(messages) + toolTokens,
@@ -234,7 +234,7 @@ Deno.test("relievePressure() summarises so far that no other summary follows at 
   }
 });
 
-Deno.test("relievePressure() leaves warm requests alone between its triggers", async () => {
+Deno.test("relievePressure() doesn't change warm requests between its triggers", async () => {
   const archive = spyArchive();
   let messages: readonly Message[] = [user("go")];
   for (let n = 0; count(messages) < 7000; n += 1) {
@@ -258,16 +258,16 @@ Deno.test("relievePressure() isn't triggered by a request that is tried again, n
 const hour = 60 * 60 * 1000;
 const nowMs = 1000 * hour;
 
-Deno.test("isColdResume() is true from 24 hours on, or from what the provider's profile says", () => {
+Deno.test("isColdResume() is true from 24 hours, or from the provider profile's time", () => {
   const after = (idleMs: number, rest = {}) => isColdResume({ lastUsedAtMs: nowMs - idleMs, nowMs, ...rest });
   assertEquals([0, 23.9 * hour, 24 * hour, 48 * hour].map((idle) => after(idle)), [false, false, true, true]);
   assertEquals(after(hour, { cacheColdAfterMs: hour }), true);
 });
 
-Deno.test("isColdResume() takes a killed long turn, whose last use was not recorded, for warm", () => {
+Deno.test("isColdResume() treats a killed long turn, whose last use was not recorded, as warm", () => {
   assertEquals(isColdResume({ lastUsedAtMs: undefined, nowMs }), false);
 });
 
-Deno.test("isColdResume() takes a last use in the future, by another machine's clock, for warm", () => {
+Deno.test("isColdResume() treats a last use in the future, by another machine's clock, as warm", () => {
   assertEquals(isColdResume({ lastUsedAtMs: nowMs + 48 * hour, nowMs }), false);
 });

@@ -20,7 +20,7 @@ const truncated = (
   options: Pick<PruneOptions, "archive"> & Partial<Parameters<typeof truncateResults>[1]>,
 ) => archived(truncateResults(messages, { countTokens: estimateTokens, ...options }));
 
-Deno.test("truncateResults() archives a long new result whole and shows head, tail and a placeholder", async () => {
+Deno.test("truncateResults() archives a long new result and replaces it by head, placeholder and tail", async () => {
   const archive = spyArchive();
   const messages = [user("go"), ...step("log", {}, text(9000))];
   const { messages: view, elisions, tokensBefore, tokensAfter } = await truncated(messages, {
@@ -44,7 +44,7 @@ Deno.test("truncateResults() archives a long new result whole and shows head, ta
   assertEquals(parsePlaceholder(line), { of: "middle", tool: "log", bytes: 36_000, ref });
 });
 
-Deno.test("truncateResults() truncates parallel results, each by itself, and leaves those within the limit", async () => {
+Deno.test("truncateResults() truncates parallel results separately, and retains those within the limit", async () => {
   const archive = spyArchive();
   const [call, long] = step("log", {}, text(900));
   const calls = call?.role === "assistant" ? call.tool_calls! : [];
@@ -58,14 +58,14 @@ Deno.test("truncateResults() truncates parallel results, each by itself, and lea
   assertEquals(elisions.map(({ index }) => index), [1, 2]);
 });
 
-Deno.test("truncateResults() never rewrites what a request has already held", async () => {
+Deno.test("truncateResults() never rewrites results of earlier requests", async () => {
   const archive = spyArchive();
   const messages = [...step("log", {}, text(9000)), say("Seen."), user("More?")];
   assertStrictEquals((await truncated(messages, { archive })).messages, messages);
   assertEquals(archive.puts(), 0);
 });
 
-Deno.test("truncateResults() changes nothing the second time, and its elisions give the same view again", async () => {
+Deno.test("truncateResults() changes nothing the second time, and its elisions return the same view", async () => {
   const archive = spyArchive();
   const messages = step("log", {}, text(9000));
   const first = await truncated(messages, { archive });
@@ -74,7 +74,7 @@ Deno.test("truncateResults() changes nothing the second time, and its elisions g
   assertEquals(archive.puts(), 1);
 });
 
-Deno.test("truncateResults() leaves results of keep tools, and those that hold more than text", async () => {
+Deno.test("truncateResults() retains results of keep tools, and those with other parts than text", async () => {
   const archive = spyArchive();
   const [call, result] = step("log", {}, "");
   const parts = [{ type: "text", text: text(9000) }, {
@@ -89,7 +89,7 @@ Deno.test("truncateResults() leaves results of keep tools, and those that hold m
   );
 });
 
-Deno.test("truncateResults() truncates nothing when archiving fails, and says why", async () => {
+Deno.test("truncateResults() truncates nothing and returns the failure when archiving fails", async () => {
   const messages = step("log", {}, text(9000));
   const options = { archive: failingArchive(), countTokens: estimateTokens };
   const outcome = await truncateResults(messages, options);
@@ -116,13 +116,13 @@ function parts(outcome: string): [head: string, line: string, tail: string] {
   return [lines.slice(0, at).join("\n"), lines[at]!, lines.slice(at + 1).join("\n")];
 }
 
-Deno.test("truncateText() leaves a text within the limit as it is: 8,000 tokens by default", () => {
+Deno.test("truncateText() returns a text within the limit unchanged: 8,000 tokens by default", () => {
   const text = "x".repeat(32_000);
   assert(cut(text) === text);
   assertLess(cut(`${text}x`).length, text.length);
 });
 
-Deno.test("truncateText() gives head, placeholder and tail, cut at line breaks", () => {
+Deno.test("truncateText() returns head, placeholder and tail, cut at line breaks", () => {
   const text = Array.from({ length: 5000 }, (_, n) => `line ${n}`).join("\n");
   const [head, line, tail] = parts(cut(text, 500));
   assertEquals(line, `[elided: middle of log result, ${text.length} bytes; ref ${ref}]`);
@@ -144,7 +144,7 @@ Deno.test("truncateText() cuts very long single lines, and never within a charac
   }
 });
 
-Deno.test("truncateText() never exceeds the limit and shows only what is there, whatever the counter", () => {
+Deno.test("truncateText() never exceeds the limit and returns only parts of the text, with any counter", () => {
   const counters = [
     estimateTokens,
     (text: string) => text.length,
@@ -170,7 +170,7 @@ Deno.test("truncateText() never exceeds the limit and shows only what is there, 
   );
 });
 
-Deno.test("truncateText() gives the placeholder alone where the limit has no room for more", () => {
+Deno.test("truncateText() returns only the placeholder if the limit is too low", () => {
   assertEquals(cut("x".repeat(5000), 10), `[elided: log result, 5000 bytes; ref ${ref}]`);
 });
 
@@ -189,7 +189,7 @@ Deno.test("truncateText() stays within the limit by an exact counter, and near i
   }
 });
 
-Deno.test("truncateText() leaves binary data whole or out, wherever in a text it is", () => {
+Deno.test("truncateText() retains or removes binary data whole, anywhere in a text", () => {
   const words = (name: string) => fc.nat(40_000).map((length) => `${name} `.repeat(length).slice(0, length));
   const payload = fc.integer({ min: 600, max: 200_000 }).map((length) =>
     Array.from({ length }, (_, at) => "QUJD1GVm9+/x"[(at * 7 + (at >> 4)) % 12]).join("")
@@ -206,7 +206,7 @@ Deno.test("truncateText() leaves binary data whole or out, wherever in a text it
   assertEquals(cut("QUJD1GVm".repeat(10_000)), `[elided: log result, 80000 bytes; ref ${ref}]`);
 });
 
-Deno.test("truncateText() shows as much of head and tail as the limit has room for, of texts of every kind", () => {
+Deno.test("truncateText() returns as much of head and tail as the limit allows, for texts of every kind", () => {
   const lines = Array.from({ length: 400 }, (_, n) => `line ${n} ${"=".repeat(n % 23)}`).join("\n");
   const base64 = "aB3".repeat(300);
   const texts = {

@@ -12,7 +12,7 @@ function compacted(parameters: JsonSchema): JsonSchema | undefined {
   return compactTool(tool(parameters)).function.parameters;
 }
 
-Deno.test("compactTool() keeps names, types, required and enum, and drops prose and finer constraints", () => {
+Deno.test("compactTool() retains names, types, required and enum, and drops prose and finer constraints", () => {
   assertEquals(
     compacted({
       $schema: "https://json-schema.org/draft/2020-12/schema",
@@ -43,7 +43,7 @@ Deno.test("compactTool() keeps names, types, required and enum, and drops prose 
   );
 });
 
-Deno.test("compactTool() keeps a property named description, title, default, examples or properties", () => {
+Deno.test("compactTool() retains a property named description, title, default, examples or properties", () => {
   assertEquals(
     compacted({
       type: "object",
@@ -73,7 +73,7 @@ Deno.test("compactTool() keeps a property named description, title, default, exa
   );
 });
 
-Deno.test("compactTool() leaves values alone that look like schemas", () => {
+Deno.test("compactTool() retains values that look like schemas", () => {
   const value = { description: "not prose", title: "neither" };
   const values = { type: "object", properties: { a: { enum: [value] }, b: { const: value } } };
   assertEquals(compacted(values), values);
@@ -101,7 +101,7 @@ Deno.test("compactTool() reaches into nested objects, arrays, anyOf, $defs and m
   assertEquals(compacted(schema(wordy)), schema(bare));
 });
 
-Deno.test("compactTool() follows references to what is kept, and drops finer constraints there too", () => {
+Deno.test("compactTool() follows references to retained schemas, and drops finer constraints there too", () => {
   const schema = (leaf: JsonSchema) => ({
     type: "object",
     properties: {
@@ -167,14 +167,14 @@ for (const [what, schema] of Object.entries(needsAll)) {
   });
 }
 
-Deno.test("compactTool() leaves parameters as they are that refer to prose", () => {
+Deno.test("compactTool() doesn't change parameters that refer to prose", () => {
   for (const $ref of ["#/default/a", "#/%64efault/a"]) {
     const schema = { properties: { a: { $ref, title: "A" } }, default: { a: { type: "string" } } };
     assertEquals(compacted(schema), schema);
   }
 });
 
-Deno.test("compactTool() keeps what isn't JSON Schema, and tools without parameters", () => {
+Deno.test("compactTool() retains other fields, and tools without parameters", () => {
   const definition = {
     type: "function",
     cache_control: "x",
@@ -184,7 +184,7 @@ Deno.test("compactTool() keeps what isn't JSON Schema, and tools without paramet
   assertEquals(compact, { type: "function", cache_control: "x", function: { name: "f", strict: true } });
 });
 
-Deno.test("compactTool() is idempotent, and gives one frozen object for one definition", () => {
+Deno.test("compactTool() is idempotent, and returns one frozen object per definition", () => {
   const definition = tool({ type: "object", properties: { a: { type: "string", description: "prose" } } });
   const before = structuredClone(definition);
   const compact = compactTool(definition);
@@ -195,7 +195,7 @@ Deno.test("compactTool() is idempotent, and gives one frozen object for one defi
   assertEquals(definition, before);
 });
 
-Deno.test("compactTool() has one ordering of keywords, and keeps the author's ordering of arguments", () => {
+Deno.test("compactTool() has one ordering of keywords, and retains the author's ordering of arguments", () => {
   const one = tool({
     type: "object",
     properties: { b: { type: "string", enum: ["x"] }, a: { type: "array", items: { type: "string" } } },
@@ -226,7 +226,7 @@ Deno.test("validation is still against the full schema: compactTool() doesn't lo
   assertEquals(parsed, {
     ok: false,
     problem: `Cannot run f: its arguments are invalid: path must match pattern "^/".\n` +
-      "Call it again with arguments that fit its definition:\n" + JSON.stringify(full.function),
+      "Call it again with arguments that match its definition:\n" + JSON.stringify(full.function),
   });
 });
 
@@ -297,7 +297,7 @@ const cases: fc.Arbitrary<Case> = fc.letrec<{ any: Case; object: Case }>((tie) =
   };
 }).object;
 
-Deno.test("compactTool() leaves no prose, and what the full schema allows, the compact one allows", () => {
+Deno.test("compactTool() removes all prose and allows everything that the full schema allows", () => {
   fc.assert(fc.property(cases, ({ schema, value }) => {
     const compact = compactTool(tool(schema));
     assertEquals(JSON.stringify(compact).includes("PROSE"), false);

@@ -32,7 +32,7 @@ function forms(
   });
 }
 
-Deno.test("shownTools() shows tools in full in iteration 1, compact in iteration 2 and later", () => {
+Deno.test("shownTools() sends tools in full in iteration 1, compact in iteration 2 and later", () => {
   assertEquals(forms([[a, b], [a, b], [a, b]]), [
     ["a full", "b full"],
     ["a compact", "b compact"],
@@ -42,7 +42,7 @@ Deno.test("shownTools() shows tools in full in iteration 1, compact in iteration
   assertStrictEquals(again.tools[0], compactTool(a));
 });
 
-Deno.test("shownTools() shows a late tool in full once", () => {
+Deno.test("shownTools() sends a late tool in full once", () => {
   assertEquals(forms([[a], [a, b], [a, b, c], [a, b, c]]), [
     ["a full"],
     ["a compact", "b full"],
@@ -51,7 +51,7 @@ Deno.test("shownTools() shows a late tool in full once", () => {
   ]);
 });
 
-Deno.test("shownTools() shows a definition in full once that changed under its old name, also one that changes back", () => {
+Deno.test("shownTools() sends a changed definition in full once, also one that changes back", () => {
   const changed = { ...a, function: { ...a.function, description: "Does something else." } };
   assertEquals(forms([[a, b], [changed, b], [changed, b], [{ ...a }, b]]), [
     ["a full", "b full"],
@@ -61,7 +61,7 @@ Deno.test("shownTools() shows a definition in full once that changed under its o
   ]);
 });
 
-Deno.test("shownTools() shows what was never called in full where it is told what was", () => {
+Deno.test("shownTools() sends tools that were never called in full if called is given", () => {
   assertEquals(forms([[a, b], [a, b]], { called: new Set(["b", "unknown"]) }), [
     ["a full", "b full"],
     ["a full", "b compact"],
@@ -75,7 +75,7 @@ Deno.test("shownTools() remembers a tool that is not offered for a while", () =>
   ]]);
 });
 
-Deno.test("shownTools() keeps the ordering of the tools", () => {
+Deno.test("shownTools() retains the ordering of the tools", () => {
   assertEquals(forms([[c, a, b], [b, c, a]]), [
     ["c full", "a full", "b full"],
     ["b compact", "c compact", "a compact"],
@@ -89,7 +89,7 @@ Deno.test("shownTools() never compacts the tools that alwaysFull names", () => {
   ]);
 });
 
-Deno.test("shownTools() leaves small tool sets alone, and has exposed them", () => {
+Deno.test("shownTools() doesn't compact small tool sets, and exposes them", () => {
   const tokens = countToolTokens(a, countTokens);
   const full = [["a full"], ["a full"]];
   assertEquals(forms([[a], [a]], { minTokens: tokens + 1 }), full);
@@ -98,7 +98,7 @@ Deno.test("shownTools() leaves small tool sets alone, and has exposed them", () 
   assertEquals([exposed, tokensBefore, tokensAfter], [new Set([hashPiece(a)]), tokens, tokens]);
 });
 
-Deno.test("shownTools() tells the tokens before and after", () => {
+Deno.test("shownTools() returns the tokens before and after", () => {
   const shown = shownTools([a, b], { exposed: new Set([hashPiece(a)]), countTokens, minTokens: 0 });
   const fullA = countToolTokens(a, countTokens);
   const fullB = countToolTokens(b, countTokens);
@@ -108,14 +108,14 @@ Deno.test("shownTools() tells the tokens before and after", () => {
   ]);
 });
 
-Deno.test("shownTools() mutates neither the tools nor the set of what was exposed", () => {
+Deno.test("shownTools() mutates neither the tools nor the exposed set", () => {
   const exposed = new Set([hashPiece(a)]);
   const tools = [a, b];
   shownTools(tools, { exposed, countTokens, minTokens: 0 });
   assertEquals([exposed, tools], [new Set([hashPiece(a)]), [tool("a"), tool("b")]]);
 });
 
-Deno.test("shownTools() refuses a gate that is negative or not a number", () => {
+Deno.test("shownTools() rejects a minTokens that is negative or not a number", () => {
   for (const minTokens of [-1, NaN]) {
     assertThrows(
       () => shownTools([a], { exposed: new Set(), countTokens, minTokens }),

@@ -14,13 +14,12 @@ const CALL_TOOL: ToolDefinition = {
   function: {
     name: CALL_TOOL_NAME,
     description:
-      "Calls a tool that you know by name and one line alone. Unless you have seen its full definition, " +
-      "look at that with find_tools first.",
+      "Calls a tool of which you have only the name and one line. Read its full definition with find_tools first.",
     parameters: {
       type: "object",
       properties: {
         name: { type: "string", description: "The tool's name." },
-        arguments: { type: "object", description: "Its arguments, as its own definition has them." },
+        arguments: { type: "object", description: "Arguments, as in its definition." },
       },
       required: ["name"],
       additionalProperties: false,
@@ -127,20 +126,19 @@ const FIND_TOOLS: ToolDefinition = {
   function: {
     name: "find_tools",
     description:
-      "Shows the full definitions of tools that you know by name and one line alone, and finds more by what " +
-      "they do. Ask once for all that you will need.",
+      "Returns the full definitions of tools, by name or by what they do. Request all that you need at once.",
     parameters: {
       type: "object",
       properties: {
         query: {
           type: "string",
-          description: "Names of tools, which are all shown, or words for what is to be done.",
+          description: "Tool names, or words for the task.",
         },
         limit: {
           type: "integer",
           minimum: 1,
           maximum: 10,
-          description: "Most tools that words find; 3 if absent.",
+          description: "Maximum of tools found by words. Default: 3.",
         },
       },
       required: ["query"],
@@ -174,7 +172,7 @@ function findTools(
   const more = ranked.filter(({ isNamed, score }) => !isNamed && score >= WORTHY * best);
   const fitting = named.length > 0 ? named : more.slice(0, limit);
   if (fitting.length === 0) {
-    return `None of the ${tools.length} tools fits ${JSON.stringify(query)}. Ask by other words, or by name.`;
+    return `None of the ${tools.length} tools fits ${JSON.stringify(query)}. Use other words, or a name.`;
   }
   const shown: string[] = [];
   let tokens = 0;
@@ -191,9 +189,7 @@ function findTools(
     ...(also.length > 0 && named.length === 0 ? ["Perhaps also:", ...also] : []),
     ...(shown.length < named.length
       ? [
-        `Not shown for want of room: ${
-          named.slice(shown.length).map(({ tool }) => tool.function.name).join(", ")
-        }`,
+        `Omitted for length: ${named.slice(shown.length).map(({ tool }) => tool.function.name).join(", ")}`,
       ]
       : []),
   ].join("\n");
@@ -258,8 +254,8 @@ const MAX_TOKENS = 2_400;
 /** Maximum of characters after a tool's name, by available space. */
 const LINE_CHARS = [100, 50, 0];
 
-const BESIDES = "Besides the tools that you are given, there are";
-const CHANGED = "The tools behind find_tools and call_tool have changed.";
+const BESIDES = "In addition to your tools, there are";
+const CHANGED = "The tools of find_tools and call_tool have changed.";
 
 /**
  * List of tools without definitions in the request: names with one line each. Deterministic. The longer the
@@ -273,7 +269,7 @@ const CHANGED = "The tools behind find_tools and call_tool have changed.";
  * const tool = (name: string) => ({ type: "function", function: { name } }) as const;
  * const before = new Catalogue([tool("read")]);
  * assertEquals(new Catalogue([tool("read")]).changes(before.told), undefined);
- * assertEquals(new Catalogue([]).changes(before.told)?.split("\n").at(-1), "Gone: read");
+ * assertEquals(new Catalogue([]).changes(before.told)?.split("\n").at(-1), "Removed: read");
  * ```
  */
 export class Catalogue {
@@ -307,8 +303,8 @@ export class Catalogue {
   text(): string {
     if (this.#tools.length === 0) return "";
     return [
-      `${BESIDES} ${this.#tools.length} more. You see here what each is called and what it ` +
-      "is for. find_tools shows how it is called; call_tool calls it.",
+      `${BESIDES} ${this.#tools.length} more, listed by name and purpose. ` +
+      "find_tools returns their definitions; call_tool calls them.",
       ...listed(this.#tools, this.#countTokens),
     ].join("\n");
   }
@@ -326,9 +322,9 @@ export class Catalogue {
       CHANGED,
       ...(added.length > 0 ? ["New:", ...listed(added, this.#countTokens)] : []),
       ...(changed.length > 0
-        ? ["Called in another way than before, see find_tools:", ...listed(changed, this.#countTokens)]
+        ? ["Changed definitions, see find_tools:", ...listed(changed, this.#countTokens)]
         : []),
-      ...(gone.length > 0 ? [`Gone: ${gone.join(", ")}`] : []),
+      ...(gone.length > 0 ? [`Removed: ${gone.join(", ")}`] : []),
     ].join("\n");
   }
 }

@@ -14,6 +14,7 @@ import type {
   WorkspaceOptions,
 } from "./sessions/session_options.ts";
 
+/** Options of an agent server. */
 export interface AgentOptions extends SessionOptions {
   /** Keys of the requests, with their permissions and spending. Default: every request is the owner's. */
   readonly keys?: Keys | undefined;
@@ -28,6 +29,7 @@ export interface AgentOptions extends SessionOptions {
   readonly gateway?: HttpGateway | undefined;
 }
 
+/** Options of an agent server's HTTP access. */
 export interface HttpOptions {
   /** Whether requests without a key are allowed, as a guest's. Default: no. */
   readonly guests?: boolean;

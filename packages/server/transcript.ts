@@ -75,8 +75,10 @@ export type TranscriptEntry =
     }
   );
 
+/** An entry of one kind. */
 export type EntryOf<Kind extends TranscriptEntry["kind"]> = Extract<TranscriptEntry, { readonly kind: Kind }>;
 
+/** A change of one entry: absent `entry` if removed, absent `before` if new. */
 export interface TranscriptChange {
   readonly entry?: TranscriptEntry;
   readonly before?: TranscriptEntry;

@@ -1,20 +1,16 @@
-/**
- * Runs work one run at a time. However often it is requested during a run, it runs once more after that, so that no
- * request is lost and what was requested last is always seen.
- */
+/** Runs work one run at a time. Requests during a run cause one more run after it. */
 export class Coalescer {
   readonly #work: () => Promise<void>;
   readonly #onError: (error: unknown) => void;
   #running: Promise<void> | undefined;
   #isRequested = false;
 
-  /** Runs nothing yet. `onError` receives what the work throws. */
   constructor(work: () => Promise<void>, onError: (error: unknown) => void) {
     this.#work = work;
     this.#onError = onError;
   }
 
-  /** Requests a run that begins after this call. Settles once that run and all that were requested since have ended. */
+  /** Requests a run that begins after this call. Settles once all requested runs have ended. */
   run(): Promise<void> {
     this.#isRequested = true;
     return this.#running ??= this.#runAll();
@@ -24,7 +20,6 @@ export class Coalescer {
     return this.#running !== undefined;
   }
 
-  /** Settles once nothing runs. */
   async settled(): Promise<void> {
     await this.#running;
   }
@@ -38,7 +33,7 @@ export class Coalescer {
         this.#onError(error);
       }
     }
-    // In the same step as the last look at the flag: a request in between would wait for a run that never comes.
+    // Must follow the last check of the flag synchronously, or a request in between would be lost.
     this.#running = undefined;
   }
 }

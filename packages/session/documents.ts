@@ -1,22 +1,23 @@
 import type { Store, StoredDocument } from "./store/port.ts";
 
-/** Which documents are read, and how. */
+/** Options of a reader. */
 export interface DocumentReaderOptions<T> {
   readonly store: Pick<Store, "listDocuments">;
   readonly kind: string;
-  /** Returns what a document holds. @throws if it isn't valid. */
+  /**
+   * Returns a document's value.
+   * @throws if it isn't valid.
+   */
   readonly read: (document: StoredDocument) => T;
-  /** Called once with each error. */
   readonly onError: (error: string) => void;
 }
 
-/** Reads the documents of a kind, each usable by itself: those that can't be read are omitted. */
+/** Reads the documents of a kind; unreadable ones are omitted. */
 export class DocumentReader<T> {
   readonly #store: Pick<Store, "listDocuments">;
   readonly #kind: string;
   readonly #read: (document: StoredDocument) => T;
   readonly #onError: (error: string) => void;
-  /** Messages that were reported: others are read again and again. */
   readonly #reported = new Set<string>();
 
   constructor({ store, kind, read, onError }: DocumentReaderOptions<T>) {
@@ -26,7 +27,10 @@ export class DocumentReader<T> {
     this.#onError = onError;
   }
 
-  /** Returns the documents that can be read, by their ids. @throws {StoreError} if the store can't be read. */
+  /**
+   * Returns the readable documents, ordered by id.
+   * @throws {StoreError}
+   */
   async list(): Promise<readonly T[]> {
     const documents = await this.#store.listDocuments(this.#kind, (id, error) => this.#report(id, error));
     return documents.flatMap((document) => {

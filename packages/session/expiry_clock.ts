@@ -1,29 +1,25 @@
 import { readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "@std/path";
 
-/** The file of a data folder that says when its server last looked at the clock. */
 const CLOCK_FILE = "clock.json";
 
 const DAY_MS = 24 * 60 * 60_000;
 
-/** So far a clock may have gone on while no server looked at it, in days. */
+/** Largest believed advance of the clock between two readings, in days. */
 const MAX_STEP_DAYS = 7;
 
-/** What is known of a clock. */
 interface Seen {
-  /** What it showed last, in milliseconds since the epoch. */
+  /** Milliseconds since the epoch. */
   readonly seenMs: number;
-  /** How much of that isn't believed, in milliseconds. */
+  /** Part of the reading that isn't believed, in milliseconds. */
   readonly lagMs: number;
 }
 
 /**
- * Makes a function that says by how much less than the clock shows sessions have aged, in milliseconds: nobody's sessions
- * shall go because a clock is wrong. Of a step of more than a week while no server looked at it a week counts. The rest
- * is made up for as time goes by that a server has seen, once more as fast; at once where the clock goes back.
- *
- * @param folder The data folder, which keeps what is known from one server to the next.
- * @param options `newestMs`: when the newest of what is stored was made, in milliseconds since the epoch.
+ * Returns a function that returns how far sessions' ages lag behind the clock, in milliseconds, so that a wrong clock
+ * deletes no sessions. An advance of more than a week between two readings counts as a week. The lag shrinks while a
+ * server runs, and when the clock is set back.
+ * @param options `newestMs`: creation time of the newest stored session, in milliseconds since the epoch.
  */
 export function expiryClock(
   folder: string,
@@ -42,11 +38,9 @@ export function expiryClock(
     const lagMs = stepMs > most ? last.lagMs + stepMs - most : Math.max(0, last.lagMs - Math.abs(stepMs));
     if (stepMs > most) {
       log(
-        `The clock is ${Math.floor(stepMs / DAY_MS)} days ahead of ${
-          day(last.seenMs)
-        }, the last that is known: ` +
-          `sessions expire as if ${MAX_STEP_DAYS} had gone by, and others not before the server has run as long. If it ` +
-          "is wrong, set it right.",
+        `The clock is ${Math.floor(stepMs / DAY_MS)} days ahead of its last reading, ${day(last.seenMs)}: ` +
+          `sessions expire as if ${MAX_STEP_DAYS} days had passed, the others as the server runs. If the clock ` +
+          "is wrong, correct it.",
       );
     }
     last = { seenMs, lagMs };
@@ -73,6 +67,6 @@ function write(path: string, seen: Seen): void {
     writeFileSync(`${path}.new`, JSON.stringify(seen), { mode: 0o600 });
     renameSync(`${path}.new`, path);
   } catch {
-    // What was known before makes the next step longer, which deletes less.
+    // Without the new reading the next step is longer, which deletes less.
   }
 }

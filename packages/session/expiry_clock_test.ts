@@ -3,7 +3,7 @@ import { expiryClock } from "./expiry_clock.ts";
 
 const DAY_MS = 24 * 60 * 60_000;
 
-Deno.test("expiryClock() believes a clock a week at a time, whatever it shows, and from one server to the next", async () => {
+Deno.test("expiryClock() advances at most a week per reading, also across restarts", async () => {
   const folder = await Deno.makeTempDir();
   const start = Date.UTC(2026, 0, 1);
   let ms = start;
@@ -21,18 +21,18 @@ Deno.test("expiryClock() believes a clock a week at a time, whatever it shows, a
   lagMs = open();
   assertEquals([days(2_000), days(2_001)], [1_985, 1_984]);
   assertEquals(log, [
-    "The clock is 1992 days ahead of 2026-01-09, the last that is known: sessions expire as if 7 had gone by, and others " +
-    "not before the server has run as long. If it is wrong, set it right.",
+    "The clock is 1992 days ahead of its last reading, 2026-01-09: sessions expire as if 7 days had passed, the others " +
+    "as the server runs. If the clock is wrong, correct it.",
   ]);
-  // Set right, it is believed again.
+  // After a correction the clock is believed again.
   assertEquals([days(9), days(10)], [0, 0]);
-  // A server that was off for long has made up for it after as long again.
+  // The lag of a server that was off is gone after the same time running.
   lagMs = open();
   assertEquals([days(27), days(32), days(37), days(40)], [10, 5, 0, 0]);
   await Deno.remove(folder, { recursive: true });
 });
 
-Deno.test("expiryClock() begins with what is stored, and with the clock itself where nothing is", async () => {
+Deno.test("expiryClock() starts from the newest session, or from the clock of an empty store", async () => {
   const folder = await Deno.makeTempDir();
   const log: string[] = [];
   const options = { now: () => 100 * DAY_MS, log: (sentence: string) => log.push(sentence) };

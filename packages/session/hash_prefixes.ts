@@ -1,9 +1,8 @@
 import { createHash } from "node:crypto";
 
 /**
- * Returns a SHA-256 hash, in base64url, of the start of a history up to each of its items, from the one at position `from` on.
- *
- * @param keys What identifies each item; none contains a line break.
+ * Returns the SHA-256 hash, in base64url, of each prefix of a history that ends with an item from position `from` on.
+ * @param keys One per item, without line breaks.
  */
 export function hashPrefixes(keys: readonly string[], from = 0): string[] {
   const hash = createHash("sha256").update(keys.slice(0, from).map(line).join(""));

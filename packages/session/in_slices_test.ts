@@ -3,7 +3,6 @@ import { Session } from "@tare/session/internal";
 
 const seen: string[] = [];
 
-/** Steps that take longer than a slice; a timer is set in each. */
 function* steps(name: string): Generator<void, string> {
   for (let step = 0; step < 3; step++) {
     const startMs = performance.now();
@@ -15,12 +14,12 @@ function* steps(name: string): Generator<void, string> {
   return `all of ${name}`;
 }
 
-Deno.test("Session.inSlices() lets others in between steps that take long, and gives what comes of them", async () => {
+Deno.test("Session.inSlices() yields between long steps and returns their result", async () => {
   assertEquals(await Session.inSlices(steps("a")), "all of a");
   assertEquals(seen.splice(0), ["a", "other", "a", "other", "a", "other"]);
 });
 
-Deno.test("Session.inSlices() lets others in between any two slices, however many work at once", async () => {
+Deno.test("Session.inSlices() yields between any two slices of concurrent works", async () => {
   const works = ["a", "b", "c"].map((name) => Session.inSlices(steps(name)));
   assertEquals(await Promise.all(works), ["all of a", "all of b", "all of c"]);
   const begun = ["a", "b", "c", "other", "other", "other"];
@@ -28,7 +27,7 @@ Deno.test("Session.inSlices() lets others in between any two slices, however man
   assertEquals(seen.splice(0), [...begun, ...round, ...round]);
 });
 
-Deno.test("Session.inSlices() lets others in between short works too that follow each other", async () => {
+Deno.test("Session.inSlices() yields between consecutive short works", async () => {
   function* short(): Generator<void, void> {
     const startMs = performance.now();
     while (performance.now() - startMs < 2) { /* Works. */ }

@@ -5,146 +5,126 @@ import { Coalescer } from "./coalescer.ts";
 import { DocumentReader } from "./documents.ts";
 import { isConflict } from "./store/store_error.ts";
 
-/** Who asks. */
+/** The key of a request. */
 export interface Asker {
-  /** Name of the key: `owner`, `guest` of whoever has none, or what the owner has called it. */
+  /** Name of the key: `owner`, `guest` without a key, or the name that the owner chose. */
   readonly name: string;
-  /**
-   * What it may be used for: model calls of other agents, the agent's own sessions, saying what their calls may do, and
-   * reading the server's figures.
-   */
+  /** Permitted uses: model calls through the gateway, agent sessions, approvals, and metrics. */
   readonly routes: readonly ("gateway" | "agent" | "approve" | "metrics")[];
 }
 
-/** A key without its secret, and what it has cost today. */
+/** A key without its secret, and its cost today. */
 export interface KeyReport extends Asker {
-  /** Most US dollars that its sessions may cost on a day of UTC. Default: no limit. */
+  /** Most US dollars that its sessions may cost per UTC day. Default: no limit. */
   readonly budgetUsdPerDay?: number;
-  /** Most requests in a minute, of each server. Default: no limit. */
+  /** Most requests per minute and server. Default: no limit. */
   readonly perMinute?: number;
-  /** When it was made, in milliseconds since the epoch. */
   readonly createdAtMs: number;
-  /** In US dollars, since midnight of UTC. */
+  /** US dollars spent since midnight UTC. */
   readonly spentUsd: number;
 }
 
-/** How each secret begins, so that a key which is gone is never taken for a provider's. */
+/** The prefix distinguishes removed keys from a provider's. */
 const SECRET = /^tare_[\w-]{43}$/;
 
-/** Kinds of documents in the store. */
 const KEY = "key";
 const SPENT = "key_spent";
 
-/** After so many milliseconds keys are read again where other servers may have changed them. */
+/** Age in milliseconds at which keys are reread from a shared store. */
 const FRESH_MS = 1_000;
 
-/** Most tokens that a model writes in one reply where its request doesn't say: no provider's limit is higher. */
+/** Assumed maximum of output tokens if a request sets none: no provider's limit is higher. */
 const MOST_OUTPUT_TOKENS = 128_000;
 
-/** How soon it is looked again whether other servers have given back what they had reserved, in milliseconds. */
+/** Polling interval for reservations that other servers release, in milliseconds. */
 const POLL_MS = 250;
 
-/** How soon a server tries again to read and reserve while another one does so, in milliseconds. */
+/** Retry interval of the reservation lock in milliseconds. */
 const LOCK_MS = 10;
 
-/** Scopes of keys in the store: by the first one server at a time reserves, by the second each shows that it is there. */
+/** Idempotency-key scopes: the reservation lock, and each server's sign of life. */
 const RESERVING = "key_reserving";
 const SERVER = "key_server";
 
 const MINUTE_MS = 60_000;
 const DAY_MS = 24 * 60 * MINUTE_MS;
 
-/** What is stored of a key. */
 interface StoredKey extends Omit<KeyReport, "spentUsd"> {
   /** SHA-256 of its secret, in hex. */
   readonly hash: string;
 }
 
-/** What a server's calls have cost under a key on a day. */
 interface Spent {
   readonly name: string;
-  /** As in 2026-01-31. */
   readonly day: string;
   readonly usd: number;
-  /** What calls under way may cost at most; nothing of a server that is gone. Absent: there are none. */
+  /** Most that calls in progress may cost; ignored once the server is gone. Default: none. */
   readonly reservedUsd?: number;
 }
 
-/** What one call may cost, set aside from a budget until it is over and paid for. */
+/** The maximum cost of one call, reserved from a budget until the call is recorded. */
 export interface Reservation {
-  /** How much, in US dollars; 0 where there is no budget. */
+  /** US dollars; 0 without a budget. */
   readonly usd: number;
-  /** Gives it back. A second call does nothing. */
   readonly release: () => void;
 }
 
-/** Why a request isn't answered. */
+/** A refusal of a request. */
 export interface KeyRefusal {
   /** HTTP status: 402, 403 or 429. */
   readonly status: number;
   readonly code: "not_for_this_key" | "budget_spent" | "price_unknown" | "rate_limit_exceeded";
   readonly message: string;
-  /** When it is worth trying again. Absent: it isn't. */
+  /** Seconds until a retry may succeed. Absent: it can't. */
   readonly retryAfterS?: number;
 }
 
-/** Where keys are stored. */
+/** Options of keys. */
 export interface KeysOptions {
   readonly store: Pick<
     Store,
     "shared" | "now" | "commit" | "getDocument" | "listDocuments" | "claimKey" | "releaseKey"
   >;
-  /** Secrets of the owner's keys, of which only hashes are held. */
+  /** Secrets of the owner's keys; only their hashes are retained. */
   readonly owners: readonly string[];
-  /**
-   * Called when what was spent can't be stored, which is tried again with the next call, and for each stored key that is
-   * damaged and not valid any more. Default: does nothing.
-   */
+  /** Called if spending can't be stored, which is retried, and for damaged keys. Default: does nothing. */
   readonly onError?: (error: unknown) => void;
 }
 
-/** What is set aside of no budget. */
 const UNLIMITED: Reservation = { usd: 0, release() {} };
 
 /**
- * The keys of a server, or of several on one store: who asks, what they may, and what they have cost. Secrets are kept
- * nowhere, only their hashes.
+ * Authentication, permissions, rate limits and budgets by key, on one or several servers. Only hashes of secrets are
+ * stored.
  */
 export class Keys {
-  /** What their names look like. */
   static readonly NAME: RegExp = /^[a-z0-9][a-z0-9_-]{0,39}$/;
-  /** Whoever has the owner's key: may do all that a key may be for, and sees all sessions. */
+  /** The owner's key: all permissions, access to all sessions. */
   static readonly OWNER: Asker = { name: "owner", routes: ["gateway", "agent", "approve", "metrics"] };
-  /** Whoever has none, where such may ask: sees what somebody else without one has made, by its id alone. */
+  /** Requests without a key, if permitted: access to sessions made without a key, by id only. */
   static readonly GUEST: Asker = { name: "guest", routes: ["gateway", "agent"] };
-  /** Most tokens that a model writes in one reply where its request doesn't say. */
   static readonly MOST_OUTPUT_TOKENS: number = MOST_OUTPUT_TOKENS;
   readonly #store: KeysOptions["store"];
   readonly #owners: ReadonlySet<string>;
   readonly #onError: (error: unknown) => void;
-  /** This server's own part of what was spent stands under it. */
   readonly #server = crypto.randomUUID();
   #known: { readonly byHash: ReadonlyMap<string, StoredKey>; readonly atMs: number } | undefined;
-  /** What other servers, and this one's predecessors, have spent. */
+  /** Spending of other servers and earlier processes. */
   #others: readonly (Spent & { readonly server: string })[] = [];
   readonly #own = new Map<string, Spent>();
-  /** What calls under way on this server may cost, by the key's name. */
+  /** Most that calls in progress on this server may cost, by key name. */
   readonly #reserved = new Map<string, number>();
-  /** Called when something was given back. */
   readonly #waiting = new Set<() => void>();
-  /** The newest attempt to reserve from each key's budget: on a shared store one is made after the other. */
+  /** The newest reservation attempt per key: on a shared store they are sequential. */
   readonly #attempts = new Map<string, Promise<unknown>>();
-  /** Servers that are gone. */
   readonly #gone = new Set<string>();
   readonly #asked = new Map<string, { readonly minute: number; count: number }>();
   readonly #keys: DocumentReader<StoredKey>;
   readonly #spent: DocumentReader<Spent & { readonly id: string }>;
   readonly #writing: Coalescer;
-  /** Why the newest write failed. */
   #unwritten: unknown;
   #loading: Promise<void> | undefined;
 
-  /** The keys in a store, none of which was read yet. */
   constructor({ store, owners, onError = () => {} }: KeysOptions) {
     this.#store = store;
     this.#owners = new Set(owners.map(sha256));
@@ -154,28 +134,29 @@ export class Keys {
     this.#writing = new Coalescer(() => this.#write(), onError);
   }
 
-  /** A new secret: 256 random bits. */
   static newSecret(): string {
     return `tare_${randomBytes(32).toString("base64url")}`;
   }
 
-  /** Whether a text looks like a secret of a key, known or not. */
+  /** Returns whether a text has the form of a key's secret. */
   static isSecret(text: string): boolean {
     return SECRET.test(text);
   }
 
-  /** Under whose name sessions are kept that somebody makes; nothing of the owner's. */
+  /** Returns the name stored with a key's sessions; `undefined` for the owner. */
   static nameOf({ name }: Asker = Keys.OWNER): string | undefined {
     return name === Keys.OWNER.name ? undefined : name;
   }
 
-  /** Whether somebody may see what was made under a name. */
   static sees(asker: Asker | undefined, by: string | undefined): boolean {
     const own = Keys.nameOf(asker);
     return own === undefined || own === by;
   }
 
-  /** Who has this secret; nothing if nobody has. @throws {StoreError} */
+  /**
+   * Returns the key of this secret; `undefined` if there is none.
+   * @throws {StoreError}
+   */
   async find(secret: string): Promise<Asker | undefined> {
     const hash = sha256(secret);
     if (this.#owners.has(hash)) return Keys.OWNER;
@@ -185,15 +166,14 @@ export class Keys {
   }
 
   /**
-   * Makes a key, and gives its secret, which nobody is told again.
-   *
-   * @throws {RangeError} if there is one of this name, or none can have it.
+   * Adds a key. Returns its secret, which can't be read again.
+   * @throws {RangeError} if the name is taken or invalid.
    * @throws {StoreError}
    */
   async add(settings: Omit<KeyReport, "createdAtMs" | "spentUsd">): Promise<string> {
     const { name } = settings;
     if (!Keys.NAME.test(name) || [Keys.OWNER, Keys.GUEST].some((known) => known.name === name)) {
-      const wanted = "1 to 40 of a to z, 0 to 9, - and _ are wanted, other than owner and guest";
+      const wanted = "a name has 1 to 40 characters of a to z, 0 to 9, - and _, and isn't owner or guest";
       throw new RangeError(`Cannot add key ${JSON.stringify(name)}: ${wanted}.`);
     }
     const secret = Keys.newSecret();
@@ -201,14 +181,17 @@ export class Keys {
     await this.#store.commit([{ type: "document", kind: KEY, id: name, value, replaces: null }]).catch(
       (error) => {
         if (!isConflict(error)) throw error;
-        throw new RangeError(`Cannot add key ${name}: there is one of that name. Remove it first.`);
+        throw new RangeError(`Cannot add key ${name}: the name is taken. Remove that key first.`);
       },
     );
     await this.#load();
     return secret;
   }
 
-  /** Takes a key away: nobody is let in by it any more. Its sessions stay. False if there is none. @throws {StoreError} */
+  /**
+   * Removes a key, which is refused from then on; its sessions stay. Returns false if there is none.
+   * @throws {StoreError}
+   */
   async remove(name: string): Promise<boolean> {
     if (!await this.#store.getDocument(KEY, name)) return false;
     await this.#store.commit([{ type: "no_document", kind: KEY, id: name }]);
@@ -216,7 +199,6 @@ export class Keys {
     return true;
   }
 
-  /** All keys by their names. @throws {StoreError} */
   async list(): Promise<readonly KeyReport[]> {
     await this.#load();
     return [...this.#known?.byHash.values() ?? []].map(({ hash: _, ...key }) => ({
@@ -225,12 +207,15 @@ export class Keys {
     }));
   }
 
-  /** A key as it is now, with what it has cost today; nothing of the owner and of guests. @throws {StoreError} */
+  /**
+   * Returns a key and its cost today; `undefined` for the owner and guests.
+   * @throws {StoreError}
+   */
   async report({ name }: Asker): Promise<KeyReport | undefined> {
     return (await this.list()).find((key) => key.name === name);
   }
 
-  /** Counts a request; gives why it comes too often, if it does. */
+  /** Counts a request. Returns the refusal if the key's rate limit is exceeded. */
   count({ name }: Asker): KeyRefusal | undefined {
     const { perMinute } = this.#named(name) ?? {};
     if (perMinute === undefined) return undefined;
@@ -245,66 +230,61 @@ export class Keys {
       status: 429,
       code: "rate_limit_exceeded",
       message:
-        `Cannot answer: key ${name} may ask ${perMinute} times a minute. Try again in ${retryAfterS} s.`,
+        `Rate limit exceeded for key ${name}: ${perMinute} requests per minute. Retry in ${retryAfterS} s.`,
       retryAfterS,
     };
   }
 
-  /** Why somebody may not ask for this now; nothing if they may. A call that has begun is no longer asked about. */
+  /** Returns why a key may not make this request; `undefined` if it may. Calls in progress aren't checked again. */
   refusal(asker: Asker, route: Asker["routes"][number]): KeyRefusal | undefined {
     if (!asker.routes.includes(route)) {
       const routes = asker.routes.join(", ");
-      const message = `Cannot answer: key ${asker.name} is for ${routes}, and this is ${route}.`;
+      const message = `Forbidden: key ${asker.name} is for ${routes}, not for ${route}.`;
       return { status: 403, code: "not_for_this_key", message };
     }
     return this.spent(Keys.nameOf(asker));
   }
 
   /**
-   * Why nothing more may be paid for under a name: its budget of the day is spent, or its key is gone. Nothing if it may.
-   * `isPriced` says whether what is asked for has a known price: without one no budget can be held.
+   * Returns why no further cost is permitted under a name. `isPriced` is whether the model's price is known: a budget
+   * can't be enforced without one.
    */
   spent(name: string | undefined, isPriced = true): KeyRefusal | undefined {
     if (name === undefined || name === Keys.GUEST.name) return undefined;
-    // Who is asked about again may have spent elsewhere.
     this.#refresh().catch(this.#onError);
     const key = this.#named(name);
     if (!key) {
-      const message = `Cannot go on: key ${name} was removed, and this would be paid for under it.`;
+      const message = `Forbidden: key ${name}, which pays for this, was removed.`;
       return { status: 403, code: "not_for_this_key", message };
     }
     const { budgetUsdPerDay: most } = key;
     if (most === undefined) return undefined;
     if (!isPriced) {
       const message =
-        `Cannot answer: key ${name} has a budget of $${most} a day, and what this would cost isn't ` +
-        "known. Ask for a model whose price is known; TARE_PRICE says what others cost.";
+        `Forbidden: key ${name} has a budget of $${most} a day, and the price of this model is unknown. ` +
+        "Use a model with a known price, or set TARE_PRICE.";
       return { status: 403, code: "price_unknown", message };
     }
     const usd = this.#spentUsd(name);
     if (usd < most) return undefined;
     const tomorrow = new Date((Math.floor(this.#store.now() / DAY_MS) + 1) * DAY_MS).toISOString();
     const message =
-      `Cannot answer: key ${name} has spent its budget of $${most} for today, $${usd.toFixed(4)}. ` +
-      `It goes on at ${tomorrow.slice(0, 16)}Z, or when the owner gives it more.`;
+      `Budget exceeded: key ${name} has spent its budget of $${most} for today, $${usd.toFixed(4)}. ` +
+      `Retry after ${tomorrow.slice(0, 16)}Z, or raise the budget.`;
     return { status: 402, code: "budget_spent", message };
   }
 
   /**
-   * Sets aside from the budget under a name what a call may cost at most, before it is made. As long as calls under way, on
-   * any server, could spend the rest, it waits: so the budget is passed by one call's maximum at most, however many are
-   * made at once.
-   *
-   * @returns What gives it back, to be called once what the call cost is paid; or why nothing more may be paid for.
-   * @throws the signal's reason, and {StoreError} where the store is shared.
+   * Reserves the maximum cost of a call. Waits while calls in progress could spend the rest of the budget, so it is
+   * exceeded by at most one call's maximum.
+   * @returns The reservation, to be released once the cost is recorded; or the refusal.
+   * @throws the signal's reason, and {StoreError} on a shared store.
    */
   async reserve(
     name: string | undefined,
     usd: number,
     { signal, progress }: {
-      /** Ends the wait. */
       readonly signal?: AbortSignal | undefined;
-      /** Called now and then while it waits. */
       readonly progress?: (() => void) | undefined;
     } = {},
   ): Promise<Reservation | KeyRefusal> {
@@ -330,7 +310,10 @@ export class Keys {
     });
   }
 
-  /** Reads what all servers have spent and reserved, and reserves, while no other one does. @throws {StoreError} */
+  /**
+   * Reads the spending and reservations of all servers and reserves, under a lock.
+   * @throws {StoreError}
+   */
   async #reserveAmongServers(name: string, usd: number): Promise<Reservation | undefined> {
     const store = this.#store;
     const lock = { scope: RESERVING, key: name };
@@ -338,7 +321,7 @@ export class Keys {
       await new Promise((resolve) => setTimer(resolve, LOCK_MS));
     }
     try {
-      // By this the others know that it is there: its lease may have been lost since.
+      // Renews the sign of life: its lease may have been lost.
       await store.claimKey({ scope: SERVER, key: this.#server, bodyHash: "", isAtomic: true });
       await this.#load();
       let others = 0;
@@ -361,7 +344,10 @@ export class Keys {
     }
   }
 
-  /** Whether the server of this name is there: what one reserved that is gone nobody gives back. @throws {StoreError} */
+  /**
+   * Returns whether a server is alive. Reservations of others are void.
+   * @throws {StoreError}
+   */
   async #isThere(server: string): Promise<boolean> {
     if (this.#gone.has(server)) return false;
     const key = { scope: SERVER, key: server };
@@ -372,7 +358,6 @@ export class Keys {
     return false;
   }
 
-  /** Whether what is spent and what calls under way may cost leaves something of the budget. */
   #hasRoom(name: string, others: number): boolean {
     const { budgetUsdPerDay: most = Infinity } = this.#named(name) ?? {};
     return this.#spentUsd(name) + (this.#reserved.get(name) ?? 0) + others < most;
@@ -380,7 +365,6 @@ export class Keys {
 
   #setAside(name: string, usd: number): Reservation {
     this.#reserved.set(name, (this.#reserved.get(name) ?? 0) + usd);
-    // With it is stored that it was given back, too.
     if (!this.#own.has(name)) this.#own.set(name, { name, day: this.#today(), usd: 0 });
     let isHeld = true;
     return {
@@ -389,7 +373,7 @@ export class Keys {
         if (!isHeld) return;
         isHeld = false;
         const rest = (this.#reserved.get(name) ?? 0) - usd;
-        // Sums of what was added and taken away aren't exactly zero.
+        // Floating-point sums rarely return to exactly zero.
         if (rest > usd / 1e6) this.#reserved.set(name, rest);
         else this.#reserved.delete(name);
         if (this.#store.shared) this.#writeSoon();
@@ -398,7 +382,10 @@ export class Keys {
     };
   }
 
-  /** Resolves once something was given back, or other servers may have. @throws the signal's reason. */
+  /**
+   * Resolves once a reservation may have been released.
+   * @throws the signal's reason.
+   */
   async #givenBack(signal: AbortSignal | undefined): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const stop = () => reject(signal?.reason);
@@ -414,7 +401,6 @@ export class Keys {
     }
   }
 
-  /** Something was paid for under a name. */
   paid(name: string | undefined, usd: number): void {
     if (name === undefined || name === Keys.GUEST.name || !(usd > 0)) return;
     const day = this.#today();
@@ -423,7 +409,6 @@ export class Keys {
     this.#writeSoon();
   }
 
-  /** Waits until what was paid is stored. Never rejects. */
   async close(): Promise<void> {
     await this.#loading?.catch(() => {});
     await this.#writing.settled();
@@ -433,7 +418,10 @@ export class Keys {
     void this.#writing.run();
   }
 
-  /** Resolves once all that is known now is stored. @throws {StoreError} */
+  /**
+   * Stores what is recorded so far.
+   * @throws {StoreError}
+   */
   async #written(): Promise<void> {
     await this.#writing.run();
     if (this.#unwritten !== undefined) throw this.#unwritten;
@@ -454,7 +442,7 @@ export class Keys {
       .reduce((sum, spent) => spent.name === name && spent.day === day ? sum + spent.usd : sum, 0);
   }
 
-  /** Reads the keys, if others may have changed them since. */
+  /** Rereads the keys if other servers may have changed them. */
   #refresh(): Promise<void> {
     const isFresh = this.#known && (!this.#store.shared || this.#store.now() - this.#known.atMs < FRESH_MS);
     return isFresh ? Promise.resolve() : this.#load();
@@ -469,7 +457,7 @@ export class Keys {
         server: id.slice(id.lastIndexOf(" ") + 1),
       }));
     };
-    // What was changed after the last one had begun to read it may have missed.
+    // A read in progress may miss a change made since it began.
     const loading = (this.#loading ?? Promise.resolve()).catch(() => {}).then(read)
       .finally(() => {
         if (this.#loading === loading) this.#loading = undefined;
@@ -477,7 +465,6 @@ export class Keys {
     return this.#loading = loading;
   }
 
-  /** What is stored of this server. */
   #ownSpent(day: string): readonly Spent[] {
     return [...this.#own.values()].flatMap(({ name, day: its, usd }): Spent[] => {
       const reservedUsd = this.#store.shared ? this.#reserved.get(name) : undefined;
@@ -507,20 +494,18 @@ export class Keys {
   }
 }
 
-/** Returns a stored key. @throws {TypeError} if it is none. */
 function asKey({ id, value }: StoredDocument): StoredKey {
   const { name, hash, routes } = Object(value) as Partial<StoredKey>;
   if (name === id && typeof hash === "string" && Array.isArray(routes)) return value as StoredKey;
-  throw new TypeError("it isn't a key.");
+  throw new TypeError("it isn't a valid key.");
 }
 
-/** Returns what was spent, with its document's id. @throws {TypeError} if it is something else. */
 function asSpent({ id, value }: StoredDocument): Spent & { readonly id: string } {
   const { name, day, usd } = Object(value) as Partial<Spent>;
   if (typeof name === "string" && typeof day === "string" && Number.isFinite(usd)) {
     return { ...value as Spent, id };
   }
-  throw new TypeError("it isn't what a key has spent.");
+  throw new TypeError("it isn't a key's spending.");
 }
 
 function sha256(text: string): string {

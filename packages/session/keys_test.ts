@@ -5,7 +5,7 @@ import { sharedMemory } from "../../tests/shared_memory.ts";
 
 const NOON = Date.UTC(2026, 0, 31, 12);
 
-Deno.test("Keys knows the owner by a secret, and others by what they were given, of which the store holds hashes alone", async () => {
+Deno.test("Keys authenticates the owner and added keys, and stores only hashes", async () => {
   const store = memoryStore({ now: () => NOON });
   const keys = new Keys({ store, owners: ["correct-horse"] });
   const secret = await keys.add({ name: "alice", routes: ["gateway"], budgetUsdPerDay: 5, perMinute: 60 });
@@ -25,26 +25,25 @@ Deno.test("Keys knows the owner by a secret, and others by what they were given,
   };
   assertEquals(await keys.list() as unknown, [{ ...settings, spentUsd: 0 }]);
   assertEquals(JSON.stringify(await store.listDocuments("key")).includes(secret.slice(5, 15)), false);
-  // Another process finds it there.
   assertEquals((await new Keys({ store, owners: [] }).find(secret))?.name, "alice");
   assertEquals([await keys.remove("alice"), await keys.remove("alice")], [true, false]);
   assertEquals([await keys.find(secret), await keys.list()], [undefined, []]);
 });
 
-Deno.test("Keys.add() refuses names that are taken or can't be", async () => {
+Deno.test("Keys.add() refuses taken and invalid names", async () => {
   const keys = new Keys({ store: memoryStore(), owners: [] });
   await keys.add({ name: "a", routes: ["agent"] });
   await assertRejects(
     () => keys.add({ name: "a", routes: ["agent"] }),
     RangeError,
-    "Cannot add key a: there is one of that name. Remove it first.",
+    "Cannot add key a: the name is taken. Remove that key first.",
   );
   for (const name of ["", "owner", "guest", "A", "a b", "-a", 'a","id":"', "a".repeat(41)]) {
     await assertRejects(() => keys.add({ name, routes: ["agent"] }), RangeError, "Cannot add key");
   }
 });
 
-Deno.test("Keys says no by the route, by the day's budget, where a price isn't known, and once a key is gone", async () => {
+Deno.test("Keys refuses by route, daily budget, unknown price, and after removal of a key", async () => {
   let nowMs = NOON;
   const store = memoryStore({ now: () => nowMs });
   const keys = new Keys({ store, owners: [] });
@@ -53,45 +52,44 @@ Deno.test("Keys says no by the route, by the day's budget, where a price isn't k
   const told = (refusal: ReturnType<AnyKeys["spent"]>) => refusal && [refusal.status, refusal.message];
   assertEquals(told(keys.refusal(alice, "agent")), [
     403,
-    "Cannot answer: key alice is for gateway, and this is agent.",
+    "Forbidden: key alice is for gateway, not for agent.",
   ]);
   assertEquals(keys.refusal(alice, "gateway"), undefined);
-  assertMatch(keys.spent("alice", false)?.message ?? "", /what this would cost isn't known.*TARE_PRICE/);
+  assertMatch(keys.spent("alice", false)?.message ?? "", /price of this model is unknown.*TARE_PRICE/);
   keys.paid("alice", 0.75);
   assertEquals(keys.refusal(alice, "gateway"), undefined);
-  // What has begun may pass it.
+  // Calls in progress may exceed it.
   keys.paid("alice", 0.5);
   const spent = [
     402,
-    "Cannot answer: key alice has spent its budget of $1 for today, $1.2500. It goes on at 2026-02-01T00:00Z, " +
-    "or when the owner gives it more.",
+    "Budget exceeded: key alice has spent its budget of $1 for today, $1.2500. Retry after 2026-02-01T00:00Z, " +
+    "or raise the budget.",
   ];
   assertEquals(told(keys.refusal(alice, "gateway")), spent);
   await keys.close();
-  // A restart forgives nothing, and neither does another key of that name.
+  // Neither a restart nor another key of that name resets it.
   const next = new Keys({ store, owners: [] });
   assertEquals((await next.list())[0]?.spentUsd, 1.25);
   assertEquals(told(next.refusal(alice, "gateway")), spent);
   await next.remove("alice");
   assertEquals(told(next.spent("alice")), [
     403,
-    "Cannot go on: key alice was removed, and this would be paid for under it.",
+    "Forbidden: key alice, which pays for this, was removed.",
   ]);
   await next.add({ name: "alice", routes: ["gateway"], budgetUsdPerDay: 1 });
   assertEquals(told(next.refusal(alice, "gateway")), spent);
   nowMs += 12 * 60 * 60_000;
   assertEquals(next.refusal(alice, "gateway"), undefined);
-  // The day before leaves with the first call of the next.
+  // Spending of the previous day is deleted with the first call of the next.
   next.paid("alice", 0.25);
   await next.close();
   assertEquals((await store.listDocuments("key_spent")).map(({ value }) => value), [
     { name: "alice", day: "2026-02-01", usd: 0.25 },
   ]);
-  // The owner and guests have no budget.
   assertEquals([next.spent(undefined), next.spent(Keys.GUEST.name)], [undefined, undefined]);
 });
 
-Deno.test("Keys.count() lets so many requests through in a minute", async () => {
+Deno.test("Keys.count() enforces the requests per minute", async () => {
   let nowMs = NOON;
   const keys = new Keys({ store: memoryStore({ now: () => nowMs }), owners: ["o"] });
   await keys.add({ name: "alice", routes: ["gateway"], perMinute: 2 });
@@ -101,7 +99,7 @@ Deno.test("Keys.count() lets so many requests through in a minute", async () => 
   assertEquals(keys.count(alice), {
     status: 429,
     code: "rate_limit_exceeded",
-    message: "Cannot answer: key alice may ask 2 times a minute. Try again in 20 s.",
+    message: "Rate limit exceeded for key alice: 2 requests per minute. Retry in 20 s.",
     retryAfterS: 20,
   });
   assertEquals([keys.count(Keys.OWNER), keys.count(Keys.GUEST)], [undefined, undefined]);
@@ -109,7 +107,7 @@ Deno.test("Keys.count() lets so many requests through in a minute", async () => 
   assertEquals(keys.count(alice), undefined);
 });
 
-Deno.test("Keys of several servers on one store are the same a second later, and what was spent adds up", async () => {
+Deno.test("Keys: servers on one store share keys within a second and add up their spending", async () => {
   let nowMs = NOON;
   const memory = sharedMemory();
   const [one, other] = [1, 2].map(() =>
@@ -132,7 +130,7 @@ Deno.test("Keys of several servers on one store are the same a second later, and
   assertEquals(await other!.find(secret), undefined);
 });
 
-/** Makes calls at once, spread over servers, that cost at most `usd` each; returns their costs together. */
+/** Makes concurrent calls over several servers, each at most `usd`. Returns their total cost. */
 async function spendAtOnce(
   servers: readonly AnyKeys[],
   { calls, usd, most, costs = () => usd }: {
@@ -154,7 +152,6 @@ async function spendAtOnce(
       return;
     }
     mostUnderWay = Math.max(mostUnderWay, ++underWay);
-    // The others get their turn while it is under way.
     await new Promise((resolve) => setTimeout(resolve));
     underWay--;
     spent += costs(call);
@@ -165,18 +162,17 @@ async function spendAtOnce(
   return { spent, refused, mostUnderWay };
 }
 
-Deno.test("Keys.reserve() lets calls at once pass a budget by one call's maximum at most", async () => {
+Deno.test("Keys.reserve() lets concurrent calls exceed a budget by at most one call's maximum", async () => {
   const keys = () => [new Keys({ store: memoryStore({ now: () => NOON }), owners: [] })];
   const dear = await spendAtOnce(keys(), { calls: 50, usd: 0.1, most: 0.05 });
   assertEquals(dear, { spent: 0.1, refused: 49, mostUnderWay: 1 });
   const cheap = await spendAtOnce(keys(), { calls: 50, usd: 1, most: 10, costs: () => 0.01 });
-  // What they may cost is set aside, and given back.
   assertEquals([cheap.refused, cheap.mostUnderWay, cheap.spent.toFixed(2)], [0, 10, "0.50"]);
   const many = await spendAtOnce(keys(), { calls: 200, usd: 1, most: 10, costs: (call) => (call % 5) / 4 });
   assert(many.spent >= 10 && many.spent < 11 && many.refused > 0, JSON.stringify(many));
 });
 
-Deno.test("Keys.reserve() of several servers on one store passes a budget by one call's maximum at most", async () => {
+Deno.test("Keys.reserve() of several servers exceeds a budget by at most one call's maximum", async () => {
   for (const servers of [2, 3]) {
     const memory = sharedMemory();
     const all = Array.from(
@@ -188,7 +184,7 @@ Deno.test("Keys.reserve() of several servers on one store passes a budget by one
   }
 });
 
-Deno.test("Keys.reserve() waits for no call of a server that is gone, and stops waiting when it is told to", async () => {
+Deno.test("Keys.reserve() ignores reservations of servers that are gone, and can be aborted", async () => {
   const memory = sharedMemory();
   const opened = [1, 2].map(() => memory.open({ now: () => NOON }));
   const [one, other] = opened.map(({ store }) => new Keys({ store, owners: [] })) as [AnyKeys, AnyKeys];
@@ -204,7 +200,7 @@ Deno.test("Keys.reserve() waits for no call of a server that is gone, and stops 
     },
   });
   await assertRejects(() => waits, Error, "left");
-  // It is killed in the middle of its call: what that cost nobody knows, and nothing stays reserved.
+  // The server is killed during its call: the cost is unknown, and the reservation is void.
   opened[0]!.kill();
   memory.pass(20_000);
   const reserved = await other.reserve("alice", 2) as Reservation;
@@ -223,7 +219,7 @@ Deno.test("Keys.reserve() waits for no call of a server that is gone, and stops 
   );
 });
 
-Deno.test("Keys.add() gives one of several who add a key of the same name at once its secret, which works", async () => {
+Deno.test("Keys.add() succeeds for one of several concurrent calls with the same name", async () => {
   const memory = sharedMemory();
   const servers = [1, 2, 3].map(() => new Keys({ store: memory.open().store, owners: [] }));
   const added = await Promise.allSettled(servers.map((keys) => keys.add({ name: "a", routes: ["agent"] })));
@@ -235,7 +231,7 @@ Deno.test("Keys.add() gives one of several who add a key of the same name at onc
   }
 });
 
-Deno.test("Keys.paid() stores what was paid while what was paid before was being written", async () => {
+Deno.test("Keys.paid() stores costs recorded during a write", async () => {
   for (let steps = 0; steps < 40; steps++) {
     const store = memoryStore();
     const keys = new Keys({ store, owners: [] });
@@ -248,7 +244,7 @@ Deno.test("Keys.paid() stores what was paid while what was paid before was being
   }
 });
 
-Deno.test("Keys leaves out what is damaged, and reports it once: every other key works", async () => {
+Deno.test("Keys omits damaged documents, reports each once, and the other keys work", async () => {
   const memory = memoryStore({ now: () => NOON });
   const day = "2026-01-31";
   await memory.commit([
@@ -279,10 +275,10 @@ Deno.test("Keys leaves out what is damaged, and reports it once: every other key
   assertEquals(
     errors.map((error) => /document "(.+)" of kind "(.+)": (.+)/.exec(String(error))?.slice(1)).sort(),
     [
-      ["a", "key", "it isn't a key."],
-      ["c", "key", "it isn't a key."],
-      ["d", "key", "it isn't a key."],
-      ["e 2", "key_spent", "it isn't what a key has spent."],
+      ["a", "key", "it isn't a valid key."],
+      ["c", "key", "it isn't a valid key."],
+      ["d", "key", "it isn't a valid key."],
+      ["e 2", "key_spent", "it isn't a key's spending."],
       ["torn", "key", "Its checksum doesn't match."],
       ["torn", "key_spent", "Its checksum doesn't match."],
     ],
@@ -290,7 +286,7 @@ Deno.test("Keys leaves out what is damaged, and reports it once: every other key
   await keys.close();
 });
 
-Deno.test("Keys.paid() records what a key has spent, and nothing of the owner, of guests, or of what cost nothing", async () => {
+Deno.test("Keys.paid() records costs of keys, but not of the owner, guests or free calls", async () => {
   const store = memoryStore({ now: () => NOON });
   const keys = new Keys({ store, owners: [] });
   for (const [name, usd] of [[undefined, 1], ["guest", 1], ["a", 0], ["a", -1], ["a", NaN]] as const) {

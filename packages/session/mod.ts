@@ -1,16 +1,17 @@
 /**
- * What agent server and gateway store, and what they are handed for it.
+ * State of agent server and gateway.
  *
- * - {@linkcode Store} is where conversations are kept: events, state, archived texts, documents and idempotency keys.
- *   One {@linkcode Store.commit} writes several records, all or none.
- * - `openStore()` of `@tare/session/sqlite` keeps everything in one file, `memoryStore()` in memory, for tests and
- *   trials, `openPostgresStore()` of `@tare/session/postgres` in a database that several processes have open, with
- *   large texts in a bucket by `openS3Objects()` of `@tare/session/s3`.
- * - {@linkcode copyContents} copies all that one store holds into another, of another kind too.
- * - {@linkcode Keys} says who asks, what they may, and what they have spent.
- * - {@linkcode Warmth} keeps the prefixes of idle conversations warm, as far as somebody has consented to pay for it.
- * - {@linkcode openFileArchive} keeps archived texts alone, each in a file of its own, for those who have a loop and a
- *   history of theirs.
+ * - {@linkcode Store} stores events, state, archived texts, documents and idempotency keys. {@linkcode Store.commit}
+ *   writes
+ *   several records atomically.
+ * - `openStore()` of `@tare/session/sqlite` opens one file, `memoryStore()` a store in memory, `openPostgresStore()` of
+ *   `@tare/session/postgres` a database for several processes, `openS3Objects()` of `@tare/session/s3` a bucket for
+ * large
+ *   texts.
+ * - {@linkcode copyContents} copies one store into another.
+ * - {@linkcode Keys} authenticates requests and enforces permissions, rate limits and budgets.
+ * - {@linkcode Warmth} sends cache keep-alive requests for idle conversations.
+ * - {@linkcode openFileArchive} stores archived texts as plain files.
  *
  * @example
  * ```ts

@@ -2,11 +2,11 @@ import type { Hold, HolderRequest, Sighting, Store, StoreRecord } from "./store/
 import { SessionRecords } from "./store/session_records.ts";
 import { StoreError } from "./store/store_error.ts";
 
-/** Runs work one piece after the other, each once those before it have settled. */
+/** Runs work sequentially. */
 export class Queue {
   #last: Promise<unknown> = Promise.resolve();
 
-  /** Settles as the work does. Work must not wait for work that is queued after it. */
+  /** Settles as the work does. Work must not wait for work queued after it. */
   run<T>(work: () => Promise<T>): Promise<T> {
     const result = this.#last.then(work);
     this.#last = result.catch(() => {});
@@ -14,94 +14,90 @@ export class Queue {
   }
 }
 
-/** The events of a session in memory. */
+/** Events in memory. */
 export interface OwnedEvents {
-  /** Number of the newest event. */
   readonly last: number;
   /** Whether memory may differ from what is stored. */
   readonly failed: boolean;
-  /** Other servers have written up to this number. */
   reach(last: number): void;
-  /** Sets how writes of other servers are found; `undefined` while there are none. */
   follow(
     followed: {
       readonly watch: (changed: (seen?: Sighting) => void) => () => void;
       readonly look: (seen?: Sighting) => Promise<void>;
     } | undefined,
   ): void;
-  /** The session was deleted. */
   removed(): void;
 }
 
-/** A session whose owner is one server at a time, as this server holds it in memory. */
+/** A session in this server's memory that one server at a time owns. */
 export interface OwnedSession {
   readonly id: string;
   readonly store: Store;
   readonly events: OwnedEvents;
-  /** Returns whether work of several commits is in progress here: until it ends the session stays owned. */
+  /** Returns whether work of several commits is in progress, during which the session stays owned. */
   readonly isBusy: () => boolean;
-  /** Reads what is stored, as its owner: work that was left continues here or ends. @throws {StoreError} */
+  /**
+   * Reads the session as its owner; interrupted work is continued or ended.
+   * @throws {StoreError}
+   */
   readonly recover: () => Promise<void>;
-  /** Reads what is stored. Returns whether work is in progress on the server that owns it (`isOther`), or was left. @throws {StoreError} */
+  /**
+   * Reads the stored session. Returns whether work is in progress on its owner (`isOther`), or was interrupted.
+   * @throws {StoreError}
+   */
   readonly read: (isOther: boolean) => Promise<boolean>;
-  /** Notes what other servers have done, for readers of the events; returns false if more is to be read. @throws {StoreError} */
+  /**
+   * Notes writes of other servers. Returns false if more must be read.
+   * @throws {StoreError}
+   */
   readonly observe: (seen: Sighting) => Promise<boolean>;
   /**
-   * Does what another server requests of the work in progress, and commits its answer, if possible in the same commit.
-   *
+   * Handles another server's request and commits the answer, if possible in the same commit.
    * @returns False if the answer is due once the work has ended.
    * @throws {StoreError} `fenced` if the session is no longer owned here.
    */
   readonly handle: (request: unknown, answer: (answer: unknown) => StoreRecord) => Promise<boolean>;
-  /** Another server may own the session: work in progress stops, and nothing more of it is written. */
+  /** Stops work in progress without further writes: another server may own the session. */
   readonly lost: () => void;
-  /** The store is too full to recover the session, which is read as it is. */
+  /** Called if the store is too full to recover the session, which is read as it is. */
   readonly stalled: (error: StoreError) => void;
-  /** The session is gone. */
   readonly gone: () => void;
-  /** Other servers wait for the session, and it could not be released: retry later. */
+  /** Schedules a retry: the session could not be released for other servers. */
   readonly unsettled: () => void;
-  /** Returns the error for those who use a session that is gone, or was left to another server. */
+  /** Returns the error for callers of a deleted or left session. */
   readonly refusal: (why: "gone" | "left") => Error;
   readonly onError?: ((error: unknown) => void) | undefined;
 }
 
-/** What work of several commits may do with its session: nothing once another server may own it. */
+/** The right of work of several commits to write to its session. */
 export interface Tenure {
-  /** Whether the session is still owned for this work. */
   readonly isOwn: () => boolean;
-  /** Throws if another server may own it. Absent where no other server can have the store open. */
+  /** Throws if another server may own it. Absent if no other server can have the store open. */
   readonly assertOwn: (() => void) | undefined;
-  /** Does work when nothing else happens in the session, and releases the session if nothing is in progress then. */
+  /** Runs work exclusively, and releases the session if nothing is in progress afterwards. */
   readonly run: (work: () => Promise<void>) => Promise<void>;
 }
 
-/**
- * Which server owns a session, and whether memory is current: whenever the session is changed, memory holds what is
- * stored, and no other server that has the store open changes it at the same time.
- */
+/** The owner of a session. When a session is changed, memory equals the store, and no other server changes it. */
 export class Ownership {
   readonly #session: OwnedSession;
   readonly #queue = new Queue();
-  /** Absent if this server doesn't own the session, or where no other one can have the store open. */
+  /** Absent if this server doesn't own the session, or is the only one. */
   #hold: Hold | undefined;
   #unhear = () => {};
-  /** Number of the newest hold, if memory has everything that was written up to its end. */
+  /** Newest hold up to whose end memory is complete. */
   #known: number | undefined;
-  /** Requests whose answer is due once the work in progress has ended. */
+  /** Requests to be answered once the work in progress has ended. */
   #owed: readonly string[] = [];
-  /** The newest sighting; absent before the first. */
   #seen: Sighting | undefined;
   #isGone = false;
   #isLeft = false;
 
-  /** The ownership of this session. Nothing is read yet. */
   constructor(session: OwnedSession) {
     this.#session = session;
     this.#follow();
   }
 
-  /** Whether this server owns the session, if others could. */
   get isHeld(): boolean {
     return this.#hold !== undefined;
   }
@@ -110,49 +106,51 @@ export class Ownership {
     return this.#isGone;
   }
 
-  /** Whether the work in progress here is left to another server. */
+  /** Whether the work in progress here was left to another server. */
   get isLeft(): boolean {
     return this.#isLeft;
   }
 
-  /** Leaves the work in progress to another server: nothing more of it is written here. */
+  /** Leaves the work in progress to another server: this one writes no more of it. */
   leave(): void {
     this.#isLeft = true;
   }
 
-  /** Lets other servers own what was left, once nothing of it runs here any more. Never rejects. */
+  /** Releases what was left, once no work of it runs here. Never rejects. */
   async releaseLeft(): Promise<void> {
     const { id, onError } = this.#session;
     if (this.#isLeft) await this.#shared?.release(id).catch((error) => onError?.(error));
   }
 
-  /** The session was deleted. */
   markDeleted(): void {
     this.#isGone = true;
     this.#drop();
     this.#session.gone();
   }
 
-  /** Settles when memory holds what is stored. @throws the refusal if the session is gone. @throws {StoreError} */
+  /**
+   * Settles when memory equals the store.
+   * @throws the refusal if the session was deleted.
+   * @throws {StoreError}
+   */
   async ready(): Promise<void> {
     if (this.#shared && !this.#hold) await this.#queue.run(() => this.#refresh());
     else if (this.#session.events.failed) await this.#queue.run(() => this.#here(async () => {}));
   }
 
-  /** Settles when the stored events can be followed. The rest of what is stored is read once it is needed. */
   async followable(): Promise<void> {
     if (this.#shared && !this.#hold) await this.#queue.run(() => this.#see());
     else await this.ready();
   }
 
-  /** Does work when nothing else happens in the session, whichever server owns it. */
+  /** Runs work exclusively, whichever server owns the session. */
   queued<T>(work: () => Promise<T>): Promise<T> {
     return this.#queue.run(work);
   }
 
   /**
-   * Does work when nothing else happens in the session, and memory holds what is stored. If work is in progress on another
-   * server, that one receives the request, and `answered` returns the result by its answer.
+   * Runs work exclusively when memory equals the store. If another server has work in progress, it receives the
+   * request, and `answered` maps its answer to the result.
    */
   async exclusively<T>(
     work: () => Promise<T>,
@@ -166,21 +164,22 @@ export class Ownership {
     }
   }
 
-  /** Sends a request to the server that owns the session, and reads what results. Returns nothing if none owns it. */
+  /**
+   * Sends a request to the session's owner and reads the resulting writes. Returns `undefined` if no server owns it.
+   */
   async request(body: unknown): Promise<{ readonly answer: unknown } | undefined> {
     const asked = await this.#shared?.ask(this.#session.id, body);
     if (asked) await this.ready();
     return asked;
   }
 
-  /** Returns what work that starts now may do. */
   tenure(): Tenure {
     const hold = this.#hold;
     const isOwn = () => this.#hold === hold && !this.#isLeft;
     const lost = () =>
       new StoreError(
         "fenced",
-        `Cannot continue session ${this.#session.id}: another server may own it. What that one wrote counts.`,
+        `Cannot continue session ${this.#session.id}: another server may own it. Reload the session.`,
       );
     return {
       isOwn,
@@ -201,10 +200,7 @@ export class Ownership {
     };
   }
 
-  /**
-   * Receives a request of another server. If no work is in progress the session is released, and that server does it
-   * itself. Never rejects.
-   */
+  /** Receives another server's request. Without work in progress the session is released. Never rejects. */
   async receive({ id: requestId, body }: HolderRequest): Promise<void> {
     const { isBusy, handle, onError } = this.#session;
     await this.#queue.run(async () => {
@@ -223,7 +219,6 @@ export class Ownership {
     return this.#session.store.shared;
   }
 
-  /** Does the work if the session can be owned. */
   async #here<T>(work: () => Promise<T>): Promise<{ readonly value: T } | undefined> {
     const { events, recover, refusal } = this.#session;
     if (this.#isGone) throw refusal("gone");
@@ -238,7 +233,6 @@ export class Ownership {
       return { value: await work() };
     } catch (error) {
       if (!this.#shared || !isFenced(error)) throw error;
-      // Nothing was written; the server that owns it now receives the request.
       this.#lost();
       return undefined;
     } finally {
@@ -246,7 +240,10 @@ export class Ownership {
     }
   }
 
-  /** Takes the session. Returns whether memory has all of it; `undefined` if another server owns it. @throws {StoreError} */
+  /**
+   * Holds the session. Returns whether memory is complete; `undefined` if another server owns it.
+   * @throws {StoreError}
+   */
   async #take(): Promise<"known" | "stale" | undefined> {
     const shared = this.#shared;
     if (!shared || this.#hold) return "known";
@@ -259,7 +256,6 @@ export class Ownership {
     return this.#known === hold.fence - 1 ? "known" : "stale";
   }
 
-  /** Releases the session unless work is in progress, and sends the answers that are due. Never rejects. */
   async #release(isRead = true): Promise<void> {
     const { id, store, events, isBusy, unsettled, onError = () => {} } = this.#session;
     const hold = this.#hold;
@@ -274,7 +270,7 @@ export class Ownership {
       await this.#shared?.release(id);
       this.#seen = { fence: hold.fence, holder: "nobody", lastEvent: events.last };
     } catch (error) {
-      // It may be released all the same: from now on the store reports who owns it.
+      // It may be released all the same: the store knows the owner.
       onError(error);
       unsettled();
     }
@@ -282,7 +278,7 @@ export class Ownership {
     this.#follow();
   }
 
-  /** The session isn't owned here any more. Memory is as of the hold of this number. */
+  /** Marks the session as no longer owned here. Memory is as of this hold. */
   #drop(known?: number): void {
     this.#unhear();
     this.#hold = undefined;
@@ -306,7 +302,7 @@ export class Ownership {
     });
   }
 
-  /** Notes what other servers do, for readers of the events. Never rejects. */
+  /** Notes writes of other servers. Never rejects. */
   #look(seen?: Sighting): Promise<void> {
     return this.#queue.run(() => this.#see(seen)).catch((error) => {
       if (this.#isGone) return;
@@ -315,12 +311,11 @@ export class Ownership {
     });
   }
 
-  /** Lets readers of the events know the session's state, and reads no more than they need. Default: its state now. */
+  /** Passes the session's state to readers of the events, reading no more than needed. */
   async #see(newest?: Sighting): Promise<void> {
     const { id, events, observe, refusal } = this.#session;
     if (this.#isGone) throw refusal("gone");
     if (!this.#shared || this.#hold || newest && this.#seen && isBefore(newest, this.#seen)) return;
-    // A hold of this server that it doesn't know of is to be found out.
     const seen = newest && newest.holder !== "this" ? newest : await this.#orGone(this.#shared.look(id));
     const { holder, fence } = seen;
     if (holder === "nobody" && fence === this.#known && !events.failed) return;
@@ -329,7 +324,6 @@ export class Ownership {
     this.#seen = seen;
   }
 
-  /** Reads from the store what other servers have written. Default: as of now. */
   async #refresh(seen?: Sighting): Promise<void> {
     const { id, events, refusal, stalled } = this.#session;
     if (this.#isGone) throw refusal("gone");
@@ -349,7 +343,7 @@ export class Ownership {
         if (!await this.#here(async () => {})) await read(true);
       } catch (error) {
         if (!(error instanceof StoreError && error.code === "full")) throw error;
-        // It continues once there is room, on any server. Until then it can be read.
+        // It continues once there is room, on any server. Until then it is readable.
         this.#session.onError?.(error);
         await read(true);
         stalled(error);
@@ -357,7 +351,6 @@ export class Ownership {
     }
   }
 
-  /** A session that isn't in the store any more was deleted by another server. */
   async #orGone<T>(work: Promise<T>): Promise<T> {
     const { id, store, events, refusal } = this.#session;
     const done = await new SessionRecords(store, id).ifThere(async () => ({ value: await work }));
@@ -368,14 +361,14 @@ export class Ownership {
   }
 }
 
-/** Returns whether a store refuses a commit because the session isn't owned here any more. */
+/** Returns whether a store refused a commit because the session is no longer owned here. */
 export function isFenced(error: unknown): error is StoreError {
   return error instanceof StoreError && error.code === "fenced";
 }
 
 /**
- * Returns whether a sighting is older than another one: notifications may be processed after a look that was newer. The
- * server that releases a session is the last to hold it by that number.
+ * Returns whether a sighting is older than another: notifications may arrive late. The releasing server is the last
+ * holder under its number.
  */
 function isBefore({ fence, lastEvent, holder }: Sighting, later: Sighting): boolean {
   if (fence !== later.fence) return fence < later.fence;

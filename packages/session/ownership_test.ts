@@ -4,14 +4,12 @@ import { type Store, StoreError } from "@tare/session";
 import { Ownership } from "@tare/session/internal";
 import { sharedMemory } from "../../tests/shared_memory.ts";
 
-/** A session that counts, as one server has it in memory. */
 class Counter {
   count = 0;
   isBusy = false;
-  /** What its ownership has called, in order. */
+  /** Names of the callbacks called, in order. */
   readonly calls: string[] = [];
   readonly ownership: Ownership;
-  /** Resolves once another server has requested that the work stops. */
   readonly stopped = Promise.withResolvers<void>();
   readonly #store: Store;
 
@@ -42,7 +40,7 @@ class Counter {
     store.shared?.listen({ asked: (request) => void this.ownership.receive(request), gone: () => {} });
   }
 
-  /** Counts on if this server owns the session; else returns what the owner answers. */
+  /** Counts if this server owns the session; otherwise returns the owner's answer. */
   next(wanted: unknown = "know"): Promise<unknown> {
     return this.ownership.exclusively<unknown>(async () => {
       this.count++;
@@ -66,7 +64,7 @@ class Counter {
 
 const SESSION = { type: "session", kind: "gateway", id: "a", createdAtMs: 1, settings: {} } as const;
 
-/** The same session on two servers. `lose` lets the lease of the first one expire, and that one go on. */
+/** Returns the same session on two servers. `lose` expires the first one's lease and resumes it. */
 async function counters(): Promise<
   [Counter, Counter, lose: (meanwhile: () => Promise<unknown>) => Promise<void>]
 > {
@@ -103,13 +101,13 @@ Deno.test("Ownership keeps a session while work is in progress, and sends reques
   const tenure = one.ownership.tenure();
   const answer = two.ownership.request("stop");
   await one.stopped.promise;
-  // Its answer is due once the work has ended, and the session was released.
+  // The answer is due once the work has ended and the session is released.
   await tenure.run(() => Promise.resolve());
   assertEquals([await answer, one.ownership.isHeld], [{ answer: {} }, false]);
   assertEquals(await two.next(), 1);
 });
 
-Deno.test("Ownership.tenure() writes nothing more once another server has taken the session", async () => {
+Deno.test("Ownership.tenure() writes nothing after another server has taken the session", async () => {
   const [one, two, lose] = await counters();
   one.isBusy = true;
   await one.next();
@@ -121,7 +119,7 @@ Deno.test("Ownership.tenure() writes nothing more once another server has taken 
   assertEquals([await two.next(), await one.next()], [3, 4]);
 });
 
-Deno.test("Ownership refuses a session that another server has deleted, or that is left", async () => {
+Deno.test("Ownership refuses a session that was deleted or left to another server", async () => {
   const [one, two] = await counters();
   await one.next();
   await two.ownership.exclusively(async () => {}, { request: () => "know", answered() {} });

@@ -1,6 +1,5 @@
 /**
- * Metrics in the text format of Prometheus. Not part of the public API: names and behavior may change in any release.
- *
+ * Prometheus text format of metrics. Not part of the public API: names and behavior may change in any release.
  * @module
  */
 import type { Figures } from "./telemetry.ts";
@@ -9,18 +8,17 @@ import { Counter, Gauge, Histogram, Registry } from "prom-client";
 type Options = Parameters<Figures["figure"]>[0];
 type Facts = Parameters<ReturnType<Figures["figure"]>>[1];
 
-/** So many values of a figure are told apart: names of models and tools come from clients. */
+/** Most series of a metric: names of models and tools come from clients. */
 const MAX_SERIES = 500;
 
-/** Characters of a label. */
 const MAX_LABEL = 200;
 
-/** What stands in the labels of the values beyond. */
+/** Label value of the series beyond the limit. */
 const OTHER = "_OTHER";
 
 /**
- * Figures as Prometheus reads them. They are called as OpenTelemetry's exporters for it call them: dots are underscores,
- * units and `_total` stand at the end. `onError` is told why a figure couldn't be found out, which then isn't there.
+ * Returns a metrics registry in Prometheus' format, with the names of OpenTelemetry's Prometheus exporter. A metric
+ * that can't be read is omitted, and `onError` receives the reason.
  */
 export function prometheus({ onError }: { readonly onError: (error: unknown) => void }): Figures {
   const registry = new Registry();
@@ -77,7 +75,7 @@ export function prometheus({ onError }: { readonly onError: (error: unknown) => 
   };
 }
 
-/** Makes the labels of a figure's values, of as many as are told apart. */
+/** Returns a function that returns the labels of a value. */
 function labeller({ labels = [] }: Options): (facts: Facts) => Record<string, string> {
   const seen = new Set<string>();
   const named = labels.map((label) => [label, plain(label)] as const);
@@ -96,7 +94,6 @@ function plain(name: string): string {
   return name.replaceAll(/[^a-zA-Z0-9_]/g, "_");
 }
 
-/** Units in braces only say what is counted. */
 function unitOf(unit: string): string {
   if (unit.startsWith("{")) return "";
   return unit === "s" ? "_seconds" : `_${unit}`;

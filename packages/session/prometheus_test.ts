@@ -7,13 +7,12 @@ const onError = (error: unknown) => {
 
 const about = { unit: "{call}", description: "Calls." };
 
-Deno.test("prometheus() writes figures by the names that OpenTelemetry's exporters give them", async () => {
+Deno.test("prometheus() names metrics as OpenTelemetry's exporters do", async () => {
   const { figure, observe, text, mediaType } = prometheus({ onError });
   const calls = figure({ kind: "sum", name: "tare.calls", ...about, labels: ["gen_ai.request.model"] });
   calls(1, { "gen_ai.request.model": 'a "quoted"\nname', "session.id": "left out" });
   calls(2.5, { "gen_ai.request.model": 'a "quoted"\nname' });
   calls(1);
-  // Who names it again gets the same.
   figure({ kind: "sum", name: "tare.calls", ...about, labels: ["gen_ai.request.model"] })(1);
   const level = figure({ kind: "level", name: "tare.saved", unit: "usd", description: "Saved." });
   level(3);
@@ -66,7 +65,7 @@ tare_losses_total ${held}
   assertEquals(mediaType, "text/plain; version=0.0.4; charset=utf-8");
 });
 
-Deno.test("prometheus() tells 500 values of a figure apart, and puts those beyond together", async () => {
+Deno.test("prometheus() limits a metric to 500 series and merges the others", async () => {
   const { figure, text } = prometheus({ onError });
   const calls = figure({ kind: "sum", name: "c", ...about, labels: ["model", "kind"] });
   for (let at = 0; at < 600; at++) calls(1, { model: `m${at}`, kind: "k" });
@@ -82,7 +81,7 @@ Deno.test("prometheus() tells 500 values of a figure apart, and puts those beyon
   ]);
 });
 
-Deno.test("prometheus() leaves a figure out that can't be found out, and gives the others", async () => {
+Deno.test("prometheus() omits a metric that can't be read, and returns the others", async () => {
   const errors: unknown[] = [];
   const { observe, text } = prometheus({ onError: (error) => errors.push(error) });
   let isAway = false;

@@ -20,25 +20,25 @@ import type { PinChange, Session } from "./session.ts";
 import type { ListedSession, SessionListing, SessionRecord, Store, StoreRecord } from "./store/port.ts";
 import type { Warmth } from "./warmth.ts";
 
-/** Which sessions are held in memory. */
+/** Options of sessions in memory. */
 export interface HeldOptions<S> {
-  /** Most that those in memory may weigh together. The least recently used are evicted first. */
+  /** Greatest total weight in memory. The least recently used sessions are evicted first. */
   readonly maxWeight: number;
   readonly weigh: (session: S) => number;
-  /** Whether a session is in use, and so isn't evicted. Default: none is. */
+  /** Returns whether a session is in use and must not be evicted. Default: none is. */
   readonly isInUse?: (session: S) => boolean;
-  /** Called with each session that is evicted or removed. */
   readonly evicted?: (session: S) => void;
-  /** Whether an evicted session is found as long as a caller has it, so that it isn't loaded twice. Default: no. */
+  /**
+   * Whether an evicted session is found while it is referenced elsewhere, so that it isn't loaded twice. Default: no.
+   */
   readonly findsEvicted?: boolean;
 }
 
 /** The sessions of a kind in memory, each loaded once. */
 export class HeldSessions<S extends { readonly id: string }> {
   readonly #options: HeldOptions<S>;
-  /** An object of its own for each weighing: the cache weighs no value twice. */
+  /** Each weighing needs its own object: the cache weighs no value twice. */
   readonly #used: LRUCache<string, { readonly session: S }>;
-  /** Those in use that would have been evicted. */
   readonly #inUse = new Map<string, S>();
   readonly #evicted = new Map<string, WeakRef<S>>();
   readonly #loading = new Map<string, Promise<S | undefined>>();
@@ -52,7 +52,7 @@ export class HeldSessions<S extends { readonly id: string }> {
       maxSize: options.maxWeight,
       sizeCalculation: ({ session }) => options.weigh(session),
       dispose: ({ session }, _, reason) => {
-        // One that is too large to be set is evicted by who sets it.
+        // A session that is too large to be cached is evicted by `use()`.
         if (reason === "evict") this.#evict(session);
       },
       noDisposeOnSet: true,
@@ -63,17 +63,16 @@ export class HeldSessions<S extends { readonly id: string }> {
     return this.#used.size + this.#inUse.size;
   }
 
-  /** Returns the session of this id, if it is in memory. It doesn't count as used. */
   find(id: string): S | undefined {
     return this.#used.peek(id)?.session ?? this.#inUse.get(id) ?? this.#evicted.get(id)?.deref();
   }
 
-  /** Returns the session of this id, if it is in memory. It counts as used. */
+  /** Returns a session in memory and marks it as used. */
   get(id: string): S | undefined {
     return this.#used.get(id)?.session ?? this.find(id);
   }
 
-  /** Yields all that are found, those first that were used last. They don't count as used. */
+  /** Yields all sessions, the most recently used first, without marking them as used. */
   *values(): Iterable<S> {
     for (const { session } of this.#used.values()) yield session;
     yield* this.#inUse.values();
@@ -83,7 +82,7 @@ export class HeldSessions<S extends { readonly id: string }> {
     }
   }
 
-  /** A session was used: it is weighed, and others may be evicted for it. */
+  /** Marks a session as used and weighs it, which may evict others. */
   use(session: S): void {
     const { id } = session;
     this.#inUse.delete(id);
@@ -94,7 +93,6 @@ export class HeldSessions<S extends { readonly id: string }> {
     this.#collected.register(session, id);
   }
 
-  /** Removes a session from memory. */
   delete(id: string): void {
     const session = this.find(id);
     this.#used.delete(id);
@@ -107,7 +105,7 @@ export class HeldSessions<S extends { readonly id: string }> {
     return this.#loading.has(id);
   }
 
-  /** Loads a session, unless that is under way: then both get the same. */
+  /** Loads a session; concurrent callers share one load. */
   load(id: string, read: () => Promise<S | undefined>): Promise<S | undefined> {
     const loading = this.#loading.get(id) ?? read().finally(() => this.#loading.delete(id));
     this.#loading.set(id, loading);
@@ -120,84 +118,74 @@ export class HeldSessions<S extends { readonly id: string }> {
   }
 }
 
-/** A session of either kind in memory. */
+/** A session in memory. */
 export interface RegisteredSession {
   readonly id: string;
-  /** Name of the key with which it was made. Absent: the owner's. */
+  /** Name of the key that created it. Absent: the owner's. */
   readonly by?: string | undefined;
-  /** What its model sees, and what its calls came to. */
   readonly session: Session;
 }
 
-/** A change of a session that a user asks for. */
+/** A change by a user. */
 export type SessionChange = { readonly pins: PinChange } | { readonly title: string };
 
-/** Totals of sessions that aren't among the sums of a store. */
+/** Totals of sessions that the store's totals don't include. */
 export interface UnsummedSessions extends AddedSessions {
   readonly group: SessionGroup;
-  /** The session. Absent: several that are no longer in memory. */
   readonly row?: ListedSession;
 }
 
-/**
- * What differs between the kinds of sessions: how they are loaded, changed and deleted, and how clients see them. Rows are
- * those of the store.
- */
+/** The operations that differ between kinds of sessions. */
 export interface SessionKind<
   S extends RegisteredSession = RegisteredSession,
   Summary = unknown,
   Details = unknown,
 > {
   readonly kind: SessionRecord["kind"];
-  /** Where they are stored. Absent: nowhere. */
   readonly store?: Store | undefined;
-  /** Keeps their prompts in caches. Absent: nothing does. */
+  /** Sends cache keep-alive requests. Absent: disabled. */
   readonly warmth?: Pick<Warmth, "keepFor"> | undefined;
-  /** The newest warnings that came up in them. */
   readonly warnings: ToldWarnings;
   now(): number;
-  /** Returns the session of this id, if it is in memory. */
   find(id: string): S | undefined;
-  /** Returns the session of this id, loaded if it is stored; `undefined` if there is none. @throws {StoreError} */
   open(id: string): Promise<S | undefined>;
-  /** Returns the row of a session as it is in memory. */
   row(session: S): ListedSession;
-  /** Returns those that aren't stored yet, the newest first. Default: all are. */
   unsaved?(): readonly ListedSession[];
-  /** Returns the row of a stored session as it is known best. Default: as it is stored. */
+  /** Returns a stored row with what memory has newer. Default: the row. */
   known?(row: ListedSession): ListedSession;
-  /** Returns the totals that aren't stored yet; of a key alone if it is given. Default: all are. */
+  /** Returns the totals that aren't stored yet, optionally of one key. Default: none. */
   unsummed?(by?: string): Iterable<UnsummedSessions>;
   summary(row: ListedSession): Summary;
   details(session: S): Promise<Details>;
-  /** Returns what its calls cost, and whose they are. */
   spending(row: ListedSession): Pick<SpendingSession, "model" | "agent" | "days">;
-  /** Returns what its model saw last. */
   seen(session: S): Promise<SeenSession>;
-  /** Returns its model calls, the oldest first. @throws {StoreError} */
+  /**
+   * Returns the model calls, the oldest first.
+   * @throws {StoreError}
+   */
   calls(session: S): Promise<readonly CallReport[]>;
-  /** Changes it, and stores that with these records; they aren't read where nothing is stored. @throws {StoreError} */
+  /**
+   * Applies a change and commits it with these records, created only if the session is stored.
+   * @throws {StoreError}
+   */
   change(session: S, change: SessionChange, records: () => readonly StoreRecord[]): Promise<void>;
-  /** @throws {StoreError} */
   delete(session: S): Promise<void>;
 }
 
-/** Which sessions are reported. */
+/** Filter of a report. */
 export interface ReportScope extends Pick<SessionListing, "kind" | "by"> {
-  /** Ends the reading. Default: nothing does. */
   readonly signal?: AbortSignal;
 }
 
-/** The model calls of a session, the oldest first. */
+/** Calls of a session. */
 export interface SessionCalls {
   readonly id: string;
   readonly calls: readonly CallReport[];
 }
 
-/** How many sessions of each kind are in a report by session: the newest. */
 const SPENDING_SESSIONS = 1_000;
 
-/** The sessions of all kinds, in memory or stored. */
+/** All sessions, in memory or stored. */
 export class SessionRegistry<Summary = unknown, Details = unknown> {
   readonly kinds: readonly SessionKind<RegisteredSession, Summary, Details>[];
 
@@ -205,7 +193,10 @@ export class SessionRegistry<Summary = unknown, Details = unknown> {
     this.kinds = kinds;
   }
 
-  /** Returns the session of this id; `undefined` if there is none. @throws {StoreError} */
+  /**
+   * Returns a session; `undefined` if there is none.
+   * @throws {StoreError}
+   */
   async open(id: string): Promise<OpenSession<Summary, Details> | undefined> {
     const held = this.kinds.filter((kind) => kind.find(id));
     for (const kind of held.length > 0 ? held : this.kinds) {
@@ -215,7 +206,10 @@ export class SessionRegistry<Summary = unknown, Details = unknown> {
     return undefined;
   }
 
-  /** Returns the session of this id without loading it. It may be gone when it is used. @throws {StoreError} */
+  /**
+   * Returns a session's kind and key without loading it.
+   * @throws {StoreError}
+   */
   async find(id: string): Promise<Pick<SessionRecord, "kind" | "by"> | undefined> {
     for (const kind of this.kinds) {
       const session = kind.find(id);
@@ -226,8 +220,7 @@ export class SessionRegistry<Summary = unknown, Details = unknown> {
   }
 
   /**
-   * Returns a page of sessions, the newest first; those that aren't stored yet are before the others.
-   *
+   * Returns a page of sessions, the newest first, unstored ones before all.
    * @returns `undefined` if there is no session `after`.
    * @throws {StoreError}
    */
@@ -241,7 +234,6 @@ export class SessionRegistry<Summary = unknown, Details = unknown> {
     };
   }
 
-  /** Yields the calls of the newest sessions of each kind, at most `limit` of each. @throws {StoreError} */
   async *calls({ limit, by, signal }: ReportScope & { readonly limit: number }): AsyncIterable<SessionCalls> {
     for (const { kind } of this.kinds) {
       const page = await this.#rows({ kind, limit, by });
@@ -253,7 +245,10 @@ export class SessionRegistry<Summary = unknown, Details = unknown> {
     }
   }
 
-  /** Returns what was saved today and in all, and the newest warnings. @throws {StoreError} */
+  /**
+   * Returns the savings of today and in total, and the newest warnings.
+   * @throws {StoreError}
+   */
   async overview(scope: ReportScope = {}): Promise<Overview> {
     const kinds = this.#kindsOf(scope.kind);
     const accounts = await this.#accounts(scope);
@@ -268,12 +263,18 @@ export class SessionRegistry<Summary = unknown, Details = unknown> {
     return accounts.overview(kinds[0]?.now() ?? 0, warnings);
   }
 
-  /** Compares what sessions cost that are planned with those that are forwarded unchanged. @throws {StoreError} */
+  /**
+   * Compares the costs of planned sessions with those of the holdout.
+   * @throws {StoreError}
+   */
   async ledger(scope: ReportScope = {}): Promise<LedgerReport> {
     return (await this.#accounts(scope)).report();
   }
 
-  /** Reports what sessions have cost, by day, model, session or agent. @throws {StoreError} */
+  /**
+   * Returns the cost of sessions by day, model, session or agent.
+   * @throws {StoreError}
+   */
   async spend(query: SpendOptions, { by, signal }: ReportScope = {}): Promise<SpendingReport> {
     const all: SpendingSession[] = [];
     for (const kind of this.kinds) {
@@ -338,7 +339,6 @@ export class SessionRegistry<Summary = unknown, Details = unknown> {
     return accounts;
   }
 
-  /** Returns what sessions of a kind have cost, those that are gone too where they are stored. */
   async #spending(
     one: SessionKind<RegisteredSession, Summary, Details>,
     { from = FIRST_DAY, to = LAST_DAY, by }: Pick<SpendOptions, "from" | "to"> & Pick<ReportScope, "by">,
@@ -362,7 +362,7 @@ export class SessionRegistry<Summary = unknown, Details = unknown> {
   }
 }
 
-/** A session that was opened, with what users ask of it whatever its kind. */
+/** An opened session. */
 export class OpenSession<Summary = unknown, Details = unknown> {
   readonly #kind: SessionKind<RegisteredSession, Summary, Details>;
   readonly #session: RegisteredSession;
@@ -380,12 +380,11 @@ export class OpenSession<Summary = unknown, Details = unknown> {
     return this.#kind.kind;
   }
 
-  /** Totals of its calls by day. */
   get days(): Days {
     return this.#session.session.state.days;
   }
 
-  /** Why nothing can be asked of its messages, in words that follow "Cannot pin"; `undefined` if it can. */
+  /** The reason why its messages can't be pinned, as text after "Cannot pin"; `undefined` if they can. */
   get noPins(): string | undefined {
     return this.#session.session.noPins;
   }
@@ -394,20 +393,18 @@ export class OpenSession<Summary = unknown, Details = unknown> {
     return this.#kind.details(this.#session);
   }
 
-  /** Returns its model calls, the oldest first. @throws {StoreError} */
   calls(): Promise<readonly CallReport[]> {
     return this.#kind.calls(this.#session);
   }
 
-  /** Returns what its model saw last. */
   seen(): Promise<SeenSession> {
     return this.#kind.seen(this.#session);
   }
 
   /**
-   * Pins a message. The records that `keep` returns are stored with the pin.
-   *
-   * @throws {RangeError} if that can't be asked of this message. @throws {StoreError}
+   * Pins a message, and commits the records of `keep` with the pin.
+   * @throws {RangeError} if it can't be pinned so.
+   * @throws {StoreError}
    */
   async setPin(
     wanted: NewPin,
@@ -420,14 +417,20 @@ export class OpenSession<Summary = unknown, Details = unknown> {
     return report;
   }
 
-  /** Removes the pin of a message, and returns whether there was one. @throws {StoreError} */
+  /**
+   * Removes a message's pin. Returns whether there was one.
+   * @throws {StoreError}
+   */
   async removePin(place: number, keep: () => readonly StoreRecord[] = () => []): Promise<boolean> {
     if (!this.#session.session.state.pins.some((pin) => pin.place === place)) return false;
     await this.#kind.change(this.#session, { pins: { remove: place } }, keep);
     return true;
   }
 
-  /** Gives it a title, which it keeps. The records that `keep` returns are stored with that. @throws {StoreError} */
+  /**
+   * Sets its title, and commits the records of `keep` with it.
+   * @throws {StoreError}
+   */
   async rename(
     title: string,
     keep: (renamed: Summary) => readonly StoreRecord[] = () => [],
@@ -437,23 +440,21 @@ export class OpenSession<Summary = unknown, Details = unknown> {
     return summary;
   }
 
-  /** Keeps its newest prompt in the provider's cache for at most so many milliseconds; `undefined` if nothing does. */
+  /** Keeps its newest prompt cached for at most `ms`; `undefined` if keep-alive is disabled. */
   keepFor(ms: number): ReturnType<Warmth["keepFor"]> | undefined {
     return this.#kind.warmth?.keepFor(this.#session.id, ms);
   }
 
-  /** Returns the original of what was evicted from its prompt, by its reference. */
+  /** Returns the original of an evicted text by its reference. */
   async archived(ref: string): Promise<string | undefined> {
     return await this.#session.session.archive.get(ref);
   }
 
-  /** Deletes it. @throws {StoreError} */
   delete(): Promise<void> {
     return this.#kind.delete(this.#session);
   }
 }
 
-/** Returns the one store of all that are stored. */
 function storeOf(kinds: readonly Pick<SessionKind, "store">[]): Store | undefined {
   return kinds.find(({ store }) => store)?.store;
 }

@@ -25,11 +25,10 @@ function held(options: { readonly findsEvicted?: boolean } = {}) {
   return { sessions, use, ids, evicted };
 }
 
-Deno.test("HeldSessions evicts the sessions that were used longest ago, by their weight", () => {
+Deno.test("HeldSessions evicts the least recently used sessions by weight", () => {
   const { sessions, use, ids, evicted } = held();
   const a = use("a");
   for (const id of ["b", "c"]) use(id);
-  // To find one isn't to use it.
   assertStrictEquals(sessions.find("b")?.id, "b");
   assertStrictEquals(sessions.get("a"), a);
   use("d");
@@ -43,7 +42,7 @@ Deno.test("HeldSessions evicts the sessions that were used longest ago, by their
   assertEquals([ids(), evicted.at(-1)], [[], "a"]);
 });
 
-Deno.test("HeldSessions keeps sessions that are in use", () => {
+Deno.test("HeldSessions retains sessions in use", () => {
   const { sessions, use, ids, evicted } = held();
   const used = use("a", { isUsed: true });
   for (const id of ["b", "c", "d"]) use(id);
@@ -54,7 +53,7 @@ Deno.test("HeldSessions keeps sessions that are in use", () => {
   assertEquals([ids(), evicted], [["a", "d", "c"], ["b"]]);
 });
 
-Deno.test("HeldSessions finds an evicted session as long as a caller has it, if it shall", () => {
+Deno.test("HeldSessions finds an evicted session while a caller references it, if enabled", () => {
   for (const findsEvicted of [true, false]) {
     const { sessions, use, ids } = held({ findsEvicted });
     const first = use("a");

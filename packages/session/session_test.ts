@@ -32,7 +32,7 @@ const WITH_RESULT: readonly Message[] = [
   },
 ];
 
-Deno.test("Session notes what was rewritten for a turn, and tells it with the call that was made so", async () => {
+Deno.test("Session reports the rewrites of a turn with its call", async () => {
   const conversation = newConversation();
   conversation.asked("m");
   conversation.named("Look.");
@@ -65,7 +65,7 @@ Deno.test("Session changes nothing for a request that is no turn", async () => {
   assertEquals(conversation.newest, undefined);
 });
 
-Deno.test("Session forks with the pins of what both share, and nothing that it came to", () => {
+Deno.test("Session.fork() retains the pins of shared messages and no totals", () => {
   const conversation = newConversation();
   const messages = [user("one"), user("two")];
   for (const place of [0, 1]) {

@@ -1,7 +1,6 @@
 /**
- * What agent server and gateway tell of themselves by OpenTelemetry: spans and metrics by the semantic conventions for
- * generative AI, and figures of our own, whose names begin with `tare.`. It goes by `@opentelemetry/api` alone: where
- * nobody has set up an exporter nothing is made, and nothing leaves.
+ * OpenTelemetry of agent server and gateway: spans and metrics by the semantic conventions for generative AI, and own
+ * metrics, whose names begin with `tare.`. Only `@opentelemetry/api` is used: without an exporter nothing is created.
  *
  * @example
  * ```ts
@@ -46,38 +45,31 @@ import {
 } from "@tare/messages";
 import { describeCall } from "@tare/messages/internal";
 
-/** Attributes of an operation or a metric, by their names. */
+/** Attributes of an operation or a metric. */
 export type Facts = Readonly<Record<string, string | number | boolean | string[] | undefined>>;
 
-/** Something that begins and ends: a span, and its duration as a metric. */
+/** A span, and its duration as a metric. */
 export interface Operation {
-  /** Whether anybody gets to see what is told of it. */
+  /** Whether the span is recorded. */
   readonly isRecording: boolean;
-  /** Does some work as part of it: operations that begin there stand in it. */
+  /** Runs work as part of it: operations that begin there become its children. */
   within<T>(work: () => T): T;
-  /** Adds what has become known. */
   set(facts: Facts): void;
-  /** Ends it, with the class of error that it ended with, if it did; what has ended stays as it is. */
+  /** Ends it, with an error's class if it failed. Later calls do nothing. */
   end(errorType?: string): void;
 }
 
-/** What an operation is. */
 interface OperationOptions {
   readonly tracer: Tracer;
-  /** Name of the span. */
   readonly name: string;
   readonly kind: SpanKind;
-  /** What is known of it when it begins. */
   readonly attributes: Facts;
-  /** Takes how long it took, in seconds. */
   readonly duration: Figure;
-  /** Those of the attributes by which durations are told apart. */
   readonly labels: Facts;
-  /** What it is part of. Default: what runs now. */
+  /** Default: the active operation. */
   readonly parent?: Operation | undefined;
 }
 
-/** An operation as the API has it. */
 class SpanOperation implements Operation {
   readonly #context: Context;
   readonly #span: Span;
@@ -85,7 +77,6 @@ class SpanOperation implements Operation {
   readonly #startMs = performance.now();
   #isEnded = false;
 
-  /** Begins now. */
   constructor(options: OperationOptions) {
     const { tracer, name, kind, attributes, parent } = options;
     const around = parent instanceof SpanOperation ? parent.#context : context.active();
@@ -106,7 +97,6 @@ class SpanOperation implements Operation {
     this.#span.setAttributes(facts);
   }
 
-  /** Notes that something happened in its course. */
   note(event: string, facts: Facts): void {
     this.#span.addEvent(event, facts);
   }
@@ -130,94 +120,78 @@ const HEADERS = {
   get: (headers: Headers, name: string) => headers.get(name) ?? undefined,
 };
 
-/** What Deno has of its own exporter, where it is the runtime. */
+/** Deno's built-in exporter, if Deno is the runtime. */
 const denos: { readonly tracerProvider?: unknown } | undefined = (globalThis as {
   readonly ["Deno"]?: { readonly telemetry?: object };
 })["Deno"]?.telemetry;
 
-/** A whole number as an attribute. Deno's own exporter takes numbers for fractions, and only a `bigint` for a whole one. */
+/** Returns an integer attribute: Deno's exporter writes numbers as floats, and only a `bigint` as an integer. */
 function whole(value: number): number {
   const rounded = Math.round(value);
   return denos?.tracerProvider === trace.getTracerProvider() ? BigInt(rounded) as unknown as number : rounded;
 }
 
-/** A call of a model, from its request to the end of its reply. */
+/** A model call. */
 export interface Chat extends Operation {
-  /** Something of the reply has come. */
   begun(): void;
-  /** The reply is there. */
   replied(reply: {
-    /** Returns the messages; called only if content is captured. */
     readonly messages: () => readonly Message[];
-    /** Why it ended. Default: unknown. */
+    /** Default: unknown. */
     readonly finishReason?: string | undefined;
-    /** Default: it has none. */
     readonly id?: string | undefined;
   }): void;
-  /** What it took, as the provider reported. */
+  /** Adds the usage that the provider reported. */
   took(usage: Usage): void;
-  /** What was planned for it, and what came of that. */
+  /** Adds the planning of its prompt and the outcome. */
   planned(call: {
-    /** What was rewritten for it. */
     readonly rewrites: readonly Pick<Rewrite, "mechanism" | "tokensBefore" | "tokensAfter">[];
-    /** Tokens that each mechanism kept out of it. */
+    /** Tokens that each mechanism removed from the prompt. */
     readonly saved: Readonly<Record<string, number>>;
-    /** Its entry in the ledger, as far as it is reported. Absent: no ledger is kept. */
+    /** The reported part of its ledger entry. Absent: there is no ledger. */
     readonly entry?: {
       readonly usage: Usage;
       readonly predictedCachedTokens: number;
       readonly tokenUnits: number;
       readonly withoutTokenUnits: number;
-      /** Why the prompt was rewritten. */
       readonly decision?: { readonly cause: string };
     } | undefined;
   }): void;
 }
 
-/** Keeps figures for who reads them here, beside those to whom an exporter brings them. */
+/** A local registry of metrics, in addition to an exporter. */
 export interface Figures {
-  /**
-   * Returns what adds a value with its attributes to the figure of this name, or counts it in its histogram: the same one
-   * for the same name.
-   */
+  /** Returns a function that adds a value to a metric; the same one per name. */
   figure(options: FigureOptions): (value: number, facts?: Facts) => void;
-  /** Adds one whose values, each with its attributes, are read when a client reads it. */
   observe(
     options: FigureOptions & { readonly kind: "sum" | "level" },
     read: () => Promise<readonly (readonly [value: number, facts?: Facts])[]>,
   ): void;
-  /** All of them, as a text of this media type. */
   text(): Promise<string>;
   readonly mediaType: string;
 }
 
 /** A metric. */
 export interface FigureOptions {
-  /** A `sum` only grows, a `level` goes up and down, a `histogram` counts values by their size. */
+  /** A `sum` only grows, a `level` goes up and down, a `histogram` counts values by size. */
   readonly kind: "sum" | "level" | "histogram";
-  /** Name, unit and description as OpenTelemetry has them. */
   readonly name: string;
   readonly unit: string;
   readonly description: string;
-  /** The attributes by which values are distinguished; others are omitted. Default: none. */
+  /** Attributes that distinguish series; others are omitted. Default: none. */
   readonly labels?: readonly string[];
-  /** Upper bounds of a histogram's classes. */
   readonly bounds?: readonly number[];
 }
 
 type Figure = ReturnType<Figures["figure"]>;
 
-/** Bounds of histograms, as the conventions prescribe them. */
+/** Histogram bounds prescribed by the conventions. */
 const DURATIONS_S = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
 const AGENT_DURATIONS_S = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6];
-/** The powers of four up to 67,108,864. */
 const TOKENS = Array.from({ length: 14 }, (_, power) => 4 ** power);
 
-/** What tells calls of models apart. */
 const MODEL_LABELS = ["gen_ai.provider.name", "gen_ai.request.model", "server.address"];
 const CALL_LABELS = ["gen_ai.operation.name", ...MODEL_LABELS];
 
-/** The metrics. */
 function instruments(made: (options: FigureOptions) => Figure) {
   const metric =
     (kind: FigureOptions["kind"]) =>
@@ -245,13 +219,13 @@ function instruments(made: (options: FigureOptions) => Figure) {
       labels: ["gen_ai.tool.name", "gen_ai.agent.name", "error.type"],
       bounds: DURATIONS_S,
     }),
-    savedTokens: sum("tare.saved.tokens", "Tokens that were kept out of prompts.", {
+    savedTokens: sum("tare.saved.tokens", "Tokens removed from prompts.", {
       unit: "{token}",
       labels: ["tare.mechanism", ...MODEL_LABELS],
     }),
     savedTokenUnits: level(
       "tare.saved.token_units",
-      "What was saved against what clients would have paid without Tare; one uncached input token costs 1.",
+      "Estimated saving against the baseline without Tare, in cost units (one = one uncached input token).",
       {
         unit: "{token_unit}",
         labels: MODEL_LABELS,
@@ -263,38 +237,46 @@ function instruments(made: (options: FigureOptions) => Figure) {
     }),
     predictedTokens: sum(
       "tare.cache.predicted_tokens",
-      "Tokens that the provider's cache was expected to serve.",
+      "Prompt tokens expected to be cache hits.",
       {
         unit: "{token}",
         labels: MODEL_LABELS,
       },
     ),
-    reportedTokens: sum("tare.cache.reported_tokens", "Tokens of the same calls that it says it served.", {
-      unit: "{token}",
-      labels: MODEL_LABELS,
-    }),
-    recalls: sum("tare.recalls", "Originals that models asked for again.", {
+    reportedTokens: sum(
+      "tare.cache.reported_tokens",
+      "Prompt tokens of the same calls that the provider reported as cache hits.",
+      {
+        unit: "{token}",
+        labels: MODEL_LABELS,
+      },
+    ),
+    recalls: sum("tare.recalls", "Evicted originals that models recalled.", {
       unit: "{recall}",
     }),
-    failOpens: sum("tare.fail_opens", "What was passed on because planning failed.", {
+    failOpens: sum("tare.fail_opens", "Requests forwarded without Tare's processing after a failure.", {
       unit: "{failure}",
       labels: ["tare.fail_open.cause"],
     }),
-    cost: sum("tare.cost", "What was paid for models whose price is known, summaries and pings included.", {
+    cost: sum(
+      "tare.cost",
+      "Cost of models with a known price, including summaries and keep-alive requests.",
+      {
+        unit: "usd",
+        labels: ["gen_ai.request.model"],
+      },
+    ),
+    costWithout: sum("tare.cost.without", "Baseline cost of the same calls without Tare.", {
       unit: "usd",
       labels: ["gen_ai.request.model"],
     }),
-    costWithout: sum("tare.cost.without", "What clients would have paid for the same without Tare.", {
-      unit: "usd",
-      labels: ["gen_ai.request.model"],
-    }),
-    promptTokens: sum("tare.prompt.tokens", "Tokens of prompts, as providers reported them.", {
+    promptTokens: sum("tare.prompt.tokens", "Prompt tokens reported by providers.", {
       unit: "{token}",
       labels: ["gen_ai.request.model"],
     }),
     cachedTokens: sum(
       "tare.prompt.cached_tokens",
-      "Tokens of the same prompts that were read from a cache.",
+      "Prompt tokens of the same calls read from a cache.",
       {
         unit: "{token}",
         labels: ["gen_ai.request.model"],
@@ -305,7 +287,7 @@ function instruments(made: (options: FigureOptions) => Figure) {
 
 type Instruments = ReturnType<typeof instruments>;
 
-/** An instrument that tells an exporter, if there is one, and figures that are kept here, if any are. */
+/** Returns a function that adds a value to the exporter's metric and to the local one. */
 function instrument(options: FigureOptions, meter: Meter, figures: Figures | undefined): Figure {
   const { kind, name, unit, description, bounds = [] } = options;
   const told = kind === "histogram"
@@ -321,49 +303,40 @@ function instrument(options: FigureOptions, meter: Meter, figures: Figures | und
   };
 }
 
-/** What telemetry holds, and where its metrics go. */
+/** Options of {@linkcode Telemetry}. */
 export interface TelemetryOptions {
-  /**
-   * Whether spans hold content: prompts, replies, arguments and results of tools. It is then stored wherever the spans
-   * are. Default: no.
-   */
+  /** Whether spans contain prompts, replies, and arguments and results of tools. Default: no. */
   readonly captureContent?: boolean;
-  /** Stores the metrics too. Default: none. */
+  /** Local registry of metrics. Default: none. */
   readonly figures?: Figures | undefined;
 }
 
-/** A call of a model that begins. */
+/** Options of a model call. */
 export interface ChatOptions {
-  /** Provider of the model, as the conventions name it. */
+  /** Provider name by the conventions. */
   readonly provider: string;
-  /** Default: unknown. */
   readonly model?: string | undefined;
-  /** Id of the session. Default: it belongs to none. */
   readonly conversation?: string | undefined;
-  /** Address of the provider. Default: unknown. */
   readonly address?: URL | undefined;
-  /** Whether the reply is streamed. Default: no. */
+  /** Default: no. */
   readonly stream?: boolean;
   readonly settings?: ModelSettings | undefined;
-  /** What the model sees. Default: unknown. */
   readonly prompt?: {
     readonly messages: readonly Message[];
     readonly tools: readonly ToolDefinition[];
   } | undefined;
-  /** What it is part of. Default: what runs now. */
+  /** Default: the active operation. */
   readonly parent?: Operation | undefined;
 }
 
-/** Tells of turns, model calls and tools: makes the spans and metrics of one part of the program. */
+/** Creates the spans and metrics of one instrumentation scope. */
 export class Telemetry {
-  /** Whether anybody has set up an exporter: else nothing that is told here comes to anything. */
   readonly isOn: boolean;
-  /** Whether spans hold what was said. */
   readonly captureContent: boolean;
   readonly #tracer: Tracer;
   readonly #instruments: Instruments;
 
-  /** Telemetry of this part of the program, such as `@tare/gateway`. What exports it must have been set up before. */
+  /** Creates the telemetry of a scope, such as `@tare/gateway`. Exporters must be set up before. */
   constructor(scope: string, { captureContent = false, figures }: TelemetryOptions = {}) {
     const provider = trace.getTracerProvider();
     const meter = metrics.getMeter(scope);
@@ -375,7 +348,7 @@ export class Telemetry {
     this.#instruments = instruments((options) => instrument(options, meter, figures));
   }
 
-  /** The class of an error by which operations are told apart: its code, or its name. Never its message. */
+  /** Returns an error's class: its code or name, never its message. */
   static errorTypeOf(error: unknown): string {
     if (!(error instanceof Error)) return "_OTHER";
     if (error.name === "AbortError") return "cancelled";
@@ -384,36 +357,30 @@ export class Telemetry {
     return typeof code === "string" ? code : error.name;
   }
 
-  /**
-   * Does some work as part of the trace that a request says it belongs to (`traceparent`), for servers that don't see to
-   * that themselves.
-   */
+  /** Runs work as part of a request's trace (`traceparent`), for servers that don't do so themselves. */
   static inTraceOf<T>({ headers }: Request, work: () => T): T {
     if (propagation.fields().length === 0 || trace.getActiveSpan()) return work();
     return context.with(propagation.extract(ROOT_CONTEXT, headers, HEADERS), work);
   }
 
-  /** Remembers what runs now, and does later work as part of it, whoever lets that work be done. */
+  /** Captures the active trace. Returns a function that runs later work in it. */
   static inThisTrace(): <T>(work: () => T) => T {
     const now = context.active();
     return (work) => context.with(now, work);
   }
 
   /**
-   * Takes from a request's headers those that say which trace it belongs to, if whoever sends it on writes them anew: it is
-   * part of an operation of ours then. Where nothing is traced they stay as they came.
+   * Removes the trace headers of a request that an instrumented client forwards with its own. Without tracing they
+   * stay.
    */
   static withoutTrace(headers: Headers): void {
     for (const name of propagation.fields()) headers.delete(name);
   }
 
-  /** A turn begins. */
+  /** Begins a turn. */
   agent({ agent, conversation, provider, model }: {
-    /** Name of the agent. */
     readonly agent: string;
-    /** Id of its session. */
     readonly conversation: string;
-    /** Provider of its model, as the conventions name it. */
     readonly provider: string;
     readonly model: string;
   }): Operation {
@@ -434,21 +401,18 @@ export class Telemetry {
     });
   }
 
-  /** A model is called. */
+  /** Begins a model call. */
   chat(options: ChatOptions): Chat {
     const { captureContent } = this;
     return new SpanChat(options, { tracer: this.#tracer, instruments: this.#instruments, captureContent });
   }
 
-  /** A tool is called. */
+  /** Begins a tool call. */
   tool({ name, callId, agent, args, parent }: {
     readonly name: string;
-    /** Id of the call. */
     readonly callId?: string | undefined;
-    /** Name of the agent that calls it. */
     readonly agent: string;
     readonly args: unknown;
-    /** What it is part of. Default: what runs now. */
     readonly parent?: Operation;
   }): Operation {
     const labels = {
@@ -472,11 +436,10 @@ export class Telemetry {
     });
   }
 
-  /** Calls were booked, or what keeping their prompts warm has cost. */
+  /** Records calls or the cost of keep-alive requests. */
   booked(
     { usd = 0, withoutUsd = 0, promptTokens = 0, cachedTokens = 0 }: {
       readonly usd?: number;
-      /** What its client would have paid without Tare. */
       readonly withoutUsd?: number;
       readonly promptTokens?: number;
       readonly cachedTokens?: number;
@@ -494,17 +457,16 @@ export class Telemetry {
     for (const [figure, value] of told) if (value > 0) figure(value, facts);
   }
 
-  /** A model asked for so many originals of what had left its prompt. */
+  /** Counts originals of evicted text that a model recalled. */
   recalled(count: number): void {
     this.#instruments.recalls(count);
   }
 
   /**
-   * Something could not be done for a request, which continued without it: `request`, it was forwarded unchanged; `session`,
-   * all of its session are from now on; `reply`, its answer was forwarded unread, `long_reply`, because it is too long;
-   * `stream`, the rest of a streamed one was; `usage`, its cost isn't recorded; `recall`, a recall wasn't answered;
-   * `memory`, one will not be remembered; `warmth`, its prompt isn't kept warm; `store`, the state of its conversation
-   * couldn't be stored, or found.
+   * Counts a failure after which a request continued: `request`, `session`: forwarded unchanged, once or from now on;
+   * `reply`, `long_reply`, `stream`: the reply was forwarded unread, because of its length, or from some point on;
+   * `usage`: no recorded cost; `recall`: no answer; `memory`: not stored; `warmth`: no cache keep-alive; `store`: state
+   * not stored or found.
    */
   failedOpen(
     cause:
@@ -523,7 +485,6 @@ export class Telemetry {
   }
 }
 
-/** A call of a model as the API has it. */
 class SpanChat extends SpanOperation implements Chat {
   readonly #labels: Facts;
   readonly #instruments: Instruments;
@@ -531,7 +492,6 @@ class SpanChat extends SpanOperation implements Chat {
   readonly #sentMs = performance.now();
   #hasBegun = false;
 
-  /** Begins now. */
   constructor(options: ChatOptions, { tracer, instruments, captureContent }: {
     readonly tracer: Tracer;
     readonly instruments: Instruments;
@@ -588,7 +548,6 @@ class SpanChat extends SpanOperation implements Chat {
   }
 
   took({ promptTokens, outputTokens, cachedTokens, cacheWriteTokens, estimated }: Usage): void {
-    // What was counted here is no usage.
     if (estimated) return;
     const { tokens } = this.#instruments;
     tokens(promptTokens, { ...this.#labels, "gen_ai.token.type": "input" });
@@ -618,7 +577,7 @@ class SpanChat extends SpanOperation implements Chat {
     let sum = 0;
     for (const [mechanism, tokens] of Object.entries(saved)) {
       sum += tokens;
-      // What looking tools up takes is a loss, and no counter goes back.
+      // Tool lookups cost tokens, and counters can't decrease.
       if (tokens > 0) savedTokens(tokens, { ...this.#labels, "tare.mechanism": mechanism });
     }
     this.set({ "tare.saved.tokens": whole(sum) });
@@ -637,7 +596,6 @@ class SpanChat extends SpanOperation implements Chat {
 
 type PlannedChat = Parameters<Chat["planned"]>[0];
 
-/** Why a rewrite was made, in a word. */
 function causeOf(mechanism: string, entry: PlannedChat["entry"]): string {
   if (mechanism === "planner") return entry?.decision?.cause === "price" ? "price" : "window";
   if (mechanism === "truncate") return "arrival";
@@ -659,35 +617,32 @@ function portOf({ port, protocol }: URL): number {
   return port === "" ? (protocol === "https:" ? 443 : 80) : Number(port);
 }
 
-/** A part of a message, in the form of the conventions' JSON schemas: its type, and what else belongs to it. */
 interface Part {
   readonly type: string;
   readonly [field: string]: unknown;
 }
 
-/** A message in that form. */
 interface GenAiMessage {
   readonly role: string;
   readonly parts: readonly Part[];
   readonly finish_reason?: string;
 }
 
-/** What a model sees, in the form of the conventions' `gen_ai.input.messages`. */
+/** Returns a prompt as `gen_ai.input.messages`. */
 function inputMessages(messages: readonly Message[]): readonly GenAiMessage[] {
   return messages.map((message) => ({ role: message.role, parts: partsOf(message) }));
 }
 
-/** A model's reply, in the form of the conventions' `gen_ai.output.messages`: one message. */
+/** Returns a reply as `gen_ai.output.messages`. */
 function outputMessages(
   messages: readonly Message[],
   finishReason = "",
 ): readonly GenAiMessage[] {
-  // The conventions have a word of their own for it.
   const finish_reason = finishReason === "tool_calls" ? "tool_call" : finishReason;
   return [{ role: "assistant", parts: messages.flatMap(partsOf), finish_reason }];
 }
 
-/** The tools of a request, in the form of the conventions' `gen_ai.tool.definitions`: what they must hold. */
+/** Returns the required fields of tools as `gen_ai.tool.definitions`. */
 function toolDefinitions(tools: readonly ToolDefinition[]): readonly Part[] {
   return tools.map(({ type, function: { name } }) => ({ type, name }));
 }
@@ -704,7 +659,7 @@ function partsOf(message: Message): readonly Part[] {
   return message.role === "assistant" ? [...said, ...(message.tool_calls ?? []).map(callPart)] : said;
 }
 
-/** Pictures, recordings and files are named, without what they hold. */
+/** Returns a part without the content of images, audio and files. */
 function partOf(part: ContentPart): Part {
   return part.type === "text" ? { type: "text", content: part.text } : { type: part.type };
 }
@@ -714,7 +669,7 @@ function callPart(call: ToolCall): Part {
   return { type: "tool_call", id: call.id, name, arguments: parsed(text) };
 }
 
-/** What JSON text says; the text itself if it is none. */
+/** Returns the value of JSON text, or the text if it is invalid. */
 function parsed(text: string): unknown {
   try {
     return JSON.parse(text);

@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { Telemetry } from "@tare/session/telemetry";
 import { recordTelemetry } from "../../tests/telemetry/recorder.ts";
 
-Deno.test("without an exporter nothing is told, and a request's headers stay as they are", () => {
+Deno.test("Telemetry: records nothing and keeps request headers without an exporter", () => {
   const telemetry = new Telemetry("t");
   const request = new Request("http://a", { headers: { traceparent: "theirs" } });
   const chat = telemetry.chat({ provider: "p" });
@@ -13,7 +13,7 @@ Deno.test("without an exporter nothing is told, and a request's headers stay as 
   chat.end();
 });
 
-Deno.test("Telemetry tells of a turn, its calls and tools, each in the other, and what they took", async () => {
+Deno.test("Telemetry records nested spans of a turn, its calls and tools, with usage", async () => {
   const { spans, count } = recordTelemetry();
   const telemetry = new Telemetry("t");
   const about = { provider: "p", model: "m", conversation: "c" };
@@ -110,7 +110,7 @@ Deno.test("Telemetry tells of a turn, its calls and tools, each in the other, an
   );
 });
 
-Deno.test("Telemetry tells what was said only if it shall, in the form of the conventions", () => {
+Deno.test("Telemetry records content only if enabled, in the conventions' form", () => {
   const { spans } = recordTelemetry();
   const call = { id: "1", type: "function", function: { name: "look", arguments: "{" } } as const;
   const prompt = {
@@ -159,7 +159,7 @@ Deno.test("Telemetry tells what was said only if it shall, in the form of the co
   ]);
 });
 
-Deno.test("Telemetry.inTraceOf() joins the trace that a request names, and whoever sends it on names its own", () => {
+Deno.test("Telemetry.inTraceOf() joins a request's trace; forwarded requests get their own headers", () => {
   const { spans } = recordTelemetry();
   const request = new Request("http://a", { headers: { traceparent: "theirs", accept: "*/*" } });
   Telemetry.inTraceOf(request, () => new Telemetry("t").chat({ provider: "p" }).end());
@@ -169,7 +169,7 @@ Deno.test("Telemetry.inTraceOf() joins the trace that a request names, and whoev
   assertEquals([...headers], [["accept", "*/*"]]);
 });
 
-Deno.test("Telemetry.errorTypeOf() tells classes of errors apart, and none of their words", () => {
+Deno.test("Telemetry.errorTypeOf() returns an error's class and not its message", () => {
   assertEquals(
     [
       Telemetry.errorTypeOf(new DOMException("secret", "AbortError")),

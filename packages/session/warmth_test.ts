@@ -8,18 +8,17 @@ const SECOND = 1_000;
 const HOUR = 3_600_000;
 const USAGE: Usage = { promptTokens: 1_000, cachedTokens: 1_000, outputTokens: 0 };
 
-/** What a test conversation is, beside what all have. */
+/** Differences of a test conversation from the default. */
 interface Told extends Partial<Pick<Pingable, "consent" | "key" | "bytes" | "price" | "ping">> {
-  /** When its pings are due, in seconds. */
+  /** Times of its keep-alive requests in seconds. */
   readonly due?: readonly number[];
   readonly type?: Ping["type"];
-  /** What each of them costs, planned and billed. */
   readonly units?: number;
   readonly billed?: number;
   readonly upgrade?: Parameters<typeof observeUpgrade>[1];
 }
 
-/** Conversations by a clock that the test moves; `log` tells all that becomes of them. */
+/** Returns conversations with a test clock; `log` records all events. */
 function world(options: Partial<ConstructorParameters<typeof Warmth>[0]> = {}) {
   let nowMs = 0;
   const log: string[] = [];
@@ -63,7 +62,7 @@ function world(options: Partial<ConstructorParameters<typeof Warmth>[0]> = {}) {
       ...told,
     };
   }
-  /** Time goes on up to a second: timers fire in their order, and what they begin at once is done. */
+  /** Advances the clock to a second, fires timers in order, and awaits what they start. */
   async function go(toSecond: number): Promise<string[]> {
     for (;;) {
       const [next] = [...timers].sort(([, a], [, b]) => a - b);
@@ -71,7 +70,6 @@ function world(options: Partial<ConstructorParameters<typeof Warmth>[0]> = {}) {
       timers.delete(next[0]);
       nowMs = next[1];
       next[0]();
-      // All is promises that are settled by now, a few behind one another.
       for (let turn = 0; turn < 10; turn++) await Promise.resolve();
     }
     nowMs = toSecond * SECOND;
@@ -80,7 +78,7 @@ function world(options: Partial<ConstructorParameters<typeof Warmth>[0]> = {}) {
   return { warmth, pingable, go, timers, log };
 }
 
-Deno.test("Warmth pings when that is due, books it, and holds nothing once no further ping is planned", async () => {
+Deno.test("Warmth sends due keep-alive requests, records them, and drops conversations without a next one", async () => {
   const { warmth, pingable, go, timers } = world({ budgetUsdPerDay: 1 });
   warmth.waits(pingable("a"));
   warmth.waits(pingable("b", { due: [300] }));
@@ -94,25 +92,24 @@ Deno.test("Warmth pings when that is due, books it, and holds nothing once no fu
   assertEquals([warmth.waiting, timers.size], [0, 0]);
 });
 
-Deno.test("Warmth pings nothing without consent, without a price, or beyond the day's budget", async () => {
+Deno.test("Warmth sends no keep-alive request without permission, price or budget", async () => {
   const none = world();
   none.warmth.waits(none.pingable("nobody pays"));
-  // It could be asked for until its cache lapses.
+  // It may be requested until its cache expires.
   assertEquals([none.warmth.waiting, none.timers.size], [1, 1]);
   assertEquals([await none.go(279), none.warmth.waiting], [[], 1]);
   assertEquals([await none.go(280), none.warmth.waiting, none.timers.size], [[], 0, 0]);
-  // Whose turn is under way pays by itself, whatever the price.
+  // A turn in progress pays regardless of the price.
   none.warmth.waits(none.pingable("own", { consent: "turn", due: [300], price: () => undefined }));
   assertEquals(await none.go(600), ["300 own pinged exact 300", "300 own booked"]);
 
   const { warmth, pingable, go, timers } = world({ budgetUsdPerDay: 0.25 });
   warmth.waits(pingable("no price", { price: () => undefined }));
   warmth.waits(pingable("subscribed", { consent: "asked" }));
-  // 10 cents each; the third would be too much, and so would one that cost more than was thought.
+  // 10 cents each; the third would exceed the budget, and so would one that cost more than estimated.
   for (const id of ["a", "b", "c"]) warmth.waits(pingable(id, { due: [280] }));
   assertEquals((await go(1_000)).filter((line) => line.endsWith("booked")), ["280 a booked", "280 b booked"]);
   assertEquals([warmth.waiting, timers.size], [0, 0]);
-  // The next day begins anew.
   const [day, ping] = [86_400, 86_400 + 280];
   warmth.waits(pingable("today", { due: [1_280] }));
   assertEquals([await go(day), timers.size], [[], 0]);
@@ -121,14 +118,14 @@ Deno.test("Warmth pings nothing without consent, without a price, or beyond the 
   assertEquals(await go(day + 1_000), [`${ping} d pinged exact ${ping}`, `${ping} d booked`]);
 });
 
-Deno.test("Warmth.keepFor() keeps a conversation warm until then, whatever the budget", async () => {
+Deno.test("Warmth.keepFor() keeps a cache alive for the period regardless of the budget", async () => {
   const { warmth, pingable, go, timers } = world();
   const told = { consent: "asked", due: [280, 3_500, 3_700] } as const;
   assertEquals(warmth.keepFor("a", HOUR), "nothing held");
   warmth.waits(pingable("a", told));
   warmth.waits(pingable("b", told));
   warmth.waits(pingable("c", { ...told, price: () => undefined }));
-  // Ten cents every 280 s, and what stands behind.
+  // Ten cents per 280 s, and the tokens after the breakpoint.
   assertEquals(warmth.keepFor("a", HOUR), { untilMs: HOUR, maxUsd: 13 * 0.10002 });
   assertEquals(warmth.keepFor("c", HOUR), "no price");
   assertEquals(["a", "b", "c"].map((id) => warmth.keptUntil(id)), [HOUR, undefined, undefined]);
@@ -145,14 +142,13 @@ Deno.test("Warmth.keepFor() keeps a conversation warm until then, whatever the b
   assertEquals([await go(4_000), timers.size], [[], 0]);
 });
 
-Deno.test("Warmth counts what was spent of the day's budget before it was made", async () => {
+Deno.test("Warmth counts earlier spending against the day's budget", async () => {
   const { warmth, pingable, go } = world({ budgetUsdPerDay: 0.25, spentUsd: 0.1 });
-  // 10 cents each.
   for (const id of ["a", "b"]) warmth.waits(pingable(id, { due: [280] }));
   assertEquals((await go(1_000)).filter((line) => line.endsWith("booked")), ["280 a booked"]);
 });
 
-Deno.test("Warmth.keepFor() holds for what its conversation asks later, until the time is over", async () => {
+Deno.test("Warmth.keepFor() continues after later requests until its end", async () => {
   const { warmth, pingable, go } = world();
   warmth.waits(pingable("a", { due: [280] }));
   warmth.keepFor("a", 600 * SECOND);
@@ -162,7 +158,7 @@ Deno.test("Warmth.keepFor() holds for what its conversation asks later, until th
   assertEquals(await go(1_000), ["580 a pinged exact 580", "580 a booked"]);
 });
 
-Deno.test("Warmth.goesOn() ends a timer, and a ping under way, whose answer isn't taken any more", async () => {
+Deno.test("Warmth.goesOn() cancels a timer or a keep-alive request, whose reply is ignored", async () => {
   const { warmth, pingable, go, timers } = world({ budgetUsdPerDay: 1 });
   warmth.waits(pingable("a"));
   warmth.goesOn("a");
@@ -177,21 +173,19 @@ Deno.test("Warmth.goesOn() ends a timer, and a ping under way, whose answer isn'
   warmth.waits(pingable("a", { ping }));
   await go(281);
   assertEquals([warmth.waiting, timers.size, stopped?.aborted], [1, 0, false]);
-  // It is another one's turn: the same conversation waits anew.
   warmth.waits(pingable("a", { due: [600] }));
   assertEquals([warmth.waiting, timers.size, stopped?.aborted], [1, 1, true]);
   answer.resolve(USAGE);
   assertEquals(await go(700), ["600 a pinged exact 600", "600 a booked"]);
 });
 
-Deno.test("Warmth doesn't try again what failed, nor ask for what a provider doesn't take", async () => {
+Deno.test("Warmth doesn't retry failures or requests that a provider doesn't support", async () => {
   const { warmth, pingable, go } = world({ budgetUsdPerDay: 0.1 });
   const failed = () => Promise.reject(new Error("no route to host"));
   warmth.waits(pingable("a", { ping: failed }));
-  assertEquals(await go(280), ["Error: Cannot keep a prompt warm: no route to host."]);
+  assertEquals(await go(280), ["Error: Cannot keep a prompt cached: no route to host."]);
   warmth.waits(pingable("b", { due: [300], ping: () => Promise.resolve(undefined) }));
   assertEquals([await go(400), warmth.waiting], [[], 0]);
-  // Neither has cost anything.
   const trials: unknown[] = [];
   const seeing = (told: Pingable): Pingable => ({
     ...told,
@@ -208,7 +202,7 @@ Deno.test("Warmth doesn't try again what failed, nor ask for what a provider doe
   await go(500);
   warmth.waits(seeing(pingable("d", { due: [600], ping: refuses })));
   assertEquals([new Set(trials.splice(0)), await go(600)], [new Set([undefined, false]), [
-    "Error: Cannot keep prompts warm: the provider takes no request that asks for no reply.",
+    "Error: Cannot keep prompts cached: the provider supports no requests without a reply.",
   ]]);
   warmth.waits(pingable("e", { due: [700] }));
   assertEquals(warmth.waiting, 0);
@@ -216,7 +210,7 @@ Deno.test("Warmth doesn't try again what failed, nor ask for what a provider doe
   assertEquals(await go(700), ["700 f pinged exact 700", "700 f booked"]);
 });
 
-Deno.test("Warmth remembers by key what pings and requests show of upgrades", async () => {
+Deno.test("Warmth remembers results of extended keep-alive by key", async () => {
   const { warmth, pingable, go } = world({ budgetUsdPerDay: 1 });
   const trials: unknown[] = [];
   const seen = (id: string, told: Told): Pingable => {
@@ -230,7 +224,7 @@ Deno.test("Warmth remembers by key what pings and requests show of upgrades", as
   warmth.waits(seen("b", { due: [] }));
   warmth.waits(seen("c", { due: [], key: "another" }));
   const untried = { returns: 0, misses: 0 };
-  // What has shown nothing new in between is asked again.
+  // Unchanged trials are repeated.
   const seenTrials = trials.map((trial) => JSON.stringify(trial));
   assertEquals(
     seenTrials.filter((trial, index) => trial !== seenTrials[index - 1]).map((one) => JSON.parse(one)),
@@ -241,7 +235,7 @@ Deno.test("Warmth remembers by key what pings and requests show of upgrades", as
   );
 });
 
-Deno.test("Warmth lets those go that have waited longest, and at its end all, with nothing left behind", async () => {
+Deno.test("Warmth drops the longest idle conversations, and all on close()", async () => {
   const { warmth, pingable, go, timers } = world({ budgetUsdPerDay: 1, maxBytes: 10_000 });
   const ping = 4_000;
   for (const id of ["a", "b", "c"]) warmth.waits(pingable(id, { due: [280], bytes: ping - 2_000 }));
@@ -256,11 +250,11 @@ Deno.test("Warmth lets those go that have waited longest, and at its end all, wi
   assertEquals([warmth.waiting, timers.size, await go(1_000)], [0, 0, []]);
 });
 
-Deno.test("Warmth's own timers keep no process alive, and end with it", () => {
+Deno.test("Warmth: default timers keep no process alive and are cleared by close()", () => {
   const warmth = new Warmth({ now: () => 0, budgetUsdPerDay: 1, onError: () => {} });
   const { pingable } = world();
   for (let id = 0; id < 1_000; id++) warmth.waits(pingable(String(id)));
   assertEquals(warmth.waiting, 1_000);
-  // What were left would be found by the test runner.
+  // The test runner would detect remaining timers.
   warmth.close();
 });

@@ -13,116 +13,101 @@ import type { ListedSession, SessionRecord, Store, StoreRecord } from "./store/p
 import { type NextState, SessionRecords } from "./store/session_records.ts";
 import { StoreError } from "./store/store_error.ts";
 
-/** Time for which requests do not wait for a store that failed or was late, in milliseconds. */
+/** Milliseconds for which requests don't wait for a store that failed or was late. */
 const PAUSE_MS = 10_000;
 
-/** Time for which the end of a process waits, in milliseconds. */
+/** Longest wait at the end of a process, in milliseconds. */
 const CLOSE_MS = 2_000;
 
 const HOUR_MS = 60 * 60_000;
 
-/** Most sessions that are loaded by name: by names of their own, then by names that several may have. */
+/** Most sessions loaded by exact names, then by names that several may share. */
 const LOADED = { own: 4, alike: 8 };
 
-/** Most sessions that wait for a store that failed; others are stored with their next commit. */
+/** Most sessions that wait for a failed store. */
 const MAX_WAITING = 1_000;
 
-/** Most commits of a session whose ids its totals hold. */
 const MAX_WRITES = 8;
 
-/** The part of a session's totals that is written with them. */
 interface StoredTotals {
   readonly days: Days;
-  /** Ids of the newest commits, the newest first, by which an unanswered commit is found to have succeeded. */
+  /** The newest first; they identify an unanswered commit that succeeded. */
   readonly writes: readonly string[];
 }
 
-/** What a kind of sessions stores of one, in addition to its row. */
+/** Content that a kind stores in addition to a session's row. */
 export interface SessionContent extends Pick<NextState, "value" | "texts"> {
-  /** Names under which it is found. Default: those that are stored. */
+  /** Names under which it is found. Default: the stored ones. */
   readonly names?: readonly string[] | undefined;
-  /** What these names, or the stored ones, are of: passed back once they are stored. */
+  /** Source of the names, passed back once they are stored. */
   readonly named?: unknown;
 }
 
-/** Sessions that are stored after the fact. */
+/** A kind that is written behind. */
 export interface WrittenKind<S extends RegisteredSession> {
   readonly kind: SessionRecord["kind"];
   readonly held: HeldSessions<S>;
-  /** Returns a session's record, totals and title. */
   row(session: S): ListedSession & { readonly totals: { readonly days: Days } };
-  /** Returns what its totals are added to. */
   group(session: S): Pick<NextState, "group" | "agent">;
   /**
-   * Returns the content that is stored of a session.
-   *
-   * @param known What its stored names are of; `undefined` if that is unknown.
+   * Returns a session's content to be stored.
+   * @param known Source of its stored names.
    */
   content(session: S, known: unknown): SessionContent;
 }
 
-/** Settings of a {@linkcode WriteBehind}. */
+/** Options of {@linkcode WriteBehind}. */
 export interface WriteBehindOptions {
   readonly store: Store;
-  /** Whether content is stored: titles, values, names and texts. Otherwise only totals and calls are. */
+  /** Whether titles, values, names and texts are stored, or only totals and calls. */
   readonly storesContent: boolean;
-  /** How long a session is stored after its last commit, in milliseconds. */
   readonly maxAgeMs: () => number;
-  /** Most bytes that all sessions of the kind take in the store. */
   readonly maxBytes: number;
-  /** How long callers wait for the store, in milliseconds. */
+  /** Longest wait of callers for the store, in milliseconds. */
   readonly waitMs: number;
   /** Called with each failure, and whether it is the first since the store last worked. */
   readonly onFailure: (error: unknown, isFirst: boolean) => void;
-  /** The time in milliseconds since the epoch. */
   readonly now: () => number;
 }
 
-/** A session as it was read from its store. */
+/** A session read from its store. */
 export interface LoadedSession {
   readonly record: SessionRecord;
   readonly title: string;
-  /** The totals of its row. */
   readonly totals: unknown;
-  /** What its prompts continue from. Absent: nothing is stored of them. */
+  /** State of its prompts. Absent: not stored. */
   readonly value?: unknown;
   readonly stored: StoredCopy;
-  /** Reads an archived text. */
   readonly text: (ref: string) => Promise<string | undefined>;
 }
 
-/** Records that are stored with a session for a caller that waits. */
 interface Rider {
   readonly records: readonly StoreRecord[];
   readonly resolve: () => void;
   readonly reject: (error: unknown) => void;
 }
 
-/** How a session is written. */
 interface Writer {
   readonly stored: SessionRecords;
   readonly commits: Coalescer;
-  /** Records that are stored with the next commit. */
   readonly riders: Rider[];
 }
 
 /**
- * Writes sessions after the fact, several changes in one commit, so that the next process, or another one on the same
- * store, continues them. A store that is slow, full or away delays nobody: the state in memory counts, and is written once
- * the store works again. Totals that other servers have stored meanwhile are added.
+ * Writes sessions behind requests, several changes in one commit, so that other processes can continue them. A slow,
+ * full or absent store delays no request: the state in memory is authoritative, and is written later. Totals stored by
+ * other servers are added.
  */
 export class WriteBehind<S extends RegisteredSession> {
   readonly #kind: WrittenKind<S>;
   readonly #options: WriteBehindOptions;
   readonly #writers = new WeakMap<S, Writer>();
-  /** Sessions with a commit under way. */
   readonly #writing = new Set<S>();
   /** Sessions whose newest state isn't stored because the store failed. */
   readonly #waiting = new Set<S>();
-  /** Deleted sessions, of which requests may still run. */
+  /** Deleted sessions that requests may still use. */
   readonly #deleted = new WeakSet<S>();
   #isReported = false;
-  /** By the monotonic clock. */
   #pausedUntilMs = -Infinity;
   #expireAtMs = -Infinity;
   #expiring: Promise<unknown> = Promise.resolve();
@@ -133,9 +118,8 @@ export class WriteBehind<S extends RegisteredSession> {
   }
 
   /**
-   * Stores a session as it is now. Resolves once that is done or after a short while, and never rejects; with records of
-   * `more`, which are stored in the same commit, once that is done.
-   *
+   * Stores a session. Resolves after a short wait at most, and never rejects; with records of `more`, which are part of
+   * the commit, once they are stored.
    * @throws {StoreError} if there are such records and the store fails.
    */
   async save(session: S, more: () => readonly StoreRecord[] = () => []): Promise<void> {
@@ -151,7 +135,10 @@ export class WriteBehind<S extends RegisteredSession> {
     if (!this.#isPaused) await this.#within(this.#options.waitMs, () => saved);
   }
 
-  /** Removes a session from the store. @throws {StoreError} also if another server owns it. */
+  /**
+   * Deletes a session from the store.
+   * @throws {StoreError} also if another server owns it.
+   */
   async delete(session: S): Promise<void> {
     this.#deleted.add(session);
     this.#waiting.delete(session);
@@ -160,21 +147,20 @@ export class WriteBehind<S extends RegisteredSession> {
     await stored.delete();
   }
 
-  /** Waits a while until all sessions are stored. Never rejects. */
+  /** Waits for a limited time until all sessions are stored. Never rejects. */
   async close(): Promise<void> {
     for (const session of this.#waiting) this.#save(session);
     const saved = Array.from(this.#writing, (session) => this.#writerOf(session).commits.settled());
     await this.#within(CLOSE_MS, () => Promise.all([...saved, this.#expiring]));
   }
 
-  /** Returns the totals of a session that aren't in the sums of the store yet; `undefined` if all are. */
+  /** Returns the totals of a session that the store's totals don't include; `undefined` if there are none. */
   unsummed({ session: { state: { days }, stored: { summed, parent } } }: S): AddedSessions | undefined {
     if (days === summed) return undefined;
     const isCounted = summed !== undefined || parent !== undefined;
     return { days: Accounts.daysBeyond(days, summed ?? {}), sessions: isCounted ? 0 : 1 };
   }
 
-  /** Returns all calls of a session, the oldest first. @throws {StoreError} */
   async calls(session: S): Promise<readonly CallReport[]> {
     const { store } = this.#options;
     const { id, session: { stored: { lastEvent } } } = session;
@@ -182,31 +168,34 @@ export class WriteBehind<S extends RegisteredSession> {
     const events = isThere ? await store.readEvents(id, { types: ["call"] }) : [];
     const calls = events.map(({ number, event: { type: _, ...call } }) => storedCall(call, number));
     const last = events.at(-1)?.number ?? 0;
-    // While they are written they may be there already.
+    // A commit in progress may have stored them already.
     const missing = unwritten(session).slice(this.#writing.has(session) ? last - lastEvent : 0);
     return [...calls, ...missing.map((call, at) => ({ ...call, number: last + at + 1 }))];
   }
 
-  /** Whether a session is at least as new in memory as in the store: not stored yet, or written by this process alone. */
+  /** Returns whether the session in memory is at least as new as the stored one. */
   isNewer(session: S): boolean {
     if (!this.#options.store.shared || this.#writing.has(session) || this.#waiting.has(session)) return true;
     const { fence, totals } = session.session.stored;
     return fence === undefined || totals !== JSON.stringify(this.#kind.row(session).totals);
   }
 
-  /** Whether no other server has continued a session since it was last written here. */
+  /** Returns whether no other server has continued a session since it was written here. */
   async isNewest({ id, session: { stored: { fence } } }: S): Promise<boolean> {
     const { shared } = this.#options.store;
     return !shared || fence === undefined || (await shared.look(id)).fence === fence;
   }
 
-  /** Whether the stored session is newer than the one in memory, as of this hold. */
+  /** Returns whether the stored session is newer than the one in memory, as of this hold. */
   isNews({ id, fence = 0 }: { readonly id: string; readonly fence?: number | undefined }): boolean {
     const known = this.#kind.held.find(id);
     return !known || (known.session.stored.fence ?? 0) < fence && !this.#writing.has(known);
   }
 
-  /** Returns the newest session of this id, by `restore` if it has to be loaded. @throws {StoreError} */
+  /**
+   * Returns the newest session of this id, by `restore` if it must be loaded.
+   * @throws {StoreError}
+   */
   async open(
     id: string,
     restore: (loaded: LoadedSession) => Promise<S | undefined>,
@@ -224,9 +213,9 @@ export class WriteBehind<S extends RegisteredSession> {
   }
 
   /**
-   * Passes on the stored sessions of these names that are newer than in memory, the surest last: those that have a name of
-   * their own; then those that may be meant, unless `take` returns that the former suffice, newer or not. Nothing happens if
-   * the store is late or fails. Never rejects.
+   * Passes the stored sessions of these names that are newer than in memory to `take`, the best match last: first those
+   * with an exact name, then those with a shared one unless `take` returns that the former suffice. Does nothing if the
+   * store is late or fails. Never rejects.
    */
   async loadNamed(
     { own, alike }: { readonly own: readonly string[]; readonly alike: readonly string[] },
@@ -277,7 +266,6 @@ export class WriteBehind<S extends RegisteredSession> {
     });
   }
 
-  /** Commits a session, one commit after the other. Resolves once it is stored as it is now, or failed. */
   async #save(session: S): Promise<void> {
     const startedMs = performance.now();
     const { commits } = this.#writerOf(session);
@@ -287,7 +275,6 @@ export class WriteBehind<S extends RegisteredSession> {
     this.#works(performance.now() - startedMs <= this.#options.waitMs);
   }
 
-  /** Commits a session and the records that are to be stored with it. Never rejects. */
   async #write(session: S): Promise<void> {
     const riders = this.#writerOf(session).riders.splice(0);
     try {
@@ -301,12 +288,12 @@ export class WriteBehind<S extends RegisteredSession> {
     }
   }
 
-  /** Commits a session: again after what others have written meanwhile, and anew if it is no longer stored. */
+  /** Commits a session; retries after writes of others, and stores it as new if it was deleted. */
   async #commit(session: S, more: readonly StoreRecord[]): Promise<void> {
     const { store } = this.#options;
     for (;;) {
       const { records, after } = await this.#recordsOf(session);
-      // Until this one is known to be done, the stored names may be its.
+      // Until this commit is known to have succeeded, the stored names may be its.
       const { named: _, ...before } = session.session.stored;
       const attempts = [after, ...before.attempts ?? []].slice(0, MAX_WRITES);
       session.session.wrote({ ...before, attempts });
@@ -317,7 +304,7 @@ export class WriteBehind<S extends RegisteredSession> {
         if (error instanceof StoreError) throw error;
         const isThere = await store.getSession(session.id) !== undefined;
         if (isThere === (before.fence !== undefined)) throw error;
-        // It has expired, and its texts with it; or a commit that wasn't answered was done.
+        // It has expired with its texts, or an unanswered commit had succeeded.
         if (!isThere) this.#begin(session);
         else await this.#catchUp(session);
         continue;
@@ -327,13 +314,12 @@ export class WriteBehind<S extends RegisteredSession> {
     }
   }
 
-  /** Forgets what was stored of a session that is no longer stored. */
   #begin({ session }: S): void {
     const { summed, parent } = session.stored;
     session.wrote({ ...NOT_STORED, summed, parent });
   }
 
-  /** Adds the totals that other servers have stored of a session to those of this one. */
+  /** Adds the totals that other servers have stored to those in memory. */
   async #catchUp(own: S): Promise<void> {
     const { store } = this.#options;
     const { id, session } = own;
@@ -348,13 +334,12 @@ export class WriteBehind<S extends RegisteredSession> {
     const before = attempts?.find((attempt) => writes.includes(attempt.writes[0]!)) ?? known;
     const unsummed = Accounts.daysBeyond(session.state.days, before.summed ?? {});
     session.bookDays(Accounts.daysBeyond(days, before.days));
-    // Who recorded the rest has added it to the sums.
+    // The server that recorded the rest has added it to the store's totals.
     const summed = Accounts.daysBeyond(session.state.days, unsummed);
     const { lastCall } = before;
     session.wrote({ title: "", refs, parent, fence, days, summed, lastEvent, lastCall, writes });
   }
 
-  /** Returns the records of a commit, and the session as it is stored then. */
   async #recordsOf(session: S): Promise<
     { readonly records: readonly StoreRecord[]; readonly after: StoredCopy }
   > {
@@ -369,7 +354,7 @@ export class WriteBehind<S extends RegisteredSession> {
     const refs = isNew && parent === undefined ? NOT_STORED.refs : before.refs;
     const writes = [crypto.randomUUID().slice(0, 8), ...before.writes].slice(0, MAX_WRITES);
     const known = this.#kind.held.find(sessionId);
-    // If another server has continued it, that one's prompt is the newer one.
+    // If another server has continued it, that server's prompt is newer.
     const isWhole = storesContent && (!known || known === session);
     const content = isWhole ? this.#kind.content(session, before.named) : undefined;
     const { names, named, ...own } = content ?? {};
@@ -418,7 +403,7 @@ export class WriteBehind<S extends RegisteredSession> {
       this.#isReported = false;
       this.#pausedUntilMs = -Infinity;
     }
-    // One by one: each that is stored starts the next.
+    // One at a time: each stored session starts the next.
     const [next] = this.#waiting;
     if (next) {
       this.#waiting.delete(next);
@@ -438,7 +423,6 @@ export class WriteBehind<S extends RegisteredSession> {
     this.#options.onFailure(error, isFirst);
   }
 
-  /** Runs work that may fail or take long, and waits for it at most so long. */
   async #within(ms: number, work: (isLate: () => boolean) => Promise<unknown>): Promise<void> {
     let isLate = false;
     let timer: ReturnType<typeof setTimeout> | undefined;
@@ -455,12 +439,11 @@ export class WriteBehind<S extends RegisteredSession> {
   }
 }
 
-/** Returns the calls of a session that aren't stored yet. */
 function unwritten({ session: { calls, stored: { lastCall } } }: RegisteredSession): readonly CallReport[] {
   return calls.slice(lastCall ? calls.lastIndexOf(lastCall) + 1 : 0);
 }
 
-/** Returns a call without its rewrites and changes, which quote messages. */
+/** Returns a call without rewrites and changes, which quote messages. */
 function withoutQuotes(call: Omit<CallReport, "number">): Omit<CallReport, "number"> {
   return { ...call, rewrites: [], changed: call.changed && { ...call.changed, before: "", after: "" } };
 }

@@ -3,7 +3,7 @@ import { editFileTool, writeFileTool } from "./files/write_file_tools.ts";
 import { shellTool } from "./shell/shell_tool.ts";
 import { context, makeWorkspace } from "./fixture_test.ts";
 
-Deno.test("tools that change something don't if they are told so right before", async () => {
+Deno.test("confirm(): tools change nothing if it throws right before", async () => {
   await using ws = await makeWorkspace({ "a.txt": "old\n" });
   const confirm = () => {
     throw new Error("Another server has it.");

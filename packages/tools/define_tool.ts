@@ -89,7 +89,7 @@ const REASONS: Readonly<Record<string, string>> = {
   EFBIG: "the file would be larger than the system allows.",
   EIO: "the disk reported an error.",
   EISDIR: "it is a folder, not a file.",
-  ELOOP: "its symbolic links lead in a circle.",
+  ELOOP: "its symbolic links form a cycle.",
   EMFILE: "too many files are open at the moment; try again.",
   ENAMETOOLONG: "its name is longer than the file system allows.",
   ENFILE: "too many files are open at the moment; try again.",
@@ -105,7 +105,7 @@ const REASONS: Readonly<Record<string, string>> = {
 
 /** Returns the reason of a system error without absolute paths; `undefined` for other errors. */
 export function ioReason(error: unknown): string | undefined {
-  if (isDenied(error)) return "this server was started without permission for it.";
+  if (isDenied(error)) return "the server was started without permission for it.";
   const code = systemCode(error);
   return code && (REASONS[code] ?? `the system answered ${code}.`);
 }

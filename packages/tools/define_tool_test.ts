@@ -14,7 +14,7 @@ const toolThat = (run: () => Promise<string>) =>
     run,
   });
 
-Deno.test("defineTool() makes a tool with a closed schema", () => {
+Deno.test("defineTool() returns a tool with a closed schema", () => {
   const { run: _, ...tool } = toolThat(() => Promise.resolve(""));
   assertEquals(tool, {
     definition: {
@@ -35,7 +35,7 @@ Deno.test("defineTool() makes a tool with a closed schema", () => {
   });
 });
 
-Deno.test("defineTool() turns refusals and system errors into results, and lets bugs through", async () => {
+Deno.test("defineTool() returns refusals and system errors as results, and throws bugs", async () => {
   const run = (error: unknown) => toolThat(() => Promise.reject(error)).run({ path: "a" }, context);
   assertEquals(await run(new ToolRefusal("no.")), { content: "Cannot look at a: no.", error: true });
   assertEquals(await run(Object.assign(new Error("at /secret"), { code: "ENOSPC" })), {
@@ -61,11 +61,11 @@ Deno.test("ioReason() explains system errors without their paths", async () => {
   assertEquals(ioReason(real), "it does not exist.");
   assertEquals(
     ioReason(new Deno.errors.NotCapable("x")),
-    "this server was started without permission for it.",
+    "the server was started without permission for it.",
   );
 });
 
-Deno.test("ioReason() leaves everything else alone", () => {
+Deno.test("ioReason() returns undefined for other errors", () => {
   assertEquals(ioReason(new TypeError("bug")), undefined);
   assertEquals(ioReason(new DOMException("Aborted", "AbortError")), undefined);
   assertEquals(ioReason("text"), undefined);

@@ -38,7 +38,7 @@ for (
   });
 }
 
-Deno.test("a file tool clears away what it left in the server's folder when it was killed", async () => {
+Deno.test("write_file, edit_file: temporary files of a killed process are removed", async () => {
   await using ws = await makeWorkspace({ "f": "old\n" });
   const args = { path: "f", content: "new\n" };
   const left = () => [...Deno.readDirSync(`${ws.outside}/staged`)].length;

@@ -10,7 +10,7 @@ type PictureHead = NonNullable<ReturnType<typeof pictureHead>>;
 
 /** Returns the type and size of an image, for the model. */
 export function describeImage({ type, width, height }: PictureHead, bytes: number): string {
-  return `${type.replace("image/", "").toUpperCase()} picture of ${width}×${height} pixels, ${bytes} bytes`;
+  return `${type.replace("image/", "").toUpperCase()} image of ${width}×${height} pixels, ${bytes} bytes`;
 }
 
 export function isImageAccepted({ width, height }: PictureHead, bytes: number): boolean {

@@ -28,10 +28,10 @@ export function planTool(): Tool {
     attempt: () => "keep the plan",
     run({ steps, done }) {
       if (steps === undefined && done === undefined) {
-        throw new ToolRefusal("neither steps nor done is given.");
+        throw new ToolRefusal("steps and done are both missing.");
       }
       if (steps && (done ?? 0) > steps.length) {
-        throw new ToolRefusal(`${done} steps can't be done of ${steps.length}.`);
+        throw new ToolRefusal(`${done} steps can't be done out of ${steps.length}.`);
       }
       return Promise.resolve("The user sees it.");
     },

@@ -12,7 +12,7 @@ Deno.test("byteLength() counts UTF-8 bytes", () => {
   assertEquals(["", "a", "é", "€", "😀"].map(byteLength), [0, 1, 2, 3, 4]);
 });
 
-Deno.test("fittingRows() keeps the rows that fit, by number and by bytes", () => {
+Deno.test("fittingRows() returns the rows that fit, by number and by bytes", () => {
   assertEquals(fittingRows([], 5), []);
   assertEquals(fittingRows(["a", "b", "c"], 2), ["a", "b"]);
   assertEquals(fittingRows(["a", "b"], 2), ["a", "b"]);
@@ -29,7 +29,7 @@ Deno.test("sliceText() never halves a character", () => {
   assertEquals(sliceText("plain", 1, 3), "la");
 });
 
-Deno.test("shortLines() leaves out the middle of many lines and the end of long ones", () => {
+Deno.test("shortLines() omits the middle of many lines and the end of long ones", () => {
   assertEquals(shortLines(["a", "", "b"]), "a\n\nb");
   assertEquals(shortLines(["x".repeat(300), "x".repeat(301)]), `${"x".repeat(300)}\n${"x".repeat(300)}…`);
   const lines = Array.from({ length: 30 }, (_, at) => `${at}`);
@@ -45,7 +45,7 @@ Deno.test("decodeText() decodes UTF-8 without its byte order mark", () => {
   assertEquals(decode(0xEF, 0xBF, 0xBD), { text: "\uFFFD", replaced: false });
 });
 
-Deno.test("decodeText() replaces what is invalid, and NUL", () => {
+Deno.test("decodeText() replaces invalid bytes, and NUL", () => {
   assertEquals(decode(0x61, 0xE9, 0x62), { text: "a\uFFFDb", replaced: true });
   assertEquals(decode(0x61, 0x00, 0x62), { text: "a\uFFFDb", replaced: true });
   assertEquals(decode(0xED, 0xA0, 0x80), { text: "\uFFFD\uFFFD\uFFFD", replaced: true });

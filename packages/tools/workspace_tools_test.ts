@@ -6,7 +6,7 @@ import { callError, callOk, makeWorkspace } from "./fixture_test.ts";
 
 const tools = workspaceTools({ workspace: "/", archive: memoryArchive(), shell: { timeoutMs: 1000 } });
 
-Deno.test("workspaceTools() gives all tools, each with its stance", () => {
+Deno.test("workspaceTools() returns all tools, each with its stance", () => {
   assertEquals(tools.map(({ definition, stance }) => [definition.function.name, stance]), [
     ["list_files", "rederivable"],
     ["read_file", "rederivable"],
@@ -19,7 +19,7 @@ Deno.test("workspaceTools() gives all tools, each with its stance", () => {
   ]);
 });
 
-Deno.test("workspaceTools() gives no recall without an archive, and passes the shell its limits", () => {
+Deno.test("workspaceTools() returns no recall without an archive, and passes the shell its limits", () => {
   const names = workspaceTools({ workspace: "/" }).map(({ definition }) => definition.function.name);
   assertEquals(names.includes("recall"), false);
   assertEquals(tools.find(({ definition }) => definition.function.name === "shell")?.timeoutMs, 6000);
@@ -39,7 +39,7 @@ Deno.test("workspaceTools() describes every tool and every argument, in closed s
   }
 });
 
-Deno.test("workspaceTools() refuses invalid arguments by schema", () => {
+Deno.test("workspaceTools() rejects invalid arguments by schema", () => {
   const invalid: Record<string, readonly unknown[]> = {
     list_files: [{ depth: 0 }, { path: 1 }, { recursive: true }, { glob: "" }],
     read_file: [{}, { path: "a", start_line: 0 }, { path: "a", start_line: 1.5 }, {
@@ -63,7 +63,7 @@ Deno.test("workspaceTools() refuses invalid arguments by schema", () => {
   }
 });
 
-Deno.test("recall reads an original back: whole, by lines, by a text; and finds a text in all that left", async () => {
+Deno.test("recall returns an original whole, by lines or by a text, and finds a text in all evicted ones", async () => {
   const archive = memoryArchive();
   const ref = await archive.put("apple\nbanana\ncherry");
   const line = `[elided: read result, 19 bytes; recall with ref ${ref}]`;
@@ -74,13 +74,16 @@ Deno.test("recall reads an original back: whole, by lines, by a text; and finds 
   assertEquals(await callOk(recall, { find: "CH" }), `ref ${ref}, said by the user: 1 of 3 lines\n3:cherry`);
 });
 
-Deno.test("recall bounds its answer as it is told", async () => {
+Deno.test("recall limits its answer to limitTokens", async () => {
   const archive = memoryArchive();
   const ref = await archive.put("word ".repeat(5000));
-  assertStringIncludes(await callOk(recallTool(archive, { limitTokens: 200 }), { ref }), "go on with offset");
+  assertStringIncludes(
+    await callOk(recallTool(archive, { limitTokens: 200 }), { ref }),
+    "continue with offset",
+  );
 });
 
-Deno.test("recall says what to do about a reference that is not there", async () => {
+Deno.test("recall explains an unknown reference", async () => {
   assertStringIncludes(
     await callError(recallTool(memoryArchive()), { ref: "0123456789abcdef" }),
     "Cannot recall",
@@ -91,7 +94,7 @@ Deno.test("recallTool() is rederivable", () => {
   assertEquals(recallTool(memoryArchive()).stance, "rederivable");
 });
 
-Deno.test("workspaceTools() keeps a hidden folder from the file tools in every spelling, links included", async () => {
+Deno.test("workspaceTools() hides a folder from the file tools in every spelling, links included", async () => {
   await using ws = await makeWorkspace({ "data/tare.db": "sessions", "notes.txt": "sessions", "sub/": "" });
   await Deno.symlink("data", ws.at("link"));
   await Deno.symlink("../data/tare.db", ws.at("sub/file"));
@@ -104,7 +107,7 @@ Deno.test("workspaceTools() keeps a hidden folder from the file tools in every s
     ...["data/tare.db", "./data//tare.db", "sub/../data/tare.db", "link/tare.db", "link/../data/tare.db"],
     ...["sub/file", "dangling", "data/new/file", ws.at("data/tare.db")],
   ];
-  const kept = "it lies in a folder that the server keeps for itself, which no tool may reach.";
+  const kept = "it is in a folder of the server, which no tool may access.";
   for (const path of paths) {
     const calls = {
       read_file: { path },
@@ -119,11 +122,11 @@ Deno.test("workspaceTools() keeps a hidden folder from the file tools in every s
   }
   assertEquals(
     await callOk(named.get("list_files")!, { depth: 5, include_hidden: true }),
-    "entries in .: 5; hidden or ignored, left out: 1\ndangling\tlink\nlink\tlink\nnotes.txt\t8\nsub/\nsub/file\tlink",
+    "entries in .: 5; hidden or ignored, skipped: 1\ndangling\tlink\nlink\tlink\nnotes.txt\t8\nsub/\nsub/file\tlink",
   );
   assertEquals(
     await callOk(named.get("search_files")!, { pattern: "sessions", output: "files", include_hidden: true }),
-    "files with matches: 1; files searched: 1; hidden or ignored, left out: 1\nnotes.txt",
+    "files with matches: 1; files searched: 1; hidden or ignored, skipped: 1\nnotes.txt",
   );
   assertStringIncludes(
     await callError(named.get("read_file")!, { path: "tare.db" }),

@@ -63,10 +63,10 @@ Deno.test("data folder: file tools can't reach the sessions although the data fo
     ],
     async ({ process, start }) => {
       const { id, results } = await play(process.url);
-      const kept = "it lies in a folder that the server keeps for itself, which no tool may reach.";
+      const kept = "it is in a folder of the server, which no tool may access.";
       const [edited, listed, read, searched, ...written] = results as [string, string, string, string];
       for (const result of [edited, read, ...written]) assertStringIncludes(result, kept);
-      assertEquals(listed, "list_files: entries in .: 1; hidden or ignored, left out: 1\nlink\tlink");
+      assertEquals(listed, "list_files: entries in .: 1; hidden or ignored, skipped: 1\nlink\tlink");
       assertMatch(searched, /^search_files: files with matches: 0;/);
       assertEquals(await process.kill(), "");
       const again = await start();

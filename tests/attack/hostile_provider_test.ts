@@ -47,7 +47,7 @@ const ATTACKS: Readonly<Record<string, { readonly reply: () => Response; readonl
   },
   "a reply without an end": {
     reply: () => streamed(times(Infinity, chunk({ content: "word ".repeat(MIB / 5) }))),
-    told: "it says more than 2000000 characters",
+    told: "the reply has more than 2000000 characters",
   },
   "a whole reply without an end": {
     reply: () => {
@@ -72,7 +72,7 @@ const ATTACKS: Readonly<Record<string, { readonly reply: () => Response; readonl
   "hours to wait": {
     reply: () =>
       Response.json({ error: { message: "Slow." } }, { status: 429, headers: { "retry-after": "86400" } }),
-    told: "it limits the rate of requests and asks to wait 86400 s",
+    told: "it reports an exceeded rate limit and requests a wait of 86400 s",
   },
   "redirects without an end": {
     reply: () => new Response(null, { status: 307, headers: { location: "/v1/chat/completions" } }),

@@ -56,7 +56,7 @@ Deno.test(needs(LINUX, "large folder: any number of files blocks neither undo no
       assertEquals(files, [{ path: "many/new", change: "deleted" }]);
       assertEquals(notCovered, [
         "shell: what it did outside of the workspace's files.",
-        "Files that commands changed: the workspace isn't kept, because it holds more than 20000 files and folders.",
+        "Files that commands changed: the workspace isn't stored, because it holds more than 20000 files and folders.",
       ]);
       await checkpoints.close();
     };

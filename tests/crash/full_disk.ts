@@ -94,7 +94,7 @@ function assertFull({ end, status, message = "" }: Awaited<ReturnType<Client["tu
   assertEquals(end ?? status, end === undefined ? 507 : "internal_error");
   assertMatch(
     message,
-    /(disk is full|No space left on device)\. Nothing of this write was kept; make room for it\./,
+    /(disk is full|No space left on device)\. Nothing was written\. Free some space\./,
   );
 }
 

@@ -35,7 +35,7 @@ async function withStoredSessions(
   }
 }
 
-const RESTORE = "Restore it from a backup, or move it away to begin anew.\n";
+const RESTORE = "Restore it from a backup, or move it away to start with an empty store.\n";
 
 Deno.test("start: a server refuses a damaged file in one sentence and leaves it unchanged", () =>
   withStoredSessions(async (args, file) => {
@@ -67,7 +67,7 @@ Deno.test(
     await t.step("in /proc", async () => {
       assertEquals(
         await refusal([...args, "/proc/tare"]),
-        "Cannot use the store /proc/tare/tare.db: this process may not read and write there. Use another folder.\n",
+        "Cannot use the store /proc/tare/tare.db: this process has no permission to read and write it. Use another folder.\n",
       );
     });
     const data = join(folder, "data");

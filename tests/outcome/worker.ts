@@ -179,7 +179,7 @@ function* recalled(ref: string, find: string | undefined): Generator<Want, strin
   }
 }
 
-const CUT = /\n\[characters .*go on with offset (\d+)\]$/;
+const CUT = /\n\[characters .*continue with offset (\d+)\]$/;
 
 /** Searches everything in the worker's prompt: texts, calls and results, in this turn and before. */
 export function* remembered(match: RegExp, find?: string): Generator<Want, string, string> {

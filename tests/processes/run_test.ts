@@ -233,8 +233,8 @@ Deno.test({
     ]);
     assertEquals(
       (await said("claude"))[2],
-      `Cannot start: TARE_HOST is "127.0.0.1" and TARE_PORT is ${port}: another program listens there; TARE_PORT ` +
-        "takes another port, or 0 for a free one.",
+      `Cannot start: TARE_HOST is "127.0.0.1" and TARE_PORT is ${port}: another program listens there. Set TARE_PORT ` +
+        "to another port, or to 0 for a free one.",
     );
     const [code, help] = await said("--help");
     assertEquals([code, help], [

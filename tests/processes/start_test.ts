@@ -40,12 +40,12 @@ Deno.test("start.ts reads a custom profile from any file", async () => {
 
 Deno.test("start.ts reports invalid settings without secrets", async () => {
   const cases: [string[], Record<string, string>, string][] = [
-    [["--port", "x"], {}, '--port is "x", but it must be a whole number'],
+    [["--port", "x"], {}, '--port is "x". It must be a whole number'],
     [["--host", "0.0.0.0", "--port", "0"], {}, 'TARE_HOST is "0.0.0.0", which other machines can reach'],
     [
       [],
       { TARE_TOKEN: "planted secret" },
-      "TARE_TOKEN is set to something else, but it must be printable ASCII",
+      "TARE_TOKEN is invalid. It must be printable ASCII",
     ],
   ];
   for (const [args, env, sentence] of cases) {

@@ -16,10 +16,10 @@ const HELP = `Moves all sessions from the data folder into the PostgreSQL databa
 
   deno task move [--back] [--workspace FOLDER] [--data FOLDER]
 
-All servers of both must have ended. What was copied is read again and compared; the file is kept as tare.db.moved. If
-it is cut off, nothing is lost: do it again. Texts that are in the bucket of TARE_ARCHIVE are read there.
+Stop all servers of both first. The copy is verified; the file is renamed to tare.db.moved. If it is interrupted,
+nothing is lost: run it again. Texts in the bucket of TARE_ARCHIVE are read from there.
 
-  --back              From the database into the data folder. The database stays as it is.
+  --back              From the database into the data folder. The database stays unchanged.
   --workspace, --data As the server is started with. Default: from TARE_WORKSPACE and TARE_DATA`;
 
 const VARIABLES = [
@@ -58,21 +58,21 @@ async function move(
 ): Promise<string> {
   if (database === undefined) {
     throw new RangeError(
-      "Cannot move: TARE_DATABASE must be the address of the database to move to or from.",
+      "Cannot move sessions: TARE_DATABASE isn't set. Set it to the database's address.",
     );
   }
   const { openPostgresContents } = await import("@tare/session/postgres");
   const path = join(resolve(data), STORE_FILE);
   if (!isBack && !isFile(path) && !isFile(`${path}-wal`)) {
-    const before = isFile(`${path}.moved`) ? `; those of ${path}.moved were moved before` : "";
-    throw new RangeError(`Cannot move: there are no sessions in ${resolve(data)}${before}.`);
+    const before = isFile(`${path}.moved`) ? `; those in ${path}.moved were already moved` : "";
+    throw new RangeError(`Cannot move sessions: there are none in ${resolve(data)}${before}.`);
   }
   const opened: StoreContents[] = [];
   try {
     const file = openFileContents(path);
     opened.push(file);
     if (!isBack && await file.isEmpty()) {
-      throw new RangeError(`Cannot move: there are no sessions in ${resolve(data)}.`);
+      throw new RangeError(`Cannot move sessions: there are none in ${resolve(data)}.`);
     }
     const objects = await openBucket(bucket);
     const there = await openPostgresContents(database.url, { name: database.shown, objects });
@@ -83,8 +83,8 @@ async function move(
     // A server that is started without the database would continue it.
     if (!isBack) await Deno.rename(path, `${path}.moved`);
     const what = Object.entries(counts).map(([name, count]) => `${count} ${name}`).join(", ");
-    const left = isBack ? `${database.shown} is as it was` : `the file is kept as ${path}.moved`;
-    return `Moved ${what} to ${to.name}; all were read there again and compared; ${left}.`;
+    const left = isBack ? `${database.shown} is unchanged` : `the file was renamed to ${path}.moved`;
+    return `Moved ${what} to ${to.name} and verified the copy; ${left}.`;
   } finally {
     for (const contents of opened) await contents.close();
   }

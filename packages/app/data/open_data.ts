@@ -70,7 +70,7 @@ async function openSettingsStore(settings: Settings, log: Reports["log"]): Promi
   // Loaded only with a database.
   const { openPostgresStore } = await import("@tare/session/postgres");
   if (isFile(path)) {
-    log(`The sessions in ${resolve(settings.data)} aren't in the database: tare move moves them there.`);
+    log(`The sessions in ${resolve(settings.data)} aren't in the database. Move them with tare move.`);
   }
   return await openPostgresStore(database.url, { objects: await openBucket(settings), onWarning: log });
 }

@@ -16,11 +16,11 @@ import { readSettings, VARIABLES } from "../settings/settings.ts";
 import { agentTools } from "../workspace.ts";
 import INSTRUCTIONS from "./instructions.md" with { type: "text" };
 
-const HELP = `Shows what the agent is told first in this folder, and how many tokens each part takes:
+const HELP = `Shows the start of the agent's prompt in this folder, and the tokens of each part:
 
   deno task prompt [--workspace FOLDER] [--instructions FILE]
 
-It takes the server's settings, from its variables and flags, and asks no server. Tools of MCP servers aren't counted.`;
+Uses the server's settings, from variables and flags, without a server. Tools of MCP servers aren't counted.`;
 
 try {
   if (Deno.args.includes("--help") || Deno.args.includes("-h")) {
@@ -52,7 +52,7 @@ try {
     ...told.files.map(({ path, text }) => [path, count(text)] as const),
     ...told.skills.map(({ path, text }) => [path, count(text)] as const),
     ["where you work", count(told.where)] as const,
-    ["the whole message", countMessageTokens(system, count)] as const,
+    ["whole message", countMessageTokens(system, count)] as const,
     [
       `${tools.length} tools`,
       tools.reduce((sum, { definition }) => sum + countToolTokens(definition, count), 0),

@@ -81,7 +81,7 @@ Deno.test("tare prompt shows the start of a session's prompt in a folder, and la
     join(workspace, "AGENTS.md"),
     ...skills,
     "where you work",
-    "the whole message",
+    "whole message",
     "11 tools",
   ]);
 
@@ -102,10 +102,10 @@ Deno.test("tare prompt reports invalid settings", async () => {
   const env = { HOME: Deno.env.get("HOME") ?? "" };
   const missing = await prompt(["--instructions", `${file}.none`], env);
   assertEquals([missing.code, missing.out], [1, ""]);
-  assertStringIncludes(missing.err, "but it must be a file that exists.");
+  assertStringIncludes(missing.err, "It must be a file that exists.");
   const long = await prompt(["--instructions", file], env);
   assertEquals(long.code, 1);
-  assertStringIncludes(long.err, "they have 65537 characters, and at most 65536 may be. File: ");
+  assertStringIncludes(long.err, "they have 65537 characters, and the limit is 65536. File: ");
   assertEquals((await prompt(["--help"], env)).code, 0);
   await Deno.remove(file);
 });

@@ -48,24 +48,24 @@ function readAddress(text: string): Database {
   const url = URL.parse(text);
   if (!url || url.hash !== "") {
     throw wrong(
-      "can't be read as an address; in a password the signs # % / : ? @ are written as %23 %25 %2F %3A %3F %40",
+      "is not a valid address. In a password encode # % / : ? @ as %23 %25 %2F %3A %3F %40",
     );
   }
   const host = decoded(url.hostname);
   const name = decoded(url.pathname.slice(1));
   if (host === "" || host.includes(",")) {
-    throw wrong("must name one host, or as %2Fvar%2Frun%2Fpostgresql the folder of a socket");
+    throw wrong("must contain one host, or a socket's folder such as %2Fvar%2Frun%2Fpostgresql");
   }
-  if (url.username === "") throw wrong("must name a user before the host");
-  if (name === "") throw wrong("must name a database after the host");
+  if (url.username === "") throw wrong("must contain a user before the host");
+  if (name === "") throw wrong("must contain a database name after the host");
   for (const part of [url.username, url.password]) decoded(part);
   const mode = url.searchParams.get("sslmode");
   if (mode !== null && !SSL_MODES.includes(mode)) {
-    throw wrong(`has an sslmode other than ${SSL_MODES.join(", ")}`);
+    throw wrong(`has an invalid sslmode. Use one of ${SSL_MODES.join(", ")}`);
   }
   const files = SSL_FILES.flatMap((name) => url.searchParams.get(name) ?? []);
   if (!files.every(isAbsolute)) {
-    throw wrong(`names by ${SSL_FILES.join(", ")} a file whose path doesn't begin with /`);
+    throw wrong(`has a relative path in one of ${SSL_FILES.join(", ")}. Use absolute paths`);
   }
   const port = url.port || PORT;
   const isSocket = host.startsWith("/");
@@ -81,7 +81,7 @@ function decoded(part: string): string {
   try {
     return decodeURIComponent(part);
   } catch (cause) {
-    throw wrong("can't be read as an address: a % in it is written as %25", { cause });
+    throw wrong("is not a valid address. Encode % as %25", { cause });
   }
 }
 

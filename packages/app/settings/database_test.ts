@@ -58,22 +58,22 @@ Deno.test("readSettings() reports an invalid database address without quoting it
   const start = "Cannot start: TARE_DATABASE ";
   const faults = {
     "mysql://me:planted@h/d":
-      "is set to something else, but it must be an address such as postgres://user:password@host:5432/name, or a file that holds one.",
+      "is invalid. It must be an address such as postgres://user:password@host:5432/name, or a file that holds one.",
     "postgres://me:pl#anted@h/d":
-      "can't be read as an address; in a password the signs # % / : ? @ are written as %23 %25 %2F %3A %3F %40.",
-    "postgres://me:planted%zz@h/d": "can't be read as an address: a % in it is written as %25.",
+      "is not a valid address. In a password encode # % / : ? @ as %23 %25 %2F %3A %3F %40.",
+    "postgres://me:planted%zz@h/d": "is not a valid address. Encode % as %25.",
     "postgres://me:planted@h:99999/d":
-      "can't be read as an address; in a password the signs # % / : ? @ are written as %23 %25 %2F %3A %3F %40.",
+      "is not a valid address. In a password encode # % / : ? @ as %23 %25 %2F %3A %3F %40.",
     "postgres://me:planted@a,b/d":
-      "must name one host, or as %2Fvar%2Frun%2Fpostgresql the folder of a socket.",
+      "must contain one host, or a socket's folder such as %2Fvar%2Frun%2Fpostgresql.",
     "postgres:///d?password=planted":
-      "must name one host, or as %2Fvar%2Frun%2Fpostgresql the folder of a socket.",
-    "postgres://h/d?password=planted": "must name a user before the host.",
-    "postgres://me:planted@h": "must name a database after the host.",
+      "must contain one host, or a socket's folder such as %2Fvar%2Frun%2Fpostgresql.",
+    "postgres://h/d?password=planted": "must contain a user before the host.",
+    "postgres://me:planted@h": "must contain a database name after the host.",
     "postgres://me:planted@h/d?sslmode=planted":
-      "has an sslmode other than disable, prefer, require, verify-ca, verify-full, no-verify.",
+      "has an invalid sslmode. Use one of disable, prefer, require, verify-ca, verify-full, no-verify.",
     "postgres://me:planted@h/d?sslrootcert=planted":
-      "names by sslrootcert, sslcert, sslkey a file whose path doesn't begin with /.",
+      "has a relative path in one of sslrootcert, sslcert, sslkey. Use absolute paths.",
   };
   for (const [address, fault] of Object.entries(faults)) {
     const error = assertThrows(() => databaseOf(address), RangeError);
@@ -119,7 +119,7 @@ Deno.test("readSettings() reads the bucket of large texts, which requires a data
     const error = assertThrows(() => archiveOf(wrong), RangeError);
     assertEquals(
       error.message,
-      "Cannot start: TARE_ARCHIVE is set to something else, but it must be an address such as " +
+      "Cannot start: TARE_ARCHIVE is invalid. It must be an address such as " +
         "s3://bucket/prefix?region=eu-central-1, with &endpoint=https://host if it isn't Amazon's.",
     );
   }

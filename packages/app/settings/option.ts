@@ -84,7 +84,7 @@ export function price(): OptionReader<Price> {
       return isPrice(prices) ? prices : undefined;
     },
     right:
-      "dollars for a million tokens such as input=3,output=15,cacheRead=0.3, and perhaps cacheWrite=3.75 and " +
+      "dollars per million tokens such as input=3,output=15,cacheRead=0.3, optionally with cacheWrite=3.75 and " +
       "cacheWriteHour=6",
   };
 }
@@ -105,7 +105,7 @@ export function address(example: string): OptionReader<string> {
 /** Reads a model name; that of the server's own agent is invalid. */
 export const providersModel: OptionReader<string> = {
   read: (name) => name === AGENT_MODEL ? undefined : name,
-  right: `the provider's name for the model that the agent asks (${AGENT_MODEL} is the agent itself)`,
+  right: `the provider's name of the agent's model (${AGENT_MODEL} is the agent itself)`,
 };
 
 interface FromFile {
@@ -133,7 +133,7 @@ export function readInstructions(
   return readFile(path, (text) => {
     if (text.length <= MOST_INSTRUCTIONS) return { path, text: text.trim() };
     throw new RangeError(
-      `Cannot read instructions: they have ${text.length} characters, and at most ${MOST_INSTRUCTIONS} may be`,
+      `Cannot read instructions: they have ${text.length} characters, and the limit is ${MOST_INSTRUCTIONS}`,
     );
   });
 }

@@ -149,21 +149,21 @@ const GROUPS = {
       help:
         "Comma-separated hosts that sandboxed commands may reach without approval; *.example.com matches subdomains",
       read: list((host) => /^(\*\.)?([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z][a-z0-9-]*$/i.test(host)),
-      right: "names of hosts such as registry.npmjs.org,*.example.com, with commas between them",
+      right: "comma-separated hosts such as registry.npmjs.org,*.example.com",
     },
     unattended: {
       variable: "TARE_UNATTENDED",
       fallback: "deny",
       help:
-        "Decision on calls that need approval where no user can answer, as for the agent as a model: deny, allow",
+        "Decision on calls that need approval if no user can answer, as for the agent as a model: deny, allow",
       ...oneOf("deny", "allow"),
     },
     unknownOutcome: {
       variable: "TARE_UNKNOWN_OUTCOME",
       fallback: "tell",
       help:
-        "Handling of a call that was running when the server ended: tell the model that its outcome is unknown; ask " +
-        "whether to repeat it; or repeat it if its tool only reads or declares that this is safe",
+        "Handling of a call that was running when the server ended: tell, reports to the model that its outcome is " +
+        "unknown; ask, requests an approval to repeat it; repeat, repeats it if its tool only reads or declares that safe",
       ...oneOf("tell", "ask", "repeat"),
     },
     delegate: {
@@ -189,8 +189,7 @@ const GROUPS = {
     port: {
       variable: "TARE_PORT",
       isCommon: true,
-      help:
-        `Port to listen on; 0 takes a free one. Default: ${USUAL_PORT}, or a free one where that is taken`,
+      help: `Port to listen on; 0 takes a free one. Default: ${USUAL_PORT}, or a free one if that is taken`,
       ...wholeNumber(0, 65535),
     },
     host: {
@@ -213,14 +212,14 @@ const GROUPS = {
       fallback: "",
       help: "Comma-separated names under which requests may reach the server, in addition to its own",
       read: list((host) => URL.parse(`http://${host}`)?.host === host.toLowerCase()),
-      right: "host names such as agent.example, with commas between them",
+      right: "comma-separated host names such as agent.example",
     },
     corsOrigins: {
       variable: "TARE_CORS_ORIGINS",
       fallback: "",
       help: "Comma-separated origins whose web pages may use the server",
       read: list((origin) => /^https?:/.test(origin) && URL.parse(origin)?.origin === origin),
-      right: "origins such as https://chat.example, with commas between them",
+      right: "comma-separated origins such as https://chat.example",
     },
     webhookHosts: {
       variable: "TARE_WEBHOOK_HOSTS",
@@ -229,13 +228,12 @@ const GROUPS = {
         "Comma-separated hosts, with or without a port, to which webhooks may be sent (docs/operation.md); * for " +
         "all public ones by HTTPS",
       read: list((host) => /^(\*|([a-z0-9_.-]+|\[[0-9a-f:]+\])(:\d{1,5})?)$/.test(host)),
-      right: "host names in lower case such as hooks.example,127.0.0.1:9000, with commas between them, or *",
+      right: "comma-separated lower-case host names such as hooks.example,127.0.0.1:9000, or *",
     },
     endWithinSeconds: {
       variable: "TARE_END_WITHIN",
       fallback: "20",
-      help:
-        "Seconds that steps have to end on SIGTERM; the next server with the sessions continues longer turns",
+      help: "Seconds for steps to end on SIGTERM; the next server with the sessions continues longer turns",
       ...wholeNumber(0, 3_600),
     },
     metrics: {
@@ -331,7 +329,7 @@ const GROUPS = {
         const parts = list((name) => PARTS.some((part) => part === name))(names);
         return parts && PARTS.filter((part) => parts.includes(part));
       },
-      right: `some of ${PARTS.join(",")}, with commas between them`,
+      right: `a comma-separated list of ${PARTS.join(",")}`,
     },
     keepWarm: {
       variable: "TARE_KEEP_WARM",
@@ -344,7 +342,7 @@ const GROUPS = {
     truncateTokens: {
       variable: "TARE_TRUNCATE_AT",
       fallback: "16000",
-      help: "Tokens of the longest tool result that enters a prompt whole",
+      help: "Longest tool result that enters a prompt without truncation, in tokens",
       ...wholeNumber(100, 100_000_000),
     },
     control: {
@@ -352,7 +350,7 @@ const GROUPS = {
       fallback: "0",
       help:
         "Share of the sessions with the provider's models that are forwarded unchanged as a holdout; 1 is a dry run, in " +
-        "which the ledger shows what would have been saved",
+        "which the ledger records the estimated saving",
       ...fraction(),
     },
     deferTools: {
@@ -370,7 +368,7 @@ const GROUPS = {
         "Comma-separated paths, subpaths included, that are forwarded to the provider with the server's key, in " +
         "addition to those of models",
       read: list((path) => /^\/v1(\/[\w.-]*\w[\w.-]*)+$/.test(path)),
-      right: "paths such as /v1/vector_stores, with commas between them",
+      right: "comma-separated paths such as /v1/vector_stores",
     },
   },
 } satisfies Record<string, Record<string, Option<unknown>>>;
@@ -447,8 +445,8 @@ export function readSettings(
     const source = byFlag === undefined ? option.variable : `--${flag}`;
     if (set !== undefined) sources.set(name, source);
     if (value !== undefined) return [[name, value]];
-    const state = option.isSecret ? "is set to something else" : `is ${JSON.stringify(given)}`;
-    throw new RangeError(`Cannot start: ${source} ${state}, but it must be ${option.right}.`);
+    const state = option.isSecret ? "is invalid" : `is ${JSON.stringify(given)}`;
+    throw new RangeError(`Cannot start: ${source} ${state}. It must be ${option.right}.`);
   };
   const options = Object.fromEntries(Object.entries(OPTIONS).flatMap(read)) as unknown as
     & Omit<Settings, "data" | "path">
@@ -486,23 +484,25 @@ function faultOf(settings: Settings, sources: ReadonlyMap<string, string>): stri
     ? {}
     : howToAsk({ model, baseURL: baseUrl ?? DEFAULT_PROVIDER.baseURL });
   if (effort !== undefined && efforts?.includes(effort) === false) {
-    const right = efforts.length > 0 ? `the efforts ${efforts.join(", ")}` : "no effort to choose";
-    return `${sources.get("effort")} is ${JSON.stringify(effort)}, but ${model} has ${right}.`;
+    const right = efforts.length > 0 ? `only ${efforts.join(", ")}` : "no effort";
+    return `${sources.get("effort")} is ${JSON.stringify(effort)}, but ${model} supports ${right}.`;
   }
   const hasChat = apiKey !== undefined || baseUrl !== undefined;
   if (protocol !== undefined && protocol !== "messages" && !hasChat) {
-    return `${sources.get("protocol")} is ${protocol}, but no provider is set that speaks it. Set ` +
+    return `${sources.get("protocol")} is ${protocol}, but no provider for it is set. Set ` +
       "OPENAI_API_KEY or OPENAI_BASE_URL too.";
   }
   const hasMessages = messagesKey !== undefined || messagesUrl !== MESSAGES_PROVIDER.baseURL;
   if (!hasChat && !hasMessages && model !== undefined) {
-    return `TARE_MODEL is ${JSON.stringify(model)}, but then OPENAI_API_KEY, OPENAI_BASE_URL, ` +
-      "ANTHROPIC_API_KEY or ANTHROPIC_BASE_URL must be set too; without all of them an offline demo model answers.";
+    return `TARE_MODEL is ${
+      JSON.stringify(model)
+    }, but no provider is set. Set OPENAI_API_KEY, OPENAI_BASE_URL, ` +
+      "ANTHROPIC_API_KEY or ANTHROPIC_BASE_URL, or omit TARE_MODEL to use the offline demo model.";
   }
   for (const name of ["baseUrl", "messagesUrl"] as const) {
     if (!isOwn(settings, settings[name])) continue;
-    return `${OPTIONS[name].variable} is ${JSON.stringify(settings[name])}, which is this server itself; ` +
-      "it must be the provider's address. Only clients are given this server's.";
+    return `${OPTIONS[name].variable} is ${JSON.stringify(settings[name])}, which is this server itself. ` +
+      "Set it to the provider's address; only clients use this server's.";
   }
   return undefined;
 }

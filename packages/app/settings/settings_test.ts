@@ -104,125 +104,127 @@ Deno.test("readSettings() accepts a model of a provider with a key or a custom a
 
 Deno.test("readSettings() reports the variable, the value and the valid values", () => {
   const cases: [string[], Record<string, string>, string][] = [
-    [[], { TARE_PORT: "70000" }, 'TARE_PORT is "70000", but it must be a whole number from 0 to 65535.'],
-    [["--port", "x"], {}, '--port is "x", but it must be a whole number from 0 to 65535.'],
+    [[], { TARE_PORT: "70000" }, 'TARE_PORT is "70000". It must be a whole number from 0 to 65535.'],
+    [["--port", "x"], {}, '--port is "x". It must be a whole number from 0 to 65535.'],
     [
       [],
       { TARE_WORKSPACE: "/no/such" },
-      'TARE_WORKSPACE is "/no/such", but it must be a folder that exists.',
+      'TARE_WORKSPACE is "/no/such". It must be a folder that exists.',
     ],
     [
       ["--data", "../app"],
       { TARE_WORKSPACE: "packages/app", INIT_CWD: resolve("packages/app") },
-      'TARE_WORKSPACE is "packages/app", but it must be a folder that exists.',
+      'TARE_WORKSPACE is "packages/app". It must be a folder that exists.',
     ],
     [
       ["--data", "../app"],
       { INIT_CWD: resolve("packages/app") },
-      `TARE_DATA is "${
-        resolve("packages/app")
-      }", which is the workspace itself, whose files the tools may change`,
+      `TARE_DATA is "${resolve("packages/app")}", the workspace itself, whose files the tools may change`,
     ],
     [
       [],
       { TARE_GATEWAY_STORE: "0" },
-      'TARE_GATEWAY_STORE is "0", but it must be off, or a whole number from 1 to 100000000.',
+      'TARE_GATEWAY_STORE is "0". It must be off, or a whole number from 1 to 100000000.',
     ],
-    [[], { TARE_DELEGATE: "no" }, 'TARE_DELEGATE is "no", but it must be on or off.'],
+    [[], { TARE_DELEGATE: "no" }, 'TARE_DELEGATE is "no". It must be on or off.'],
     [
       [],
       { TARE_CONTROL: "10%" },
-      'TARE_CONTROL is "10%", but it must be a number from 0 to 1, such as 0.1.',
+      'TARE_CONTROL is "10%". It must be a number from 0 to 1, such as 0.1.',
     ],
     [
       ["--keep-warm", "off", "--policy", "classic"],
       {},
       "--keep-warm is set, but the policy classic has no keep-alive. Set another TARE_POLICY, or omit --keep-warm.",
     ],
-    [[], { TARE_POLICY: "none" }, 'TARE_POLICY is "none", but it must be one of planner, lossless, classic.'],
-    [["--without", "prune,x"], {}, '--without is "prune,x", but it must be some of context,prune,schemas,'],
+    [[], { TARE_POLICY: "none" }, 'TARE_POLICY is "none". It must be one of planner, lossless, classic.'],
+    [
+      ["--without", "prune,x"],
+      {},
+      '--without is "prune,x". It must be a comma-separated list of context,prune,schemas,',
+    ],
     [
       ["--truncate-at", "0"],
       {},
-      '--truncate-at is "0", but it must be a whole number from 100 to 100000000.',
+      '--truncate-at is "0". It must be a whole number from 100 to 100000000.',
     ],
-    [[], { TARE_DEFER_TOOLS: "yes" }, 'TARE_DEFER_TOOLS is "yes", but it must be one of auto, on, off.'],
+    [[], { TARE_DEFER_TOOLS: "yes" }, 'TARE_DEFER_TOOLS is "yes". It must be one of auto, on, off.'],
     [
       [],
       { TARE_KEEP_WARM: "$5" },
-      'TARE_KEEP_WARM is "$5", but it must be off, turns, or dollars a day such as $0.50/day.',
+      'TARE_KEEP_WARM is "$5". It must be off, turns, or dollars a day such as $0.50/day.',
     ],
     [
       ["--keep-warm", "$0/day"],
       {},
-      '--keep-warm is "$0/day", but it must be off, turns, or dollars a day such as $0.50/day.',
+      '--keep-warm is "$0/day". It must be off, turns, or dollars a day such as $0.50/day.',
     ],
-    [["--control", "1.5"], {}, '--control is "1.5", but it must be a number from 0 to 1, such as 0.1.'],
-    [[], { TARE_PROFILE: "x" }, 'TARE_PROFILE is "x", but it must be one of anthropic-5m, '],
+    [["--control", "1.5"], {}, '--control is "1.5". It must be a number from 0 to 1, such as 0.1.'],
+    [[], { TARE_PROFILE: "x" }, 'TARE_PROFILE is "x". It must be one of anthropic-5m, '],
     [
       [],
       { ANTHROPIC_BASE_URL: "http://localhost:8787" },
-      'ANTHROPIC_BASE_URL is "http://localhost:8787", which is this server itself; it must be the provider\'s address.',
+      'ANTHROPIC_BASE_URL is "http://localhost:8787", which is this server itself. Set it to the provider\'s address;',
     ],
     [
       [],
       { OPENAI_BASE_URL: "localhost:1", TARE_MODEL: "m" },
-      'OPENAI_BASE_URL is "localhost:1", but it must be an address such as https://host/v1.',
+      'OPENAI_BASE_URL is "localhost:1". It must be an address such as https://host/v1.',
     ],
     [
       [],
       { TARE_WINDOW: "1e5" },
-      'TARE_WINDOW is "1e5", but it must be a whole number from 1000 to 100000000.',
+      'TARE_WINDOW is "1e5". It must be a whole number from 1000 to 100000000.',
     ],
     [
       [],
       { TARE_TOKEN: "sk-secret sk-secret" },
-      "TARE_TOKEN is set to something else, but it must be printable ASCII without spaces and line breaks.",
+      "TARE_TOKEN is invalid. It must be printable ASCII without spaces and line breaks.",
     ],
     ...["OPENAI_API_KEY", "ANTHROPIC_API_KEY"].map((name): typeof cases[number] => [
       [],
       { [name]: "sk-secret\n" },
-      `${name} is set to something else, but it must be printable ASCII without spaces and line breaks.`,
+      `${name} is invalid. It must be printable ASCII without spaces and line breaks.`,
     ]),
     [
       [],
       { TARE_ALLOWED_HOSTS: "a.example,http://b.example" },
-      'TARE_ALLOWED_HOSTS is "a.example,http://b.example", but it must be host names such as agent.example',
+      'TARE_ALLOWED_HOSTS is "a.example,http://b.example". It must be comma-separated host names such as agent.example',
     ],
     ...["*", "null", "chat.example", "https://chat.example/"].map((origin): typeof cases[number] => [
       ["--cors-origins", origin],
       {},
-      `--cors-origins is "${origin}", but it must be origins such as https://chat.example`,
+      `--cors-origins is "${origin}". It must be comma-separated origins such as https://chat.example`,
     ]),
     [
       [],
       { TARE_MODEL: "m" },
-      'TARE_MODEL is "m", but then OPENAI_API_KEY, OPENAI_BASE_URL, ANTHROPIC_API_KEY or ANTHROPIC_BASE_URL must be set',
+      'TARE_MODEL is "m", but no provider is set. Set OPENAI_API_KEY, OPENAI_BASE_URL, ANTHROPIC_API_KEY or ANTHROPIC_BASE_URL',
     ],
     [
       ["--effort", "huge"],
       { OPENAI_API_KEY: "sk-secret", TARE_MODEL: "gpt-5.1" },
-      '--effort is "huge", but gpt-5.1 has the efforts none, low, medium, high.',
+      '--effort is "huge", but gpt-5.1 supports only none, low, medium, high.',
     ],
     [
       [],
       { OPENAI_API_KEY: "sk-secret", TARE_MODEL: "gpt-4.1", TARE_EFFORT: "low" },
-      'TARE_EFFORT is "low", but gpt-4.1 has no effort to choose.',
+      'TARE_EFFORT is "low", but gpt-4.1 supports no effort.',
     ],
     [
       [],
       { TARE_EFFORT: "50 %" },
-      'TARE_EFFORT is "50 %", but it must be a word such as low, medium or high.',
+      'TARE_EFFORT is "50 %". It must be a word such as low, medium or high.',
     ],
     [
       [],
       { TARE_PROTOCOL: "grpc" },
-      'TARE_PROTOCOL is "grpc", but it must be one of responses, chat, messages.',
+      'TARE_PROTOCOL is "grpc". It must be one of responses, chat, messages.',
     ],
     [
       ["--protocol", "responses"],
       { ANTHROPIC_API_KEY: "sk-secret", TARE_MODEL: "m" },
-      "--protocol is responses, but no provider is set that speaks it. Set OPENAI_API_KEY or OPENAI_BASE_URL too.",
+      "--protocol is responses, but no provider for it is set. Set OPENAI_API_KEY or OPENAI_BASE_URL too.",
     ],
     [["--prot", "1"], {}, "Unknown option '--prot'"],
     [["--aprovals", "allow"], {}, "Did you mean --approvals?"],
@@ -276,7 +278,7 @@ Deno.test("readSettings() reads the model's price, and reports invalid ones", ()
       RangeError,
       `Cannot start: --price is ${
         JSON.stringify(wrong)
-      }, but it must be dollars for a million tokens such as input=3,`,
+      }. It must be dollars per million tokens such as input=3,`,
     );
   }
 });
@@ -299,7 +301,7 @@ Deno.test("readSettings() reads the file of the MCP servers, and reports errors 
     assertThrows(
       () => readSettings(["--mcp", folder], {}),
       RangeError,
-      `Cannot start: --mcp is ${JSON.stringify(folder)}, but it must be a file such as mcp.json.`,
+      `Cannot start: --mcp is ${JSON.stringify(folder)}. It must be a file such as mcp.json.`,
     );
     await Deno.writeTextFile(
       path,
@@ -315,7 +317,7 @@ Deno.test("readSettings() reads the file of the MCP servers, and reports errors 
     const error = assertThrows(
       () => readSettings(["--mcp", path], {}),
       RangeError,
-      "Cannot read the MCP servers: the file is not valid JSON. That has no comments, and no comma behind the last " +
+      "Cannot read the MCP servers: the file is not valid JSON. JSON allows no comments and no comma behind the last " +
         `entry. File: ${path}.`,
     );
     assertEquals(error.message.includes("secret"), false);
@@ -336,7 +338,7 @@ Deno.test("readSettings() reads a profile's file, and reports errors in it", asy
       assertThrows(
         () => readSettings(["--profile", missing], {}),
         RangeError,
-        `Cannot start: --profile is ${JSON.stringify(missing)}, but it must be one of anthropic-5m, `,
+        `Cannot start: --profile is ${JSON.stringify(missing)}. It must be one of anthropic-5m, `,
       );
     }
     await Deno.writeTextFile(path, '{"profile": "deepseek", "read": -1}');
@@ -378,12 +380,10 @@ Deno.test("readSettings() reads a file of approval rules or the word allow, and 
       assertThrows(
         () => readSettings(["--approvals", missing], {}),
         RangeError,
-        `Cannot start: --approvals is ${
-          JSON.stringify(missing)
-        }, but it must be a file that exists, or allow.`,
+        `Cannot start: --approvals is ${JSON.stringify(missing)}. It must be a file that exists, or allow.`,
       );
     }
-    assertThrows(() => readSettings(["--unattended=ask"], {}), RangeError, "it must be one of deny, allow");
+    assertThrows(() => readSettings(["--unattended=ask"], {}), RangeError, "It must be one of deny, allow");
   } finally {
     await Deno.remove(folder, { recursive: true });
   }
@@ -393,7 +393,7 @@ Deno.test("readSettings() rejects the agent itself as the agent's model", () => 
   assertThrows(
     () => readSettings(["--model=agent"], { OPENAI_API_KEY: "sk-1" }),
     RangeError,
-    'Cannot start: --model is "agent", but it must be the provider\'s name for the model that the agent asks ' +
+    "Cannot start: --model is \"agent\". It must be the provider's name of the agent's model " +
       "(agent is the agent itself).",
   );
 });

@@ -86,7 +86,7 @@ Deno.test("commandText() rejects files outside the workspace and huge ones", asy
   await assertRejects(
     () => commandText(found.get("leak")!, ""),
     Error,
-    "can't be read, because it is a link to what isn't a Markdown file of this project.",
+    "can't be read, because it is a link to something else than a Markdown file of this project.",
   );
   await assertRejects(
     () => commandText(found.get("huge")!, ""),

@@ -31,7 +31,7 @@ Deno.test("anthropicModel() fails for a reply that pauses again and again", asyn
   const pauses = Array.from({ length: 102 }, () => reply("pause_turn", ...text(0, "Wait.")));
   const { error, bodies } = await ask(pauses);
   assertEquals([error?.message.replace(/^.*?: /, ""), bodies.length], [
-    "it pauses more than 100 times.",
+    "the reply paused more than 100 times.",
     101,
   ]);
 });
@@ -44,12 +44,12 @@ Deno.test("anthropicModel() doesn't retry after waits of hours, and doesn't foll
   const body = { type: "error", error: { type: "rate_limit_error", message: "Slow." } };
   assertEquals(await told(Response.json(body, { status: 429, headers: { "retry-after": "7200" } })), [
     "rate_limited",
-    "it limits the rate of requests and asks to wait 7200 s (429: Slow).",
+    "it reports an exceeded rate limit and requests a wait of 7200 s (429: Slow).",
     1,
   ]);
   assertEquals(await told(new Response(null, { status: 308, headers: { location: "/v1/messages" } })), [
     "unreachable",
-    'it redirects to "/v1/messages" (308); the base URL must be where it answers.',
+    'it redirects to "/v1/messages" (308). Set the base URL to the final address.',
     1,
   ]);
 });

@@ -51,7 +51,7 @@ function endsWithUser({ messages }: JsonRecord): boolean {
   return Array.isArray(messages) && asRecord(messages.at(-1))?.role === "user";
 }
 
-const NO_MESSAGE = "what it sent is no message (is the base URL right? It is without /v1)";
+const NO_MESSAGE = "the response is not a message. Check the base URL, which has no /v1";
 
 /** Options of {@linkcode anthropicModel}. */
 export interface AnthropicModelOptions extends ProviderOptions {
@@ -207,7 +207,7 @@ export function anthropicModel(options: AnthropicModelOptions): Model {
       bodies.set(reply, body);
       yield* openStream(body, request);
       for (let pauses = 1; reply.isPaused; pauses++) {
-        if (pauses > MAX_PAUSES) throw new ReplyTooLong(`it pauses more than ${MAX_PAUSES} times`);
+        if (pauses > MAX_PAUSES) throw new ReplyTooLong(`the reply paused more than ${MAX_PAUSES} times`);
         body = bodyOf({ ...request, messages: [...request.messages, reply.message()] });
         bodies.set(reply, body);
         yield* openStream(body, request);

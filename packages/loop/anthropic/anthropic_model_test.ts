@@ -305,9 +305,9 @@ Deno.test("anthropicModel() retries a stream that fails before its first event, 
   assertEquals([late.bodies.length, late.events], [1, [{ type: "text_delta", text: "Hal" }]]);
   assertEquals(late.error?.code, "bad_response");
   const quiet = await ask(stream(...[START, ...text(0, "Hal")].map(sse)));
-  assertStringIncludes(quiet.error?.message ?? "", "its stream ended before the reply was whole");
+  assertStringIncludes(quiet.error?.message ?? "", "the stream ended before the reply was complete");
   const page = await ask(new Response("<html>", { headers: { "content-type": "text/html" } }));
-  assertStringIncludes(page.error?.message ?? "", "what it sent is no message (is the base URL right?");
+  assertStringIncludes(page.error?.message ?? "", "the response is not a message. Check the base URL");
 });
 
 Deno.test("anthropicModel() counts pings as progress, and stops when its signal is aborted", async () => {
@@ -331,7 +331,7 @@ Deno.test("anthropicModel() counts pings as progress, and stops when its signal 
 Deno.test("anthropicModel() validates base URL and key when it is called", () => {
   const make = (options: { baseURL?: string; apiKey?: string }): Model =>
     anthropicModel({ model: "m", ...options });
-  assertThrows(() => make({ baseURL: "host" }), TypeError, "it must be like https://api.anthropic.com.");
+  assertThrows(() => make({ baseURL: "host" }), TypeError, "Use one like https://api.anthropic.com.");
   assertThrows(() => make({ apiKey: "a b" }), TypeError, "Cannot use the API key");
 });
 
@@ -357,7 +357,7 @@ Deno.test("anthropicModel() classifies errors", async () => {
   assertEquals(await refusal(403, "permission_error", "no access for sk-planted"), [
     "bad_key",
     undefined,
-    "Cannot get a reply from host: the API key doesn't allow this (403: no access for ***).",
+    "Cannot get a reply from host: the API key doesn't permit this (403: no access for ***).",
   ]);
   assertEquals(await refusal(404, "not_found_error", "model: m"), [
     "no_such_model",
@@ -367,7 +367,7 @@ Deno.test("anthropicModel() classifies errors", async () => {
   assertEquals(await refusal(429, "rate_limit_error", "slow down", { "retry-after": "7" }), [
     "rate_limited",
     7_000,
-    "Cannot get a reply from host: it limits the rate of requests and asks to wait 7 s (429: slow down).",
+    "Cannot get a reply from host: it reports an exceeded rate limit and requests a wait of 7 s (429: slow down).",
   ]);
   assertEquals(
     await refusal(400, "invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum"),
@@ -402,7 +402,7 @@ Deno.test("anthropicModel() classifies errors in the middle of a stream", async 
   assertEquals(await failed("rate_limit_error"), [
     1,
     "rate_limited",
-    said("it limits the rate of requests (429: No)"),
+    said("it reports an exceeded rate limit (429: No)"),
   ]);
   assertEquals(await failed("api_error"), [1, "provider_error", said("it failed (No)")]);
 });

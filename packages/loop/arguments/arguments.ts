@@ -53,11 +53,13 @@ export function argumentsParser(tool: ToolDefinition): (argumentsText: string) =
     faultsOf = schemaChecker(parameters, "the arguments");
   } catch (cause) {
     const { message } = cause as Error;
-    throw new TypeError(`Cannot use tool ${name}: its parameters are no JSON Schema. ${message}`, { cause });
+    throw new TypeError(`Cannot use tool ${name}: its parameters are not a valid JSON Schema. ${message}`, {
+      cause,
+    });
   }
   const refuse = (what: string) => ({
     ok: false as const,
-    problem: `Cannot run ${name}: ${what}\nCall it again with arguments that fit its definition:\n` +
+    problem: `Cannot run ${name}: ${what}\nCall it again with arguments that match its definition:\n` +
       JSON.stringify(tool.function),
   });
   return (argumentsText) => {

@@ -38,7 +38,7 @@ export function schemaChecker(
     const { depth, values, length } = sizeOf(given);
     if (depth > MAX_DEPTH) return `${place || what} must not be nested more than ${MAX_DEPTH} levels deep`;
     if (!trusted && size * (values + length / 1_000) + patternSize * length / 100 > MAX_WORK) {
-      return `${place || what} must not be so large for its schema (${values} values, ${length} characters)`;
+      return `${place || what} is too large for its schema (${values} values, ${length} characters)`;
     }
     const value = withoutPrototypes(given);
     return Check(prepared, value) ? undefined : describeFaults(prepared, value, { what, place });
@@ -111,7 +111,7 @@ function prepareSchema(schema: JsonSchema): Prepared {
     }
     const { pattern, uniqueItems, ...fields } = value as Readonly<Record<string, unknown>>;
     if (![fields.type ?? []].flat().every((type) => TYPES.includes(type))) {
-      throw refuse(`${`${place}.type`.slice(1)} must be of ${TYPES.join(", ")}`);
+      throw refuse(`${`${place}.type`.slice(1)} must be one of ${TYPES.join(", ")}`);
     }
     const made: Record<string, unknown> = {};
     for (const [key, inner] of Object.entries(fields)) {
@@ -140,7 +140,7 @@ function prepareSchema(schema: JsonSchema): Prepared {
     const { $ref: ref } = fields;
     if (typeof ref !== "string" || /^https?:\/\/json-schema\.org\//.test(ref)) return made;
     const target = /^#(?:\/|$)/.test(ref) ? at(schema, decodeURIComponent(ref)) : undefined;
-    if (target === undefined) throw refuse(`it refers to ${ref}, which isn't there`);
+    if (target === undefined) throw refuse(`its reference ${ref} has no target`);
     if (open.filter((one) => one === target).length > MAX_RECURSIONS) return made;
     made.allOf = [...[made.allOf ?? []].flat(), copy(target, `${place}.$ref`, [...open, target])];
     return made;
@@ -151,7 +151,7 @@ function prepareSchema(schema: JsonSchema): Prepared {
       const expression = RE2JS.compile(RE2JS.translateRegExp(source));
       patternSize += expression.programSize();
       if (patternSize > MAX_PATTERNS) {
-        throw new Error(`all together take more than ${MAX_PATTERNS} instructions`);
+        throw new Error(`together they have more than ${MAX_PATTERNS} instructions`);
       }
       return {
         check: (text) => typeof text !== "string" || expression.test(text),
@@ -298,7 +298,7 @@ function messagesOf(error: TValidationError, holder: JsonSchema): readonly strin
       return params.requiredProperties.map((name) => `must have required property ${quote(name)}`);
     case "additionalProperties": {
       const known = Object.keys(Object(holder.properties));
-      const right = known.length === 0 ? "" : ` (it takes ${shorten(known).join(", ")})`;
+      const right = known.length === 0 ? "" : ` (allowed: ${shorten(known).join(", ")})`;
       return params.additionalProperties.map((name) => `must not have ${quote(name)}${right}`);
     }
     case "type":

@@ -25,7 +25,7 @@ Deno.test("toModelError() classifies a provider's refusals", async () => {
         403,
         said("Country not supported."),
         "bad_key",
-        "the API key doesn't allow this (403: Country not supported)",
+        "the API key doesn't permit this (403: Country not supported)",
       ],
       [
         404,
@@ -115,8 +115,8 @@ Deno.test("toModelError() reports the wait of a rate limit", async () => {
   ) {
     const { code, retryAfterMs, state } = await judged(429, body, headers);
     assertEquals([code, retryAfterMs], ["rate_limited", expected]);
-    const wait = expected === undefined ? "" : ` and asks to wait ${expected / 1000} s`;
-    assertEquals(state, `it limits the rate of requests${wait} (429: Slow down)`);
+    const wait = expected === undefined ? "" : ` and requests a wait of ${expected / 1000} s`;
+    assertEquals(state, `it reports an exceeded rate limit${wait} (429: Slow down)`);
   }
   const inAnHour = new Date(Date.now() + 3_600_000).toUTCString();
   const { retryAfterMs = 0 } = await judged(429, body, { "retry-after": inAnHour });
@@ -135,7 +135,7 @@ Deno.test("toModelError() never contains the key, wherever the provider quotes i
     }
   }
   const { error } = await ask(new Response("{}", { status: 401 }));
-  assertStringIncludes(`${error?.message}`, "it asks for an API key (401).");
+  assertStringIncludes(`${error?.message}`, "it requires an API key (401).");
 });
 
 Deno.test("toModelError() reports the variable of the key if it is refused or missing", async () => {
@@ -143,7 +143,7 @@ Deno.test("toModelError() reports the variable of the key if it is refused or mi
   const said = async (more: { readonly apiKey?: string }) =>
     (await ask(new Response("{}", { status: 401 }), { apiKeyName, ...more })).error?.message;
   assertStringIncludes(`${await said({ apiKey: KEY })}`, "the API key in OPENAI_API_KEY was refused (401).");
-  assertStringIncludes(`${await said({})}`, "it asks for an API key (401): set OPENAI_API_KEY.");
+  assertStringIncludes(`${await said({})}`, "it requires an API key (401). Set OPENAI_API_KEY.");
 });
 
 Deno.test("toModelError() truncates a provider's message", async () => {
@@ -224,7 +224,7 @@ Deno.test("toModelError() reports the timeout", async () => {
   const error = await Array.fromAsync(model(REQUEST)).catch((error) => error);
   assertEquals([error.code, error.message], [
     "unreachable",
-    `Cannot get a reply from 127.0.0.1:${listener.addr.port}: no answer began within 0.02 s.`,
+    `Cannot get a reply from 127.0.0.1:${listener.addr.port}: no response began within 0.02 s.`,
   ]);
   listener.close();
 });
@@ -232,5 +232,5 @@ Deno.test("toModelError() reports the timeout", async () => {
 Deno.test("toModelError() reports a stream without JSON", async () => {
   const { error } = await ask(reply(delta({ content: "Hal" }), "{oops"));
   assertEquals(error?.code, "bad_response");
-  assertStringIncludes(`${error?.message}`, "its stream holds an event that is no JSON.");
+  assertStringIncludes(`${error?.message}`, "the stream contains an event that is not JSON.");
 });

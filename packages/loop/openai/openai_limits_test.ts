@@ -45,7 +45,7 @@ Deno.test("openaiModel() fails for an endless reply", async () => {
 
 Deno.test("openaiModel() fails for a reply that is too long", async () => {
   const { body, left } = endless(sse(delta({ content: "x".repeat(MIB) })));
-  const message = "it says more than 2000000 characters.";
+  const message = "the reply has more than 2000000 characters.";
   const { error, events } = await ask(new Response(body, streamed));
   assertEquals([error?.code, error?.message.replace(/^.*?: /, ""), events.length], [
     "bad_response",
@@ -100,14 +100,14 @@ Deno.test("openaiModel() doesn't retry after waits of hours, and doesn't follow 
   });
   assertEquals(await told(limited, reply(END)), [
     "rate_limited",
-    "it limits the rate of requests and asks to wait 7200 s (429: Slow down).",
+    "it reports an exceeded rate limit and requests a wait of 7200 s (429: Slow down).",
     1,
   ]);
   for (const status of [301, 302, 303, 307, 308]) {
     const away = new Response(null, { status, headers: { location: "/v1/chat/completions" } });
     assertEquals(await told(away, reply(END)), [
       "unreachable",
-      `it redirects to "/v1/chat/completions" (${status}); the base URL must be where it answers.`,
+      `it redirects to "/v1/chat/completions" (${status}). Set the base URL to the final address.`,
       1,
     ]);
   }

@@ -41,8 +41,8 @@ import {
 } from "../provider.ts";
 
 const NO_REPLY = {
-  chat: "what it sent is no chat completion (is the base URL right?)",
-  responses: "what it sent is no response (is the base URL right, and does it speak Responses?)",
+  chat: "the response is not a chat completion. Check the base URL",
+  responses: "the response is not in the Responses format. Check the base URL and the server's protocols",
 };
 
 /** Options of {@linkcode openaiModel}. */

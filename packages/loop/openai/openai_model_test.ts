@@ -148,7 +148,7 @@ Deno.test("openaiModel() accepts a missing end mark, but not an incomplete reply
   assertEquals(half.events, [{ type: "text_delta", text: "Hi" }]);
   assert(half.error instanceof ModelError);
   assertEquals(half.error.code, "bad_response");
-  assertStringIncludes(half.error.message, "its stream ended before the reply was whole.");
+  assertStringIncludes(half.error.message, "the stream ended before the reply was complete.");
 });
 
 Deno.test("openaiModel() drains a body after its reply, and reuses the connection", async () => {
@@ -208,7 +208,7 @@ Deno.test("openaiModel() retries a stream that fails before its first delta, and
 
   const begun = await ask([stream(sse(delta({ content: "Hal" })), cut), reply(END)], { maxRetries: 2 });
   assertEquals([begun.error?.code, begun.bodies.length], ["bad_response", 1]);
-  const brokeOff = "its stream broke off before the reply was whole.";
+  const brokeOff = "the connection failed before the reply was complete.";
   assertStringIncludes(`${begun.error?.message}`, brokeOff);
 
   // `restarted` is called if deltas were emitted.
@@ -249,7 +249,7 @@ Deno.test("openaiModel() retries temporary errors", async () => {
   assertEquals([completed(asked).message.content, asked.bodies.length], ["Hi", 3]);
   assertEquals(told, [
     "host failed (503)",
-    "host limits the rate of requests and asks to wait 0.002 s (429)",
+    "host reports an exceeded rate limit and requests a wait of 0.002 s (429)",
     undefined,
   ]);
 });

@@ -300,7 +300,7 @@ Deno.test("openaiModel() reports errors of a response, before it and in its midd
   ]);
   assertEquals(await failing(failed("rate_limit_exceeded", "Slow down.")), [
     "rate_limited",
-    "it limits the rate of requests (429: Slow down).",
+    "it reports an exceeded rate limit (429: Slow down).",
     undefined,
     0,
   ]);
@@ -317,7 +317,7 @@ Deno.test("openaiModel() reports errors of a response, before it and in its midd
   assertEquals((await failing(half))[0], "bad_response");
   assertEquals(await failing(Response.json({ hello: "you" })), [
     "bad_response",
-    "what it sent is no response (is the base URL right, and does it speak Responses?).",
+    "the response is not in the Responses format. Check the base URL and the server's protocols.",
     undefined,
     0,
   ]);

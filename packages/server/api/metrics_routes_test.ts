@@ -78,7 +78,7 @@ Deno.test("GET /metrics is for the owner and permitted keys, unless it is open",
       error: {
         status: 403,
         code: "not_for_this_key",
-        message: "Cannot answer: key scraper is for metrics, and this is agent.",
+        message: "Forbidden: key scraper is for metrics, not for agent.",
       },
     }),
   ];

@@ -103,7 +103,7 @@ Deno.test("CREATE_SESSION accepts only its own fields", () => {
   assertEquals(faults({ model: 1 }), "model must be string");
   assertEquals(
     faults({ tool: [] }),
-    "the body must not have 'tool' (it takes instructions, model, effort, tools, metadata, budget, approvalRules)",
+    "the body must not have 'tool' (allowed: instructions, model, effort, tools, metadata, budget, approvalRules)",
   );
 });
 

@@ -253,7 +253,7 @@ Deno.test("transferRoutes() return a backup file, from which another server cont
   const response = await handler.fetch(request("GET", "/tare/v1/backup"));
   const length = Number(response.headers.get("content-length"));
   assertEquals([response.status, response.headers.get("content-type")], [200, "application/vnd.sqlite3"]);
-  const message = `Cannot copy the store ${one}: it is being copied already. Wait for its end.`;
+  const message = `Cannot copy the store ${one}: another copy is in progress. Retry after it.`;
   const copied = agent(scriptedModel([]), {
     store: { ...store, copy: () => Promise.reject(new StoreError("locked", message)) },
   });

@@ -41,7 +41,7 @@ Deno.test("turnRoutes() refuse a turn if all slots are taken for long, and start
     error(
       429,
       "too_many_turns",
-      "Cannot start a turn: 1 turns run, and no more may. Retry when one has ended.",
+      "Cannot start a turn: the limit of running turns (1) is reached. Retry when one has ended.",
     ),
   );
   await call(handler, "POST", `${one}/cancel`);
@@ -307,7 +307,7 @@ Deno.test("START_TURN accepts text or parts and names the faults of others", () 
   assertEquals(faults({ input: [{ type: "text" }] }), "input.0 must have required property 'text'");
   assertEquals(
     faults({ input: "a", more: 1 }),
-    "the body must not have 'more' (it takes input, continue, steer, background, unattended, budget, leavesNow, effort)",
+    "the body must not have 'more' (allowed: input, continue, steer, background, unattended, budget, leavesNow, effort)",
   );
 });
 

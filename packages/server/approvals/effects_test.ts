@@ -77,10 +77,10 @@ Deno.test("judgeBy() removes files that a rule denies from searches and lists, u
     const { run } = judged(given, DENIED);
     const found = await run("search_files", { pattern: "password", include_hidden: true });
     assertEquals(found.split("\n").slice(1), ["src/a.ts:1: password none"]);
-    assertStringIncludes(found, "left out by a rule: 2");
+    assertStringIncludes(found, "denied by a rule, skipped: 2");
     const listed = await run("list_files", { depth: 9, include_hidden: true });
     assertEquals(/secrets|\.env/.test(listed), false);
-    assertStringIncludes(listed, "left out by a rule: 2");
+    assertStringIncludes(listed, "denied by a rule, skipped: 2");
     assertEquals(await run("search_files", { pattern: "password", path: "secrets" }), "deny");
     assertEquals(await run("list_files", { path: "src/inner" }), "deny");
     // Missing files are reported, without similar names of denied ones.

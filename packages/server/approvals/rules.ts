@@ -19,14 +19,12 @@ const RULE = closed({
   }),
   paths: Type.Optional(Type.Unsafe<readonly string[]>({
     ...TEXTS,
-    description:
-      "Path patterns, one of which the argument must match: relative to the workspace, or absolute. `*` " +
+    description: "Path patterns, relative to the workspace or absolute: the argument must match one. `*` " +
       "and `?` match characters of a name, `**` any folders. Links are followed.",
   })),
   prefixes: Type.Optional(Type.Unsafe<readonly string[]>({
     ...TEXTS,
-    description:
-      "Command prefixes, word by word, one of which the argument must have. A command that isn't " +
+    description: "Command prefixes, word by word: the argument must have one. A command that isn't " +
       "simple, or has an option that writes or runs something else, matches none; it needs approval if " +
       "a rule asks or denies.",
   })),
@@ -40,9 +38,9 @@ const RULE = closed({
 export interface ApprovalRule {
   /** Name of the tool; `*` matches any characters. */
   readonly tool: string;
-  /** Path patterns, such as `src/**`, one of which the argument must match. */
+  /** Path patterns, such as `src/**`: the argument must match one. */
   readonly paths?: readonly string[];
-  /** Command prefixes, word by word, one of which the argument must have. */
+  /** Command prefixes, word by word: the argument must have one. */
   readonly prefixes?: readonly string[];
   /** Name of the argument that is checked. Default: `path` for paths, `command` for prefixes. */
   readonly argument?: string;
@@ -77,6 +75,7 @@ export function faultOfRules(value: unknown): string | undefined {
 
 const checkRules = checker(closed({ rules: APPROVAL_RULES }), "the file");
 
+/** Rules that allow every call. */
 export const ALLOW_EVERYTHING: readonly ApprovalRule[] = [{ tool: "*", decision: "allow" }];
 
 interface JudgeOptions {

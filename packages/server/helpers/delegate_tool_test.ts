@@ -348,7 +348,7 @@ Deno.test("delegate: a call is refused above the limit of turns or sessions", as
     return [...said(messages).filter((text) => text.startsWith("t")), helpers.length];
   };
   assertEquals(await results({ maxRunningTurns: 1 }), [
-    "t: Cannot start a turn: 1 turns run, and no more may. Retry when one has ended.",
+    "t: Cannot start a turn: the limit of running turns (1) is reached. Retry when one has ended.",
     0,
   ]);
   assertEquals(await results({ maxSessions: 1 }), [

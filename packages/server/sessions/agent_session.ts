@@ -777,6 +777,7 @@ export class AgentSession {
     const inTurn = this.#account !== undefined;
     const prompt = this.#prompt;
     const store = async () => {
+      // A prompt that was read again since doesn't include the cost.
       if (prompt !== this.#prompt) return;
       const { ledger, pinged = EMPTY_LEDGER, asks } = this.totals;
       const totals = {

@@ -181,6 +181,7 @@ export class EventLog implements OwnedEvents {
 
   async *#read(after: number, follows: { isTold: boolean }): AsyncGenerator<NumberedEvent, void> {
     for (let position = after;;) {
+      // Events that are stored after `last` may not be committed yet.
       const limit = Math.min(PAGE, this.#last - position);
       const newest = this.#newest;
       const page = position >= newest.after && limit > 0 ? newest.events.slice(position - newest.after) : [];

@@ -154,6 +154,7 @@ export function rebuildHistory(
         break;
       case "tool_result":
         if (event.parent !== undefined) {
+          // Progress of the program shows that it doesn't end every process.
           if (turn) turn = { ...turn, resumed: 0 };
           break;
         }
@@ -558,6 +559,7 @@ function readHelpers(links: readonly HelperLink[], store: Store): Promise<readon
     if (!await store.getSession(link.session)) return { ...link, ledger: EMPTY_LEDGER };
     const events = eventsOf(await store.readEvents(link.session, { types: COST_EVENTS }));
     const at = events.findIndex(({ type }) => type === "turn_end");
+    // Later turns of the subagent's session are paid for there.
     const { ledger } = rebuildHistory(at < 0 ? events : events.slice(0, at + 1));
     const end = events[at];
     return { ...link, ledger: { ...ledger, saved: {} }, ...(end?.type === "turn_end" && { end }) };

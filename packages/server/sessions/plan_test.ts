@@ -79,8 +79,8 @@ Deno.test("update_plan reports invalid steps", async () => {
   );
   assertEquals(results, [
     "The user sees it.",
-    "Cannot keep the plan: 2 steps can't be done of 1.",
-    "Cannot keep the plan: neither steps nor done is given.",
+    "Cannot keep the plan: 2 steps can't be done out of 1.",
+    "Cannot keep the plan: steps and done are both missing.",
     "The user sees it.",
   ]);
 });

@@ -46,7 +46,7 @@ export function queueFull(id: string, most: number): HttpError {
   return new HttpError(
     429,
     "too_many_turns",
-    `Cannot queue the turn: ${most} are queued in session ${id}, and no more may. Retry later.`,
+    `Cannot queue the turn: the limit of queued turns in session ${id} (${most}) is reached. Retry later.`,
     { "retry-after": "30" },
   );
 }

@@ -9,6 +9,7 @@ import type { Checkpoints } from "@tare/tools/undo";
 import type { ApprovalRule } from "../approvals/rules.ts";
 import type { ToolSource } from "../turns/session_tools.ts";
 
+/** Options that the sessions of a server share. */
 export interface SessionOptions {
   readonly store: Store;
   readonly models: ModelOptions;
@@ -32,6 +33,7 @@ export interface SessionOptions {
   readonly advanced?: AdvancedOptions | undefined;
 }
 
+/** The models that sessions may call, by name. */
 export interface ModelOptions {
   /** Returns a model's port. It also summarizes old turns when other content than tool results fills the window. */
   readonly model: (name: string) => Model;
@@ -59,6 +61,7 @@ export interface ModelOptions {
   readonly notice?: string | undefined;
 }
 
+/** Approval rules, and the handling of calls without an answer. */
 export interface ApprovalOptions {
   /** Rules of all sessions. A session's own rules apply too, and the stricter wins. Default: none. */
   readonly rules?: readonly ApprovalRule[];
@@ -76,6 +79,7 @@ export interface ApprovalOptions {
   readonly unknownOutcome?: "tell" | "ask" | "repeat";
 }
 
+/** Limits of sessions and turns. */
 export interface ServerLimits {
   /** Most stored sessions, including chats. Default: 10,000. */
   readonly maxSessions?: number | undefined;
@@ -87,6 +91,7 @@ export interface ServerLimits {
   readonly turn?: RunLimits | undefined;
 }
 
+/** The folder that the tools work in. */
 export interface WorkspaceOptions {
   /** The folder, as clients see it. Default: hidden. */
   readonly folder?: string | undefined;
@@ -109,8 +114,10 @@ export interface WorkspaceOptions {
   readonly background?: Pick<BackgroundCommands, "news" | "end"> | undefined;
 }
 
+/** Description of the environment that sessions work in. */
 export type Workplace = NonNullable<WorkspaceOptions["place"]>;
 
+/** Options that few servers need. */
 export interface AdvancedOptions {
   /** Source of more tools, read for each turn. Default: none. */
   readonly toolSource?: ToolSource | undefined;
@@ -127,6 +134,7 @@ export interface AdvancedOptions {
   readonly after?: ((ms: number, work: () => void) => () => void) | undefined;
 }
 
+/** Options of a server's shutdown. */
 export interface CloseOptions {
   /**
    * Time that running steps have to end, in milliseconds. Their turns then continue in the next process that has the

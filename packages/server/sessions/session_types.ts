@@ -174,6 +174,7 @@ interface TurnOutcome {
   readonly error?: unknown;
 }
 
+/** An event of a session: of a turn, or a message that was exchanged elsewhere before. */
 export type SessionEvent =
   | LoopEvent
   /**
@@ -202,6 +203,7 @@ export type SessionEvent =
     readonly key?: string;
   };
 
+/** An event with its number in the session, from 1. */
 export interface NumberedEvent {
   readonly number: number;
   readonly event: SessionEvent;

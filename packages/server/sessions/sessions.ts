@@ -468,6 +468,7 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     const end = (session: AgentSession) =>
       leaveWithinMs === undefined ? session.stop() : session.leave(due.signal);
     await Promise.all(sessions.map(end)).finally(disarm);
+    // Readers that follow a turn that waits for approval would not end.
     for (const { events } of this.held.values()) if (!events.failed) events.close();
     this.#approvals.close();
     this.#stopAgain();
@@ -651,7 +652,7 @@ export class TurnSlots {
       throw new HttpError(
         429,
         "too_many_turns",
-        `Cannot start a turn: ${this.#taken} turns run, and no more may. Retry when one has ended.`,
+        `Cannot start a turn: the limit of running turns (${this.limit}) is reached. Retry when one has ended.`,
         { "retry-after": String(RETRY_AFTER_S) },
       );
     }

@@ -10,5 +10,5 @@ Deno.test("TurnSlots.take() refuses with 429 while all slots are taken, and coun
   first();
   first();
   slots.take();
-  assertThrows(() => slots.take(), HttpError, "2 turns run");
+  assertThrows(() => slots.take(), HttpError, "the limit of running turns (2) is reached");
 });

@@ -108,7 +108,7 @@ Deno.test("environment: tools and changes are described together, and more if th
     mayDefer: true,
     definition: {
       type: "function" as const,
-      function: { name: `make__${at}`, description: "It says at length what nobody needs. ".repeat(30) },
+      function: { name: `make__${at}`, description: "It lists details that callers ignore. ".repeat(30) },
     },
   }));
   const toolSource: ToolSource = {

@@ -151,6 +151,7 @@ export function turnPlayer(
       payer?.reserve(most, request) ?? account.reserve(most, { ...request, overBudget: overOwn }),
   });
   let taken: readonly Tool[] = [];
+  // Earlier cost was paid where it occurred.
   let paidUsd = resumed?.ledger.usd ?? 0;
   const overBudgets = (ledger: TurnLedger) =>
     overOwn(ledger) ?? payer?.overBudget() ?? keys?.spent(by)?.message;
@@ -186,6 +187,7 @@ export function turnPlayer(
         const sum = account.spent(own);
         payer?.note(sum);
         const usd = own.usd ?? 0;
+        // Subagents pay for themselves while the turn waits for them.
         if (usd > paidUsd) keys?.paid(by, usd - paidUsd);
         paidUsd = usd;
         reserved.paid();
@@ -276,6 +278,7 @@ class ReservedCall {
       await reserved.#setAside(request);
       try {
         for await (const event of model(request)) {
+          // The receiver of this event pays for the call next.
           reserved.#isOver ||= event.type === "completed";
           yield event;
         }
@@ -719,6 +722,7 @@ function hasLimit(budget: Budget): boolean {
 const LIMITS = ["maxSteps", "maxTokens", "maxUsd", "maxTokenUnits"] as const;
 
 function usedUp(what: string, budget: Budget, ledger: TurnLedger, rates: Rates): string | undefined {
+  // Older turns don't contain the cost of their calls.
   const all = callCost(ledger, rates);
   const spent = {
     maxSteps: ledger.calls,

@@ -34,7 +34,7 @@ Deno.test("runTurn() runs read-only calls while their reply is stored, and waits
     truncateTokens: 500,
     put: () => void log.push("archive"),
     async see(commit) {
-      if (commit.includes("said so far")) {
+      if (commit.includes("text so far")) {
         await bothRan.promise;
         // A turn that doesn't wait for the reply continues now.
         await new Promise((resolve) => setTimeout(resolve));
@@ -45,7 +45,7 @@ Deno.test("runTurn() runs read-only calls while their reply is stored, and waits
   const { done } = await session.start({ input: "q" });
   await dictation.asked();
   log.splice(0);
-  await dictation.say("said so far");
+  await dictation.say("text so far");
   dictation.end({ tool_calls: [call("a"), call("b")] });
   await dictation.asked();
   log.push("asked");
@@ -54,7 +54,7 @@ Deno.test("runTurn() runs read-only calls while their reply is stored, and waits
   assertEquals(log, [
     "ran",
     "ran",
-    'step_start "said so far"',
+    'step_start "text so far"',
     "assistant_message tool_call tool_call (value)",
     "archive",
     "archive",

@@ -18,7 +18,7 @@ import { type OfferOptions, type OfferState, offerTools } from "./session_tools.
 import { agent, call, echo, events, newSession, request, turn } from "../fixture_test.ts";
 import { answerCall } from "../approvals/fixture_test.ts";
 
-const PROSE = "It says at length what nobody needs to know who does not call it. ".repeat(10);
+const PROSE = "It explains at length details that only its callers need to know. ".repeat(10);
 
 function thing(name: string, more: Partial<Tool> = {}, type = "integer"): Tool {
   return {
@@ -185,7 +185,7 @@ Deno.test("deferred tools: each request is a prefix of the next, across tools, c
         const told = new Map<string, boolean>();
         for (const message of requests.at(-1)!.messages.filter(Catalogue.tells)) {
           for (const line of String(message.content).split("\n")) {
-            if (line.startsWith("Gone: ")) {
+            if (line.startsWith("Removed: ")) {
               for (const name of line.slice(6).split(", ")) told.set(name, false);
             } else if (line.startsWith("make__")) told.set(line.split(":", 1)[0]!, true);
           }
@@ -233,7 +233,7 @@ Deno.test(
     await turn(handler, session, "Thanks.");
     const [, second, third] = requests;
     assertEquals(second!.messages.slice(-2).map(({ content }) => content), ["", "make__make_7 7"]);
-    assertEquals(String(third!.messages.at(-2)!.content).split("\n").at(-1), "Gone: make__make_0");
+    assertEquals(String(third!.messages.at(-2)!.content).split("\n").at(-1), "Removed: make__make_0");
     assertPrefixes(requests);
   },
 );
@@ -331,7 +331,7 @@ Deno.test("offerTools() describes nothing while calls have no results, and catch
   const during = offerTools(MANY.slice(1), state, tell);
   assertEquals([during.notice, during.state, during.unlisted.length], [undefined, state, 39]);
   const after = offerTools(MANY.slice(1), during.state, OPTIONS);
-  assertStringIncludes(String(after.notice?.content), "Gone: make_0");
+  assertStringIncludes(String(after.notice?.content), "Removed: make_0");
 });
 
 Deno.test("offerTools() returns the tokens that deferral saves, less its own", () => {

@@ -71,7 +71,7 @@ export class TurnQueue {
     throw new HttpError(
       429,
       "too_many_turns",
-      `Cannot queue the turn: ${length} turns wait, and no more may. Retry when some have begun.`,
+      `Cannot queue the turn: the limit of queued turns (${most}) is reached. Retry when some have begun.`,
       { "retry-after": String(RETRY_AFTER_S) },
     );
   }

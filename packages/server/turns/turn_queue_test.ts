@@ -87,7 +87,7 @@ Deno.test("TurnQueue: queued turns are counted over all sessions, and can be rem
   const [kept, gone] = [await waits(handler, one, "kept"), await waits(handler, two, "gone")];
   const full = await handler.fetch(request("POST", `${two}/turns`, { input: "more", background: true }));
   assertEquals([full.status, full.headers.get("retry-after")], [429, "30"]);
-  assertMatch((await full.json()).error.message, /^Cannot queue the turn: 2 turns wait/);
+  assertMatch((await full.json()).error.message, /^Cannot queue the turn: the limit of queued turns \(2\)/);
   assertEquals((await call(handler, "DELETE", `${two}/queue/${gone.id}`)).status, 204);
   assertEquals((await call(handler, "DELETE", `${two}/queue/${gone.id}`)).status, 404);
   assertEquals(

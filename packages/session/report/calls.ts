@@ -4,100 +4,81 @@ import type { LedgerEntry, PingEntry } from "@tare/planner";
 import { callCost, callCostParts, type Rates } from "@tare/planner/internal/parts";
 import type { Store, StoredSums, StoreRecord } from "../store/port.ts";
 
-/** One model call of a session: what it took, what it would have taken without Tare, what was rewritten for it. */
+/** A model call of a session, with its baseline and rewrites. */
 export interface CallReport {
-  /** Number of the call in its session, from 1. */
   readonly number: number;
-  /** When it was answered; null where that isn't known. */
+  /** Time of the reply; null if unknown. */
   readonly at: string | null;
-  /** Number of the turn that it belongs to, from 1; null where turns aren't counted. */
   readonly turn: number | null;
-  /** Whether somebody had to answer a question of its turn before it was made. */
+  /** Whether an approval or question of its turn was answered before it. */
   readonly afterQuestion: boolean;
-  /**
-   * `turn`, or what it was made for that is no turn: `compaction`, `title`, `other`. `unfinished`: its reply did not reach
-   * its end.
-   */
+  /** `turn`, or another purpose: `compaction`, `title`, `other`. `unfinished`: the reply ended early. */
   readonly purpose: string;
-  /** Tokens of the prompt: those read from the cache, written to it, and neither. */
+  /** All prompt tokens: cache reads, cache writes and others. */
   readonly promptTokens: number;
   readonly cachedTokens: number;
-  /** Tokens that the provider says it wrote to its cache; zero where it says nothing. */
+  /** Tokens written to the cache, as reported by the provider, or 0. */
   readonly writtenTokens: number;
   readonly newTokens: number;
   readonly outputTokens: number;
-  /** Whether the provider reported nothing and this was counted here. */
+  /** Whether the usage is estimated because the provider reported none. */
   readonly estimated: boolean;
-  /** What the prompt cost in token units, a summary made for it included. */
+  /** Prompt and summary in cost units. */
   readonly tokenUnits: number;
-  /** What call and summary cost in US dollars; null where the model's price isn't known. */
+  /** Call and summary in US dollars; null if the price is unknown. */
   readonly usd: number | null;
-  /** What both were paid for. All parts together are the whole. */
   readonly spent: SpentReport;
-  /**
-   * What the client would have paid for it without Tare, what it would have paid for compacting before it included; null
-   * where no ledger is kept.
-   */
+  /** The baseline, including compaction; null without a ledger. */
   readonly without: BaselineReport | null;
-  /** What resending everything would have cost; null where no ledger is kept, or where that doesn't fit the window. */
+  /** Null without a ledger, or if the conversation exceeds the window. */
   readonly resendTokenUnits: number | null;
-  /**
-   * What the planner would have made of a prompt that was left as it is, with what reading things back is expected to cost;
-   * null where prompts are edited.
-   */
+  /** Projection of a dry run, including refetches; null if prompts are edited. */
   readonly projected: ProjectedReport | null;
-  /** What a model took that was asked for a summary before this call. */
   readonly summary: Pick<Usage, "promptTokens" | "cachedTokens" | "outputTokens"> | null;
-  /** Why tokens were not read from the cache. */
   readonly uncached: LedgerEntry["uncached"];
-  /** What its client had changed of what it had sent before; null if nothing. */
+  /** The client's change of its earlier messages; null if there is none. */
   readonly changed: NonNullable<LedgerEntry["changed"]> | null;
-  /** What was rewritten before it, and why, in words. */
   readonly rewrites: readonly Rewrite[];
 }
 
-/** Parts of a cost, by name. */
+/** Cost by part. */
 export type SpentOn = Readonly<Record<(typeof SPENT_ON)[number], number>>;
 
-/** The parts of a call's cost. */
+/** Cost by part, in both units. */
 export interface SpentReport {
   readonly tokenUnits: SpentOn;
-  /** Null where the price is unknown. */
   readonly usd: SpentOn | null;
 }
 
-/** What a call's client would have paid without Tare. */
+/** Baseline cost of a call. */
 export interface BaselineReport
   extends Pick<Usage, "promptTokens" | "cachedTokens">, Pick<CallReport, "tokenUnits" | "usd"> {
-  /** Whether its client would have compacted the conversation before it. */
+  /** Whether the client would have compacted the conversation before it. */
   readonly compacts: boolean;
 }
 
-/** What the planner would have made of a prompt. */
+/** Projected cost of a call. */
 export interface ProjectedReport
   extends Pick<CallReport, "promptTokens" | "cachedTokens" | "tokenUnits" | "usd"> {
-  /** The part of the token units that is the estimate of refetches. */
+  /** Estimated refetch cost, included in the cost units. */
   readonly repairTokenUnits: number;
 }
 
-/** A call to be reported. */
+/** Options of a report. */
 export interface ReportedCall extends Pick<CallReport, "number" | "at" | "turn" | "purpose"> {
-  /** Absent: no ledger is kept. */
   readonly ledger?: LedgerEntry | undefined;
   readonly rates: Rates;
-  /** What the call cost when it was made. Default: what it costs by these rates. */
+  /** Cost as of the call. Default: by these rates. */
   readonly cost?: Cost | undefined;
-  /** Default: none. */
   readonly rewrites?: readonly Rewrite[];
-  /** Default: false. */
   readonly afterQuestion?: boolean;
 }
 
-/** Purpose of a call whose reply did not reach its end: what it took is estimated, by its prompt and what was streamed. */
+/** Purpose of a call whose reply ended early; its usage is estimated. */
 export const UNFINISHED = "unfinished";
 
 /**
- * Returns what a call took, by what the provider reported and what the ledger has of it.
+ * Returns the report of a call from its usage and ledger entry.
  *
  * @example
  * ```ts
@@ -168,7 +149,7 @@ function reportProjected(
   { outputTokens, rates }: { readonly outputTokens: number; readonly rates: Rates },
 ): ProjectedReport {
   const { usd } = callCost({ promptTokens, cachedTokens, outputTokens }, rates);
-  // Repairs are reckoned in the price of a prompt token.
+  // Refetches are estimated at the price of input tokens.
   const repairs = repairTokenUnits * (rates.price?.input ?? 0) / 1e6;
   return {
     ...{ promptTokens, cachedTokens, tokenUnits, repairTokenUnits },
@@ -176,29 +157,27 @@ function reportProjected(
   };
 }
 
-/** Parts of a cost. All parts together are the whole. */
+/** Parts of a cost, which add up to the total. */
 export const SPENT_ON = [
-  // The part of the prompt that was read from the cache.
   "cacheRead",
-  // New tokens, the first call's prompt included; where the provider does that they were written to the cache.
+  // New tokens, including cache writes.
   "new",
-  // Tokens that had been cached, and were no longer: the call followed after the cache's time.
+  // Tokens whose cache entry had expired.
   "expired",
-  // Tokens that moved because Tare rewrote the prompt, and summaries that were made for that.
+  // Tokens moved by Tare's rewrites, and their summaries.
   "ownRewrite",
-  // Tokens after a change of tools, of the model, or of what the client had sent before.
+  // Tokens after a change of tools, model or earlier messages.
   "changed",
-  // Tokens that the provider's cache didn't have though its time wasn't over.
+  // Tokens missing from the provider's cache before expiry.
   "lost",
-  // The reply.
   "output",
-  // Requests that kept prompts warm between calls. Zero for single calls.
+  // Keep-alive requests; zero for single calls.
   "ping",
 ] as const;
 
 const NOTHING = Object.fromEntries(SPENT_ON.map((part) => [part, 0])) as SpentOn;
 
-/** What most calls have in common. */
+/** Defaults of most calls, which aren't stored. */
 const USUAL_CALL: Readonly<Record<string, unknown>> = {
   afterQuestion: false,
   cachedTokens: 0,
@@ -214,12 +193,12 @@ const USUAL_CALL: Readonly<Record<string, unknown>> = {
   rewrites: [],
 };
 
-/** Returns what is to be stored of a call: half of its JSON says what is so of most calls, and is omitted. */
+/** Returns the stored form of a call, without the defaults: half of its JSON. */
 export function callToStore(call: Omit<CallReport, "number">): Readonly<Record<string, unknown>> {
   return withoutUsual({ ...call }, USUAL_CALL);
 }
 
-/** Returns a call as it was before {@linkcode callToStore}, with its number. */
+/** Returns the call of its stored form. */
 export function storedCall(stored: Readonly<Record<string, unknown>>, number: number): CallReport {
   return { ...withUsual(stored, USUAL_CALL), number } as unknown as CallReport;
 }
@@ -250,7 +229,6 @@ function isMembers(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Which part the tokens of a cause belong to. */
 const PARTS: Readonly<Record<LedgerEntry["uncached"][number]["cause"], keyof SpentOn>> = {
   first_call: "new",
   new: "new",
@@ -258,25 +236,22 @@ const PARTS: Readonly<Record<LedgerEntry["uncached"][number]["cause"], keyof Spe
   tools_changed: "changed",
   model_changed: "changed",
   client_changed: "changed",
-  // It was in no cache before.
   not_marked: "new",
   expired: "expired",
   provider_lost: "lost",
 };
 
 /**
- * What a call was paid for: its prompt in token units, prompt and reply in US dollars, null where its price isn't known.
- * Within what the cache didn't serve each token is taken for as dear as any other; of what no cause is known is new.
+ * Splits a call's cost: the prompt in cost units, prompt and reply in US dollars. All uncached tokens cost the same;
+ * those without a reason are new.
  */
 function cutCost(
   usage: Usage,
   { cost, rates, uncached = [], summary }: {
-    /** What the call cost when it was made. */
     readonly cost: Cost;
     readonly rates: Rates;
-    /** Why tokens weren't read from the cache. Default: nobody knows. */
+    /** Default: unknown. */
     readonly uncached?: LedgerEntry["uncached"] | undefined;
-    /** What a summary cost that was made for it. */
     readonly summary?: Cost | undefined;
   },
 ): SpentReport {
@@ -284,7 +259,7 @@ function cutCost(
   const parts = callCostParts(usage, rates);
   const tokens = usage.promptTokens - usage.cachedTokens;
   const cut = (unit: "tokenUnits" | "usd", whole: number, more = 0): SpentOn => {
-    // Prices may have changed since; without any, the prompt's price tells.
+    // Prices may have changed since; without a price the prompt's cost decides.
     const by = rated[unit] ? unit : "tokenUnits";
     const times = rated[by] ? whole / rated[by] : 0;
     const [cached = 0, missed = 0, output = 0] = [parts.cached, parts.uncached, parts.output]
@@ -306,17 +281,14 @@ function cutCost(
 }
 
 /**
- * Totals of calls, and the amount that a call adds to each. Prompts in token units, of which the price of one uncached input
- * token is 1; dollars include replies, as far as prices are known. Null: nothing; what it counts is recorded where it happens.
+ * Totals and the amount that a call adds to each. Prompts are in cost units (one = one uncached input token); dollars
+ * include replies. Null: counted elsewhere.
  */
 export const TOTALS = {
-  /** Model calls that succeeded. */
   calls: (): number => 1,
-  /** Those that failed. */
   errors: null,
-  /** Answers to calls of the recall tool that clients don't see. */
+  /** Answered recall calls that clients don't see. */
   recalls: null,
-  /** Calls by which clients had a conversation summarized, to continue from the summary. */
   compactions: null,
   promptTokens: ({ promptTokens, summary }: CallReport): number =>
     promptTokens + (summary?.promptTokens ?? 0),
@@ -324,49 +296,43 @@ export const TOTALS = {
     cachedTokens + (summary?.cachedTokens ?? 0),
   outputTokens: ({ outputTokens, summary }: CallReport): number =>
     outputTokens + (summary?.outputTokens ?? 0),
-  /** Prompt tokens that were evicted, summed over the calls. */
+  /** Evicted prompt tokens, summed over the calls. */
   savedTokens: null,
-  /** Cost of the prompts, in token units. */
   tokenUnits: ({ tokenUnits }: CallReport): number => tokenUnits,
-  /** The baseline: what clients would have paid without Tare; of calls without a ledger what they did cost. */
+  /** Baseline cost; the actual cost for calls without a ledger. */
   withoutTokenUnits: ({ without, tokenUnits }: CallReport): number => without?.tokenUnits ?? tokenUnits,
-  /** How often they would have compacted a conversation that their window doesn't hold. */
   withoutCompactions: ({ without }: CallReport): number => without?.compacts ? 1 : 0,
-  /** Calls whose whole conversation fits the window, what they cost, and what resending everything would have. */
+  /** Calls whose whole conversation fits the window. */
   fittingCalls: ({ resendTokenUnits }: CallReport): number => resendTokenUnits === null ? 0 : 1,
   fittingTokenUnits: ({ resendTokenUnits, tokenUnits }: CallReport): number =>
     resendTokenUnits === null ? 0 : tokenUnits,
   resendTokenUnits: ({ resendTokenUnits }: CallReport): number => resendTokenUnits ?? 0,
-  /** Of the token units, those of compactions. */
   compactionTokenUnits: null,
-  /** The same in US dollars. */
   usd: ({ usd }: CallReport): number => usd ?? 0,
   withoutUsd: ({ without, usd }: CallReport): number => (without ? without.usd : usd) ?? 0,
-  /** What the planner would have made of calls that were only observed, refetches included; of others what they did cost. */
+  /** Projected cost of dry-run calls, including refetches; the actual cost of others. */
   projectedTokenUnits: ({ projected, tokenUnits }: CallReport): number => projected?.tokenUnits ?? tokenUnits,
   projectedUsd: ({ projected, usd }: CallReport): number => (projected ? projected.usd : usd) ?? 0,
-  /** Of the projected token units, the estimate of what refetches cost. */
+  /** Refetch estimate within the projected cost. */
   repairTokenUnits: ({ projected }: CallReport): number => projected?.repairTokenUnits ?? 0,
   compactionUsd: null,
-  /** Calls whose price is unknown, so that no dollars are counted for them. */
+  /** Calls with an unknown price, excluded from the dollars. */
   unpricedCalls: ({ usd }: CallReport): number => usd === null ? 1 : 0,
-  /** Calls whose provider reported no usage, so that their tokens were counted here. */
   estimatedCalls: ({ estimated }: CallReport): number => estimated ? 1 : 0,
-  /** Keep-alive requests; what they cost is among the token units and dollars. */
+  /** Keep-alive requests; their cost is included. */
   pings: null,
-  /** What calls saved by finding what pings had kept warm: they would have cost that without Tare too. */
+  /** Cost of cache misses that keep-alive requests avoided: the baseline includes it too. */
   pingCreditTokenUnits: null,
-  /** Programs that the model wrote. */
   programs: null,
-  /** Calls that they made, and those of them that failed. */
+  /** Tool calls by programs, and the failed ones. */
   programCalls: null,
   failedProgramCalls: null,
   // In one line: a line break in it would break the emitted types.
-  /** Tokens of these calls' results that no prompt ever held. No saving: what the model would have called is unknown. */
+  /** Tokens of these calls' results that no prompt contained. No saving: the model's alternative calls are unknown. */
   programKeptTokens: null,
 };
 
-/** Totals by name: those of {@linkcode TOTALS}, and the parts of the cost, in both units. */
+/** Totals by name: {@linkcode TOTALS} and the cost parts in both units. */
 export interface Sums
   extends
     Readonly<Record<keyof typeof TOTALS, number>>,
@@ -388,60 +354,52 @@ function sumsBy(amount: (name: keyof Sums, of: typeof AMOUNTS[number][1]) => num
   return sums;
 }
 
-/**
- * What calls came to by the day of UTC on which they were answered and the model that was asked: `2026-01-31 some-model`,
- * or the day alone where no model was noted. What isn't there is zero.
- */
+/** Totals by UTC day and requested model: `2026-01-31 some-model`, or the day alone if the model is unknown. */
 export type Days = Readonly<Record<string, Partial<Sums>>>;
 
-/** Whether sessions are planned, or left as they are to compare with. */
+/** Whether sessions are planned or in the holdout. */
 export type SessionGroup = "planned" | "control";
 
-/** What a group of sessions came to. */
+/** Totals of a group. */
 export interface GroupSums extends Sums {
   readonly sessions: number;
 }
 
-/** The same with the averages by which groups are compared. */
+/** Totals and averages of a group. */
 export interface GroupReport extends GroupSums {
   readonly tokenUnitsPerSession: number;
-  /** What edited sessions would have cost without Tare, next to what those did that were left as they are. */
+  /** Baseline cost of planned sessions, to compare with the cost of the holdout. */
   readonly withoutTokenUnitsPerSession: number;
-  /** What those that were left as they are would have cost with Tare, next to what edited ones did. */
+  /** Projected cost of the holdout, to compare with the cost of planned sessions. */
   readonly projectedTokenUnitsPerSession: number;
   readonly callsPerSession: number;
-  /** Dollars for each session; null where the price of a call is unknown. */
   readonly usdPerSession: number | null;
 }
 
-/** A report of both groups. */
+/** Both groups. */
 export type LedgerReport = Readonly<Record<SessionGroup, GroupReport>>;
 
-/** A warning for users, and where it came up. */
+/** A warning for users. */
 export interface WarningReport {
   readonly at: string;
   readonly session: string;
   readonly message: string;
 }
 
-/** What was saved, and how planned sessions do beside those that are left as they are. */
+/** Estimated savings, and the comparison with the holdout. */
 export interface Overview {
-  /** Of the day that it is now, by UTC. */
   readonly today: Sums;
-  /** Of all sessions that there were; of a gateway that keeps none, of those since its start. */
+  /** Totals of all sessions; of a gateway without a store, since its start. */
   readonly all: Sums;
-  /** Of these, those that are planned and those that are left as they are, to compare with, each with how many there were. */
   readonly groups: Readonly<Record<SessionGroup, GroupSums>>;
-  /** The newest since the start of the server, the newest first: sentences for people, and where they came up. */
   readonly warnings: readonly WarningReport[];
 }
 
-/** Both together. */
 export function addSums(a: Partial<Sums>, b: Partial<Sums>): Sums {
   return sumsBy((name) => (a[name] ?? 0) + (b[name] ?? 0));
 }
 
-/** What days came to with more of a model on the day of a moment, in milliseconds since the epoch. */
+/** Returns days with totals added to a model on the day of a time in milliseconds. */
 export function addToDay(
   days: Days,
   more: Partial<Sums>,
@@ -451,12 +409,12 @@ export function addToDay(
   return { ...days, [key]: withoutZeros(addSums(days[key] ?? {}, more)) };
 }
 
-/** Most of what is kept of a day is zero: lists of thousands of sessions read it all. */
+/** Returns the totals that aren't zero: lists read thousands of sessions. */
 function withoutZeros(sums: Sums): Partial<Sums> {
   return Object.fromEntries(Object.entries(sums).filter(([, sum]) => sum !== 0));
 }
 
-/** What both came to. */
+/** Returns the sum of days. */
 export function addDays(days: Days, more: Days): Days {
   const sums: Record<string, Partial<Sums>> = { ...days };
   for (const [key, its] of Object.entries(more)) {
@@ -466,31 +424,28 @@ export function addDays(days: Days, more: Days): Days {
   return sums;
 }
 
-/** What a name among {@linkcode Days} stands for; an empty model where none was noted. */
+/** Returns the day and model of a key of {@linkcode Days}; the model is empty if unknown. */
 export function dayAndModel(key: string): { readonly day: string; readonly model: string } {
   return { day: key.slice(0, DAY_CHARS), model: key.slice(DAY_CHARS + 1) };
 }
 
 const DAY_CHARS = "2026-01-31".length;
 
-/** What all days stand between, in the order of texts. */
+/** Bounds of all days in text order. */
 export const FIRST_DAY = "0000-00-00";
 export const LAST_DAY = "9999-99-99";
 
-/** The day of a moment, by UTC. */
 export function dayOf(ms: number): string {
   return new Date(ms).toISOString().slice(0, 10);
 }
 
-/** What tells sums from others beside kind, key and day, as a store keeps it. */
+/** What a stored total is grouped by, in addition to kind, key and day. */
 export interface SummedBy {
   readonly group: SessionGroup;
-  /** Absent: of all models and agents. */
   readonly model?: string;
   readonly agent?: string | null;
 }
 
-/** What a store's sums are about. */
 export function aboutOf({ about }: Pick<StoredSums, "about">): SummedBy {
   return JSON.parse(about);
 }
@@ -503,19 +458,16 @@ function sumsBeyond(sums: Partial<Sums>, before: Partial<Sums> = {}): Sums {
   return addSums(sums, Object.fromEntries(Object.entries(before).map(([name, sum]) => [name, -sum])));
 }
 
-/** {@linkcode Sums} of one thing, or of several. */
+/** Functions that return {@linkcode Sums}. */
 export const sumsOf: {
-  /** Nothing was called. */
   readonly nothing: Sums;
-  /** What a call came to, its summary included, but for tokens that were kept out. */
+  /** Returns the totals of a call and its summary, without evicted tokens. */
   call(call: CallReport): Sums;
-  /** What a ping came to: without Tare there would have been none. */
+  /** Returns the totals of a keep-alive request, whose baseline is zero. */
   ping(ping: PingEntry, rates: Rates): Partial<Sums>;
-  /** What all of many came to. */
   all(some: readonly Partial<Sums>[]): Sums;
-  /** What all days came to. */
   days(days: Days): Sums;
-  /** What the day of a moment, in milliseconds since the epoch, came to in all of these. */
+  /** Returns the sum of the day of a time in milliseconds. */
   today(all: readonly Days[], nowMs: number): Sums;
 } = {
   nothing: NO_SUMS,
@@ -524,7 +476,7 @@ export const sumsOf: {
     const { tokenUnits, usd = 0 } = callCost(usage, rates);
     return {
       ...{ pings: 1, tokenUnits, usd, pingTokenUnits: tokenUnits, pingUsd: usd },
-      // With Tare there are pings; of what is left as it is there are none.
+      // The projection includes keep-alive requests, which the holdout doesn't have.
       ...{ projectedTokenUnits: tokenUnits, projectedUsd: usd },
     };
   },
@@ -543,40 +495,36 @@ export const sumsOf: {
   },
 };
 
-/** What a group of sessions came to. */
 interface Account {
   readonly sessions: number;
   readonly all: Sums;
-  /** Of some days: that it is now is among them. */
   readonly days: Days;
 }
 
-/** Which sessions a store's accounts are of. */
+/** Filter of totals. */
 export interface AccountsQuery extends Pick<StoredSums, "kind" | "by"> {
-  /** The day that it is now is read by itself. In milliseconds since the epoch. */
+  /** Current time in milliseconds since the epoch; its day is read separately. */
   readonly nowMs: number;
 }
 
-/** What a session came to. */
+/** Totals of a session. */
 export interface SessionSums {
   readonly group: SessionGroup;
-  /** The program whose loop leads it; null where it is unknown. */
   readonly agent: string | null;
   readonly days: Days;
-  /** What it had come to before. Default: nothing. */
+  /** Previous totals. Default: none. */
   readonly before?: Days;
-  /** Whether it counts as one more session. Default: no. */
+  /** Whether it counts as a new session. Default: no. */
   readonly isBegun?: boolean;
 }
 
-/** Sessions that are added to accounts. */
+/** Totals to be added. */
 export interface AddedSessions {
-  /** How many sessions more these are. */
   readonly sessions: number;
   readonly days: Days;
 }
 
-/** What sessions came to, by day and by group. */
+/** Totals of sessions by day and group. */
 export class Accounts {
   readonly #groups: Record<SessionGroup, Account> = {
     planned: { sessions: 0, all: NO_SUMS, days: {} },
@@ -584,8 +532,7 @@ export class Accounts {
   };
 
   /**
-   * Adds what sessions of a kind and key have come to that a store has kept, those that are gone too.
-   *
+   * Adds the stored totals of a kind and key, including deleted sessions.
    * @throws {StoreError}
    */
   async read(store: Pick<Store, "readSums">, { nowMs, ...which }: AccountsQuery): Promise<void> {
@@ -601,8 +548,8 @@ export class Accounts {
   }
 
   /**
-   * The record by which a store adds what a session has come to since it had come to `before` to its sums: those of each day
-   * by model and agent, and those of all days. None if that is nothing.
+   * Returns the record that adds a session's totals since `before` to the store's: per day by model and agent, and of
+   * all days.
    */
   static records(
     sessionId: string,
@@ -629,14 +576,12 @@ export class Accounts {
     return told.length === 0 ? [] : [{ type: "sums", sessionId, added: told }];
   }
 
-  /** What days came to beyond what they came to before. */
   static daysBeyond(days: Days, before: Days): Days {
     return Object.fromEntries(
       Object.entries(days).map(([day, sums]) => [day, sumsBeyond(sums, before[day])]),
     );
   }
 
-  /** Adds what sessions of a group came to. */
   add(group: SessionGroup, { sessions, days }: AddedSessions): void {
     const before = this.#groups[group];
     this.#groups[group] = {
@@ -646,7 +591,6 @@ export class Accounts {
     };
   }
 
-  /** What was saved on the day of a moment and in all. */
   overview(nowMs: number, warnings: readonly WarningReport[]): Overview {
     const { planned, control } = this.#groups;
     const groups = {
@@ -661,7 +605,6 @@ export class Accounts {
     };
   }
 
-  /** Both groups, with the averages that they are compared by. */
   report(): LedgerReport {
     return { planned: withAverages(this.#groups.planned), control: withAverages(this.#groups.control) };
   }
@@ -680,19 +623,16 @@ function withAverages({ sessions, all: sums }: Account): GroupReport {
   };
 }
 
-/** How many warnings are remembered. */
 export const MAX_WARNINGS = 100;
 
-/** The newest warnings, one of each in a session. */
+/** The newest warnings, without duplicates per session. */
 export class ToldWarnings {
   #told: readonly WarningReport[] = [];
 
-  /** The newest first. */
   get list(): readonly WarningReport[] {
     return this.#told;
   }
 
-  /** Takes another. */
   add(warning: WarningReport): void {
     const { session, message } = warning;
     const others = this.#told.filter((one) => one.session !== session || one.message !== message);

@@ -3,14 +3,13 @@ import { Accounts, sumsOf } from "@tare/session/internal/report";
 
 const DAY_MS = 24 * 60 * 60_000;
 
-Deno.test("Accounts adds up what sessions came to, by day and by group", () => {
+Deno.test("Accounts adds totals of sessions by day and group", () => {
   const accounts = new Accounts();
   const call = {
     ...{ calls: 1, promptTokens: 1000, cachedTokens: 500, outputTokens: 7, tokenUnits: 550 },
     ...{ withoutTokenUnits: 800, projectedTokenUnits: 550 },
   };
   accounts.add("planned", { sessions: 1, days: {} });
-  // One that was there before.
   accounts.add("planned", {
     sessions: 1,
     days: { "1970-01-01": { ...sumsOf.nothing, calls: 2, tokenUnits: 100 } },
@@ -45,7 +44,7 @@ Deno.test("Accounts adds up what sessions came to, by day and by group", () => {
   });
 });
 
-Deno.test("Accounts counts dollars where prices are known, says of how many calls none is, and averages then no dollars", () => {
+Deno.test("Accounts counts unpriced calls, and reports no average dollars with them", () => {
   const accounts = new Accounts();
   accounts.add("planned", { sessions: 1, days: {} });
   accounts.add("planned", { sessions: 1, days: {} });

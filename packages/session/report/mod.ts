@@ -1,7 +1,6 @@
 /**
- * A prompt session as people are shown it: its calls, its prompt block by block, its pins, and what all of them came to.
- * Functions that make these reports. An entry point of its own, so that a loop which shows
- * nobody anything doesn't carry it.
+ * Reports of a session for users: calls, prompt blocks, pins and totals. A separate entry point, so that loops without
+ * reports don't load it.
  *
  * @example
  * ```ts
@@ -10,7 +9,7 @@
  * import { reportPrompt } from "@tare/session/internal/report";
  *
  * const history = { messages: [{ role: "user", content: "Hello." }], tools: [] } as const;
- * // As a session's view shows it: nothing has left.
+ * // The view of a session without evictions.
  * const view = { ...history, places: [0] };
  * const { blocks } = reportPrompt({ history, view, pins: [], countTokens: estimateTokens });
  * assertEquals(blocks.map(({ id, state, title }) => [id, state, title]), [["message-0", "alive", "Hello."]]);

@@ -13,51 +13,43 @@ import { parsePlaceholder } from "@tare/prune/internal";
 import type { History, Pin, SessionView } from "@tare/planner";
 import { fittingPins, isSummary } from "@tare/planner/internal";
 
-/** A pin, and whether the prompt is already as it says. */
+/** A pin and its state. */
 export interface PinReport extends Omit<Pin, "hash"> {
   /** `waiting` for the next rewrite, or `done`. */
   readonly state: "waiting" | "done";
 }
 
-/** A tool or message of a prompt, without its text. */
+/** A block without its text. */
 export interface BlockSummary {
-  /** Names it within its session: `tool-0`, `message-12`, `line-0`. */
+  /** Id in its session: `tool-0`, `message-12`, `line-0`. */
   readonly id: string;
   readonly kind: "tool" | "message" | "line";
-  /** Who says it; `tools` of a tool. */
   readonly role: string;
-  /** The tool that it is, or whose result it is. */
   readonly tool: string | null;
-  /** The path, command or the like that the call was about whose result it is. */
+  /** Path, command or similar argument of the call whose result it is. */
   readonly subject: string | null;
-  /** Position in the history; null of tools and lines. */
+  /** Position in the history; null for tools and lines. */
   readonly place: number | null;
-  /** Tokens that it takes in the prompt. */
   readonly tokens: number;
-  /** Tokens that it would take as it was said; zero of a line. */
+  /** Tokens of the original; zero for a line. */
   readonly originalTokens: number;
   /**
-   * How much of a block the model sees: all of it (`alive`); all that is new of it, without notation that says nothing
-   * (`said_once`); a line in its place (`elided`); head and tail (`truncated`); a summary of it and others (`summarised`); no more than a line that says that it was there (`left`);
-   * of a tool names and types (`compact`).
+   * Visible part: all (`alive`); all new parts, normalized (`said_once`); a line in its place (`elided`); head and tail
+   * (`truncated`); a summary with others (`summarised`); a mention (`left`); a tool's names and types (`compact`).
    */
   readonly state: "alive" | "said_once" | "elided" | "truncated" | "summarised" | "left" | "compact";
   readonly pin: PinReport | null;
-  /** What it begins with, at most 120 characters. */
   readonly title: string;
 }
 
-/** Which blocks of a prompt are reported. */
+/** Range of blocks. */
 export interface BlocksOptions {
-  /** The first one. Default: 0. */
   readonly from?: number;
-  /** Default: all. */
   readonly limit?: number;
 }
 
-/** Where the texts of a block begin. */
+/** Start of the texts. */
 export interface BlockOptions {
-  /** In UTF-16 code units. Default: 0. */
   readonly offset?: number;
 }
 
@@ -65,36 +57,30 @@ export interface BlockOptions {
 export interface BlockText {
   /** At most 100,000 characters. */
   readonly text: string;
-  /** Where in the whole it begins, in UTF-16 code units. */
+  /** Start within the whole text, in UTF-16 code units. */
   readonly offset: number;
-  /** Length of the whole. */
   readonly chars: number;
 }
 
-/** A part of a prompt's blocks. */
+/** Blocks of a prompt. */
 export interface PromptReport {
-  /** Tokens of the prompt, counted here. */
+  /** Estimated tokens of the prompt. */
   readonly tokens: number;
-  /** Tokens of everything as it was said. */
   readonly originalTokens: number;
-  /** How many blocks there are in all. */
   readonly total: number;
-  /** Tools, messages of the history, and lines that stand for several. */
   readonly blocks: readonly BlockSummary[];
   readonly hasMore: boolean;
 }
 
 /** A block with its texts. */
 export interface BlockReport extends BlockSummary {
-  /** What the prompt contains; null if nothing. */
   readonly now: BlockText | null;
-  /** The original; null of a line. */
   readonly original: BlockText | null;
 }
 
 const TEXT_CHARS = 100_000;
 
-/** What a session has said, what of it the model sees, and what was asked for. */
+/** A history and its view. */
 export interface SeenSession {
   readonly history: History;
   readonly view: Pick<SessionView, "messages" | "tools" | "places">;
@@ -102,19 +88,17 @@ export interface SeenSession {
   readonly countTokens: CountTokens;
 }
 
-/** What stands in the prompt and what was said, of one block. */
 interface Sides {
   readonly id: string;
   readonly now?: Message | ToolDefinition;
   readonly original?: Message | ToolDefinition;
-  /** Position in the history. */
   readonly place?: number;
-  /** The line that stands for it, if it left with others. */
+  /** The line in its place, if it was evicted with others. */
   readonly line?: Message | undefined;
 }
 
 /**
- * Reports the prompt as the model sees it, a block for each tool and message, evicted ones included.
+ * Returns the prompt as the model sees it: a block for each tool and message, including evicted ones.
  *
  * @example
  * ```ts
@@ -147,7 +131,7 @@ export function reportPrompt(
 }
 
 /**
- * Reports one block with its texts from an offset on; undefined if there is none of this id.
+ * Returns a block with its texts from an offset; `undefined` if there is none of this id.
  *
  * @example
  * ```ts
@@ -176,7 +160,7 @@ export function reportBlock(
 }
 
 /**
- * Reports the pins of messages that exist, each with whether the prompt is as it says.
+ * Returns the pins of existing messages with their states.
  *
  * @example
  * ```ts
@@ -200,7 +184,7 @@ export function reportPins({ history, view, pins }: Omit<SeenSession, "countToke
   });
 }
 
-/** Tools, messages and lines in the order of the prompt. What left stands in front of the line that stands for it. */
+/** Returns tools, messages and lines in prompt order; evicted blocks precede their line. */
 function sidesOf({ history, view }: SeenSession): Sides[] {
   const { places } = view;
   const sides: Sides[] = history.tools.map((original, at) => ({
@@ -282,7 +266,6 @@ function isTool(piece: Message | ToolDefinition): piece is ToolDefinition {
   return "type" in piece && piece.type === "function" && "function" in piece;
 }
 
-/** What is said, as people read it; of a tool its definition as JSON. */
 function textOf(piece: Message | ToolDefinition): string {
   if (isTool(piece)) return JSON.stringify(piece.function, undefined, 2);
   if (piece.role !== "assistant") return transcribe(piece).slice(piece.role.length + 2);
@@ -290,7 +273,6 @@ function textOf(piece: Message | ToolDefinition): string {
   return reasoning + transcribe(piece).slice(piece.role.length + 2);
 }
 
-/** What a block begins with: what is said, or which calls are made. */
 function titleOf(piece: Message | ToolDefinition): string {
   if (isTool(piece)) return firstWords(piece.function.description);
   const calls = piece.role === "assistant" ? piece.tool_calls ?? [] : [];
@@ -302,17 +284,17 @@ function titleOf(piece: Message | ToolDefinition): string {
   );
 }
 
-/** Names under which tools take what they work on, as they are without `_` and `-`, those that say most first. */
+/** Argument names of subjects without `_` and `-`, the most specific first. */
 const PATHS = ["path", "filepath", "file", "filename", "absolutepath", "targetfile", "notebookpath", "url"];
 const COMMANDS = ["command", "cmd", "script", "code"];
 const SOUGHT = ["pattern", "query", "regex", "search"];
 
-/** By this a shell is told that a command follows. */
+/** Shell option that precedes a command. */
 const RUNS = /^-\w*c$/;
 
 /**
- * What a call is about, in one line: its command, its path, what it looks for and where, or else the first text among its
- * arguments. Null if they hold none.
+ * Returns the subject of a call in one line: command, path, search term and place, or first text argument; null if
+ * there is none.
  */
 function subjectOf(args: string): string | null {
   let value: unknown;
@@ -335,7 +317,6 @@ function subjectOf(args: string): string | null {
   return firstWords(subject) || null;
 }
 
-/** What an argument says: a text, or a command in words. */
 function saidBy(given: unknown): string {
   if (typeof given === "string") return given;
   if (!Array.isArray(given) || !given.every((word) => typeof word === "string")) return "";

@@ -1,58 +1,59 @@
 import { dayAndModel, dayOf, type Days, FIRST_DAY, LAST_DAY, type Sums, sumsOf } from "./calls.ts";
 import type { Store } from "../store/port.ts";
 
-/** A session whose calls have cost something. */
+/** A session with costs. */
 export interface SpendingSession {
   readonly id: string;
-  /** Whose loop leads it: ours, or that of somebody else, whose calls pass through. */
+  /** Owner of its loop: Tare's agent, or a client of the gateway. */
   readonly kind: "agent" | "gateway";
-  /** What the user said first, in one line. */
+  /** First line of the user's first message. */
   readonly title: string;
-  /** The model that was asked last. */
   readonly model: string;
-  /** Name of the program whose loop it is: `tare` of our own; null where it isn't known. */
+  /** Name of the client program, `tare` of Tare's agent; null if unknown. */
   readonly agent: string | null;
   readonly days: Days;
 }
 
-/** What spending may be cut by. */
+/** Groupings of spending. */
 export const SPEND_BY = ["day", "model", "session", "agent"] as const;
 
-/** How spending is cut. */
+/** Options of a spending report. */
 export interface SpendOptions {
   readonly by: typeof SPEND_BY[number];
-  /** First and last day, by UTC, such as `2026-01-31`. Default: any. */
+  /** First and last UTC day, such as `2026-01-31`. Default: unlimited. */
   readonly from?: string | undefined;
   readonly to?: string | undefined;
   /** Most rows. Default: 100. */
   readonly limit?: number | undefined;
 }
 
-/** What one day, model, session or agent came to. */
+/** Totals of a group. */
 export interface SpendRow extends Sums {
-  /** The day, the model, the agent's name or the session's id; empty where it is unknown. */
+  /** The day, model, agent or session id; empty if unknown. */
   readonly key: string;
-  /** The session, of rows by session. */
   readonly session: Omit<SpendingSession, "days" | "id"> | null;
 }
 
-/** What sessions have cost. */
+/** A spending report. */
 export interface SpendingReport {
-  /** What all came to, those included that have no row here. */
+  /** Totals, including sessions without a row. */
   readonly all: Sums;
-  /** Days the newest first; others the dearest first, by dollars and then by token units. */
+  /** Days the newest first; others the most expensive first, by dollars, then cost units. */
   readonly rows: readonly SpendRow[];
   readonly hasMore: boolean;
 }
 
-/** Returns what today's cache keep-alive requests have cost in US dollars, as far as a store has kept it. @throws {StoreError} */
+/**
+ * Returns today's stored cost of keep-alive requests in US dollars.
+ * @throws {StoreError}
+ */
 export async function pingUsdOfToday(store: Pick<Store, "readSums" | "now">): Promise<number> {
   const day = dayOf(store.now());
   const found = await store.readSums({ from: day, to: day });
   return sumOf(found.map(({ sums }) => sums), "pingUsd");
 }
 
-/** Returns what sessions have cost, by day, model, session or agent. */
+/** Returns the costs of sessions by day, model, session or agent. */
 export function reportSpend(
   sessions: Iterable<SpendingSession>,
   { by, from = FIRST_DAY, to = LAST_DAY, limit = 100 }: SpendOptions,
@@ -90,7 +91,7 @@ function sumOf(all: readonly Partial<Sums>[], name: keyof Sums): number {
   return all.reduce((sum, sums) => sum + (sums[name] ?? 0), 0);
 }
 
-/** Sorts the dearest first, by dollars and then by token units. */
+/** Compares rows, the most expensive first, by dollars, then cost units. */
 export function dearest(
   a: Pick<Sums, "usd" | "tokenUnits">,
   b: Pick<Sums, "usd" | "tokenUnits">,

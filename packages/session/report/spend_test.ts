@@ -11,7 +11,7 @@ import { type LedgerEntry, profileNamed } from "@tare/planner";
 const PRICE = { input: 10, output: 20, cacheRead: 1, cacheWrite: 12.5 };
 const RATES = { profile: profileNamed("anthropic-5m"), price: PRICE };
 
-/** A ledger entry as far as reports read it. */
+/** Returns the part of a ledger entry that reports read. */
 function entry(uncached: LedgerEntry["uncached"], summary?: LedgerEntry["summary"]): LedgerEntry {
   const usage = { promptTokens: 1_000_000, cachedTokens: 0, outputTokens: 0 };
   return {
@@ -39,7 +39,7 @@ function callOf(
   });
 }
 
-Deno.test("reportCall() says what a call was paid for, in dollars and token units, its summary among its own rewrites", () => {
+Deno.test("reportCall() splits the cost of a call in dollars and cost units, with its summary as own rewrite", () => {
   const ledger = entry([
     { cause: "expired", tokens: 300_000 },
     { cause: "own_rewrite", tokens: 100_000 },
@@ -64,7 +64,7 @@ Deno.test("reportCall() says what a call was paid for, in dollars and token unit
   }
 });
 
-Deno.test("reportCall() knows what an unpriced call was paid for in token units, and holds to what it cost when it was made", () => {
+Deno.test("reportCall() splits an unpriced call in cost units, and retains the cost as of the call", () => {
   const { usd, spent } = callOf({ cachedTokens: 500_000, rates: { profile: RATES.profile } });
   assertEquals([usd, spent.usd, spent.tokenUnits.cacheRead, spent.tokenUnits.new], [
     null,
@@ -77,7 +77,7 @@ Deno.test("reportCall() knows what an unpriced call was paid for in token units,
   const dearer = reportCall(usage, { ...told, rates: RATES }).spent;
   assertAlmostEquals(dearer.usd!.cacheRead, 1);
   assertAlmostEquals(dearer.usd!.new, 12.5);
-  // Without a price now, what the prompt cost then is cut by its token units.
+  // Without a current price, the cost as of the call is split by cost units.
   const forgotten = reportCall(usage, { ...told, rates: { profile: RATES.profile } }).spent;
   assertAlmostEquals(forgotten.usd!.cacheRead, 1);
 });
@@ -101,7 +101,7 @@ function* sessions(): Generator<SpendingSession> {
   };
 }
 
-Deno.test("reportSpend() cuts what sessions cost by day, model, session and agent, of these days alone", () => {
+Deno.test("reportSpend() groups costs by day, model, session and agent within a range of days", () => {
   const rows = (query: Parameters<typeof reportSpend>[1]) =>
     reportSpend(sessions(), query).rows.map(({ key, calls, usd, unpricedCalls }) => [
       ...[key, calls, usd, unpricedCalls],

@@ -2,7 +2,7 @@ import { assertEquals, assertLess } from "@std/assert";
 import { profileNamed } from "@tare/planner";
 import { callToStore, reportCall, storedCall } from "@tare/session/internal/report";
 
-Deno.test("storedCall() gives back what callToStore() took, which is shorter", () => {
+Deno.test("storedCall() is the inverse of callToStore(), which is shorter", () => {
   const usage = { promptTokens: 1_000, cachedTokens: 800, outputTokens: 20 };
   const told = { number: 3, at: "2026-11-28T20:37:20.994Z", turn: null, purpose: "turn" };
   const profile = profileNamed("openai");

@@ -2,30 +2,25 @@ import { createHash, type Hash } from "node:crypto";
 import type { KeyRequest, SessionRecord, StoredDelivery, StoredDocument, StoredSums } from "./port.ts";
 import { StoreError } from "./store_error.ts";
 
-/** One thing that a store holds, as it is carried to another store. */
+/** An item of a store's contents in transit to another store. */
 export type ContentsItem =
-  /** A text that sessions have archived. */
   | { readonly type: "text"; readonly ref: string; readonly content: string }
-  /** A session, and when something happened to it last, in milliseconds since the epoch, to a minute. */
+  /** A session and its last activity in milliseconds since the epoch, to a minute. */
   | ({ readonly type: "session"; readonly touchedAtMs: number } & SessionRecord)
-  /** Some events of the session in front, behind those in front. */
+  /** Consecutive events of the preceding session. */
   | {
     readonly type: "events";
     readonly sessionId: string;
     readonly events: readonly { readonly type: string }[];
   }
-  /** A value of the session in front. */
   | { readonly type: "state"; readonly sessionId: string; readonly name: string; readonly value: unknown }
-  /** A text in the archive of the session in front. */
   | { readonly type: "archived"; readonly sessionId: string; readonly ref: string }
-  /** What a session can be found by. */
   | { readonly type: "names"; readonly sessionId: string; readonly names: readonly string[] }
   | ({ readonly type: "document" } & StoredDocument)
-  /** A delivery, behind those that were made before. */
+  /** A delivery, in order of creation. */
   | ({ readonly type: "delivery" } & StoredDelivery)
-  /** What sessions have come to, those that are gone too. */
   | ({ readonly type: "sums" } & StoredSums)
-  /** A key that was claimed; without an answer whoever worked on it counts as gone wherever it comes to. */
+  /** A claimed key. Without a response its owner counts as gone in the other store. */
   | (Required<KeyRequest> & {
     readonly type: "key";
     readonly touchedAtMs: number;
@@ -34,38 +29,33 @@ export type ContentsItem =
   });
 
 /**
- * All that a store holds, to be read and written as a whole while nobody else has it open. Texts come first; then
- * sessions, in the order in which they were made, each in front of its events, its state and its archive; then their
- * names, in the order in which they were given; then the rest.
+ * The contents of a store, with exclusive access. Order: texts; sessions as created, each with its events, state and
+ * archive; names as set; the rest.
  */
 export interface StoreContents {
-  /** What people may call it. */
   readonly name: string;
-  /** Whether it holds nothing at all. */
   isEmpty(): Promise<boolean>;
-  /** Everything that it holds, or that was written to it. */
   read(): AsyncIterable<ContentsItem>;
-  /** Writes everything into a store that is empty, in the order in which it was read. Others don't see it yet. */
+  /** Writes items in the order of `read()` into an empty store; not visible until `keep()`. */
   write(items: AsyncIterable<ContentsItem>): Promise<void>;
-  /** Lets what was written be what the store holds, all at once. */
   keep(): Promise<void>;
-  /** Lets others have the store. Nothing is left of what was written and not kept. */
+  /** Closes the store; written items that weren't committed are discarded. */
   close(): Promise<void>;
 }
 
-/** What a store holds, to be compared with other contents. */
+/** Counts and hash of contents. */
 export interface ContentsSum {
-  /** How many there are of each, by name. */
   readonly counts: Readonly<
     Record<"sessions" | "events" | "texts" | "documents" | "deliveries" | "keys", number>
   >;
-  /** Of everything: the sum of SHA-256 hashes, in hex. */
+  /** Sum of the items' SHA-256 hashes, in hex. */
   readonly hash: string;
 }
 
 /**
- * Copies everything into a store that is empty, and reads it there again. One that holds the same already, because an
- * earlier copy was cut off behind its end, is only compared.
+ * Copies all contents into an empty store and verifies them there. A store with the same contents, as after an
+ * interrupted
+ * earlier copy, is only compared.
  *
  * @example
  * ```ts
@@ -82,7 +72,7 @@ export interface ContentsSum {
  * await Promise.all([from.close(), to.close()]);
  * ```
  *
- * @throws {StoreError} `conflict` if the other store holds something else.
+ * @throws {StoreError} `conflict` if the other store has other contents.
  */
 export async function copyContents(from: StoreContents, to: StoreContents): Promise<ContentsSum> {
   const { items, sum } = summing(from.read());
@@ -98,12 +88,12 @@ export async function copyContents(from: StoreContents, to: StoreContents): Prom
     Object.entries(counts).map(([name, count]) => `${count} ${name}`).join(", ")
   );
   const state = isEmpty
-    ? `${there} could be read there of the ${given} that were written, or others. Nothing of it was kept`
-    : `that isn't empty, and holds something else, ${there}. Copy into one that holds nothing`;
+    ? `verification found ${there} of the ${given} written items, or others. Nothing was committed`
+    : `it isn't empty and has other contents, ${there}. Copy into an empty store`;
   throw new StoreError("conflict", `Cannot copy ${from.name} to ${to.name}: ${state}.`);
 }
 
-/** Passes items on, and sums them up, whatever the order of those that have none. */
+/** Returns a pass-through of items that sums them up. */
 function summing(
   items: AsyncIterable<ContentsItem>,
 ): {
@@ -116,7 +106,6 @@ function summing(
   const add = (hash: Hash) => {
     sum = BigInt.asUintN(256, sum + BigInt(`0x${hash.digest("hex")}`));
   };
-  /** Hash of the newest session, with its events. */
   let session: Hash | undefined;
   const endSession = () => {
     if (session) add(session);
@@ -126,7 +115,6 @@ function summing(
     switch (item.type) {
       case "events":
         counts.events += item.events.length;
-        // However many come at a time.
         for (const event of item.events) session?.update(`\n${JSON.stringify(event)}`);
         return;
       case "session":
@@ -161,7 +149,7 @@ function summing(
 }
 
 /**
- * Reads everything and sums it up, to be compared with other contents.
+ * Reads all contents and returns their counts and hash.
  *
  * @example
  * ```ts
@@ -178,7 +166,7 @@ function summing(
  * await contents.close();
  * ```
  *
- * @throws {StoreError} if something of it is damaged.
+ * @throws {StoreError} if an item is damaged.
  */
 export async function sumContents(contents: StoreContents): Promise<ContentsSum> {
   const { items, sum } = summing(contents.read());
@@ -186,7 +174,7 @@ export async function sumContents(contents: StoreContents): Promise<ContentsSum>
   return sum();
 }
 
-/** Returns a hash of a position and an item, whatever the order of the item's fields. */
+/** Returns a hash of a position and an item, independent of field order. */
 function hashOf(item: ContentsItem, position?: number): Hash {
   return createHash("sha256").update(JSON.stringify([position, sorted(item)]));
 }

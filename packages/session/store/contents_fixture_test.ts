@@ -1,6 +1,5 @@
 /**
- * A store full of everything, and what can be asked of it. Holds no tests.
- *
+ * A store with all kinds of contents, and a query of everything.
  * @module
  */
 import { archiveRef } from "@tare/prune";
@@ -14,8 +13,7 @@ const OPEN = { scope: "POST /tare/v1/sessions", key: "open", bodyHash: "h" };
 const FREE = { scope: "A", key: "é\u{1f600}", bodyHash: "h" };
 
 /**
- * Fills an empty store: sessions with names in no order, a fork, one whose parent is gone, and as many events as are
- * given.
+ * Fills an empty store: sessions with unordered names, a fork, one with a deleted parent, and this number of events.
  */
 export async function fillStore(store: Store, events = 700): Promise<void> {
   const refs = await Promise.all(TEXTS.map(archiveRef));
@@ -28,7 +26,7 @@ export async function fillStore(store: Store, events = 700): Promise<void> {
   await store.commit([sessionRecord("z"), archive("z", 0), archive("z", 1)]);
   await store.commit([{ ...sessionRecord("fork", "z"), kind: "gateway" }, archive("fork", 2)]);
   await store.commit([sessionRecord("gone"), sessionRecord("Ä", "gone"), sessionRecord("a")]);
-  // Where several have the store open, only who holds a session writes to it.
+  // On a shared store only holders may write.
   for (const id of ["z", "gone", "a"]) await store.shared?.hold(id);
   const spent = { usd: 0.1 + 0.2, calls: 1 };
   await store.commit([
@@ -67,7 +65,7 @@ export async function fillStore(store: Store, events = 700): Promise<void> {
   ]);
 }
 
-/** Everything that {@linkcode fillStore} wrote, as the store gives it. It claims the key that was open. */
+/** Returns everything that {@linkcode fillStore} wrote. Claims the open key. */
 export async function askStore(store: Store): Promise<unknown> {
   const sessions = await store.listSessions();
   const refs = await Promise.all(TEXTS.map(archiveRef));

@@ -28,7 +28,7 @@ async function copy(from: string, to: string) {
 
 const namesIn = (folder: string) => Array.from(Deno.readDirSync(folder), ({ name }) => name).sort();
 
-Deno.test("copyContents() copies all that a store holds, and a second time only compares", () =>
+Deno.test("copyContents() copies everything, and only compares the second time", () =>
   withFolder(async (folder) => {
     const [from, to] = [join(folder, "from", "tare.db"), join(folder, "to", "tare.db")];
     await withStore(from, fillStore);
@@ -38,7 +38,6 @@ Deno.test("copyContents() copies all that a store holds, and a second time only 
     assertEquals(await copy(from, to), { counts, hash });
     const asked = await withStore(from, askStore);
     assertEquals(await withStore(to, askStore), asked);
-    // Who comes next goes on where it was.
     await withStore(to, async (store) => {
       await store.commit([{ type: "events", sessionId: "z", after: 700, events: [{ type: "turn_end" }] }]);
       await store.deleteSession("fork");
@@ -46,7 +45,7 @@ Deno.test("copyContents() copies all that a store holds, and a second time only 
     });
   }));
 
-Deno.test("copyContents() takes what an earlier process left half written for nothing", () =>
+Deno.test("copyContents() ignores partial contents of an interrupted copy", () =>
   withFolder(async (folder) => {
     const [from, to] = [join(folder, "from.db"), join(folder, "to.db")];
     await withStore(from, (store) => fillStore(store, 1));
@@ -57,7 +56,7 @@ Deno.test("copyContents() takes what an earlier process left half written for no
     assertEquals(namesIn(folder), ["from.db", "from.db.lock", "to.db", "to.db.lock"]);
   }));
 
-Deno.test("copyContents() changes no store that holds something else, or that another process has open", () =>
+Deno.test("copyContents() refuses a store with other contents or open in another process", () =>
   withFolder(async (folder) => {
     const [from, to] = [join(folder, "from.db"), join(folder, "to.db")];
     await withStore(from, (store) => fillStore(store, 1));
@@ -65,8 +64,8 @@ Deno.test("copyContents() changes no store that holds something else, or that an
     const error = await assertRejects(() => copy(from, to), StoreError);
     assertEquals([error.code, error.message], [
       "conflict",
-      `Cannot copy ${from} to ${to}: that isn't empty, and holds something else, 1 sessions, 0 events, 0 texts, ` +
-      "0 documents, 0 deliveries, 0 keys. Copy into one that holds nothing.",
+      `Cannot copy ${from} to ${to}: it isn't empty and has other contents, 1 sessions, 0 events, 0 texts, ` +
+      "0 documents, 0 deliveries, 0 keys. Copy into an empty store.",
     ]);
     assertEquals(await withStore(to, (store) => store.countSessions()), 1);
     await withStore(
@@ -75,7 +74,7 @@ Deno.test("copyContents() changes no store that holds something else, or that an
     );
   }));
 
-Deno.test("copyContents() copies nothing of a file with a damaged record", () =>
+Deno.test("copyContents() copies nothing from a file with a damaged record", () =>
   withFolder(async (folder) => {
     const [from, to] = [join(folder, "from.db"), join(folder, "to.db")];
     await withStore(from, (store) => fillStore(store, 1));
@@ -87,7 +86,7 @@ Deno.test("copyContents() copies nothing of a file with a damaged record", () =>
     await assertRejects(() => Deno.stat(to), Deno.errors.NotFound);
   }));
 
-Deno.test("copyContents() says so if the other store gives something else than was written to it", () =>
+Deno.test("copyContents() fails if the other store returns other contents than were written", () =>
   withFolder(async (folder) => {
     const from = join(folder, "from.db");
     await withStore(from, (store) => fillStore(store, 1));
@@ -103,7 +102,7 @@ Deno.test("copyContents() says so if the other store gives something else than w
     await assertRejects(
       () => copyContents(source, forgetful),
       StoreError,
-      "4 sessions, 0 events, 3 texts, 3 documents, 2 deliveries, 3 keys could be read there of the 4 sessions, 2 events,",
+      "verification found 4 sessions, 0 events, 3 texts, 3 documents, 2 deliveries, 3 keys of the 4 sessions, 2 events,",
     );
     await source.close();
     await target.close();

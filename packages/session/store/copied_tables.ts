@@ -11,42 +11,35 @@ import {
   type TextRow,
 } from "./queries.ts";
 
-/** Rows that are read at a time: events may hold texts of some size. */
+/** Rows per page: events may be large. */
 const PAGE = 256;
 
-/** Most rows of a statement that writes, and about how many characters of them. */
+/** Most rows per insert statement, and about how many characters. */
 const BATCH = 500;
 const BATCH_CHARS = 2 ** 21;
 
-/** An item of a session's events. */
 type EventsItem = Extract<ContentsItem, { type: "events" }>;
 
-/** How all contents of a database are copied. */
 export interface CopyDialect extends SqlDialect {
-  /** Returns a value as a column of JSON. */
   toJson(value: unknown): string;
-  /** Reads the events of a session's row, some at a time. */
   events(session: number, sessionId: string): AsyncIterable<EventsItem["events"]>;
-  /** Columns of `events` but for the session, and the values of an item of events, the first of which has this number. */
+  /** Columns of `events` without the session, and the values of an item whose first event has this number. */
   readonly eventColumns: readonly string[];
   eventRows(item: EventsItem, first: number): readonly (readonly SqlValue[])[];
-  /** Columns of `texts` but for the reference, and the values of a text. */
+  /** Columns of `texts` without the reference, and the values of a text. */
   readonly textColumns: readonly string[];
   textRow(content: string): readonly SqlValue[];
-  /** Writes rows of a table: all of one call, or none. */
   write(statements: readonly Statement[]): Promise<void>;
 }
 
-/** A statement with its values. */
 export interface Statement {
   readonly sql: string;
   readonly values: readonly SqlValue[];
 }
 
-/** Reads everything that a database holds. */
 export async function* readTables(db: CopyDialect): AsyncGenerator<ContentsItem, void> {
   const { query, parse } = db;
-  // Of a session that is being removed there is no head any more.
+  // A session that is being deleted has no head.
   const texts = pages<TextRow>(
     db,
     `SELECT * FROM texts t WHERE ref > $1 AND EXISTS (
@@ -138,7 +131,7 @@ export async function* readTables(db: CopyDialect): AsyncGenerator<ContentsItem,
   }
 }
 
-/** Returns what reads rows of a query page by page, each after the last of the one before, by the columns of these names. */
+/** Returns a function that yields a query's rows in pages, each after the last row's values of these columns. */
 export function pages<Row>(
   { query }: Pick<SqlDialect, "query">,
   sql: string,
@@ -155,19 +148,17 @@ export function pages<Row>(
   };
 }
 
-/** Rows of a table to be written: what stands before and after them, and one of them, with its values as `$1`, `$2` …. */
+/** An INSERT: the text before and after the rows, and one row with values `$1`, `$2` …. */
 interface Insert {
   readonly before: string;
   readonly row: string;
   readonly after?: string;
 }
 
-/** The row of the session whose id is the first value. */
 const SESSION = "(SELECT key FROM sessions WHERE id = $1)";
 
-/** Writes everything into a database that is empty. */
 export async function writeTables(db: CopyDialect, items: AsyncIterable<ContentsItem>): Promise<void> {
-  // In an order in which what is referred to comes first.
+  // Referenced rows come first.
   const inserts = {
     texts: {
       before: `INSERT INTO texts (ref, ${db.textColumns.join()}) VALUES`,
@@ -227,7 +218,6 @@ export async function writeTables(db: CopyDialect, items: AsyncIterable<Contents
     rows++;
     for (const value of values) if (typeof value === "string") chars += value.length;
   };
-  /** Number of the last event of the newest session. */
   let last = 0;
   let namings = 0;
   for await (const item of items) {
@@ -286,7 +276,6 @@ export async function writeTables(db: CopyDialect, items: AsyncIterable<Contents
   await flush();
 }
 
-/** Returns the statement that writes rows. */
 function statementOf({ before, row, after = "" }: Insert, rows: readonly (readonly SqlValue[])[]): Statement {
   const [{ length = 0 } = []] = rows;
   const places = rows.map((_, at) =>

@@ -5,12 +5,15 @@ import { type Archive, archiveRef } from "@tare/prune";
 import { bytesFromText, isArchiveRef, textFromBytes } from "@tare/prune/internal";
 
 /**
- * Opens an archive that keeps each text in a file of its own, named after the text's reference. The folder is made
- * if it isn't there, readable by its owner alone.
+ * Opens an archive that stores each text as a file named after its reference. Creates the folder if necessary, readable
+ * by
+ * its owner only.
  *
- * A file is written under a temporary name, flushed and renamed, so it is there as a whole or not at all, and once
- * `put` has resolved it survives a crash. What a crashed write leaves is never read. A file that doesn't
- * hold what its name says makes `get` throw; putting its text again mends it.
+ * Files are written under a temporary name, flushed and renamed: once `put` has resolved, the text survives a crash,
+ * and
+ * remains of an interrupted write are never read. `get` throws if a file's content doesn't match its name; putting the
+ * text
+ * again repairs it.
  *
  * @example
  * ```ts
@@ -22,7 +25,7 @@ import { bytesFromText, isArchiveRef, textFromBytes } from "@tare/prune/internal
  * assertEquals(await archive.get(ref), "a long result");
  * ```
  *
- * @throws {Error} if the folder can't be made.
+ * @throws {Error} if the folder can't be created.
  */
 export async function openFileArchive(directory: string): Promise<Archive> {
   const folder = resolve(directory);
@@ -34,7 +37,7 @@ export async function openFileArchive(directory: string): Promise<Archive> {
       const kept = await read(pathOf(ref));
       if (kept === content) return ref;
       if (kept !== undefined && await archiveRef(kept) === ref) {
-        throw new Error(`Cannot archive a text under ${ref}: other content stands there`);
+        throw new Error(`Cannot archive a text under ${ref}: it contains other content`);
       }
       await writeWhole(bytesFromText(content), { folder, path: pathOf(ref) });
       return ref;
@@ -45,7 +48,7 @@ export async function openFileArchive(directory: string): Promise<Archive> {
       const content = await read(path);
       if (content !== undefined && await archiveRef(content) !== ref) {
         throw new Error(
-          `Cannot read the archived text ${ref}: ${path} was damaged, its content has another hash`,
+          `Cannot read the archived text ${ref}: ${path} is damaged, its hash doesn't match`,
         );
       }
       return content;
@@ -74,7 +77,7 @@ async function writeWhole(
     await rm(temporary, { force: true });
     throw error;
   }
-  // The new name stands in the folder, which must be flushed as well. Windows can't, and has no need to.
+  // The folder has the new name and must be flushed too. Windows can't, and needn't.
   if (process.platform === "win32") return;
   const opened = await open(folder);
   await opened.sync().finally(() => opened.close());

@@ -11,7 +11,7 @@ const withArchive = (test: (archive: Archive, folder: string) => Promise<void>) 
 
 const names = (folder: string) => Array.from(Deno.readDirSync(folder), (entry) => entry.name).sort();
 
-Deno.test("openFileArchive() gives back every code unit, also after it was opened again", () =>
+Deno.test("openFileArchive() returns every code unit, also after reopening", () =>
   withArchive(async (archive, folder) => {
     const contents = fc.oneof(fc.string({ unit: codePoints() }), fc.string({ unit: "grapheme" }));
     const anyUnits = fc.array(fc.integer({ min: 0, max: 0xffff })).map((units) =>
@@ -27,7 +27,7 @@ Deno.test("openFileArchive() gives back every code unit, also after it was opene
     );
   }));
 
-Deno.test("openFileArchive() keeps one file of a text that is put often and at the same time", () =>
+Deno.test("openFileArchive() stores one file for repeated and concurrent puts of a text", () =>
   withArchive(async (archive, folder) => {
     const refs = await Promise.all(Array.from({ length: 20 }, () => archive.put("the same")));
     const ref = await archiveRef("the same");
@@ -35,14 +35,14 @@ Deno.test("openFileArchive() keeps one file of a text that is put often and at t
     assertEquals(names(folder), [`${ref}.txt`]);
   }));
 
-Deno.test("openFileArchive() keeps texts apart that are archived in the same millisecond", () =>
+Deno.test("openFileArchive() separates texts archived in the same millisecond", () =>
   withArchive(async (archive) => {
     const contents = Array.from({ length: 20 }, (_, at) => `result ${at}`);
     const refs = await Promise.all(contents.map((content) => archive.put(content)));
     assertEquals(await Promise.all(refs.map((ref) => archive.get(ref))), contents);
   }));
 
-Deno.test("openFileArchive() knows nothing of references that have another form", () =>
+Deno.test("openFileArchive() ignores references of another form", () =>
   withArchive(async (archive, folder) => {
     await Deno.writeTextFile(join(folder, "secret.txt"), "secret");
     const inner = await openFileArchive(join(folder, "inner"));
@@ -64,7 +64,7 @@ Deno.test("openFileArchive() knows nothing of references that have another form"
     assertEquals(await Deno.readTextFile(join(folder, "secret.txt")), "secret");
   }));
 
-Deno.test("openFileArchive() detects a damaged file, and putting the text again mends it", () =>
+Deno.test("openFileArchive() detects a damaged file, and putting the text again repairs it", () =>
   withArchive(async (archive, folder) => {
     const ref = await archive.put("the whole text, flushed and renamed");
     const path = join(folder, `${ref}.txt`);
@@ -75,14 +75,14 @@ Deno.test("openFileArchive() detects a damaged file, and putting the text again 
       await assertRejects(
         () => archive.get(ref),
         Error,
-        `Cannot read the archived text ${ref}: ${path} was damaged`,
+        `Cannot read the archived text ${ref}: ${path} is damaged`,
       );
       assertEquals(await archive.put("the whole text, flushed and renamed"), ref);
       assertEquals(await archive.get(ref), "the whole text, flushed and renamed");
     }
   }));
 
-Deno.test("openFileArchive() is not disturbed by what a crashed write left", () =>
+Deno.test("openFileArchive() ignores remains of an interrupted write", () =>
   withArchive(async (archive, folder) => {
     await Deno.writeTextFile(join(folder, "deadbeef.tmp"), "half a te");
     const ref = await archive.put("half a text");
@@ -90,7 +90,7 @@ Deno.test("openFileArchive() is not disturbed by what a crashed write left", () 
     assertEquals(names(folder), [`${ref}.txt`, "deadbeef.tmp"].sort());
   }));
 
-Deno.test("openFileArchive() fails where a text can't be kept, and leaves nothing behind", () =>
+Deno.test("openFileArchive() rejects if a text can't be stored, and leaves no file", () =>
   withArchive(async (archive, folder) => {
     const ref = await archiveRef("text");
     await Deno.mkdir(join(folder, `${ref}.txt`, "in the way"), { recursive: true });
@@ -99,7 +99,7 @@ Deno.test("openFileArchive() fails where a text can't be kept, and leaves nothin
     assertEquals(names(folder), []);
   }));
 
-Deno.test("openFileArchive() makes its folder, for the owner alone, and says if it can't", () =>
+Deno.test("openFileArchive() creates an owner-only folder, or throws", () =>
   withFolder(async (folder) => {
     await openFileArchive(join(folder, "a", "b"));
     if (Deno.build.os !== "windows") {

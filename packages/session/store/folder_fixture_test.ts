@@ -1,4 +1,3 @@
-/** Runs a test in a folder of its own. */
 export async function withFolder(test: (folder: string) => Promise<void> | void): Promise<void> {
   const folder = await Deno.makeTempDir();
   try {

@@ -9,7 +9,7 @@ const reader = (texts: ReadonlyMap<string, string>) => (refs: readonly string[])
     new Map(refs.flatMap((ref) => texts.has(ref) ? [[ref, texts.get(ref)!] as const] : [])),
   );
 
-Deno.test("JsonPacker loses nothing of any version of a value, however long its lists are", async () => {
+Deno.test("JsonPacker restores every version of a value with lists of any length", async () => {
   const entry = fc.oneof(
     fc.integer(),
     fc.string({ maxLength: 300 }),
@@ -37,7 +37,7 @@ Deno.test("JsonPacker loses nothing of any version of a value, however long its 
       for (const { at, gone, more, isKept } of [{ at: 0, gone: 0, more: [], isKept: true }, ...changes]) {
         now = { ...now, list: now.list.toSpliced(at, gone, ...more) };
         const { value: packed, texts } = packer.pack(now, new Set(kept.keys()));
-        // What could not be written has to come again.
+        // Unwritten texts must be returned again.
         if (!isKept) continue;
         for (const { ref, content } of texts) kept.set(ref, content);
         const { value, refs } = await JsonPacker.unpack(JSON.parse(JSON.stringify(packed)), reader(kept));
@@ -49,7 +49,7 @@ Deno.test("JsonPacker loses nothing of any version of a value, however long its 
   );
 });
 
-Deno.test("JsonPacker gives of a list that has grown, or changed in one place, hardly another text", () => {
+Deno.test("JsonPacker returns few new texts for a grown or locally changed list", () => {
   const list = Array.from({ length: 5_000 }, (_, at) => `entry ${at * 7919}`);
   const refs = (list: readonly string[]) => new Set(packJson({ list }).texts.map(({ ref }) => ref));
   const before = refs(list);
@@ -66,7 +66,7 @@ Deno.test("JsonPacker gives of a list that has grown, or changed in one place, h
   assertLess(JSON.stringify(packJson({ list }).value).length, JSON.stringify(list).length / 5);
 });
 
-Deno.test("JsonPacker writes of a list that grows what is new, however long it is", async () => {
+Deno.test("JsonPacker writes only the new part of a growing list", async () => {
   const entry = (at: number) => ({ type: "elide", index: at, text: `line ${at * 7919} `.repeat(9) });
   const packer = new JsonPacker();
   const kept = new Map<string, string>();
@@ -88,11 +88,11 @@ Deno.test("JsonPacker writes of a list that grows what is new, however long it i
   assertEquals(await JsonPacker.unpack(value, reader(kept)), { value: { list }, refs: new Set(kept.keys()) });
 });
 
-Deno.test("JsonPacker.unpack() says which text is missing", async () => {
+Deno.test("JsonPacker.unpack() reports a missing text", async () => {
   const { value } = packJson({ list: Array.from({ length: 1_000 }, (_, at) => `entry ${at}`) });
   await assertRejects(
     () => JsonPacker.unpack(value, reader(new Map())),
     Error,
-    "Cannot read a conversation: its text ",
+    "Cannot read a conversation: text ",
   );
 });

@@ -4,7 +4,7 @@ import fc, { cases } from "../../../tests/cases.ts";
 
 const plain = (value: unknown) => JSON.parse(JSON.stringify(value));
 
-Deno.test("applyPatch() gives back what diffJson() compared, whatever it is, over JSON", () => {
+Deno.test("applyPatch() is the inverse of diffJson() for random values", () => {
   const leaf = fc.oneof(fc.string({ maxLength: 4 }), fc.nat(3), fc.constant(null), fc.boolean());
   const name = fc.constantFrom("a", "b", "__proto__", "constructor", "toString", "0");
   const value = fc.letrec((tie) => ({
@@ -26,7 +26,7 @@ Deno.test("applyPatch() gives back what diffJson() compared, whatever it is, ove
   );
 });
 
-Deno.test("diffJson() returns what is new of a list that grew, and members that came, changed or went", () => {
+Deno.test("diffJson() returns appended entries, and added, changed and removed members", () => {
   const before = { list: [{ a: 1 }, { a: 2 }], same: { deep: [1] }, old: 1, at: 2 };
   const after = {
     list: [{ a: 1 }, { a: 2 }, { a: 3 }],

@@ -1,6 +1,5 @@
 /**
- * Random use of a store, compared with the same use of plain maps. Holds no tests of its own.
- *
+ * Random operations on a store, compared with plain maps.
  * @module
  */
 import { assertEquals } from "@std/assert";
@@ -11,14 +10,12 @@ import type { StoredSums, StoreRecord } from "@tare/session/internal";
 import { memoryPlace } from "../../../tests/shared_memory.ts";
 import { DAY_MS, type OpenStore, type Place, sessionRecord } from "./store_suite_fixture_test.ts";
 
-/** In memory. */
 export const inMemory: Place = (test) => {
   const open = memoryPlace();
   return test((options) => Promise.resolve(open(options)));
 };
 
 type Act = (store: Store) => unknown;
-/** Something that is done with a store, or between two uses of it. */
 type Step = Act | "restart" | "a day passes" | "time passes";
 
 const id = fc.constantFrom("a", "b", "c");
@@ -35,7 +32,7 @@ const archived = await Promise.all(
   ["", "one", "\ud83d"].map(async (content) => ({ content, ref: await archiveRef(content) })),
 );
 
-/** What may be committed. Events stand `off` numbers behind the last. */
+/** A record to be committed. Events are `off` numbers after the last. */
 const record: fc.Arbitrary<StoreRecord & { readonly off?: number }> = fc.oneof(
   fc.record(
     {
@@ -100,7 +97,7 @@ const record: fc.Arbitrary<StoreRecord & { readonly off?: number }> = fc.oneof(
   }, { requiredKeys: ["type", "scope", "key", "response"] }),
 );
 
-/** Commits records, events where they belong but for their `off`. */
+/** Commits records, with events at the right place plus their `off`. */
 async function commitAll(store: Store, records: readonly (StoreRecord & { readonly off?: number })[]) {
   const last = new Map<string, number>();
   for (const id of ["a", "b", "c"]) last.set(id, await store.lastEvent(id).catch(() => 0));
@@ -180,7 +177,6 @@ const steps: fc.Arbitrary<Step[]> = fc.array(
   { maxLength: 80, size: "max" },
 );
 
-/** Sums that a store may give in parts, as one of each. */
 function addedUp(all: readonly StoredSums[]): Readonly<Record<string, Readonly<Record<string, number>>>> {
   const sums: Record<string, Record<string, number>> = {};
   for (const { kind, by = "", day, about, sums: its } of all) {
@@ -190,7 +186,6 @@ function addedUp(all: readonly StoredSums[]): Readonly<Record<string, Readonly<R
   return sums;
 }
 
-/** What a step gave, or how it was refused. */
 async function outcome(act: () => unknown): Promise<unknown> {
   try {
     return { gave: await act() };
@@ -199,9 +194,8 @@ async function outcome(act: () => unknown): Promise<unknown> {
   }
 }
 
-/** Tests that the stores which `place` opens do, step by step, what plain maps do. */
 export function testLikeMemory(name: string, place: Place): void {
-  Deno.test(`${name} does what plain maps do, whatever is asked of it, restarts included`, async () => {
+  Deno.test(`${name}: behaves like plain maps under random operations and restarts`, async () => {
     await fc.assert(
       fc.asyncProperty(
         steps,

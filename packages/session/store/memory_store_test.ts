@@ -6,7 +6,7 @@ import { holding, type SharedPlace } from "./openings_fixture_test.ts";
 import { testSharedStore } from "./shared_suite_fixture_test.ts";
 import { type OpenStore, type Place, testStore } from "./store_suite_fixture_test.ts";
 
-/** A store in memory ends with its process: a test ends where another one would open it. */
+/** A store in memory ends with its process: tests end where another process would open it. */
 const oneProcess: Place = (test) => {
   const ended = Promise.withResolvers<void>();
   let isOpen = false;

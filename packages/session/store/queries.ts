@@ -10,33 +10,32 @@ import type {
 } from "./port.ts";
 import { noSessionError } from "./store_error.ts";
 
-/** A value of a statement. */
 export type SqlValue = string | number | boolean | null | Uint8Array | readonly string[];
 
-/**
- * How a database is queried: by SQL that SQLite and PostgreSQL share, over tables of the same names. The fields are where
- * they differ.
- */
+/** Differences between SQLite and PostgreSQL for shared SQL over tables of the same names. */
 export interface SqlDialect {
-  /** Runs a statement with the values `$1`, `$2` … and returns its rows. SQLite has run it when this returns. */
+  /** Runs a statement with the values `$1`, `$2` … and returns its rows. SQLite runs it synchronously. */
   query<Row>(sql: string, values?: readonly SqlValue[]): Promise<Row[]>;
-  /** Parses a column of JSON. @throws {StoreError} `corrupt` if it was damaged. */
+  /**
+   * Parses a JSON column.
+   * @throws {StoreError} `corrupt` if it is damaged.
+   */
   parse(json: string): unknown;
-  /** Returns the SQL of a table `list` with the columns `value` and `key`, its position, of the list in a parameter. */
+  /** Returns SQL of a table `list` of a list parameter, with the columns `value` and `key`, the position. */
   list(parameter: string): string;
-  /** Returns the SQL by which a text contains the text in a parameter. */
   contains(text: string, parameter: string): string;
-  /** Returns the SQL by which an index finds titles that contain the text in a parameter. Absent: there is no index. */
+  /** Returns SQL of an index search for titles that contain the text in a parameter. Absent: there is no index. */
   findsTitles?(parameter: string): string;
-  /** Number of the newest sessions whose titles are searched without the index. */
   readonly searched: number;
-  /** SQL of a session's last event, fencing number, and whether an opening holds it, by its head `h`. */
+  /** SQL of a session's last event, fencing number, and whether it is held, by its head `h`. */
   readonly last: string;
   readonly fence: string;
   readonly isHeld: string;
-  /** SQL of the table of sums. */
   readonly sums: string;
-  /** Returns the text of a row of `texts`; undefined if it is gone by now. @throws {StoreError} `corrupt` if it was damaged. */
+  /**
+   * Returns the text of a row of `texts`; `undefined` if it was deleted.
+   * @throws {StoreError} `corrupt` if it is damaged.
+   */
   textIn(row: TextRow): Promise<string | undefined>;
 }
 
@@ -44,7 +43,6 @@ export interface TextRow {
   readonly ref: string;
   /** Compressed. Null: it is damaged, or in an object store. */
   readonly zstd: Uint8Array<ArrayBuffer> | null;
-  /** Name of its object. */
   readonly object?: string | null;
 }
 
@@ -58,7 +56,6 @@ interface ListRow {
   readonly is_held: boolean | number;
 }
 
-/** A row of {@linkcode deliveryColumns}. */
 export interface DeliveryRow {
   readonly number: number;
   readonly id: string;
@@ -70,12 +67,10 @@ export interface DeliveryRow {
   readonly claims: number;
 }
 
-/** Deliveries, with the names of their sessions. */
 export const DELIVERIES =
   `SELECT d.number, d.id, d.receiver, s.id AS session, d.json, d.made_at_ms AS made, d.due_at_ms AS due, d.claims
    FROM deliveries d LEFT JOIN sessions s ON s.key = d.session`;
 
-/** Returns the delivery of a row. */
 export function deliveryIn(
   { id, receiver, session, json, made, due, claims }: DeliveryRow,
   { parse }: Pick<SqlDialect, "parse">,
@@ -87,12 +82,11 @@ export function deliveryIn(
   };
 }
 
-/** Returns a name as a column holds it; null of none. */
 export function columnTextOrNull(name: string | undefined): string | null {
   return name === undefined ? null : columnText(name);
 }
 
-/** Returns what of a store is the same for every dialect. `commit` and `now` are the store's. */
+/** Returns the dialect-independent queries of a store. `commit` and `now` are the store's. */
 export function storeQueries(
   db: SqlDialect,
   { commit, now }: Pick<Store, "commit" | "now">,
@@ -130,7 +124,7 @@ export function storeQueries(
     ...(title !== null && { title: parse(title) }),
     ...(is_held && { isHeld: true }),
   });
-  // In SQLite CROSS JOIN keeps the order of the tables.
+  // In SQLite CROSS JOIN preserves the table order.
   const rows =
     `SELECT s.json, ${db.last} AS last, totals.json AS totals, titles.json AS title, ${db.isHeld} AS is_held
     FROM page CROSS JOIN heads h CROSS JOIN sessions s
@@ -162,7 +156,7 @@ export function storeQueries(
         : await ofSession<{ key: number }>(after, "SELECT key FROM sessions WHERE id = $1");
       const kinds = KINDS.filter((one) => kind === undefined || one === kind);
       const also = (by === undefined ? "" : " AND made_by = $3") + (forks ? "" : " AND parent IS NULL");
-      // Of each kind by an index, so that it takes the same time however many there are.
+      // One index search per kind, so that the time doesn't depend on the number of sessions.
       const each = kinds.map((kind) =>
         `SELECT * FROM (SELECT session FROM heads WHERE kind = '${kind}' AND session < $1${also}
            ORDER BY session DESC LIMIT $2) AS ${kind}s`
@@ -313,7 +307,7 @@ export function storeQueries(
   };
 }
 
-/** Returns in how many milliseconds the next delivery to one of these is due. Undefined: none is. */
+/** Returns the milliseconds until the next delivery to one of these receivers is due; `undefined` if none is. */
 export async function nextDelivery(
   { query, list }: Pick<SqlDialect, "query" | "list">,
   { receivers, nowMs }: { readonly receivers: readonly string[]; readonly nowMs: number },
@@ -327,10 +321,8 @@ export async function nextDelivery(
   return row?.next == null ? undefined : Math.max(0, row.next - nowMs);
 }
 
-/** Most texts or objects that are read, written or removed at a time. */
 const AT_ONCE = 16;
 
-/** Does something with each, with some at a time, until one fails. */
 export async function fewAtOnce<T>(items: readonly T[], act: (item: T) => Promise<void>): Promise<void> {
   const left = items.values();
   let hasFailed = false;

@@ -17,6 +17,6 @@ export function s3Address({ bucket, region, endpoint }: {
 }): URL {
   if (endpoint !== undefined) return new URL(`${endpoint.replace(/\/$/, "")}/${bucket}/`);
   const host = `s3.${region}.amazonaws.com`;
-  // Amazon's certificate is for one name in front of its own.
+  // Amazon's wildcard certificate covers one label only.
   return new URL(bucket.includes(".") ? `https://${host}/${bucket}/` : `https://${bucket}.${host}/`);
 }

@@ -1,7 +1,6 @@
 /**
- * Large texts of a store's archive in an object store that speaks S3's protocol.
- *
- * {@linkcode openS3Objects} is handed to `openPostgresStore()` of `@tare/session/postgres`. Nobody else loads it.
+ * Large texts of a store's archive in an S3-compatible object store, for `openPostgresStore()` of
+ * `@tare/session/postgres`.
  *
  * @example
  * ```ts
@@ -21,43 +20,41 @@ import type { AwsClient } from "aws4fetch";
 import { s3Address } from "./s3_address.ts";
 import { StoreError } from "./store_error.ts";
 
-/** Where bytes are kept by name. All reject with a `StoreError` that names it if it can't be used. */
+/** A store of bytes by name. Calls reject with a `StoreError` that names it if it fails. */
 export interface ObjectStore {
-  /** What people may call it. Two of one name hold the same. */
   readonly name: string;
-  /** Keeps bytes under a name that is new. When it resolves they survive whatever the object store survives. */
+  /** Stores bytes durably under a new name. */
   put(name: string, bytes: Uint8Array<ArrayBuffer>): Promise<void>;
-  /** The bytes of this name; nothing if there are none. */
+  /** Returns the bytes of a name; `undefined` if there are none. */
   get(name: string): Promise<Uint8Array<ArrayBuffer> | undefined>;
-  /** Forgets what has this name, if anything. */
   delete(name: string): Promise<void>;
 }
 
-/** A bucket, and who may use it. */
+/** A bucket and its credentials. */
 export interface S3Options {
   readonly bucket: string;
-  /** Such as `eu-central-1`. */
   readonly region: string;
-  /** Address of a server that isn't Amazon's, such as `https://minio.example:9000`; the bucket is part of the path. */
+  /**
+   * Endpoint other than Amazon's, such as `https://minio.example:9000`, with the bucket in the path. Default: Amazon's.
+   */
   readonly endpoint?: string;
-  /** Prefix of the names of all objects, such as `tare/`. Default: empty. */
+  /** Prefix of object names, such as `tare/`. Default: empty. */
   readonly prefix?: string;
   readonly accessKeyId: string;
   readonly secretAccessKey: string;
-  /** Of temporary credentials. */
+  /** Session token of temporary credentials. Default: none. */
   readonly sessionToken?: string;
-  /** How long one object may take, tries included, in milliseconds. Default: 5,000. */
+  /** Timeout per object in milliseconds, including retries. Default: 5,000. */
   readonly timeoutMs?: number;
 }
 
-/** So often something is tried that may pass: a server that is too busy, a connection that broke. */
 const TRIES = 3;
 
-/** Pause before the second try, in milliseconds; twice as long before the third. */
+/** Milliseconds before the second attempt; doubled before the third. */
 const PAUSE_MS = 100;
 
 /**
- * Opens a bucket, and checks that these credentials may write, read and delete in it.
+ * Opens a bucket and checks that the credentials may write, read and delete in it.
  *
  * @example
  * ```ts
@@ -84,7 +81,7 @@ export async function openS3Objects(options: S3Options): Promise<ObjectStore> {
     }),
   );
   const probe = `probe-${crypto.randomUUID()}`;
-  await objects.put(probe, new TextEncoder().encode("Tare looks whether it may write here."));
+  await objects.put(probe, new TextEncoder().encode("Write check by Tare."));
   await objects.get(probe);
   await objects.delete(probe);
   return objects;
@@ -143,7 +140,6 @@ function s3Objects(options: S3Options, client: AwsClient): ObjectStore {
 
 const VERBS = { PUT: "write", GET: "read", DELETE: "delete" } as const;
 
-/** What S3 says of an error, in XML. */
 function errorIn(bytes: Uint8Array): { readonly code: string; readonly message: string } {
   const text = new TextDecoder().decode(bytes);
   const [code = "", message = ""] = ["Code", "Message"].map((name) =>

@@ -4,75 +4,68 @@ import { Accounts, type Days, type SessionSums } from "../report/calls.ts";
 import type { Sighting, Store, StoreRecord } from "./port.ts";
 import { StoreError } from "./store_error.ts";
 
-/** Longest patch of a value, as JSON in UTF-16 code units: what has changed more is stored whole. */
+/** Longest patch, as JSON in UTF-16 code units; larger changes store the whole value. */
 const MAX_PATCH_CHARS = 8_500;
 
-/** A session's state as a store has it. */
+/** A stored state. */
 export interface StoredState {
-  /** Empty before anything was said. */
   readonly title: string;
-  /** What lists read of the session. Absent: nothing happened in it. */
+  /** Totals for lists. Absent: nothing happened in it. */
   readonly totals?: unknown;
-  /** What its prompts continue from. Absent: nothing is stored of them. */
+  /** State of its prompts. Absent: not stored. */
   readonly value?: unknown;
-  /** The value that was stored whole last: the newest is stored as a patch of it. Absent: that isn't known. */
+  /** The last value stored whole, on which patches are based. Absent: unknown. */
   readonly whole?: WholeValue | undefined;
-  /** Its days as far as the sums over all sessions include them. Absent: they don't count the session. */
+  /** Its days in the store's totals. Absent: the session isn't counted. */
   readonly summed?: Days | undefined;
-  /** References of its archived texts that are known to be stored. */
   readonly refs: ReadonlySet<string>;
 }
 
-/** A value that was stored whole; with a packed value the state `value` of a session. */
+/** A whole value: with a packed value, the state `value` of a session. */
 export interface WholeValue {
-  /** Distinguishes it from others of its session. */
   readonly id: string;
   readonly value: unknown;
 }
 
-/** The state `patch` of a session: it counts only for the whole value of this id. */
+/** A patch, valid only for the whole value of this id. */
 interface StoredPatch {
   readonly of: string;
   readonly patch: JsonPatch;
 }
 
-/** A session's state as it is to be stored. */
+/** The next state. */
 export interface NextState
   extends Pick<StoredState, "title" | "totals" | "value">, Pick<SessionSums, "group" | "agent" | "days"> {
-  /** Texts that it archived. Default: they are stored when they are archived. */
   readonly texts?: Iterable<readonly [ref: string, content: string]>;
-  /** Whether it is a fork, which isn't counted as a session of its own. Default: no. */
+  /** Whether it is a fork, which isn't counted as a session. Default: no. */
   readonly isFork?: boolean;
 }
 
-/** How a stored state is changed. */
+/** A change of state. */
 export interface StateUpdate {
   readonly records: readonly StoreRecord[];
-  /** The stored state once they are committed. */
   readonly after: StoredState;
 }
 
-/**
- * The records of one session in its store: its state, of which each commit writes what is new, and who owns it among the
- * servers that share the store.
- */
+/** The stored records of a session: its incrementally written state and its holds. */
 export class SessionRecords {
-  /** The state of a session that isn't stored. */
   static readonly NOTHING: StoredState = { title: "", refs: new Set() };
 
   readonly #store: Store;
   readonly #id: string;
   readonly #packer = new JsonPacker();
-  /** The value that was to be stored whole last, whether that succeeded or not. */
+  /** The last value that was to be stored whole, successfully or not. */
   #whole: WholeValue | undefined;
 
-  /** The session of this id, stored or not. */
   constructor(store: Store, id: string) {
     this.#store = store;
     this.#id = id;
   }
 
-  /** Runs what needs the session. Returns nothing if there is none. @throws {StoreError} */
+  /**
+   * Runs work that needs the session; returns `undefined` if it doesn't exist.
+   * @throws {StoreError}
+   */
   async ifThere<T>(act: () => Promise<T>): Promise<T | undefined> {
     try {
       return await act();
@@ -82,7 +75,10 @@ export class SessionRecords {
     }
   }
 
-  /** Returns who holds it, nobody where the store isn't shared; nothing if there is no such session. @throws {StoreError} */
+  /**
+   * Returns the session's holder, none if the store isn't shared; `undefined` if it doesn't exist.
+   * @throws {StoreError}
+   */
   look(): Promise<Sighting | undefined> {
     const { shared } = this.#store;
     return this.ifThere(async () =>
@@ -93,10 +89,9 @@ export class SessionRecords {
   }
 
   /**
-   * Commits records of it, and holds it only for that.
-   *
-   * @param fence Number of its newest hold, as far as the caller knows; 0 where the store isn't shared, or there was none.
-   * @returns The number of this hold. Nothing, and nothing is written, if others have held it since.
+   * Commits records, holding the session only meanwhile.
+   * @param fence Number of its newest known hold, or 0.
+   * @returns The number of this hold. `undefined`, without a write, if others have held it since.
    * @throws what a commit throws.
    */
   async commit(fence: number, records: readonly StoreRecord[]): Promise<number | undefined> {
@@ -106,23 +101,29 @@ export class SessionRecords {
     return 0;
   }
 
-  /** Takes it from all servers and removes it, if it is stored. @throws {StoreError} `fenced` if another one holds it. */
+  /**
+   * Holds and deletes the session, if it is stored.
+   * @throws {StoreError} `fenced` if another server holds it.
+   */
   async delete(): Promise<void> {
     const { shared } = this.#store;
     if (!await this.#store.getSession(this.#id)) return;
     if (shared && !await shared.hold(this.#id)) {
       throw new StoreError(
         "fenced",
-        `Cannot delete session ${this.#id}: another server writes to it. Try again.`,
+        `Cannot delete session ${this.#id}: another server holds it. Retry.`,
       );
     }
     await this.#store.deleteSession(this.#id);
   }
 
-  /** Reads its state but for its part of the sums. @throws {StoreError} */
+  /**
+   * Reads its state, except its days in the store's totals.
+   * @throws {StoreError}
+   */
   async read(): Promise<StoredState> {
     const [store, sessionId] = [this.#store, this.#id];
-    // The patch first: with a whole value that is newer it doesn't count, which lacks nothing.
+    // The patch first: a newer whole value invalidates it, and is complete.
     const [patch, stored, title = "", totals] = await Promise.all(
       ["patch", "value", "title", "totals"].map((name) => store.readState(sessionId, name)),
     ) as [StoredPatch | null | undefined, WholeValue | undefined, string | undefined, unknown];
@@ -136,10 +137,7 @@ export class SessionRecords {
     };
   }
 
-  /**
-   * Returns the records of what differs from the stored state. Totals and value have changed if they are other objects; of a
-   * value only what is new is written.
-   */
+  /** Returns the records of the difference from the stored state. Other objects count as changes. */
   change(
     before: StoredState,
     { group, agent, days, texts = [], isFork = false, ...next }: NextState,
@@ -147,7 +145,7 @@ export class SessionRecords {
     const sessionId = this.#id;
     const value = this.#delta(before, next.value);
     const all = new Map([...value.texts ?? [], ...texts]);
-    // Sorted, so that two that write the same texts don't wait for each other.
+    // Sorted, so that concurrent writers of the same texts don't deadlock.
     const archived = [...all].filter(([ref]) => !before.refs.has(ref)).sort(([a], [b]) => a < b ? -1 : 1);
     const states = {
       ...value.states,
@@ -170,14 +168,14 @@ export class SessionRecords {
     };
   }
 
-  /** Returns the states by which a value is stored: a patch of the one that is stored whole, or itself. */
+  /** Returns the states that store a value: a patch of the whole one, or a whole one. */
   #delta({ value: before, whole, refs }: StoredState, next: unknown): {
     readonly whole: WholeValue | undefined;
     readonly states?: { readonly value: WholeValue } | { readonly patch: StoredPatch };
     readonly texts?: NonNullable<NextState["texts"]>;
   } {
     if (next === before) return { whole };
-    // If the newest didn't succeed, it is unknown which one is stored.
+    // If the newest write failed, the stored one is unknown.
     if (whole && whole === this.#whole) {
       const patch = diffJson(whole.value, next) ?? {};
       const isShort = JSON.stringify(patch).length <= MAX_PATCH_CHARS;
@@ -193,87 +191,74 @@ export class SessionRecords {
   }
 }
 
-/** Returns the records that store these states of a session, by name. */
+/** Returns records of states. */
 export function stateRecords(sessionId: string, states: object): readonly StoreRecord[] {
   return Object.entries(states).map(([name, value]) => ({ type: "state", sessionId, name, value }));
 }
 
-/** A list whose JSON is longer than this is cut into pieces of about this length, in UTF-16 code units. */
+/** Approximate piece length of lists with longer JSON, in UTF-16 code units. */
 const PIECE_CHARS = 4_000;
 
-/** Longest piece of short entries: where none of them ends one. */
+/** Longest piece without a boundary. */
 const MOST_CHARS = 4 * PIECE_CHARS;
 
-/** So many characters at its end tell whether a piece ends there: single entries may be all alike. */
+/** Characters at an entry's end that decide about a boundary. */
 const END_CHARS = 48;
 
-/**
- * So many entries in front are in no piece, and so many characters: with instructions, what stands for them changes more
- * often than the rest.
- */
+/** Leading entries and characters outside of pieces, as they change most often. */
 const FRONT = 16;
 const FRONT_CHARS = 500;
 
-/** Names what stands for a long list. */
 const PACKED = "\u0001packed";
 
-/** A text that stands for a piece of a value. */
+/** A text with its `archiveRef`. */
 export interface ArchivedText {
-  /** Its `archiveRef`. */
   readonly ref: string;
   readonly content: string;
 }
 
-/** A value as it was packed. */
+/** A packed value. */
 export interface PackedJson {
   readonly value: unknown;
-  /** The texts that weren't stored before. */
   readonly texts: readonly ArchivedText[];
 }
 
-/** A value as it was before it was packed. */
+/** An unpacked value. */
 export interface UnpackedJson {
   readonly value: unknown;
-  /** References of all texts that it needed. */
+  /** References of all texts that were needed. */
   readonly refs: ReadonlySet<string>;
 }
 
-/** A long list, or an object of many plain values as its names and values by turns. */
+/** A long list, or an object of many plain values as alternating names and values. */
 interface Packed {
-  /** References of the pieces; of very many, packed themselves. */
+  /** References of the pieces; packed themselves if there are many. */
   readonly [PACKED]: readonly string[] | Packed;
-  /** Entries in front of them. */
   readonly front: readonly unknown[];
-  /** Entries behind them. */
   readonly rest: readonly unknown[];
-  /** Absent: it is a list. */
   readonly isObject?: boolean;
 }
 
-/** A list as it was packed last, and the pieces of it: where each ends, and its reference. */
+/** The newest packed form of a list, with the end and reference of each piece. */
 interface KnownList {
   readonly list: readonly unknown[];
   readonly pieces: readonly { readonly end: number; readonly ref: string }[];
 }
 
-/** What a value is packed to. */
 interface Packing {
   readonly stored: ReadonlySet<string>;
   readonly texts: ArchivedText[];
 }
 
 /**
- * Packs the versions of one value, one after the other, so that a value that grows takes what is new in it: what is as it
- * was is neither worked through nor written again. {@linkcode JsonPacker.unpack} gives it back.
+ * Packs successive versions of one value, at the cost of what changed. {@linkcode JsonPacker.unpack} is the inverse.
  */
 export class JsonPacker {
-  /** By the path of names that leads to them. */
   readonly #lists = new Map<string, KnownList>();
 
   /**
-   * A JSON value with texts in place of most of what is long in it; those that aren't `stored` come along. Where a list is
-   * cut its entries tell, not their places: a list to which something is added, or in which something changes, has the
-   * same pieces but for one or two, so that little of it has to be written again. Objects in lists must never change.
+   * Returns a JSON value with texts in place of long lists, and the texts that aren't `stored`. Boundaries depend on
+   * the entries only: a change affects one or two pieces. Entries must be immutable.
    */
   pack(value: unknown, stored: ReadonlySet<string> = new Set()): PackedJson {
     const texts: ArchivedText[] = [];
@@ -300,7 +285,7 @@ export class JsonPacker {
     let same = 0;
     while (known && same < known.list.length && known.list[same] === list[same]) same++;
     const pieces = known?.pieces.filter(({ end, ref }) => end <= same && stored.has(ref)) ?? [];
-    // One that isn't stored any more takes those behind it along.
+    // A piece that is no longer stored invalidates those after it.
     while (pieces.length > 0 && pieces.at(-1) !== known?.pieces[pieces.length - 1]) pieces.pop();
     const front = frontOf(list);
     let from = pieces.at(-1)?.end ?? front.length;
@@ -330,8 +315,7 @@ export class JsonPacker {
   }
 
   /**
-   * The value that was packed, and the references of all texts that it needed, which are read with `readTexts`.
-   *
+   * Returns the packed value and the references of its texts, which are read with `readTexts`.
    * @throws {Error} if a text is missing.
    */
   static async unpack(
@@ -339,12 +323,12 @@ export class JsonPacker {
     readTexts: (refs: readonly string[]) => Promise<ReadonlyMap<string, string>>,
   ): Promise<UnpackedJson> {
     const texts = new Map<string, string>();
-    // Those of references come first, and tell which others are needed.
+    // Texts of references come first, and reveal further ones.
     for (let refs = missingRefs(packed, texts); refs.length > 0; refs = missingRefs(packed, texts)) {
       const read = await readTexts(refs);
       for (const ref of refs) {
         const content = read.get(ref);
-        if (content === undefined) throw new Error(`Cannot read a conversation: its text ${ref} is missing`);
+        if (content === undefined) throw new Error(`Cannot read a conversation: text ${ref} is missing`);
         texts.set(ref, content);
       }
     }
@@ -352,7 +336,6 @@ export class JsonPacker {
   }
 }
 
-/** References of texts that aren't there, as far as those that are there tell of them. */
 function missingRefs(value: unknown, texts: ReadonlyMap<string, string>): readonly string[] {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return [];
   if (!isPacked(value)) return Object.values(value).flatMap((member) => missingRefs(member, texts));
@@ -397,25 +380,23 @@ function jsonOf(entry: unknown): string {
   return JSON.stringify(entry) ?? "null";
 }
 
-/** Whether a piece that ends with this text ends there: after shorter entries more rarely. */
+/** Returns whether an entry with this end is a boundary, which is rarer for short entries. */
 function isEnd(end: string, entryChars: number): boolean {
   return hashText(end) % Math.max(1, Math.floor(PIECE_CHARS / entryChars)) === 0;
 }
 
-/** How a JSON value differs from an earlier version of it. Plain data. */
+/** A patch from one version of a JSON value to the next. Plain data. */
 export type JsonPatch =
-  /** It is this value. */
   | readonly ["is", unknown]
-  /** It isn't there any more. */
   | readonly ["gone"]
-  /** A list that begins with so many entries of the earlier one; then come these. */
+  /** A list: number of leading entries of the earlier one, then new entries. */
   | readonly ["list", number, ...unknown[]]
-  /** An object with these changed members. */
   | { readonly [name: string]: JsonPatch };
 
 /**
- * Returns how a JSON value differs from an earlier version: undefined if it doesn't. A member that is `undefined` counts
- * as absent, as in JSON. Lists and objects that are the same ones are not compared.
+ * Returns the patch from an earlier version of a JSON value; `undefined` if they are equal. `undefined` members count
+ * as absent.
+ * Identical lists and objects aren't compared.
  *
  * @example
  * ```ts
@@ -438,7 +419,7 @@ export function diffJson(before: unknown, after: unknown): JsonPatch | undefined
     return ["list", same, ...after.slice(same)];
   }
   if (!isObject(before) || !isObject(after)) return ["is", after];
-  // Nearly all members are the same, and nothing is made for these.
+  // Allocated on demand: nearly all members are equal.
   let changed: [name: string, patch: JsonPatch][] | undefined;
   for (const name in after) {
     const patch = diffJson(memberOf(before, name), memberOf(after, name));
@@ -448,7 +429,7 @@ export function diffJson(before: unknown, after: unknown): JsonPatch | undefined
   return changed && Object.fromEntries(changed);
 }
 
-/** Returns the later version of a value that {@linkcode diffJson} compared. Changes nothing. */
+/** Returns a value with a patch of {@linkcode diffJson} applied, without changing the value. */
 export function applyPatch(before: unknown, patch: JsonPatch): unknown {
   if (!isTuple(patch)) {
     const members = new Map(Object.entries(before as object));

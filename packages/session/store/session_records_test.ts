@@ -31,7 +31,7 @@ async function newStore() {
   return { store, session, write, commits, stored: () => stored };
 }
 
-Deno.test("SessionRecords.change() stores only what has changed, a value as a patch of the one stored whole", async () => {
+Deno.test("SessionRecords.change() stores only changes, and a value as a patch of the whole one", async () => {
   const { store, session, write, commits } = await newStore();
   const list = Array.from({ length: 100 }, (_, number) => entry(number));
   const totals = { turns: 1 };
@@ -58,7 +58,7 @@ Deno.test("SessionRecords.change() stores only what has changed, a value as a pa
   ]);
 });
 
-Deno.test("SessionRecords.change() stores a value whole that has changed much, but for the texts that are stored", async () => {
+Deno.test("SessionRecords.change() stores a much changed value whole, without stored texts", async () => {
   const { session, write, commits } = await newStore();
   const list = Array.from({ length: 100 }, (_, number) => entry(number));
   await write({ value: { list } });
@@ -81,7 +81,7 @@ Deno.test("SessionRecords.read() ignores a patch of a value that was replaced", 
   assertEquals((await session.read()).value, { at: 3 });
 });
 
-Deno.test("SessionRecords writes of a value that grows a patch, and read() gives back its newest version", async () => {
+Deno.test("SessionRecords writes patches of a growing value, and read() returns its newest version", async () => {
   const { store, session } = await newStore();
   let before = SessionRecords.NOTHING;
   let list: readonly string[] = Array.from({ length: 500 }, (_, at) => `entry ${at * 7919}`);
@@ -108,7 +108,7 @@ Deno.test("SessionRecords writes a value whole after a commit whose outcome is u
     });
     const first = session.change(SessionRecords.NOTHING, next(1));
     await store.commit(first.records);
-    // Too large for a patch, so that it is stored whole.
+    // Too large for a patch.
     const lost = session.change(first.after, next(2));
     if (isDone) await store.commit(lost.records);
     const { value } = next(2);
@@ -133,7 +133,7 @@ Deno.test("SessionRecords.commit() holds the session for one commit, unless othe
   assertEquals([later > fence, await own.commit(fence, stateRecords("s", { at: 2 }))], [true, undefined]);
   assertEquals([await store.readState("s", "at"), (await own.look())?.fence], [1, later]);
   assert(await other.shared.hold("s"));
-  const error = await assertRejects(() => own.delete(), StoreError, "another server writes to it");
+  const error = await assertRejects(() => own.delete(), StoreError, "another server holds it");
   assertEquals([error.code, (await own.look())?.holder], ["fenced", "other"]);
   await other.shared.release("s");
   await own.delete();
@@ -141,7 +141,7 @@ Deno.test("SessionRecords.commit() holds the session for one commit, unless othe
   assertEquals(await own.look(), undefined);
 });
 
-Deno.test("SessionRecords of a store of its own are held by nobody, and committed whatever the number", async () => {
+Deno.test("SessionRecords of an unshared store have no holder and ignore the fencing number", async () => {
   const { session } = await newStore();
   assertEquals(await session.commit(0, stateRecords("s", { at: 1 })), 0);
   assertEquals(await session.look(), { fence: 0, holder: "nobody", lastEvent: 0 });

@@ -1,6 +1,5 @@
 /**
- * What every store must do that several have open at once, as tests that run on any of them. Holds no tests of its own.
- *
+ * Tests of any shared store.
  * @module
  */
 import { assert, assertEquals, assertRejects, assertStrictEquals } from "@std/assert";
@@ -21,13 +20,13 @@ import {
 import { testTalk } from "./shared_talk_fixture_test.ts";
 import { key, request, sessionRecord } from "./store_suite_fixture_test.ts";
 
-/** Tests that the stores which `place` opens do together what the port says. `name` is the function that opens them. */
+/** Tests the shared stores that `place` opens. `name` is the function that opens them. */
 export function testSharedStore(name: string, place: SharedPlace): void {
   const test = openingsTest(name, place);
   testTalk(test);
 
   test(
-    "hold() gives a session to one opening at a time, with a greater fence each time",
+    "hold() grants a session to one opening at a time, with an increasing fence",
     async (one, two) => {
       const nobody = { fence: 0, holder: "nobody", lastEvent: 0 } as const;
       assertEquals([await one.shared.look("a"), await two.shared.look("a")], [nobody, nobody]);
@@ -52,7 +51,7 @@ export function testSharedStore(name: string, place: SharedPlace): void {
     },
   );
 
-  test("hold() gives a session to one of several that ask at once", async (one, two, { open }) => {
+  test("hold() succeeds for one of several concurrent openings", async (one, two, { open }) => {
     const openings = [one, two, await open()];
     for (let round = 0; round < 5; round++) {
       const holds = await Promise.all(openings.map(({ shared }) => shared.hold("a")));
@@ -63,14 +62,14 @@ export function testSharedStore(name: string, place: SharedPlace): void {
     assertStrictEquals(same, again);
   });
 
-  test("hold(), look() and ask() refuse a session that isn't there", async ({ shared }) => {
+  test("hold(), look() and ask() refuse a missing session", async ({ shared }) => {
     for (const act of [() => shared.hold("c"), () => shared.look("c"), () => shared.ask("c", 1)]) {
       await assertRejects(act, Error, 'Cannot find session "c": there is no such session');
     }
     await shared.release("c");
   });
 
-  test("listSessions() says which sessions are held", async (one, two, { stop }) => {
+  test("listSessions() reports which sessions are held", async (one, two, { stop }) => {
     const isHeld = async ({ listSessions }: Store) =>
       (await listSessions()).map(({ id, isHeld }) => [id, isHeld]);
     const { gone } = listen(two);
@@ -87,7 +86,7 @@ export function testSharedStore(name: string, place: SharedPlace): void {
     assertEquals(await isHeld(two), [["b", undefined], ["a", undefined]]);
   });
 
-  test("figures() tell of lease, holds and takeovers", async (one, two, { stop }) => {
+  test("figures() reports lease, holds and takeovers", async (one, two, { stop }) => {
     const told = ({ shared }: Opening) => {
       const { leaseMs, lostLeases, held, takenOver } = shared.figures();
       return [leaseMs > 0, lostLeases, held, takenOver];
@@ -105,7 +104,7 @@ export function testSharedStore(name: string, place: SharedPlace): void {
     assertEquals([told(one)[0], told(two)], [false, [true, 0, 2, 1]]);
   });
 
-  test("commit() and all else that changes a session is fenced without its hold", async (one, two) => {
+  test("commit() and other changes of a session are fenced without its hold", async (one, two) => {
     const ref = await archiveRef("text");
     await held(one, "a");
     await held(one, "b");
@@ -162,7 +161,7 @@ export function testSharedStore(name: string, place: SharedPlace): void {
     await assertFenced(() => two.commit([events("c", 1, "2")]), "c");
   });
 
-  test("deleteSession() takes a session from all openings", async (one, two) => {
+  test("deleteSession() deletes a session for all openings", async (one, two) => {
     await held(one, "a");
     assertEquals([await one.deleteSession("a"), await one.deleteSession("a")], [true, false]);
     assertEquals(await two.getSession("a"), undefined);
@@ -173,7 +172,7 @@ export function testSharedStore(name: string, place: SharedPlace): void {
   });
 
   test(
-    "a session of an opening that stands still can be taken, and that one can't write any more",
+    "hold() takes over a suspended opening's session, which that one can't write any more",
     async (one, two, { stop, goOn }) => {
       const { gone } = listen(two);
       const [lost, alsoLost] = [await held(one, "a"), await held(one, "b")];
@@ -198,7 +197,6 @@ export function testSharedStore(name: string, place: SharedPlace): void {
       assertEquals(await one.shared.look("a"), { fence: taken.fence, holder: "other", lastEvent: 2 });
       assertEquals((await one.readEvents("a")).map(({ event }) => event), [delta("1"), delta("2")]);
 
-      // It goes on as if it had been opened anew.
       const own = await held(one, "b");
       assert(own.fence > alsoLost.fence);
       await one.commit([events("b", 0, "3")]);
@@ -208,7 +206,7 @@ export function testSharedStore(name: string, place: SharedPlace): void {
   );
 
   test(
-    "commitBriefly() holds a session for one commit, and knows whether anybody else did in between",
+    "commitBriefly() holds a session for one commit, and detects holds in between",
     async (one, two) => {
       const write = ({ shared }: Opening, fence: number, ...records: StoreRecord[]) =>
         shared.commitBriefly({ sessionId: "a", fence, records });
@@ -225,7 +223,6 @@ export function testSharedStore(name: string, place: SharedPlace): void {
       assertEquals(await write(one, 1, state(4)), undefined);
       assertEquals(await seen(), [free(2, 1), 3]);
       await assertFenced(() => one.commit([state(5)]), "a");
-      // All or nothing, and the hold with it.
       await assertRejects(
         () => write(one, 2, state(6), events("a", 0, "2")),
         StoreError,
@@ -236,7 +233,6 @@ export function testSharedStore(name: string, place: SharedPlace): void {
         "b",
       );
       assertEquals(await seen(), [free(2, 1), 3]);
-      // One that holds it comes in between, whoever that is.
       const hold = await held(two, "a");
       assertEquals(await Promise.all([one, two].map((opening) => write(opening, hold.fence, state(7)))), [
         undefined,
@@ -251,38 +247,45 @@ export function testSharedStore(name: string, place: SharedPlace): void {
     },
   );
 
-  test("commitBriefly() holds a session that it makes, and needs one that is there", async (one, two) => {
-    const records: StoreRecord[] = [
-      { ...sessionRecord("c", "a"), kind: "gateway" },
-      { type: "state", sessionId: "c", name: "x", value: 1 },
-      events("c", 0, "1"),
-    ];
-    const make = ({ shared }: Opening, fence = 0) => shared.commitBriefly({ sessionId: "c", fence, records });
-    assertEquals(await make(one), 1);
-    assertEquals(await two.shared.look("c"), { fence: 1, holder: "nobody", lastEvent: 1 });
-    await assertRejects(() => make(two), Error, 'Cannot create session "c"');
-    await two.shared.commitBriefly({ sessionId: "c", fence: 1, records: records.slice(1, 2) });
-    assertEquals((await one.shared.look("c")).fence, 2);
-    const none = { sessionId: "none", fence: 0, records: [] };
-    await assertRejects(() => one.shared.commitBriefly(none), Error, 'Cannot find session "none"');
-  });
+  test(
+    "commitBriefly() holds a session that it creates, and needs an existing one otherwise",
+    async (one, two) => {
+      const records: StoreRecord[] = [
+        { ...sessionRecord("c", "a"), kind: "gateway" },
+        { type: "state", sessionId: "c", name: "x", value: 1 },
+        events("c", 0, "1"),
+      ];
+      const make = ({ shared }: Opening, fence = 0) =>
+        shared.commitBriefly({ sessionId: "c", fence, records });
+      assertEquals(await make(one), 1);
+      assertEquals(await two.shared.look("c"), { fence: 1, holder: "nobody", lastEvent: 1 });
+      await assertRejects(() => make(two), Error, 'Cannot create session "c"');
+      await two.shared.commitBriefly({ sessionId: "c", fence: 1, records: records.slice(1, 2) });
+      assertEquals((await one.shared.look("c")).fence, 2);
+      const none = { sessionId: "none", fence: 0, records: [] };
+      await assertRejects(() => one.shared.commitBriefly(none), Error, 'Cannot find session "none"');
+    },
+  );
 
-  test("commitBriefly() takes what an opening held that is gone", async (one, two, { stop, goOn }) => {
-    const { gone } = listen(two);
-    const lost = await held(one, "a");
-    const records = [events("a", 0, "1")];
-    const brief = { sessionId: "a", fence: lost.fence, records };
-    assertEquals(await two.shared.commitBriefly(brief), undefined);
-    await stop(one);
-    await gone();
-    assertEquals(await two.shared.commitBriefly(brief), lost.fence + 1);
-    assertEquals(await two.shared.left(), []);
-    goOn(one);
-    await assertFenced(() => one.commit([events("a", 1, "2")]), "a");
-    assertEquals((await one.readEvents("a")).map(({ event }) => event), [delta("1")]);
-  });
+  test(
+    "commitBriefly() takes over a session of an opening that is gone",
+    async (one, two, { stop, goOn }) => {
+      const { gone } = listen(two);
+      const lost = await held(one, "a");
+      const records = [events("a", 0, "1")];
+      const brief = { sessionId: "a", fence: lost.fence, records };
+      assertEquals(await two.shared.commitBriefly(brief), undefined);
+      await stop(one);
+      await gone();
+      assertEquals(await two.shared.commitBriefly(brief), lost.fence + 1);
+      assertEquals(await two.shared.left(), []);
+      goOn(one);
+      await assertFenced(() => one.commit([events("a", 1, "2")]), "a");
+      assertEquals((await one.readEvents("a")).map(({ event }) => event), [delta("1")]);
+    },
+  );
 
-  test("expireSessions() leaves what an opening holds", async (one, two) => {
+  test("expireSessions() retains held sessions", async (one, two) => {
     await held(one, "a");
     const all = { kind: "agent", beforeMs: Number.MAX_SAFE_INTEGER, maxBytes: 0 } as const;
     assertEquals(await two.expireSessions(all), 1);
@@ -292,7 +295,7 @@ export function testSharedStore(name: string, place: SharedPlace): void {
     assertEquals([await two.expireSessions(all), await one.countSessions()], [1, 0]);
   });
 
-  test("expireSessions() takes nothing newer in place of what is held", async (one, two) => {
+  test("expireSessions() deletes no newer session in place of a held one", async (one, two) => {
     await held(one, "a");
     await held(one, "b");
     for (const id of ["a", "b"]) await one.archive(id).put(randomBytes(15_000).toString("base64") + id);
@@ -306,7 +309,7 @@ export function testSharedStore(name: string, place: SharedPlace): void {
   });
 
   test(
-    "countSessions() and readSums() lose nothing of what several openings write at once",
+    "countSessions() and readSums() include all concurrent writes of several openings",
     async (one, two, { open }) => {
       const openings = [one, two, await open()];
       await Promise.all(openings.map(async ({ commit, deleteSession, shared }, opening) => {
@@ -332,7 +335,7 @@ export function testSharedStore(name: string, place: SharedPlace): void {
   );
 
   test(
-    "left() gives what those held who are gone, until it is taken or deleted",
+    "left() returns sessions of openings that are gone, until they are held or deleted",
     async (one, two, { open, stop }) => {
       const third = await open();
       const [heard, heardToo] = [listen(two), listen(third)];
@@ -348,7 +351,7 @@ export function testSharedStore(name: string, place: SharedPlace): void {
     },
   );
 
-  test("close() gives all back at once, which the others are told", async (one, two) => {
+  test("close() releases all sessions at once and notifies the others", async (one, two) => {
     const { gone } = listen(two);
     const hold = await held(one, "a");
     await one.close();

@@ -1,7 +1,5 @@
 /**
- * What openings of one store say to each other, and how they share the keys of requests, as tests that run on any
- * store. Holds no tests of its own.
- *
+ * Tests of messages between openings, and of shared idempotency keys, for any store.
  * @module
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
@@ -10,7 +8,7 @@ import type { HolderRequest, Sighting, StoreRecord } from "@tare/session/interna
 import { delta, events, held, listen, type Opening, type TestOfOpenings } from "./openings_fixture_test.ts";
 import { key, other, request, sessionRecord } from "./store_suite_fixture_test.ts";
 
-/** Waits until something is so, asking whenever a session is said to have changed. */
+/** Waits for a condition, which is checked after each report of a session. */
 async function changedUntil(
   opening: Opening,
   sessionId: string,
@@ -28,28 +26,29 @@ async function changedUntil(
   }
 }
 
-/** Tests that openings reach each other as the port says. */
 export function testTalk(test: TestOfOpenings): void {
-  test("ask() reaches who holds a session, whose commit has effect and answer together", async (one, two) => {
-    const asked = Promise.withResolvers<HolderRequest>();
-    listen(one, asked.resolve);
-    await held(one, "a");
-    const body = { steer: "Über\ud83d" };
-    const answered = two.shared.ask("a", body);
-    const { id: requestId, ...request } = await asked.promise;
-    assertEquals(request, { sessionId: "a", body });
-    const answer: StoreRecord = { type: "answer", requestId, answer: { took: body } };
-    // What is refused has answered nothing.
-    await assertRejects(() => one.commit([answer, events("a", 7, "late")]), StoreError);
-    await one.commit([events("a", 0, "steered"), answer]);
-    assertEquals(await answered, { answer: { took: body } });
-    const twice = `Cannot answer request "${requestId}"`;
-    await assertRejects(() => one.commit([events("a", 1, "twice"), answer]), Error, twice);
-    assertEquals((await two.readEvents("a")).map(({ event }) => event), [delta("steered")]);
-    assertEquals(await two.shared.ask("b", body), undefined);
-  });
+  test(
+    "ask() reaches the holder of a session, which commits effect and answer together",
+    async (one, two) => {
+      const asked = Promise.withResolvers<HolderRequest>();
+      listen(one, asked.resolve);
+      await held(one, "a");
+      const body = { steer: "Über\ud83d" };
+      const answered = two.shared.ask("a", body);
+      const { id: requestId, ...request } = await asked.promise;
+      assertEquals(request, { sessionId: "a", body });
+      const answer: StoreRecord = { type: "answer", requestId, answer: { took: body } };
+      await assertRejects(() => one.commit([answer, events("a", 7, "late")]), StoreError);
+      await one.commit([events("a", 0, "steered"), answer]);
+      assertEquals(await answered, { answer: { took: body } });
+      const twice = `Cannot answer request "${requestId}"`;
+      await assertRejects(() => one.commit([events("a", 1, "twice"), answer]), Error, twice);
+      assertEquals((await two.readEvents("a")).map(({ event }) => event), [delta("steered")]);
+      assertEquals(await two.shared.ask("b", body), undefined);
+    },
+  );
 
-  test("ask() tells several requests apart", async (one, two) => {
+  test("ask() matches concurrent requests with their answers", async (one, two) => {
     const asked: string[] = [];
     listen(one, ({ id, body }) => {
       asked.push(id);
@@ -67,7 +66,7 @@ export function testTalk(test: TestOfOpenings): void {
 
   for (const how of ["release()", "close()"] as const) {
     test(
-      `ask() gives nothing once ${how} gives the session back, and can't be answered any more`,
+      `ask() returns undefined once ${how} releases the session, and can't be answered`,
       async (one, two) => {
         const asked = Promise.withResolvers<HolderRequest>();
         listen(one, asked.resolve);
@@ -82,14 +81,14 @@ export function testTalk(test: TestOfOpenings): void {
         await assertRejects(
           () => answering.commit([events("a", 0, "late"), { type: "answer", requestId: id, answer: 1 }]),
           Error,
-          `Cannot answer request ${JSON.stringify(id)}: nobody waits for an answer to it`,
+          `Cannot answer request ${JSON.stringify(id)}: it was withdrawn or answered`,
         );
         assertEquals(await two.lastEvent("a"), 0);
       },
     );
   }
 
-  test("ask() gives nothing once the holder is gone", async (one, two, { stop, goOn }) => {
+  test("ask() returns undefined if the holder is gone", async (one, two, { stop, goOn }) => {
     const asked = Promise.withResolvers<HolderRequest>();
     listen(one, asked.resolve);
     listen(two);
@@ -103,7 +102,7 @@ export function testTalk(test: TestOfOpenings): void {
     await assertRejects(() => one.commit([{ type: "answer", requestId: id, answer: 1 }]));
   });
 
-  test("watch() says when something was written, and when the holder is another", async (one, two) => {
+  test("watch() reports writes and changes of the holder", async (one, two) => {
     const hold = await held(one, "a");
     const seen: unknown[] = [];
     const all = changedUntil(two, "a", async () => {
@@ -119,18 +118,17 @@ export function testTalk(test: TestOfOpenings): void {
     await one.shared.release("a");
     await isFree;
     assert((await held(two, "a")).fence > hold.fence);
-    // Nothing is known of it, and nothing fails.
     two.shared.watch("none", () => {})();
   });
 
-  test("watch() tells how a session is, with what was written in it if that is short", async (one, two) => {
+  test("watch() reports a session's state, with short events", async (one, two) => {
     const seen: (Sighting | undefined)[] = [];
     let changed = Promise.withResolvers<void>();
     const end = two.shared.watch("a", (sighting) => {
       seen.push(sighting);
       changed.resolve();
     });
-    /** Waits until it is told so. It is looked at every now and then too, which may say what it was, and never what was written. */
+    /** Waits for this report. Polls may repeat the state, but not the events. */
     const becomes = async (expected: Sighting | undefined) => {
       for (;; await changed.promise) {
         changed = Promise.withResolvers();
@@ -162,7 +160,7 @@ export function testTalk(test: TestOfOpenings): void {
   });
 
   test(
-    "claimKey() says running of a key that another opening has, which may complete it too",
+    "claimKey() returns running for another opening's key, which that one can complete",
     async (one, two) => {
       assertEquals(await one.claimKey(request), { state: "new" });
       assertEquals(await two.claimKey(request), { state: "running" });
@@ -179,7 +177,7 @@ export function testTalk(test: TestOfOpenings): void {
     },
   );
 
-  test("claimKey() gives a key to one of several that ask at once", async (one, two, { open }) => {
+  test("claimKey() succeeds for one of several concurrent openings", async (one, two, { open }) => {
     const openings = [one, two, await open()];
     for (let round = 0; round < 5; round++) {
       const claims = await Promise.all(
@@ -189,26 +187,29 @@ export function testTalk(test: TestOfOpenings): void {
     }
   });
 
-  test("claimKey() says interrupted, to one, where the opening is gone", async (one, two, { open, stop }) => {
-    const third = await open();
-    const [heard, heardToo] = [listen(two), listen(third)];
-    await one.claimKey(request);
-    await stop(one);
-    await Promise.all([heard.gone(), heardToo.gone()]);
-    await assertRejects(
-      () => two.commit([{ type: "response", ...key, response: 1 }]),
-      Error,
-      "isn't claimed",
-    );
-    assertEquals(await third.claimKey(request), { state: "interrupted" });
-    assertEquals([await third.claimKey(request), await two.claimKey(request)], [
-      { state: "running" },
-      { state: "running" },
-    ]);
-  });
+  test(
+    "claimKey() returns interrupted to one opening if the owner is gone",
+    async (one, two, { open, stop }) => {
+      const third = await open();
+      const [heard, heardToo] = [listen(two), listen(third)];
+      await one.claimKey(request);
+      await stop(one);
+      await Promise.all([heard.gone(), heardToo.gone()]);
+      await assertRejects(
+        () => two.commit([{ type: "response", ...key, response: 1 }]),
+        Error,
+        "isn't claimed",
+      );
+      assertEquals(await third.claimKey(request), { state: "interrupted" });
+      assertEquals([await third.claimKey(request), await two.claimKey(request)], [
+        { state: "running" },
+        { state: "running" },
+      ]);
+    },
+  );
 
   test(
-    "a request has its effect once, though the opening that worked on it comes back",
+    "a request has one effect though its suspended opening resumes",
     async (one, two, place) => {
       const atomic = { ...request, isAtomic: true };
       const gone = listen(two).gone();
@@ -231,14 +232,14 @@ export function testTalk(test: TestOfOpenings): void {
   );
 
   test(
-    "releaseKey() forgets what an opening had claimed before its lease was lost",
+    "releaseKey() releases a key claimed before the lease was lost",
     async (one, two, place) => {
       const gone = listen(two).gone();
       await one.claimKey(request);
       await place.stop(one);
       await gone;
       place.goOn(one);
-      // It has found out by now.
+      // It has noticed by now.
       await one.getSession("a");
       await one.releaseKey(key);
       assertEquals(await two.claimKey(other), { state: "new" });
@@ -246,10 +247,10 @@ export function testTalk(test: TestOfOpenings): void {
   );
 
   test(
-    "claimKey() claims for an opening under the name that it has once its lease was lost",
+    "claimKey() uses the opening's new id after a lost lease",
     async (one, two, place) => {
       const gone = listen(two).gone();
-      // What nobody takes is lost too.
+      // Sessions that no opening holds are lost too.
       await held(one, "a");
       await place.stop(one);
       await gone;

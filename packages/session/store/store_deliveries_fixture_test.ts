@@ -1,7 +1,5 @@
 /**
- * What every store must do with what somebody outside is to be told, as tests that run on any of them. Holds no tests of
- * its own.
- *
+ * Tests of deliveries to external receivers, for any store.
  * @module
  */
 import { assertEquals, assertRejects } from "@std/assert";
@@ -12,7 +10,7 @@ import { DAY_MS, sessionRecord, type TestOfStore } from "./store_suite_fixture_t
 const delivery = (id: string, receiver: string, more: { sessionId?: string; dueInMs?: number } = {}) =>
   ({ type: "delivery", id, receiver, value: `${id} \ud83d`, dueInMs: 0, ...more }) satisfies StoreRecord;
 const MINUTE_MS = 60_000;
-/** Takes on what is due to these, `most` of each, and gives the ids with how often each was taken on. */
+/** Claims due deliveries, at most `most` per receiver. Returns ids with their numbers of claims. */
 const claim = async (store: Store, receivers: readonly string[], { most = 9, limit = 99 } = {}) => {
   const { claimed, nextInMs } = await store.claimDeliveries({
     receivers: receivers.map((receiver) => ({ receiver, limit: most })),
@@ -23,13 +21,12 @@ const claim = async (store: Store, receivers: readonly string[], { most = 9, lim
 const listed = async (store: Store, receiver: string) =>
   (await store.listDeliveries(receiver)).map(({ id }) => id);
 
-/** Tests that a store does with deliveries what the port says. */
 export function testDeliveries(test: TestOfStore): void {
   let nowMs = 10 * DAY_MS;
   const options = { now: () => nowMs };
 
   test(
-    "claimDeliveries() gives what is due, to each receiver so much, and nobody else for a while",
+    "claimDeliveries() returns due deliveries within each receiver's limit, exclusively for a period",
     async (store) => {
       await store.commit([
         ...["1", "2", "3"].map((id) => delivery(id, "x", { sessionId: "a" })),
@@ -43,7 +40,7 @@ export function testDeliveries(test: TestOfStore): void {
       assertEquals(await claim(store, ["x", "y"]), [[], MINUTE_MS / 2]);
       nowMs += MINUTE_MS / 2;
       assertEquals(await claim(store, ["x"]), [["6 1"], MINUTE_MS / 2]);
-      // Of those who had taken them on nobody has heard.
+      // Earlier claims have expired.
       nowMs += MINUTE_MS / 2;
       assertEquals(await claim(store, ["x"]), [["1 2", "2 2", "3 2"], MINUTE_MS / 2]);
     },
@@ -51,7 +48,7 @@ export function testDeliveries(test: TestOfStore): void {
   );
 
   test(
-    "commit() keeps what came of a delivery, unless somebody else has taken it on since",
+    "commit() stores the outcome of a delivery unless it was claimed again",
     async (store, open) => {
       const start = nowMs;
       await store.commit([delivery("1", "x", { sessionId: "a" }), delivery("2", "x")]);
@@ -85,7 +82,7 @@ export function testDeliveries(test: TestOfStore): void {
         { ...two, claims: 1 },
         undefined,
       ]);
-      // Sent again: whoever works on the other one has lost it.
+      // Sent again, which voids the earlier claim.
       await later.commit([{ ...delivery("1", "x", { sessionId: "a" }), value: "again" }]);
       await later.commit([attempted("1", 2, "lost")]);
       assertEquals(await claim(later, ["x"]), [["1 4"], MINUTE_MS]);
@@ -95,7 +92,7 @@ export function testDeliveries(test: TestOfStore): void {
     options,
   );
 
-  test("commit() keeps a delivery with what it tells of, or neither", async (store) => {
+  test("commit() stores a delivery together with its event, or neither", async (store) => {
     const said: StoreRecord = { type: "events", sessionId: "a", after: 1, events: [{ type: "turn_end" }] };
     await assertRejects(() => store.commit([delivery("1", "x"), said]));
     await assertRejects(() => store.commit([delivery("1", "x"), delivery("2", "x", { sessionId: "none" })]));
@@ -105,7 +102,7 @@ export function testDeliveries(test: TestOfStore): void {
   });
 
   test(
-    "deliveries go with their session, with their receiver, with time, and beyond a number",
+    "deliveries are deleted with their session or receiver, by age and by number",
     async (store) => {
       await store.commit([sessionRecord("c"), delivery("0", "x"), delivery("1", "x", { sessionId: "c" })]);
       await store.commit([delivery("2", "y", { sessionId: "c" }), delivery("3", "y")]);

@@ -1,14 +1,12 @@
 /**
- * What every store must do with the keys of requests, as tests that run on any of them. Holds no tests of its own.
- *
+ * Tests of idempotency keys, for any store.
  * @module
  */
 import { assertEquals, assertRejects } from "@std/assert";
 import { DAY_MS, key, other, request, type TestOfStore } from "./store_suite_fixture_test.ts";
 
-/** Tests that a store does with keys what the port says. */
 export function testKeys(test: TestOfStore): void {
-  test("claimKey() says new, running, done with the response, and mismatch", async (store) => {
+  test("claimKey() returns new, running, done with the response, and mismatch", async (store) => {
     assertEquals(await store.claimKey(request), { state: "new" });
     assertEquals(await store.claimKey(request), { state: "running" });
     assertEquals(await store.claimKey(other), { state: "mismatch" });
@@ -18,7 +16,7 @@ export function testKeys(test: TestOfStore): void {
     assertEquals(await store.claimKey({ ...request, scope: "POST /v1/responses" }), { state: "new" });
   });
 
-  test("releaseKey() lets a failed request be sent again, and leaves one that is done", async (store) => {
+  test("releaseKey() releases a failed request's key, but no completed one", async (store) => {
     await store.releaseKey(key);
     await store.claimKey(request);
     await store.releaseKey(key);
@@ -28,7 +26,7 @@ export function testKeys(test: TestOfStore): void {
     assertEquals(await store.claimKey(other), { state: "done", response: null });
   });
 
-  test("commit() refuses a response to a key that isn't claimed, or of a session that isn't there", async (store) => {
+  test("commit() refuses a response to an unclaimed key or of a missing session", async (store) => {
     const respond = (sessionId?: string) =>
       store.commit([{
         type: "response",
@@ -46,7 +44,7 @@ export function testKeys(test: TestOfStore): void {
   });
 
   test(
-    "claimKey() says interrupted, once, where an earlier process didn't come to its end",
+    "claimKey() returns interrupted once if an earlier process ended before completion",
     async (store, open) => {
       await store.claimKey(request);
       await store.close();
@@ -64,7 +62,7 @@ export function testKeys(test: TestOfStore): void {
   );
 
   test(
-    "claimKey() says new, once, where an earlier process ended before it committed effect and response as one",
+    "claimKey() returns new once if an earlier process ended before its atomic commit",
     async (store, open) => {
       const atomic = { ...request, isAtomic: true };
       await store.claimKey(atomic);
@@ -80,7 +78,7 @@ export function testKeys(test: TestOfStore): void {
   );
 
   let nowMs = 0;
-  test("claimKey() forgets a key a day after its response, and never one that is running", async (store) => {
+  test("claimKey() expires a key a day after its response, but never a running one", async (store) => {
     await store.claimKey(request);
     nowMs = 2 * DAY_MS;
     assertEquals(await store.claimKey(request), { state: "running" });
@@ -91,7 +89,7 @@ export function testKeys(test: TestOfStore): void {
     assertEquals(await store.claimKey(other), { state: "new" });
   }, { now: () => nowMs });
 
-  test("claimKey() forgets a response that was kept for a session when the session goes", async (store) => {
+  test("claimKey() drops a response with its session", async (store) => {
     await store.claimKey(request);
     await store.commit([{ type: "response", ...key, response: 1, sessionId: "a" }]);
     assertEquals([await store.deleteSession("b"), await store.deleteSession("b")], [true, false]);

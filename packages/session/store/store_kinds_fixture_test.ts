@@ -1,6 +1,5 @@
 /**
- * What every store must do with sessions of several kinds, their names and their limits. Holds no tests of its own.
- *
+ * Tests of kinds, names and limits of sessions, for any store.
  * @module
  */
 import { assertEquals, assertRejects } from "@std/assert";
@@ -20,9 +19,8 @@ const found = async (store: Store, wanted: readonly string[], limit?: number) =>
   (await store.findNamed(wanted, limit)).map(({ id }) => id);
 const MUCH = Number.MAX_SAFE_INTEGER;
 
-/** Tests of the sessions `a` and `b`, which are agents', and others. */
 export function testKinds(test: TestOfStore): void {
-  test("listSessions(), countSessions() and idleSessions() tell kinds apart", async (store) => {
+  test("listSessions(), countSessions() and idleSessions() filter by kind", async (store) => {
     await store.commit([gatewayRecord("c"), sessionRecord("d"), gatewayRecord("e")]);
     const ids = async (kind?: SessionRecord["kind"], more: { limit?: number; after?: string } = {}) =>
       (await store.listSessions({ ...(kind && { kind }), ...more })).map(({ id, kind }) => `${id} ${kind}`);
@@ -42,7 +40,7 @@ export function testKinds(test: TestOfStore): void {
   });
 
   test(
-    "findNamed() gives what has a name, by the order of the names, and of one name what got it last in front",
+    "findNamed() orders sessions by name and then by the newest naming",
     async (store, open) => {
       await store.commit([sessionRecord("c"), names("a", "x", "y"), names("b", "y", "z"), names("c", "z")]);
       assertEquals(await found(store, ["y"]), ["b", "a"]);
@@ -64,7 +62,7 @@ export function testKinds(test: TestOfStore): void {
     },
   );
 
-  test("readTexts() gives those that a session has, and a fork those that its parent had", async (store) => {
+  test("readTexts() returns a session's texts, and a fork's inherited ones", async (store) => {
     const contents = ["one".repeat(1_000), "\ud83d other", "own"];
     const refs = [...await Promise.all(contents.map(archiveRef)), "0".repeat(16)];
     const put = (sessionId: string, at: number): StoreRecord => ({
@@ -84,7 +82,7 @@ export function testKinds(test: TestOfStore): void {
     assertEquals(await found(store, ["n"]), []);
   });
 
-  test("readSums() gives what sessions have come to by kind, key and day, those that are gone too", async (store) => {
+  test("readSums() returns totals by kind, key and day, including deleted sessions", async (store) => {
     const add = (sessionId: string, day: string, sums: Readonly<Record<string, number>>): StoreRecord => ({
       type: "sums",
       sessionId,
@@ -130,7 +128,7 @@ export function testKinds(test: TestOfStore): void {
 
   let nowMs = 10 * DAY_MS;
   test(
-    "expireSessions() removes those of a kind that were used long ago, and the oldest beyond so many bytes",
+    "expireSessions() deletes old sessions of a kind, and the longest idle beyond the size limit",
     async (store) => {
       const start = nowMs;
       const text = (name: string) => randomBytes(15_000).toString("base64") + name;
@@ -150,7 +148,6 @@ export function testKinds(test: TestOfStore): void {
       ];
       assertEquals(await expire(start, MUCH), [0, ["e", "d", "c"]]);
       assertEquals(await expire(start + 1, MUCH), [1, ["e", "d"]]);
-      // Whatever is written to it, it counts as used.
       const used: StoreRecord[] = [
         { type: "state", sessionId: "d", name: "x", value: 2 },
         names("d", "n"),
@@ -163,7 +160,7 @@ export function testKinds(test: TestOfStore): void {
         nowMs += DAY_MS;
       }
       assertEquals(await expire(0, 25_000), [1, ["d"]]);
-      // What it takes is weighed again when it has become more.
+      // It is measured again after growing.
       const more = text("more");
       await store.archive("d").put(more);
       assertEquals(await expire(0, 25_000), [1, []]);

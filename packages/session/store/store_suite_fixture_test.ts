@@ -1,6 +1,5 @@
 /**
- * What every store must do, as tests that run on any of them. Holds no tests of its own.
- *
+ * Tests of any store.
  * @module
  */
 import { assertEquals, assertRejects } from "@std/assert";
@@ -13,26 +12,21 @@ import { testKinds } from "./store_kinds_fixture_test.ts";
 import { testKeys } from "./store_keys_fixture_test.ts";
 import { codePoints } from "../../../tests/code_points.ts";
 
-/** How long a key is kept. */
 export const DAY_MS: number = 24 * 60 * 60 * 1000;
 
-/** Opens a store; once that is closed, the same one again, as another process would. */
+/** Opens a store; later calls reopen it, as another process would. */
 export type OpenStore = (options?: OpenOptions) => Promise<Store>;
 
-/** How it is opened. */
 export type OpenOptions = { readonly now?: () => number };
 
-/** Runs a test on stores in a place of its own. */
 export type Place = (test: (open: OpenStore) => Promise<void>) => Promise<void>;
 
-/** Runs a test on a store that holds the sessions `a` and `b`. */
 export type TestOfStore = (
   what: string,
   use: (store: Store, open: OpenStore) => Promise<void>,
   options?: OpenOptions,
 ) => void;
 
-/** A record of a new session, or of a fork of one. */
 export function sessionRecord(id: string, parent?: string): Extract<StoreRecord, { type: "session" }> {
   return {
     type: "session",
@@ -45,14 +39,11 @@ export function sessionRecord(id: string, parent?: string): Extract<StoreRecord,
 }
 
 const delta = (text: string) => ({ type: "text_delta", text });
-/** The key of a request. */
 export const key = { scope: "POST /tare/v1/sessions", key: "k" };
-/** A request with it. */
 export const request: typeof key & { readonly bodyHash: string } = { ...key, bodyHash: "h" };
-/** Another one with the same. */
 export const other: typeof request = { ...request, bodyHash: "other" };
 
-/** Tests that the stores which `place` opens do what the port says. `name` is the function that opens them. */
+/** Tests the stores that `place` opens. `name` is the function that opens them. */
 export function testStore(name: string, place: Place): void {
   const test: TestOfStore = (what, use, options = {}) =>
     Deno.test(`${name}: ${what}`, () =>
@@ -66,19 +57,19 @@ export function testStore(name: string, place: Place): void {
         }
       }));
 
-  test("commit() keeps a session as it was given, once", async (store) => {
+  test("commit() stores a session unchanged, once", async (store) => {
     const settings = { metadata: { of: "\ud83d a test" } };
     const session = { id: "c", kind: "gateway", createdAtMs: 1.5, settings } as const;
     await store.commit([{ type: "session", ...session }]);
     await assertRejects(
       () => store.commit([{ type: "session", ...session, settings: 1 }]),
       Error,
-      'Cannot create session "c": there is one of this id',
+      'Cannot create session "c": the id is taken',
     );
     assertEquals([await store.getSession("c"), await store.getSession("none")], [session, undefined]);
   });
 
-  test("listSessions() gives pages of sessions, the newest first, with their last events and totals", async (store) => {
+  test("listSessions() returns pages, the newest first, with last events and totals", async (store) => {
     const ids = Array.from({ length: 105 }, (_, index) => `s${index}`);
     await store.commit(ids.map((id) => sessionRecord(id)));
     const list = async (options?: Parameters<Store["listSessions"]>[0]) =>
@@ -100,7 +91,7 @@ export function testStore(name: string, place: Place): void {
     assertEquals(await store.countSessions(), 107);
   });
 
-  test("listSessions() finds sessions by their titles, page by page, in either case", async (store) => {
+  test("listSessions() searches titles case-insensitively, in pages", async (store) => {
     const title = (sessionId: string, value: string): StoreRecord => ({
       type: "state",
       sessionId,
@@ -128,7 +119,7 @@ export function testStore(name: string, place: Place): void {
     assertEquals((await store.listSessions({ search: "" })).length, 5);
   });
 
-  test("listSessions() finds a title by any part of it, with the letters of every script in either case", async (store) => {
+  test("listSessions() finds any part of a title, case-insensitively in every script", async (store) => {
     const titles = [
       "Привет, мир",
       "ΟΔΟΣ ὁδός",
@@ -151,7 +142,7 @@ export function testStore(name: string, place: Place): void {
       const letters = [...title];
       for (let start = 0; start < letters.length; start += 2) {
         const part = letters.slice(start, start + 5).join("");
-        // A letter without a small one of its own is found as it is alone.
+        // A letter without a lower case of its own is only found as it is.
         const spelled = /[İı]/.test(part) ? [part] : [part, simple(part, (one) => one.toLowerCase())];
         if (!/[İıßΟΔΣς]/.test(part)) spelled.push(simple(part, (one) => one.toUpperCase()));
         for (const search of spelled) {
@@ -164,7 +155,7 @@ export function testStore(name: string, place: Place): void {
     assertEquals((await store.listSessions({ search: "ПРИВЕТ" })).map(({ title }) => title), [titles[0]]);
   });
 
-  test("listSessions() leaves out forks whose parent is there, where it is asked to", async (store) => {
+  test("listSessions() omits forks with an existing parent on request", async (store) => {
     await store.commit([sessionRecord("c", "a"), sessionRecord("d", "c"), sessionRecord("e", "b")]);
     const list = async (options?: Parameters<Store["listSessions"]>[0]) =>
       (await store.listSessions(options)).map(({ id }) => id);
@@ -189,7 +180,7 @@ export function testStore(name: string, place: Place): void {
     }
   });
 
-  test("commit() gives a fork what its parent has archived so far, and keeps it when the parent goes", async (store) => {
+  test("commit() copies the parent's archive to a fork, which outlives the parent", async (store) => {
     const [before, other] = [await store.archive("a").put("before"), await store.archive("b").put("other")];
     await store.commit([sessionRecord("c", "a")]);
     const [after, own] = [await store.archive("a").put("after"), await store.archive("c").put("own")];
@@ -206,7 +197,7 @@ export function testStore(name: string, place: Place): void {
       archiveOf: "a",
     }]);
     assertEquals(await texts("d"), ["before", "after", undefined, undefined]);
-    // It goes on from that one, and is nobody's fork: it stands in each list.
+    // It continues from there, but is no fork any more: every list has it.
     assertEquals((await store.listSessions({ forks: false })).map(({ id }) => id), ["d", "b", "a"]);
     assertEquals((await store.getSession("d"))?.parent, undefined);
     await store.deleteSession("a");
@@ -232,7 +223,7 @@ export function testStore(name: string, place: Place): void {
     await later.close();
   });
 
-  test("commit() refuses events behind another than the last", async (store) => {
+  test("commit() refuses events after another than the last", async (store) => {
     await store.commit([{ type: "events", sessionId: "a", after: 0, events: [delta("1"), delta("2")] }]);
     for (const after of [0, 1, 3]) {
       const error = await assertRejects(
@@ -241,8 +232,8 @@ export function testStore(name: string, place: Place): void {
       );
       assertEquals([error.code, error.message], [
         "conflict",
-        `Cannot write behind event ${after} of session "a": its last event is 2. ` +
-        "Read what was written since, and write behind that.",
+        `Cannot append after event ${after} of session "a": its last event is 2. ` +
+        "Read the newer events, and append after them.",
       ]);
     }
     const racing = await Promise.allSettled(
@@ -254,7 +245,7 @@ export function testStore(name: string, place: Place): void {
     assertEquals(await store.lastEvent("a"), 3);
   });
 
-  test("readEvents() gives those after a number, of some types, at most so many", async (store) => {
+  test("readEvents() filters by number and type, with a limit", async (store) => {
     const events = [delta("1"), { type: "step_end" }, delta("3"), { type: "turn_end" }];
     await store.commit([{ type: "events", sessionId: "a", after: 0, events }]);
     const numbers = async (options: Parameters<Store["readEvents"]>[1]) =>
@@ -267,7 +258,7 @@ export function testStore(name: string, place: Place): void {
     assertEquals(await numbers({ after: 1, types: ["text_delta"], limit: 1 }), [3]);
   });
 
-  test("commit() writes all of its records or none, whichever is refused", async (store, open) => {
+  test("commit() is atomic, whichever record is refused", async (store, open) => {
     const circular: Record<string, unknown> = { type: "loop" };
     circular.self = circular;
     const ref = await archiveRef("text");
@@ -325,7 +316,7 @@ export function testStore(name: string, place: Place): void {
     await later.close();
   });
 
-  test("commit() replaces the state that it names and leaves other state", async (store) => {
+  test("commit() replaces the named state only", async (store) => {
     const save = (name: string, value: unknown) =>
       store.commit([{ type: "state", sessionId: "a", name, value }]);
     const value = { deep: [1] };
@@ -342,7 +333,7 @@ export function testStore(name: string, place: Place): void {
   });
 
   test(
-    "sessionsWith() gives the sessions in which something is to be done, and what",
+    "sessionsWith() returns the sessions with work to do, and their states",
     async (store, open) => {
       const state = (sessionId: string, name: string, value: unknown): StoreRecord => ({
         type: "state",
@@ -371,7 +362,7 @@ export function testStore(name: string, place: Place): void {
     },
   );
 
-  test("reading a session that isn't there is refused", async (store) => {
+  test("reading a missing session is refused", async (store) => {
     for (
       const read of [
         () => store.readEvents("c"),
@@ -382,7 +373,7 @@ export function testStore(name: string, place: Place): void {
     ) await assertRejects(read, Error, 'Cannot find session "c": there is no such session');
   });
 
-  test("getDocument() gives the document of a kind and id, until its session goes", async (store) => {
+  test("getDocument() returns a document until its session is deleted", async (store) => {
     const first = { kind: "response", id: "r", sessionId: "a", value: { output: [] } };
     const other = { kind: "conversation", id: "r", sessionId: "b", value: null };
     const get = () =>
@@ -399,7 +390,7 @@ export function testStore(name: string, place: Place): void {
     assertEquals(await get(), [undefined, undefined]);
   });
 
-  test("documents of no session stay until they are forgotten, and are listed by their kind", async (store) => {
+  test("listDocuments() lists documents by kind; those without a session stay until deleted", async (store) => {
     const document = (id: string, value: unknown) => ({ kind: "key", id, value });
     const ids = ["b", "a", "Z", "\ud800 \0"];
     await store.commit(ids.map((id) => ({ type: "document", ...document(id, id) })));
@@ -418,7 +409,7 @@ export function testStore(name: string, place: Place): void {
     assertEquals(await store.getDocument("key", "b"), undefined);
   });
 
-  test("commit() writes a document only in place of the one that it replaces", async (store, open) => {
+  test("commit() replaces a document only if it is the expected one", async (store, open) => {
     const document = (value: unknown, id = "a") => ({ kind: "key", id, value });
     const write = (value: unknown, replaces: StoredDocument | null, id = "a") =>
       store.commit([
@@ -432,7 +423,7 @@ export function testStore(name: string, place: Place): void {
         `Cannot write document ${
           JSON.stringify(id ?? "a")
         } of kind "key": it was changed since it was read. ` +
-        "Read it again, and change that.",
+        "Read it again and retry.",
       ]);
     };
     await refused(1, document(1), "\ud800 \0");
@@ -441,9 +432,8 @@ export function testStore(name: string, place: Place): void {
     await refused(2, null);
     await refused(2, document(1));
     await refused(2, { ...read, sessionId: "a" });
-    // Nothing of a refused commit is written.
     assertEquals(await store.readState("a", "x"), { b: "é\0", 1: null });
-    // A document that is so already may have been written by the same commit, sent before.
+    // An equal document may have been written by the same commit, sent before.
     await write({ b: "é\0", 1: null }, null);
     await write(2, read);
     await refused(3, read);
@@ -465,7 +455,7 @@ export function testStore(name: string, place: Place): void {
     await later.close();
   });
 
-  test("listSessions() tells apart who made a session", async (store) => {
+  test("listSessions() filters by key", async (store) => {
     const made = (id: string, by?: string) =>
       ({ type: "session", id, kind: "agent", createdAtMs: 1, settings: { by: "eve" }, by }) as const;
     await store.commit([made("x", "alice"), made("y", "alic"), made("z"), made("w", "alice")]);
@@ -482,7 +472,7 @@ export function testStore(name: string, place: Place): void {
     assertEquals((await store.getSession("x"))?.by, "alice");
   });
 
-  test("archive() gives back every code unit, under the text's reference", async (store) => {
+  test("archive() returns every code unit of a text by its reference", async (store) => {
     const archive = store.archive("a");
     const anyUnits = fc.array(fc.integer({ min: 0, max: 0xffff })).map((units) =>
       String.fromCharCode(...units)
@@ -497,7 +487,7 @@ export function testStore(name: string, place: Place): void {
     );
   });
 
-  test("archive() gives a session only what that session put", async (store) => {
+  test("archive() returns only the session's own texts", async (store) => {
     const ref = await store.archive("a").put("secret");
     assertEquals(await store.archive("b").get(ref), undefined);
     assertEquals(await store.archive("none").get(ref), undefined);
@@ -515,7 +505,7 @@ export function testStore(name: string, place: Place): void {
   testDeliveries(test);
 
   let nowMs = 0;
-  test("idleSessions() gives those that nothing happened to, the longest idle first", async (store) => {
+  test("idleSessions() returns idle sessions, the longest idle first", async (store) => {
     const idle = (beforeMs: number, limit = 10) => store.idleSessions({ kind: "agent", beforeMs, limit });
     const start = nowMs;
     nowMs += DAY_MS;
@@ -529,7 +519,7 @@ export function testStore(name: string, place: Place): void {
     assertEquals(await idle(nowMs), ["c", "a"]);
   }, { now: () => nowMs });
 
-  test("close() may be called twice, and nothing can be read or written afterwards", async (store) => {
+  test("close() is idempotent, and later calls fail", async (store) => {
     const archive = store.archive("a");
     await store.close();
     await store.close();

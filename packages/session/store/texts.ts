@@ -2,10 +2,10 @@ import { bytesFromText, textFromBytes } from "@tare/prune/internal";
 import { createHash } from "node:crypto";
 import { zstdCompressSync, zstdDecompressSync } from "node:zlib";
 
-/** The shortest output that zlib reserves, in bytes, and the longest that is worth reserving at once. */
+/** Shortest output buffer of zlib in bytes, and longest initial one. */
 const [LEAST_OUTPUT, MOST_OUTPUT] = [64, 16 * 1024];
 
-/** Compresses an archived text. Most are short: a compressor that knows the length has less to set up. */
+/** Returns a text compressed. The length is declared, which makes short texts faster. */
 export function packText(content: string): Uint8Array<ArrayBuffer> {
   const text = bytesFromText(content);
   const { length } = text;
@@ -14,7 +14,7 @@ export function packText(content: string): Uint8Array<ArrayBuffer> {
   return new Uint8Array(zstdCompressSync(text, options));
 }
 
-/** Returns the text, if its reference is its `archiveRef`; undefined if it was damaged. */
+/** Returns the text if it matches its reference; `undefined` if it is damaged. */
 export function unpackText(zstd: Uint8Array, ref: string): string | undefined {
   try {
     const bytes = new Uint8Array(zstdDecompressSync(zstd));

@@ -8,7 +8,7 @@ export interface SeenResult {
 }
 
 /** Markers of partial results: in the first line, or in brackets on a separate line. */
-const CUT = /\bfollow, |\bcut to fit\b|\bgo on with\b|\btruncated\b|\bomitted\b/;
+const CUT = /\bfollow, |\bcut to fit\b|\bcontinue with\b|\btruncated\b|\bomitted\b/;
 
 export function readResult(text: string): SeenResult {
   const [first = "", ...others] = text.split("\n");

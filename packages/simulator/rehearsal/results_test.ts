@@ -7,7 +7,7 @@ Deno.test("readResult() distinguishes complete, partial and evicted results and 
   for (
     const [text, seen, missing] of [
       ["lines 1-2 of 2\na\nb", "whole"],
-      ["lines 1-2 of 9 (cut to fit: go on with start_line 3)\na\nb", "part"],
+      ["lines 1-2 of 9 (cut to fit: continue with start_line 3)\na\nb", "part"],
       [
         "files that match *.ts: 1200; only the first 1000 follow, narrow it with path, depth or glob\na.ts",
         "part",
@@ -19,10 +19,10 @@ Deno.test("readResult() distinguishes complete, partial and evicted results and 
       [`a\n[elided: middle of shell result, 99999 bytes; recall with ref ${ref}]\nz`, "part", ref],
       [`[elided: middle of shell result, 99999 bytes; recall with ref ${ref}]`, "none", ref],
       [`[elided: read_file result, 48213 bytes; run again if needed; ref ${ref}]`, "none", ref],
-      ["a\nb\n[characters 0 to 4 of 9, lines 1 to 2 of 5; go on with offset 4]", "part"],
+      ["a\nb\n[characters 0 to 4 of 9, lines 1 to 2 of 5; continue with offset 4]", "part"],
       ['Cannot read "a.ts": it does not exist.', "none"],
       ["", "none"],
-      ["lines 1-1 of 1\nThey go on with it.", "whole"],
+      ["lines 1-1 of 1\nThey continue with it.", "whole"],
     ] as const
   ) {
     assertEquals(readResult(text), { text, seen, ...(missing && { ref: missing }) });
@@ -31,7 +31,7 @@ Deno.test("readResult() distinguishes complete, partial and evicted results and 
 
 Deno.test("listedEntries() returns folders and files without headers and sizes", () => {
   assertEquals(
-    listedEntries("entries in .: 3; hidden or ignored, left out: 4\nsrc/\nREADME.md\t120\nlink.ts\tlink"),
+    listedEntries("entries in .: 3; hidden or ignored, skipped: 4\nsrc/\nREADME.md\t120\nlink.ts\tlink"),
     {
       folders: ["src"],
       files: ["README.md", "link.ts"],

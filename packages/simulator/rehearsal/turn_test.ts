@@ -70,7 +70,7 @@ Deno.test("readRehearsalTurn() replaces evicted results with recalled originals"
     )[0];
   const made = { tool: "read_file", args: { path: "a" }, ref };
   const middle = elided.replace("read_file", "middle of read_file");
-  const cut = "orig\n[characters 0 to 4 of 8, lines 1 to 1 of 1; go on with offset 4]";
+  const cut = "orig\n[characters 0 to 4 of 8, lines 1 to 1 of 1; continue with offset 4]";
   assertEquals(read(elided, "original"), { ...made, text: "original", seen: "whole" });
   assertEquals(read(`head\n${middle}\ntail`, "original"), { ...made, text: "original", seen: "whole" });
   assertEquals(read(`head\n${middle}\ntail`, cut), {

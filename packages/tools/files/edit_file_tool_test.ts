@@ -4,7 +4,7 @@ import { call, callError, callOk, context, makeWorkspace } from "../fixture_test
 
 const text = Array.from({ length: 9 }, (_, at) => `line ${at + 1}\n`).join("");
 
-Deno.test("edit_file replaces text and shows the changed lines", async () => {
+Deno.test("edit_file replaces text and returns the changed lines", async () => {
   await using ws = await makeWorkspace({ f: text });
   const edit = editFileTool(ws.root);
   assertEquals(
@@ -18,7 +18,7 @@ Deno.test("edit_file replaces text and shows the changed lines", async () => {
   );
 });
 
-Deno.test("edit_file replaces all when told, and names the lines", async () => {
+Deno.test("edit_file replaces all on request, and names the lines", async () => {
   await using ws = await makeWorkspace({ f: "a\nb\na\n" });
   assertEquals(
     await callOk(editFileTool(ws.root), { path: "f", old_text: "a", new_text: "c\nd", replace_all: true }),
@@ -27,7 +27,7 @@ Deno.test("edit_file replaces all when told, and names the lines", async () => {
   assertEquals(await Deno.readTextFile(ws.at("f")), "c\nd\nb\nc\nd\n");
 });
 
-Deno.test("edit_file keeps line ends, byte order mark and mode", async () => {
+Deno.test("edit_file retains line ends, byte order mark and mode", async () => {
   await using ws = await makeWorkspace({ f: "\uFEFFone\r\ntwo\r\n" });
   await Deno.chmod(ws.at("f"), 0o640);
   assertEquals(
@@ -39,7 +39,7 @@ Deno.test("edit_file keeps line ends, byte order mark and mode", async () => {
   assertEquals((await Deno.stat(ws.at("f"))).mode! & 0o777, 0o640);
 });
 
-Deno.test("edit_file changes nothing where it is not sure", async () => {
+Deno.test("edit_file changes nothing if the match is ambiguous", async () => {
   await using ws = await makeWorkspace({
     f: "a b\na  b\n",
     invalid: new Uint8Array([0x61, 0xE9]),
@@ -58,11 +58,11 @@ Deno.test("edit_file changes nothing where it is not sure", async () => {
   assertStringIncludes(await error("invalid", "a"), "it is not valid UTF-8, and an edit would damage it.");
   assertStringIncludes(await error("src", "a"), "it is a folder.");
   assertStringIncludes(await error("missing", "a"), "it does not exist.");
-  assertStringIncludes(await error("../outside/f", "a"), "it lies outside the workspace.");
+  assertStringIncludes(await error("../outside/f", "a"), "it is outside of the workspace.");
   assertEquals(await Deno.readTextFile(ws.at("f")), "a b\na  b\n");
 });
 
-Deno.test("edit_file refuses files that are too large", async () => {
+Deno.test("edit_file rejects files that are too large", async () => {
   await using ws = await makeWorkspace({ f: "a" });
   await Deno.truncate(ws.at("f"), 5_000_000);
   assertEquals(
@@ -92,7 +92,7 @@ Deno.test("editFileTool() declares what it writes", () => {
   assertEquals([stance, writes], ["once", "path"]);
 });
 
-Deno.test("edit_file tells what it changes, before it runs and after, as it is in the file", async () => {
+Deno.test("edit_file returns a diff before and after it runs, as in the file", async () => {
   await using ws = await makeWorkspace({ f: text, crlf: "a\r\nb\r\nc", all: "x = 1\ny\nx = 2\n" });
   const edit = editFileTool(ws.root);
   const cases: readonly [Readonly<Record<string, unknown>>, unknown][] = [
@@ -118,7 +118,7 @@ Deno.test("edit_file tells what it changes, before it runs and after, as it is i
   }
 });
 
-Deno.test("edit_file says before it runs that it would fail, and nothing of what the file holds", async () => {
+Deno.test("edit_file fails before it runs without revealing the file", async () => {
   await using ws = await makeWorkspace({ f: "key = secret\nkey = other\n", "folder/": "" });
   const edit = editFileTool(ws.root);
   const problem = async (args: Readonly<Record<string, unknown>>) => {
@@ -145,6 +145,6 @@ Deno.test("edit_file says before it runs that it would fail, and nothing of what
   );
   assertEquals(
     await problem({ path: "../f", old_text: "a" }),
-    'Cannot edit "../f": it lies outside the workspace. Give a path inside, relative to the workspace\'s top folder.',
+    'Cannot edit "../f": it is outside of the workspace. Pass a path relative to the workspace.',
   );
 });

@@ -2,7 +2,7 @@ import { fileTools } from "@tare/tools/files";
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { callOk, makeWorkspace } from "../fixture_test.ts";
 
-Deno.test("fileTools() makes tools that list, read, write and edit files of one workspace", async () => {
+Deno.test("fileTools() returns tools that list, read, write and edit files of one workspace", async () => {
   await using workspace = await makeWorkspace();
   const tools = fileTools(workspace.root);
   assertEquals(tools.map(({ definition }) => definition.function.name), [

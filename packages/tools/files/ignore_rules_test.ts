@@ -26,14 +26,14 @@ Deno.test("IgnoreRules: the file nearest to the path decides", async () => {
   ]);
 });
 
-Deno.test("IgnoreRules: rules that ignore a folder don't hold once it is entered", async () => {
+Deno.test("IgnoreRules: rules that ignore a folder don't apply once it is entered", async () => {
   await using ws = await makeWorkspace({ ".gitignore": "vendor/\n", "vendor/.gitignore": "*.o\n" });
   const rules = await IgnoreRules.of(ws.root, "vendor");
   assertEquals(rules.ignores("vendor/a.c"), false);
   assertEquals(rules.ignores("vendor/a.o"), true);
 });
 
-Deno.test("IgnoreRules: takes any .gitignore, a link or a folder too", async () => {
+Deno.test("IgnoreRules: any .gitignore is accepted, even a link or a folder", async () => {
   await using ws = await makeWorkspace({
     ".gitignore": "[\n\\\n!\n\0\n*.tmp\r\n",
     "folder/.gitignore/": "",

@@ -26,8 +26,8 @@ export function listFilesTool(workspace: string, limits: WorkspaceLimits = {}): 
   return defineTool<ListFilesArguments>({
     name: "list_files",
     description:
-      "Lists a folder: sorted paths from the workspace, sizes in bytes. The first line counts what is left out: hidden " +
-      "and git-ignored, or too many.",
+      "Lists a folder: sorted paths from the workspace, sizes in bytes. The first line counts skipped entries: hidden, " +
+      "git-ignored, over the limit.",
     properties: {
       path: { type: "string", description: "Default: the workspace." },
       depth: {
@@ -83,8 +83,8 @@ function header(
   const all = most < counted ? `more than ${most}` : `${counted}`;
   const notes = [`${what} in ${path}: ${all}`];
   if (shown < counted) notes.push(`only the first ${shown} follow, narrow it with path, depth or glob`);
-  if (hidden > 0) notes.push(`hidden or ignored, left out: ${hidden}`);
-  if (forbidden > 0) notes.push(`left out by a rule: ${forbidden}`);
+  if (hidden > 0) notes.push(`hidden or ignored, skipped: ${hidden}`);
+  if (forbidden > 0) notes.push(`denied by a rule, skipped: ${forbidden}`);
   if (unreadable > 0) notes.push(`folders that could not be read: ${unreadable}`);
   if (uncounted > 0) notes.push(`folders with too many entries to list all: ${uncounted}`);
   return notes.join("; ");

@@ -17,7 +17,7 @@ Deno.test("list_files lists one level in order, with sizes", async () => {
   const list = listFilesTool(ws.root);
   assertEquals(
     await callOk(list, {}),
-    "entries in .: 3; hidden or ignored, left out: 3\na.ts\t5\nlink\tlink\nsrc/",
+    "entries in .: 3; hidden or ignored, skipped: 3\na.ts\t5\nlink\tlink\nsrc/",
   );
   assertEquals(await callOk(list, { path: "src" }), "entries in src: 2\nsrc/b.ts\t0\nsrc/deep/");
   assertEquals(
@@ -26,7 +26,7 @@ Deno.test("list_files lists one level in order, with sizes", async () => {
   );
 });
 
-Deno.test("list_files goes deeper by depth or glob, and shows hidden entries when asked", async () => {
+Deno.test("list_files recurses by depth or glob, and lists hidden entries on request", async () => {
   await using ws = await makeWorkspace(files);
   const list = listFilesTool(ws.root);
   assertEquals(
@@ -35,7 +35,7 @@ Deno.test("list_files goes deeper by depth or glob, and shows hidden entries whe
   );
   assertEquals(
     await callOk(list, { glob: "*.{ts,md}" }),
-    "files that match *.{ts,md} in .: 3; hidden or ignored, left out: 3\na.ts\t5\nsrc/b.ts\t0\nsrc/deep/c.md\t1",
+    "files that match *.{ts,md} in .: 3; hidden or ignored, skipped: 3\na.ts\t5\nsrc/b.ts\t0\nsrc/deep/c.md\t1",
   );
   assertEquals(await callOk(list, { glob: "*.rs", path: "src" }), "files that match *.rs in src: 0");
   assertEquals(
@@ -48,7 +48,7 @@ Deno.test("list_files goes deeper by depth or glob, and shows hidden entries whe
   );
 });
 
-Deno.test("list_files cuts a long listing and says so", async () => {
+Deno.test("list_files cuts a long listing and reports it", async () => {
   const many = Array.from({ length: 1200 }, (_, at) => [`f${String(at).padStart(4, "0")}`, ""]);
   await using ws = await makeWorkspace(Object.fromEntries(many));
   const [header, ...rows] = (await callOk(listFilesTool(ws.root), {})).split("\n");
@@ -56,7 +56,7 @@ Deno.test("list_files cuts a long listing and says so", async () => {
   assertEquals([rows.length, rows[0], rows.at(-1)], [1000, "f0000\t0", "f0999\t0"]);
 });
 
-Deno.test("list_files refuses what is no folder or lies outside", async () => {
+Deno.test("list_files rejects paths that are no folder or outside", async () => {
   await using ws = await makeWorkspace(files);
   const list = listFilesTool(ws.root);
   await Deno.symlink(ws.outside, ws.at("out-link"));
@@ -69,6 +69,6 @@ Deno.test("list_files refuses what is no folder or lies outside", async () => {
     'Cannot list "srcs": it does not exist. Did you mean src/?',
   );
   for (const path of ["..", "out-link", "/"]) {
-    assertStringIncludes(await callError(list, { path }), "it lies outside the workspace");
+    assertStringIncludes(await callError(list, { path }), "it is outside of the workspace");
   }
 });

@@ -30,8 +30,8 @@ export function readFileTool(workspace: string, limits: WorkspaceLimits = {}): T
     description:
       `Reads a text file: at most ${MAX_LINES} lines or ${
         MAX_RESULT_BYTES / 1024
-      } KiB, as they are, behind a line that says which of how many, ` +
-      "and how to go on. Shows a picture (PNG, JPEG, GIF, WebP).",
+      } KiB, unchanged, after a line with the range, the total ` +
+      "and how to continue. Shows an image (PNG, JPEG, GIF, WebP).",
     properties: {
       path: { type: "string", description: "From the workspace." },
       start_line: { type: "integer", minimum: 1, description: "Default: 1." },
@@ -56,7 +56,7 @@ export function readFileTool(workspace: string, limits: WorkspaceLimits = {}): T
       const blocks = readText(place.absolute, info, context);
       const page = await readPage(blocks, { start, end });
       if (start > Math.max(1, page.total)) {
-        throw new ToolRefusal(`start_line ${start} is behind its last line, ${page.total}.`);
+        throw new ToolRefusal(`start_line ${start} is after its last line, ${page.total}.`);
       }
       return [header(page, start, end), ...page.lines].join("\n");
     },
@@ -113,7 +113,7 @@ async function readPage(blocks: AsyncIterable<TextBlock>, { start, end }: Range)
 function header({ lines, total, notes }: Page, start: number, end: number): string {
   const last = start + lines.length - 1;
   const range = lines.length === 0 ? "0-0" : `${start}-${last}`;
-  const next = last < Math.min(end, total) ? [`cut to fit: go on with start_line ${last + 1}`] : [];
+  const next = last < Math.min(end, total) ? [`cut to fit: continue with start_line ${last + 1}`] : [];
   const all = [...next, ...notes];
   return `lines ${range} of ${total}` + (all.length > 0 ? ` (${all.join("; ")})` : "");
 }
@@ -159,7 +159,7 @@ async function readPicture(
     const head = pictureHead(bytes);
     if (!head) return undefined;
     const what = describeImage(head, size);
-    if (!seesPictures) throw new ToolRefusal(`it is a ${what}, and this model is shown no pictures.`);
+    if (!seesPictures) throw new ToolRefusal(`it is a ${what}, and this model accepts no images.`);
     if (!isImageAccepted(head, size)) {
       throw new ToolRefusal(
         `it is a ${what}; at most ${MAX_PICTURE_BYTES} bytes and ${MAX_PICTURE_SIDE} pixels a side can be shown. Make a smaller copy ` +

@@ -6,7 +6,7 @@ import { needs, NOT_ROOT } from "../../../tests/needs.ts";
 const numbered = (from: number, to: number) =>
   Array.from({ length: to - from + 1 }, (_, at) => `line ${from + at}`).join("\n");
 
-Deno.test("read_file gives lines as they are, under their range and the file's size", async () => {
+Deno.test("read_file returns lines unchanged, after their range and the file's length", async () => {
   await using ws = await makeWorkspace({ f: `${numbered(1, 9)}\n`, empty: "", open: "a\nb" });
   const read = readFileTool(ws.root);
   assertEquals(await callOk(read, { path: "f" }), `lines 1-9 of 9\n${numbered(1, 9)}`);
@@ -22,7 +22,7 @@ Deno.test("read_file gives lines as they are, under their range and the file's s
   assertEquals(await callOk(read, { path: ws.at("open"), end_line: 1 }), "lines 1-1 of 2\na");
 });
 
-Deno.test("read_file cuts a long file by lines and by bytes, and says how to go on", async () => {
+Deno.test("read_file cuts a long file by lines and by bytes, and states how to continue", async () => {
   await using ws = await makeWorkspace({
     many: `${numbered(1, 2500)}\n`,
     wide: `${"x".repeat(999)}\n`.repeat(100),
@@ -30,14 +30,14 @@ Deno.test("read_file cuts a long file by lines and by bytes, and says how to go 
   const read = readFileTool(ws.root);
   assertEquals(
     await callOk(read, { path: "many" }),
-    `lines 1-1000 of 2500 (cut to fit: go on with start_line 1001)\n${numbered(1, 1000)}`,
+    `lines 1-1000 of 2500 (cut to fit: continue with start_line 1001)\n${numbered(1, 1000)}`,
   );
   assertEquals(
     await callOk(read, { path: "many", start_line: 2001 }),
     `lines 2001-2500 of 2500\n${numbered(2001, 2500)}`,
   );
   const wide = await callOk(read, { path: "wide", start_line: 11, end_line: 90 });
-  assertEquals(wide.split("\n")[0], "lines 11-34 of 100 (cut to fit: go on with start_line 35)");
+  assertEquals(wide.split("\n")[0], "lines 11-34 of 100 (cut to fit: continue with start_line 35)");
   assertEquals(wide.split("\n").length, 25);
 });
 
@@ -54,7 +54,7 @@ Deno.test("read_file cuts long lines, between characters", async () => {
   );
 });
 
-Deno.test("read_file shows CRLF, invalid UTF-8 and NUL for what they are", async () => {
+Deno.test("read_file reports CRLF, invalid UTF-8 and NUL", async () => {
   const late = new TextEncoder().encode(`${"a\n".repeat(5000)}b\0c\n`);
   await using ws = await makeWorkspace({
     crlf: "a\r\nb\r\n",
@@ -81,7 +81,7 @@ Deno.test("read_file shows CRLF, invalid UTF-8 and NUL for what they are", async
   assertEquals(await callOk(read, { path: "bom" }), "lines 1-1 of 1\na");
 });
 
-Deno.test("read_file says what to do about files that it can't show", async () => {
+Deno.test("read_file explains files that it can't return", async () => {
   await using ws = await makeWorkspace({ "src/main.ts": "a\nb\n", "bin": new Uint8Array([1, 0, 2]) });
   await new Deno.Command("mkfifo", { args: [ws.at("pipe")] }).output();
   const read = readFileTool(ws.root);
@@ -102,7 +102,7 @@ Deno.test("read_file says what to do about files that it can't show", async () =
   );
   assertEquals(
     await callError(read, { path: "src/main.ts", start_line: 3 }),
-    'Cannot read "src/main.ts": start_line 3 is behind its last line, 2.',
+    'Cannot read "src/main.ts": start_line 3 is after its last line, 2.',
   );
   assertEquals(
     await callError(read, { path: "src/main.ts", start_line: 2, end_line: 1 }),
@@ -110,7 +110,7 @@ Deno.test("read_file says what to do about files that it can't show", async () =
   );
 });
 
-Deno.test("read_file stays in the workspace, and tells nothing of what lies outside", async () => {
+Deno.test("read_file stays in the workspace, and reveals nothing outside", async () => {
   await using ws = await makeWorkspace({ "src/": "" });
   await Deno.writeTextFile(`${ws.outside}/secret`, "secret");
   await Deno.symlink(`${ws.outside}/secret`, ws.at("file-link"));
@@ -122,12 +122,11 @@ Deno.test("read_file stays in the workspace, and tells nothing of what lies outs
         await callError(read, { path }),
         `Cannot read ${
           JSON.stringify(path)
-        }: it lies outside the workspace. Give a path inside, relative to the ` +
-          "workspace's top folder.",
+        }: it is outside of the workspace. Pass a path relative to the workspace.`,
       );
     }
   }
-  assertStringIncludes(await callError(read, { path: "file-link" }), "it lies outside");
+  assertStringIncludes(await callError(read, { path: "file-link" }), "it is outside");
 });
 
 Deno.test("read_file reads a file of 256 MB in constant memory, and stops when aborted", async () => {

@@ -12,7 +12,7 @@ function png(width: number, height: number, length = 24): Uint8Array {
   return bytes;
 }
 
-Deno.test("read_file shows a picture to a model that is shown pictures, and says to others what it is", async () => {
+Deno.test("read_file returns an image to a model that accepts images, and describes it to others", async () => {
   await using ws = await makeWorkspace({
     "a.png": png(640, 480),
     "b.PNG": "no picture\n",
@@ -21,19 +21,19 @@ Deno.test("read_file shows a picture to a model that is shown pictures, and says
   const read = readFileTool(ws.root);
   const seeing = { ...context, seesPictures: true };
   assertEquals(await call(read, { path: "a.png" }, seeing), {
-    content: "PNG picture of 640×480 pixels, 24 bytes",
+    content: "PNG image of 640×480 pixels, 24 bytes",
     error: false,
     pictures: [`data:image/png;base64,${btoa(String.fromCharCode(...png(640, 480)))}`],
   } as Awaited<ReturnType<typeof call>>);
   assertEquals(
     await callError(read, { path: "a.png" }),
-    'Cannot read "a.png": it is a PNG picture of 640×480 pixels, 24 bytes, and this model is shown no pictures.',
+    'Cannot read "a.png": it is a PNG image of 640×480 pixels, 24 bytes, and this model accepts no images.',
   );
   assertEquals(await callOk(read, { path: "b.PNG" }), "lines 1-1 of 1\nno picture");
   assertMatch((await call(read, { path: "c.bin" }, seeing)).content, /it is a binary file/);
 });
 
-Deno.test("read_file refuses a picture that providers would refuse, and says what to do", async () => {
+Deno.test("read_file rejects an image that providers reject, and suggests a smaller copy", async () => {
   await using ws = await makeWorkspace({ "wide.png": png(9_000, 10), "long.png": png(10, 10, 4_000_000) });
   const read = readFileTool(ws.root);
   for (
@@ -45,7 +45,7 @@ Deno.test("read_file refuses a picture that providers would refuse, and says wha
     const { content } = await call(read, { path }, { ...context, seesPictures: true });
     assertEquals(
       content,
-      `Cannot read "${path}": it is a PNG picture of ${what}; at most 3750000 bytes and 8000 pixels a side can be shown. ` +
+      `Cannot read "${path}": it is a PNG image of ${what}; at most 3750000 bytes and 8000 pixels a side can be shown. ` +
         "Make a smaller copy with shell, such as magick a.png -resize 1600x1600 b.png.",
     );
   }

@@ -11,7 +11,7 @@ Deno.test("replaceText() replaces the one occurrence, literally", () => {
   assertEquals(replaceText("one\ntwo\n", { oldText: "two\n", newText: "" }).text, "one\n");
 });
 
-Deno.test("replaceText() replaces all occurrences when told, without overlap", () => {
+Deno.test("replaceText() replaces all occurrences on request, without overlap", () => {
   assertEquals(replaceText("aaaa b aa", { oldText: "aa", newText: "xyz", all: true }), {
     text: "xyzxyz b xyz",
     starts: [0, 3, 9],
@@ -19,7 +19,7 @@ Deno.test("replaceText() replaces all occurrences when told, without overlap", (
   });
 });
 
-Deno.test("replaceText() keeps the line ends of the file", () => {
+Deno.test("replaceText() retains the line ends of the file", () => {
   const crlf = "one\r\ntwo\r\nthree\r\n";
   assertEquals(
     replaceText(crlf, { oldText: "one\ntwo", newText: "1\n2\n2.5" }).text,
@@ -34,7 +34,7 @@ Deno.test("replaceText() keeps the line ends of the file", () => {
   );
 });
 
-Deno.test("replaceText() refuses text that is there several times, and says where", () => {
+Deno.test("replaceText() rejects text with several occurrences, and lists them", () => {
   assertThrows(
     () => replaceText("a\nb\na\na a", { oldText: "a", newText: "c" }),
     ToolRefusal,
@@ -42,7 +42,7 @@ Deno.test("replaceText() refuses text that is there several times, and says wher
   );
 });
 
-Deno.test("replaceText() shows the nearest lines where the text is not found", () => {
+Deno.test("replaceText() quotes the nearest lines if the text is not found", () => {
   const text = "first\n\tif (ready) {\n\t\tgo();\n\t}\nlast\n";
   const error = assertThrows(
     () => replaceText(text, { oldText: "    if (ready) {\n        go();", newText: "" }),
@@ -55,7 +55,7 @@ Deno.test("replaceText() shows the nearest lines where the text is not found", (
   assertThrows(
     () => replaceText(text, { oldText: "nothing at all", newText: "" }),
     ToolRefusal,
-    "nor anything like it",
+    "nor anything similar",
   );
   assertThrows(
     () => replaceText("one line\r\ntwo lines\nx", { oldText: "one line\ntwo lines", newText: "" }),
@@ -64,7 +64,7 @@ Deno.test("replaceText() shows the nearest lines where the text is not found", (
   );
 });
 
-Deno.test("lineNumbers() names the first twenty", () => {
+Deno.test("lineNumbers() returns the first twenty", () => {
   const text = "a\n".repeat(30);
   const indices = Array.from({ length: 30 }, (_, at) => 2 * at);
   assertEquals(lineNumbers(text, indices.slice(0, 3)), "1, 2, 3");
@@ -85,7 +85,7 @@ const lines = [
   "}",
 ];
 
-Deno.test("nearestLines() finds the run that is most alike, white space aside", () => {
+Deno.test("nearestLines() finds the most similar range, ignoring white space", () => {
   assertEquals(nearestLines(lines, ["function subtract(a,b) {", "return a - b;"]), { start: 4, end: 6 });
   assertEquals(nearestLines(lines, ["  return a + c;"]), { start: 1, end: 2 });
 });
@@ -99,7 +99,7 @@ Deno.test("nearestLines() stays within the lines", () => {
   assertEquals(nearestLines(["the only line"], ["before", "the only lime", "after"]), { start: 0, end: 1 });
 });
 
-Deno.test("nearestLines() finds nothing where nothing is alike", () => {
+Deno.test("nearestLines() returns undefined if nothing is similar", () => {
   assertEquals(nearestLines(lines, ["class Foo extends Bar {}"]), undefined);
   assertEquals(nearestLines([], ["a"]), undefined);
 });

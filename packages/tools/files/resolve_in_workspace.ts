@@ -66,14 +66,14 @@ export async function resolveInWorkspace(
   const relative = pathWithin(root, absolute);
   if (relative === undefined) {
     throw new ToolRefusal(
-      "it lies outside the workspace. Give a path inside, relative to the workspace's top folder.",
+      "it is outside of the workspace. Pass a path relative to the workspace.",
     );
   }
   const folders: string[] = [];
   for (let folder = absolute; folder !== root; folder = dirname(folder)) folders.push(folder);
   const areHidden = await Promise.all(folders.map((folder) => isHidden(folder, hidden)));
   if (areHidden.includes(true)) {
-    throw new ToolRefusal("it lies in a folder that the server keeps for itself, which no tool may reach.");
+    throw new ToolRefusal("it is in a folder of the server, which no tool may access.");
   }
   return { root, absolute, relative, ...(hidden && { hidden }) };
 }
@@ -106,7 +106,7 @@ export function assertAllowed(
   effect: "reads" | "writes",
 ): void {
   if (allows?.(absolute, effect) ?? true) return;
-  throw new ToolRefusal("a rule forbids it, or the path has come to lead elsewhere since it was looked at.");
+  throw new ToolRefusal("a rule forbids it, or the path has changed since it was checked.");
 }
 
 /** Returns the real path of an absolute path; for a missing file, the path where opening creates it. */
@@ -185,7 +185,7 @@ async function followLinks(path: string): Promise<string> {
       existing = dirname(existing);
     }
   }
-  throw new ToolRefusal("its symbolic links lead in a circle.");
+  throw new ToolRefusal("its symbolic links form a cycle.");
 }
 
 /** Returns the target of a link, dangling or not; `undefined` if it is no link. */
@@ -242,7 +242,7 @@ async function searchDescriptors(own: string | undefined): Promise<void> {
 /** Rounds of the comparison by path. Each detects an ongoing replacement with a probability of 3/4. */
 const ROUNDS = 10;
 
-const EXCHANGED = "another process has put something else in its place just now. Try again.";
+const EXCHANGED = "another process has just replaced it. Try again.";
 
 /**
  * Throws unless a handle is the file at this path, without links. Takes no disk or network access. @throws

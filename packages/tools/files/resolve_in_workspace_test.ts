@@ -12,7 +12,7 @@ import {
 } from "./resolve_in_workspace.ts";
 import { needs, NOT_WINDOWS } from "../../../tests/needs.ts";
 
-Deno.test("resolveInWorkspace() takes relative and absolute paths inside, existing or not", async () => {
+Deno.test("resolveInWorkspace() accepts relative and absolute paths inside, existing or not", async () => {
   await using ws = await makeWorkspace({ "src/a.ts": "" });
   for (
     const [path, relative] of [
@@ -36,9 +36,9 @@ Deno.test("resolveInWorkspace() takes relative and absolute paths inside, existi
   }
 });
 
-Deno.test("resolveInWorkspace() refuses what lies outside", async () => {
+Deno.test("resolveInWorkspace() rejects paths outside", async () => {
   await using ws = await makeWorkspace({ "src/a.ts": "" });
-  const outside = "it lies outside the workspace.";
+  const outside = "it is outside of the workspace.";
   for (const path of ["..", "../outside", "src/../../outside", "/", "/etc/passwd", ws.outside]) {
     await assertRejects(() => resolveInWorkspace(ws.root, path), ToolRefusal, outside, path);
   }
@@ -75,7 +75,7 @@ Deno.test("resolveInWorkspace() follows links: at the end, in the middle, dangli
   }
 });
 
-Deno.test("resolveInWorkspace() refuses links in a circle", async () => {
+Deno.test("resolveInWorkspace() rejects cycles of links", async () => {
   await using ws = await makeWorkspace();
   await Deno.symlink("b", ws.at("a"));
   await Deno.symlink("a", ws.at("b"));
@@ -83,7 +83,7 @@ Deno.test("resolveInWorkspace() refuses links in a circle", async () => {
   await assertRejects(() => resolveInWorkspace(ws.root, "a/x"), Error, "ELOOP");
 });
 
-Deno.test("resolveInWorkspace() takes a workspace that is a link, and paths through either name", async () => {
+Deno.test("resolveInWorkspace() accepts a workspace that is a link, and paths through either name", async () => {
   await using ws = await makeWorkspace({ "a.txt": "" });
   const alias = join(ws.outside, "alias");
   await Deno.symlink(ws.root, alias);
@@ -94,7 +94,7 @@ Deno.test("resolveInWorkspace() takes a workspace that is a link, and paths thro
   await assertRejects(() => resolveInWorkspace(alias, "../x"), ToolRefusal, "outside");
 });
 
-Deno.test("resolveInWorkspace() says that the workspace is gone", async () => {
+Deno.test("resolveInWorkspace() reports a missing workspace", async () => {
   await using ws = await makeWorkspace();
   await assertRejects(
     () => resolveInWorkspace(ws.at("gone"), "a"),
@@ -103,7 +103,7 @@ Deno.test("resolveInWorkspace() says that the workspace is gone", async () => {
   );
 });
 
-Deno.test("resolveInWorkspace() never leaves the workspace, and agrees with the system where a path exists", async () => {
+Deno.test("resolveInWorkspace() never leaves the workspace, and agrees with the system for existing paths", async () => {
   const name = fc.constantFrom("a", "b", "link", "l2", "..", "new");
   const path = fc.array(name, { maxLength: 4 }).map((names) => names.join("/"));
   const target = fc.oneof(path, path.map((p) => `/OUTSIDE/${p}`), path.map((p) => `/ROOT/${p}`));
@@ -139,7 +139,7 @@ Deno.test("resolveInWorkspace() never leaves the workspace, and agrees with the 
 
 const files = { "src/server/handler.ts": "12345", "src/handler_test.ts": "", "docs/": "", "node/x": "" };
 
-Deno.test("statInWorkspace() describes what is there", async () => {
+Deno.test("statInWorkspace() returns the metadata of files and folders", async () => {
   await using ws = await makeWorkspace(files);
   const stat = async (path: string) =>
     await statInWorkspace(await resolveInWorkspace(ws.root, path), context);
@@ -161,7 +161,7 @@ Deno.test("statInWorkspace() suggests paths with the same or a similar name", as
   assertEquals(await refusal("zzz.bin"), "it does not exist. Look for it with list_files.");
 });
 
-Deno.test("statFile() refuses folders and pipes", async () => {
+Deno.test("statFile() rejects folders and pipes", async () => {
   await using ws = await makeWorkspace(files);
   await new Deno.Command("mkfifo", { args: [ws.at("pipe")] }).output();
   const stat = async (path: string) => await statFile(await resolveInWorkspace(ws.root, path), context);

@@ -21,7 +21,7 @@ Deno.test("openText() opens text at its start, valid or not", async () => {
   assertEquals(await firstBytes(`a${"é".repeat(8192)}`), `a${"Ã©".repeat(49)}Ã`);
 });
 
-Deno.test("openText() refuses binary files", async () => {
+Deno.test("openText() rejects binary files", async () => {
   const random = new Uint8Array(4096).map((_, at) => (at * 7919 + (at >> 3)) % 255 + 1);
   for (const content of [bytes(0x61, 0, 0x62), bytes(0xFF, 0xFE, 0x61, 0x00), random]) {
     await assertRejects(() => firstBytes(content), ToolRefusal, "it is a binary file, not UTF-8 text.");
@@ -38,7 +38,7 @@ async function blocksOf(content: string | Uint8Array) {
   return blocks;
 }
 
-Deno.test("textBlocks() gives blocks of whole lines", async () => {
+Deno.test("textBlocks() yields blocks of whole lines", async () => {
   assertEquals(await blocksOf(""), []);
   assertEquals(await blocksOf("a\nb\n"), [{ text: "a\nb\n", droppedBytes: 0 }]);
   assertEquals(await blocksOf("a\nb"), [{ text: "a\n", droppedBytes: 0 }, { text: "b", droppedBytes: 0 }]);
@@ -48,7 +48,7 @@ Deno.test("textBlocks() gives blocks of whole lines", async () => {
   assertEquals(blocks.length > 2 && blocks.every(({ text }) => text.endsWith("\n")), true);
 });
 
-Deno.test("textBlocks() drops the end of a line that is too long, and goes on behind it", async () => {
+Deno.test("textBlocks() drops the end of a long line, and continues after it", async () => {
   const long = "x".repeat(MAX_LINE_BYTES + 200_000);
   assertEquals(await blocksOf(`a\n${long}\nb\n`), [
     { text: "a\n", droppedBytes: 0 },
@@ -63,7 +63,7 @@ Deno.test("textBlocks() cuts a line between characters", async () => {
   assertEquals(block?.text, `a${"€".repeat((MAX_LINE_BYTES - 1) / 3)}`);
 });
 
-Deno.test("textBlocks() loses nothing but what it counts", async () => {
+Deno.test("textBlocks() loses only the bytes that it counts", async () => {
   const line = fc.oneof(
     fc.string({ unit: "grapheme", maxLength: 20 }),
     fc.nat({ max: 2 * MAX_LINE_BYTES }).map((length) => "y".repeat(length)),

@@ -22,7 +22,7 @@ const files = {
   ".gitignore": "out/\n",
 };
 
-Deno.test("walk() goes depth first in order, without hidden and ignored entries", async () => {
+Deno.test("walk() yields entries depth first in order, without hidden and ignored ones", async () => {
   await using ws = await makeWorkspace(files);
   const skips: string[] = [];
   assertEquals(await walked(ws.root, ".", { onSkip: (why) => skips.push(why) }), [
@@ -36,7 +36,7 @@ Deno.test("walk() goes depth first in order, without hidden and ignored entries"
   assertEquals(skips, ["hidden", "hidden", "hidden", "hidden"]);
 });
 
-Deno.test("walk() shows hidden entries when asked, and what is in .git never", async () => {
+Deno.test("walk() yields hidden entries on request, and the content of .git never", async () => {
   await using ws = await makeWorkspace(files);
   assertEquals(await walked(ws.root, ".", { includeHidden: true, maxDepth: 2 }), [
     ".git/",
@@ -59,7 +59,7 @@ Deno.test("walk() starts anywhere, a hidden or ignored folder included", async (
   assertEquals(await walked(ws.root, "out"), ["out/x.js"]);
 });
 
-Deno.test("walk() matches globs from the start folder and shows no folders then", async () => {
+Deno.test("walk() matches globs from the start folder and yields no folders then", async () => {
   await using ws = await makeWorkspace(files);
   assertEquals(await walked(ws.root, ".", { glob: "*.ts" }), ["a/b/c.ts", "a/z.ts", "b.ts"]);
   assertEquals(await walked(ws.root, "a", { glob: "b/*" }), ["a/b/c.ts"]);
@@ -93,13 +93,13 @@ Deno.test({
 const paths = ["a.ts", "b.tsx", "src/a.ts", "src/deep/a.ts", "src/deep/b.md", "other/a.ts"];
 const matching = (glob: string) => paths.filter(globMatcher(glob));
 
-Deno.test("globMatcher() holds a glob without a slash against names in any folder", () => {
+Deno.test("globMatcher() matches a glob without a slash against names in any folder", () => {
   assertEquals(matching("a.ts"), ["a.ts", "src/a.ts", "src/deep/a.ts", "other/a.ts"]);
   assertEquals(matching("*.{tsx,md}"), ["b.tsx", "src/deep/b.md"]);
   assertEquals(matching("[ab].ts?"), ["b.tsx"]);
 });
 
-Deno.test("globMatcher() holds a glob with a slash against the whole path", () => {
+Deno.test("globMatcher() matches a glob with a slash against the whole path", () => {
   assertEquals(matching("src/*.ts"), ["src/a.ts"]);
   assertEquals(matching("./src/*.ts"), ["src/a.ts"]);
   assertEquals(matching("src/**/*.ts"), ["src/a.ts", "src/deep/a.ts"]);
@@ -108,7 +108,7 @@ Deno.test("globMatcher() holds a glob with a slash against the whole path", () =
   assertEquals(matching("{src/deep,other}/a.ts"), ["src/deep/a.ts", "other/a.ts"]);
 });
 
-Deno.test("globMatcher() takes open brackets and braces literally, and refuses invalid sets", () => {
+Deno.test("globMatcher() matches open brackets and braces literally, and rejects invalid sets", () => {
   for (const glob of ["{a/b", "[a/b]", "a\\\\b"]) {
     const path = glob.replaceAll("\\\\", "\\");
     assertEquals([glob, globMatcher(glob)(path), globMatcher(glob)("a/b")], [glob, true, false]);

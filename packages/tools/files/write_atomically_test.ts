@@ -5,14 +5,14 @@ import { inTurn, writeAtomically } from "./write_file_tools.ts";
 
 const bytes = new TextEncoder().encode("new");
 
-Deno.test("writeAtomically() writes the file, makes its folders and leaves nothing else", async () => {
+Deno.test("writeAtomically() writes the file, creates its folders and leaves nothing else", async () => {
   await using ws = await makeWorkspace();
   await writeAtomically(ws.at("a/b/f"), bytes);
   assertEquals(await Deno.readTextFile(ws.at("a/b/f")), "new");
   assertEquals([...Deno.readDirSync(ws.at("a/b"))].map(({ name }) => name), ["f"]);
 });
 
-Deno.test("writeAtomically() gives the mode it is told, and the usual one otherwise", async () => {
+Deno.test("writeAtomically() sets the given mode, else the default one", async () => {
   await using ws = await makeWorkspace({ f: "old", usual: "" });
   await writeAtomically(ws.at("f"), bytes, { mode: 0o100750 });
   assertEquals((await Deno.stat(ws.at("f"))).mode! & 0o777, 0o750);
@@ -20,7 +20,7 @@ Deno.test("writeAtomically() gives the mode it is told, and the usual one otherw
   assertEquals((await Deno.stat(ws.at("g"))).mode, (await Deno.stat(ws.at("usual"))).mode);
 });
 
-Deno.test("writeAtomically() takes no place that may not be written to, unless it is forced", async () => {
+Deno.test("writeAtomically() replaces no read-only file unless it is forced", async () => {
   await using ws = await makeWorkspace();
   // Same for a missing file.
   await assertRejects(() => writeAtomically(ws.at("f"), bytes, { mode: 0o440 }), Error, "ENOENT");
@@ -28,7 +28,7 @@ Deno.test("writeAtomically() takes no place that may not be written to, unless i
   assertEquals((await Deno.stat(ws.at("f"))).mode! & 0o777, 0o440);
 });
 
-Deno.test("writeAtomically() replaces the file as a whole: who has it open still reads the old bytes", async () => {
+Deno.test("writeAtomically() replaces the file as a whole: open handles still read the old bytes", async () => {
   await using ws = await makeWorkspace({ f: "old bytes" });
   using reader = await Deno.open(ws.at("f"));
   await writeAtomically(ws.at("f"), bytes);
@@ -67,7 +67,7 @@ for (const where of ["next to the workspace", "on another file system"]) {
   });
 }
 
-Deno.test("writeAtomically() leaves nothing behind when it fails", async () => {
+Deno.test("writeAtomically() leaves no files when it fails", async () => {
   await using ws = await makeWorkspace({ "folder/": "", file: "" });
   await assertRejects(() => writeAtomically(ws.at("folder"), bytes), Error, "EISDIR");
   await assertRejects(() => writeAtomically(ws.at("file/f"), bytes));
@@ -90,7 +90,7 @@ Deno.test("inTurn() runs actions of one key in order, of others at once", async 
   assertEquals(log, ["first starts", "other key", "first ends", "second"]);
 });
 
-Deno.test("inTurn() goes on after an action that failed", async () => {
+Deno.test("inTurn() continues after an action that failed", async () => {
   const failed = inTurn("a", () => Promise.reject(new Error("broken")));
   const next = inTurn("a", () => Promise.resolve("done"));
   await assertRejects(() => failed, Error, "broken");

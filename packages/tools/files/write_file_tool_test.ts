@@ -15,7 +15,7 @@ Deno.test("write_file creates a file and its folders", async () => {
   assertEquals(await callOk(write, { path: "open", content: "a\nb" }), "created open: bytes 3, lines 2");
 });
 
-Deno.test("write_file replaces a file and keeps its mode", async () => {
+Deno.test("write_file replaces a file and retains its mode", async () => {
   await using ws = await makeWorkspace({ "run.sh": "old" });
   await Deno.chmod(ws.at("run.sh"), 0o750);
   assertEquals(
@@ -25,7 +25,7 @@ Deno.test("write_file replaces a file and keeps its mode", async () => {
   assertEquals((await Deno.stat(ws.at("run.sh"))).mode! & 0o777, 0o750);
 });
 
-Deno.test("write_file writes through links that stay inside, and to where dangling ones point", async () => {
+Deno.test("write_file writes through links inside, and to the targets of dangling ones", async () => {
   await using ws = await makeWorkspace({ "real/f": "old" });
   await Deno.symlink("real/f", ws.at("link"));
   await Deno.symlink("real/new", ws.at("dangling"));
@@ -42,7 +42,7 @@ Deno.test("write_file writes through links that stay inside, and to where dangli
   assertEquals(await Deno.readTextFile(ws.at("dangling")), "2\n");
 });
 
-Deno.test("write_file makes nothing outside the workspace", async () => {
+Deno.test("write_file creates nothing outside the workspace", async () => {
   await using ws = await makeWorkspace({ "src/": "" });
   await Deno.writeTextFile(`${ws.outside}/f`, "untouched");
   await Deno.symlink(ws.outside, ws.at("folder"));
@@ -59,13 +59,13 @@ Deno.test("write_file makes nothing outside the workspace", async () => {
     "src/../../x",
   ];
   for (const path of paths) {
-    assertStringIncludes(await callError(write, { path, content: "x" }), "it lies outside the workspace");
+    assertStringIncludes(await callError(write, { path, content: "x" }), "it is outside of the workspace");
   }
   assertEquals([...Deno.readDirSync(ws.outside)].map(({ name }) => name), ["f"]);
   assertEquals(await Deno.readTextFile(`${ws.outside}/f`), "untouched");
 });
 
-Deno.test("write_file says what to do about places where no file can be", async () => {
+Deno.test("write_file explains paths where no file can be", async () => {
   await using ws = await makeWorkspace({ "src/": "", file: "" });
   await new Deno.Command("mkfifo", { args: [ws.at("pipe")] }).output();
   const write = writeFileTool(ws.root);
@@ -99,7 +99,7 @@ Deno.test({
   },
 });
 
-Deno.test("write_file tells what it changes, before it runs and after, in bounded size", async () => {
+Deno.test("write_file returns a limited diff before and after it runs", async () => {
   await using ws = await makeWorkspace({ same: "a\n", bytes: new Uint8Array([0xff, 0x00]) });
   const write = writeFileTool(ws.root);
   const change = async (path: string, content: string) => {
@@ -131,7 +131,7 @@ Deno.test("write_file tells what it changes, before it runs and after, in bounde
   assertEquals([wide?.added, wide?.omitted], [1, 1]);
 });
 
-Deno.test("write_file says before it runs that there can be no file", async () => {
+Deno.test("write_file rejects an impossible path before it runs", async () => {
   await using ws = await makeWorkspace({ "folder/": "", f: "" });
   const problem = await writeFileTool(ws.root).preview!({ path: "folder", content: "" }, context);
   assertEquals(problem, { problem: 'Cannot write "folder": it is a folder. Name a file in it.' });

@@ -199,8 +199,8 @@ export function editFileTool(workspace: string, limits: WorkspaceLimits = {}): T
   return defineTool<EditFileArguments>({
     name: "edit_file",
     description:
-      "Replaces text in a file. old_text must stand there exactly so, white space included, and only once unless " +
-      "replace_all is true: copy it from read_file.",
+      "Replaces text in a file. old_text must match exactly, including white space, and only once unless replace_all " +
+      "is true: copy it from read_file.",
     properties: {
       path: { type: "string", minLength: 1, description: "From the workspace." },
       old_text: {
@@ -353,7 +353,7 @@ function notFound(
     ? " Some lines of the file end in CRLF and some in LF; edit such lines one by one."
     : "";
   if (!nearest) {
-    return `old_text is not in it, nor anything like it. Look for the place with search_files.${mixed}`;
+    return `old_text is not in it, nor anything similar. Use search_files.${mixed}`;
   }
   return `old_text is not in it. Copy it exactly, white space included.${mixed} The nearest lines are ` +
     `${nearest.start + 1}-${nearest.end}${

@@ -166,7 +166,9 @@ export function workplaceOf(options: WorkplaceOptions): WorkspaceDescription {
       const [files, skills] = await Promise.all([readFiles(options), readSkills(options)]);
       const now = new Map([...files, ...skills].map(({ text }) => [text.match(OPENING)![0], text]));
       const known = told.flatMap((text) => [...text.matchAll(OPENING)].map(([begin]) => begin));
-      for (const begin of known) if (!now.has(begin)) now.set(begin, `${begin} gone="it counts no more"/>`);
+      for (const begin of known) {
+        if (!now.has(begin)) now.set(begin, `${begin} removed="it no longer applies"/>`);
+      }
       const changed = [...now].filter(([begin, text]) =>
         !told.findLast((before) => before.includes(begin))?.includes(text)
       );
@@ -184,18 +186,17 @@ export function workplaceText({ files, skills, where }: ToldWorkplace): string {
   ].join("\n\n");
 }
 
-const FILES = "# Files of instructions\n\n" +
-  "They were written for agents that work here. Follow them in your work: the user comes before them, and of two that " +
-  "contradict each other the later one counts.";
+const FILES = "# Instruction files\n\n" +
+  "They were written for agents that work here. Follow them: the user takes precedence over them, and later files " +
+  "over earlier ones.";
 
 const SKILLS = "# Skills\n\n" +
-  "Each is a folder of instructions for one kind of work. Before you do such work read its SKILL.md, and by that what " +
-  "else lies there: with read_skill where it lies outside of the workspace.";
+  "Each is a folder of instructions for one kind of task. Before such a task, read its SKILL.md and the files that it " +
+  "names: with read_skill if they are outside of the workspace.";
 
-const WHERE = "# Where you work\n\n- Folder: ";
+const WHERE = "# Environment\n\n- Folder: ";
 
-const CHANGED =
-  "Files of instructions have changed. From now on this counts in place of what you were told of them:";
+const CHANGED = "Instruction files have changed. These versions replace the earlier ones:";
 
 /** Returns the current description of a workspace. */
 export async function lookAround(options: WorkplaceOptions): Promise<ToldWorkplace> {
@@ -274,7 +275,7 @@ async function listSkills(
     }
     const more = lines.length - named.length;
     const path = JSON.stringify(folder);
-    const cut = more > 0 ? ` cut="${more} more aren't named"` : "";
+    const cut = more > 0 ? ` cut="${more} more omitted"` : "";
     told.unshift({ path: folder, text: [`<skills path=${path}${cut}>`, ...named, "</skills>"].join("\n") });
   }
   return told;
@@ -380,7 +381,7 @@ export async function readFound(
     const real = await realpath(path);
     if (within !== undefined && real !== path) {
       const isTold = isFollowed(real, within) && (hidden === undefined || !isWithin(real, hidden));
-      if (!isTold) return { why: "it is a link to what isn't a Markdown file of this project" };
+      if (!isTold) return { why: "it is a link to something else than a Markdown file of this project" };
     }
     const file = await openAt(real);
     try {
@@ -396,7 +397,7 @@ export async function readFound(
   }
 }
 
-const UNKNOWN_AT_START = "it leads to where the server couldn't know at its start that it would have to read";
+const UNKNOWN_AT_START = "its target was unknown when the server started";
 
 async function readBeginning(
   file: Awaited<ReturnType<typeof openAt>>,

@@ -169,7 +169,7 @@ function startFault(entry: McpServerEntry, error: unknown): string {
   const message = errorText(error);
   if (entry.by === "http") return `it can't be reached: ${message}`;
   return systemCode(error) === "ENOENT"
-    ? `there is no program ${entry.command}, or no folder that it is to start in`
+    ? `the program ${entry.command} or its working directory is missing`
     : `its program doesn't answer: ${message}`;
 }
 
@@ -255,7 +255,7 @@ class StdioTransport {
       await program.end();
       const said = new TextDecoder().decode(this.#stderr).trim();
       const how = signal === null ? `exit code ${code}` : `signal ${signal}`;
-      this.#ending = `it ended with ${how}${said === "" ? "" : `; it last wrote: ${said}`}`;
+      this.#ending = `it ended with ${how}${said === "" ? "" : `; its last output: ${said}`}`;
       this.onclose?.();
     });
   }
@@ -330,7 +330,7 @@ class StdioTransport {
     if (excess !== undefined) {
       return this.#refuse(
         text.slice(0, EDGE_BYTES) + text.slice(-EDGE_BYTES),
-        `its answer can't be read: ${excess}`,
+        `its response can't be parsed: ${excess}`,
       );
     }
     let message: unknown;
@@ -377,7 +377,7 @@ function httpTransport(
         // A canceled call closes its response; unsolicited messages have their own connection.
         if (init?.signal?.aborted) return;
         if (error instanceof RangeError) onBroken(error.message);
-        else if (init?.method === "POST") onBroken(`its answer broke off (${error})`);
+        else if (init?.method === "POST") onBroken(`its response was interrupted (${error})`);
       });
       const { status, statusText, headers } = response;
       return new Response(body, { status, statusText, headers });
@@ -432,7 +432,7 @@ async function* whole(
   }
   const bytes = joinBytes(pieces);
   const excess = excessOf(bytes);
-  if (excess !== undefined) throw new RangeError(`its answer can't be read: ${excess}`);
+  if (excess !== undefined) throw new RangeError(`its response can't be parsed: ${excess}`);
   yield bytes;
 }
 
@@ -446,7 +446,7 @@ async function* events(
       const piece = chunk.subarray(start, start + PIECE_BYTES);
       for (const { data = "" } of splitter.events(piece)) {
         const excess = excessOf(encoder.encode(data));
-        if (excess !== undefined) throw new RangeError(`its answer can't be read: ${excess}`);
+        if (excess !== undefined) throw new RangeError(`its response can't be parsed: ${excess}`);
       }
       if (splitter.excess !== undefined) throw new RangeError(TOO_LARGE);
       const lines = piece.reduce((count, byte) => byte === LINE_FEED ? count + 1 : count, 0);
@@ -459,6 +459,6 @@ async function* events(
 /** Maximum size of a server's message, in bytes. */
 const MAX_MESSAGE_BYTES: number = 16 * 2 ** 20;
 
-const TOO_LARGE: string = `its answer is larger than ${
+const TOO_LARGE: string = `its response is larger than ${
   MAX_MESSAGE_BYTES / 2 ** 20
-} MiB: ask for less in one call`;
+} MiB: request less per call`;

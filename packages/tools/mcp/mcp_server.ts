@@ -114,9 +114,7 @@ export class McpServer {
       if (signal.aborted) break;
       failures = performance.now() - startedAt > STEADY_MS ? 1 : failures + 1;
       const delayMs = Math.min(restartMs * 2 ** (failures - 1), MAX_RESTART_MS);
-      this.#problem = `isn't there, because ${why}; it is started again within ${
-        Math.ceil(delayMs / 1000)
-      } s`;
+      this.#problem = `is unavailable, because ${why}; it restarts within ${Math.ceil(delayMs / 1000)} s`;
       // Warnings become rarer for a server that never starts.
       if ((failures & (failures - 1)) === 0) this.#options.onWarning?.(this.problem!);
       this.#started.resolve();
@@ -153,7 +151,7 @@ export class McpServer {
     } finally {
       this.#connection = undefined;
       // Until the restart is scheduled.
-      this.#problem ??= "was lost a moment ago";
+      this.#problem ??= "was lost just now";
       this.#letGoOn();
       signal.removeEventListener("abort", onAbort);
       await connection?.close();
@@ -297,9 +295,9 @@ export class McpServer {
     const { name: server, by } = this.#entry;
     const refuse = (why: string) => ({ content: `Cannot run ${name}: ${why}`, error: true });
     const connection = this.#connection;
-    if (!connection) return refuse(`${this.problem} Go on without it, or call again later.`);
+    if (!connection) return refuse(`${this.problem} Continue without it, or call again later.`);
     if (!this.#tools.has(name)) {
-      return refuse(`MCP server ${server} no longer has it. What it has now is shown from the next turn on.`);
+      return refuse(`MCP server ${server} no longer has it. The next turn has its current tools.`);
     }
     const onprogress: McpRequestOptions["onprogress"] = ({ progress, total, message }) => {
       context.progress();
@@ -318,7 +316,7 @@ export class McpServer {
       // Errors of the server have a numeric code; others are the connection's.
       const isAnswer = typeof (error as { readonly code?: unknown }).code === "number";
       if (isAnswer && connection.reason === undefined) {
-        return refuse(`MCP server ${server} says: ${errorText(error)}`);
+        return refuse(`MCP server ${server}: ${errorText(error)}`);
       }
       if (by === "http") connection.lose(errorText(error));
       const advice = tool.stance === "rederivable"
@@ -433,7 +431,7 @@ function callResult(result: unknown, context: Pick<ToolContext, "seesPictures">)
   if (structuredContent !== undefined && !repeats(content, structuredContent)) {
     blocks.push(`[structured content]\n${JSON.stringify(structuredContent, withoutBinary)}`);
   }
-  if (blocks.length === 0) blocks.push("[the tool gave an empty result]");
+  if (blocks.length === 0) blocks.push("[empty result]");
   const text = clean(cut(blocks.join("\n")));
   const { urls } = pictures;
   if (isError !== true && urls.length === 0) return text;
@@ -452,7 +450,7 @@ class Pictures {
 
   /** Adds an image and returns its description. */
   describe(base64: unknown, mimeType: unknown): string {
-    const what = `[image, ${sizeOf(base64, mimeType)}: left out, because`;
+    const what = `[image, ${sizeOf(base64, mimeType)}: omitted, because`;
     if (!this.#areSeen || typeof base64 !== "string") return `${what} ${TEXT_ALONE}]`;
     const bytes = Buffer.from(base64, "base64");
     const head = pictureHead(bytes);
@@ -461,7 +459,7 @@ class Pictures {
       return `${what} providers take no ${describeImage(head, bytes.length)}]`;
     }
     if (this.urls.length === MAX_PICTURES || this.#bytes + bytes.length > MAX_PICTURE_BYTES) {
-      return `${what} a result shows at most ${MAX_PICTURES} pictures and ${MAX_PICTURE_BYTES} bytes of them]`;
+      return `${what} a result has at most ${MAX_PICTURES} images and ${MAX_PICTURE_BYTES} bytes of them]`;
     }
     this.#bytes += bytes.length;
     this.urls.push(`data:${head.type};base64,${bytes.toString("base64")}`);
@@ -469,17 +467,17 @@ class Pictures {
   }
 }
 
-const TEXT_ALONE = "a tool's result holds text alone";
+const TEXT_ALONE = "a tool result is text only";
 
 function describe(block: Readonly<Record<string, unknown>>, pictures: Pictures): string {
   const { type, text, data, resource, uri, name, title, description, mimeType, size } = block;
   switch (type) {
     case "text":
-      return typeof text === "string" ? text : "[a text that is none]";
+      return typeof text === "string" ? text : "[invalid text]";
     case "image":
       return pictures.describe(data, mimeType);
     case "audio":
-      return `[${type}, ${sizeOf(data, mimeType)}: left out, because ${TEXT_ALONE}]`;
+      return `[${type}, ${sizeOf(data, mimeType)}: omitted, because ${TEXT_ALONE}]`;
     case "resource_link": {
       const about = [
         title ?? name,
@@ -495,12 +493,12 @@ function describe(block: Readonly<Record<string, unknown>>, pictures: Pictures):
       if (typeof mimeType === "string" && mimeType.startsWith("image/")) {
         return `[resource ${uri}]\n${pictures.describe(blob, mimeType)}`;
       }
-      return `[resource ${uri}, ${sizeOf(blob, mimeType)}: left out, because ${TEXT_ALONE}]`;
+      return `[resource ${uri}, ${sizeOf(blob, mimeType)}: omitted, because ${TEXT_ALONE}]`;
     }
     default:
       return `[${
         typeof type === "string" ? type : "content without a type"
-      }: left out, because it isn't known here]`;
+      }: omitted, because its type is unknown]`;
   }
 }
 
@@ -518,7 +516,7 @@ function withoutBinary(_: string, value: unknown): unknown {
   const base64 = /^(?:data:[^,]{0,100};base64,)?([A-Za-z0-9+/_-]+={0,2})$/.exec(value)?.[1];
   return base64 === undefined
     ? value
-    : `[binary, ${sizeOf(base64, undefined)}: left out, because ${TEXT_ALONE}]`;
+    : `[binary, ${sizeOf(base64, undefined)}: omitted, because ${TEXT_ALONE}]`;
 }
 
 /** Returns whether a text equals the structured content: as JSON, or as its only value. */
@@ -550,7 +548,7 @@ function cut(text: string): string {
   const left = text.length - MAX_CHARS;
   const head = sliceText(text, 0, MAX_CHARS / 2);
   const tail = sliceText(text, text.length - MAX_CHARS / 2, text.length);
-  return `${head}\n[… ${left.toLocaleString("en")} characters left out: a result holds at most ${
+  return `${head}\n[… ${left.toLocaleString("en")} characters omitted: a result has at most ${
     MAX_CHARS.toLocaleString("en")
   } …]\n${tail}`;
 }

@@ -28,7 +28,7 @@ function fakeServer() {
   return { state, sdk };
 }
 
-Deno.test("mcpServers() lists tools again that change while the look at an earlier change settles", async () => {
+Deno.test("mcpServers() lists tools again that change during an earlier listing", async () => {
   const { setTimeout } = globalThis;
   for (const steps of [0, 1, 2, 3, 4, 5]) {
     const { state, sdk } = fakeServer();

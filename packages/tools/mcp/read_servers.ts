@@ -106,7 +106,7 @@ export function readMcpServers(text: string, folder: string): readonly McpServer
   } catch (cause) {
     // The parser's message may quote a key.
     throw new RangeError(
-      "Cannot read the MCP servers: the file is not valid JSON. That has no comments, and no comma behind the last entry.",
+      "Cannot read the MCP servers: the file is not valid JSON. JSON allows no comments and no comma after the last entry.",
       { cause },
     );
   }
@@ -134,13 +134,13 @@ function readEntry(
   const given = asRecord(entry) ?? refuse("it must be an object with command or url");
   const { type } = given;
   if (type === "sse") {
-    refuse("its type is sse, which streamable HTTP has replaced: give its address for that");
+    refuse("its type is sse, which streamable HTTP has replaced: use its streamable HTTP address");
   }
   if (type !== undefined && (typeof type !== "string" || !Object.hasOwn(TYPES, type))) {
     refuse(`type is ${JSON.stringify(type)}, but must be ${Object.keys(TYPES).join(" or ")}`);
   }
   if ((given.command === undefined) === (given.url === undefined)) {
-    refuse("it must have either command, a program of this machine, or url");
+    refuse("it must have either command, a local program, or url");
   }
   const by = given.command === undefined ? "http" : "stdio";
   if (typeof type === "string" && TYPES[type] !== by) {

@@ -3,7 +3,7 @@ import { readMcpServers } from "@tare/tools/mcp";
 
 const read = (servers: unknown) => readMcpServers(JSON.stringify({ mcpServers: servers }), "/folder");
 
-Deno.test("readMcpServers() reads programs and addresses, and leaves out what is disabled or other programs'", () => {
+Deno.test("readMcpServers() reads programs and addresses, and omits disabled and unknown entries", () => {
   const text = JSON.stringify({
     theme: "dark",
     mcpServers: {
@@ -40,7 +40,7 @@ Deno.test("readMcpServers() reads programs and addresses, and leaves out what is
   ]);
 });
 
-Deno.test("readMcpServers() says what is wrong and what would be right", () => {
+Deno.test("readMcpServers() explains invalid entries", () => {
   for (const text of ["{", "[]", "5", '{"servers": {}}', '{"mcpServers": []}']) {
     assertThrows(() => readMcpServers(text, "/"), RangeError, "Cannot read the MCP servers: the file");
   }
@@ -53,7 +53,7 @@ Deno.test("readMcpServers() says what is wrong and what would be right", () => {
     [{ a_: { command: "x" } }, "between them."],
     [{ ["a".repeat(33)]: { command: "x" } }, "which must be 1 to 32"],
     [{ a: "x" }, '"a": it must be an object with command or url.'],
-    [{ a: {} }, '"a": it must have either command, a program of this machine, or url.'],
+    [{ a: {} }, '"a": it must have either command, a local program, or url.'],
     [{ a: { command: "x", url: "http://y" } }, "it must have either command"],
     [{ a: { type: "sse", url: "http://y" } }, "its type is sse, which streamable HTTP has replaced"],
     [

@@ -24,7 +24,7 @@ async function played(program: (...own: Own) => Promise<unknown>) {
   return { ended, called };
 }
 
-Deno.test("playIn() gives a program its tools and what it prints by, with what was printed in front of each call", async () => {
+Deno.test("playIn() provides a program with its tools and print, and reports the text printed before each call", async () => {
   const { ended, called } = await played(async (tools, print, console) => {
     print("one", { two: 2 });
     console.log(await tools.read!({ n: 1 }), await tools.any!());
@@ -44,7 +44,7 @@ Deno.test("playIn() gives a program its tools and what it prints by, with what w
   ]);
 });
 
-Deno.test("playIn() plays with the same time and chance each time, and waits for calls that nobody awaits", async () => {
+Deno.test("playIn() runs with the same time and random numbers each time, and waits for calls that are not awaited", async () => {
   const program = async (...[tools, print, , time, chance]: Own) => {
     print(
       time.now(),
@@ -67,7 +67,7 @@ Deno.test("playIn() plays with the same time and chance each time, and waits for
   assertEquals(first.ended, { printed: "" });
 });
 
-Deno.test("playIn() tells what a program throws, also what a call of its failed with", async () => {
+Deno.test("playIn() reports what a program throws, also the errors of its calls", async () => {
   const failing = async (program: (...own: Own) => Promise<unknown>) => {
     const { ended: { failure } } = await played(program);
     return [failure?.name, failure?.message];

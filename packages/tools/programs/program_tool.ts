@@ -63,9 +63,9 @@ const PROGRAM_TOOL: ToolDefinition = {
   function: {
     name: "run_program",
     description:
-      "Runs JavaScript that calls your tools: `await tools.NAME({...})` gives a result's text, or throws its error. You see " +
-      "only what it prints with `print(...)` or returns: use it for many calls whose results you need not see whole. It " +
-      "has no imports, files, network or timers.",
+      "Runs JavaScript that calls your tools: `await tools.NAME({...})` returns a result's text or throws its error. You see " +
+      "only what it prints with `print(...)` or returns: use it for many calls whose full results you don't need. No " +
+      "imports, files, network or timers.",
     parameters: {
       type: "object",
       properties: { code: { type: "string", minLength: 1, description: "Body of an async function." } },

@@ -99,7 +99,7 @@ function guardGit(workspace: string): () => void {
   const found = lstatSync(git, { throwIfNoEntry: false });
   if (found?.isSymbolicLink()) {
     throw new ToolRefusal(
-      "the workspace's .git is a link, which a sandbox can't keep from being replaced. Say with outside what the " +
+      "the workspace's .git is a link, which a sandbox can't protect. Request with outside what the " +
         "command needs.",
     );
   }
@@ -237,11 +237,11 @@ async function rename(
 export function describeRenamed(renamed: readonly Renamed[]): string {
   return renamed.map(({ from, to }) =>
     to === undefined
-      ? `\n[${from} appeared, may be run or obeyed later without approval, and could not be renamed.]`
+      ? `\n[${from} appeared, may be executed or followed later without approval, and could not be renamed.]`
       : `\n[${from} was renamed to ${
         basename(to)
-      }: it may be run or obeyed later without approval. Write it with ` +
-        "write_file, or say with outside that the command needs to.]"
+      }: it may be executed or followed later without approval. Write it with ` +
+        "write_file, or request with outside that the command may.]"
   ).join("");
 }
 

@@ -39,7 +39,7 @@ Deno.test(
     const shell = await shellIn(ws.root);
     const command = "trap '' TERM; echo a; while :; do sleep 0.05; done";
     assertEquals(await call(shell, { command }, abortOnProgress()), {
-      content: "Cannot finish the command: it was cancelled; 2 bytes of output\na\n",
+      content: "Cannot finish the command: it was canceled; 2 bytes of output\na\n",
       error: true,
     });
     const { content } = await call(shell, { command, timeout_ms: 500 });

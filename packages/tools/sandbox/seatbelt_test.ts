@@ -13,7 +13,7 @@ const SANDBOX: Sandbox = {
   domains: [],
 };
 
-Deno.test("sandboxed() confines a command of macOS by a profile that refuses what it doesn't name", () => {
+Deno.test("sandboxed() confines a command of macOS by a profile that denies by default", () => {
   const command = ["/bin/sh", "-c", "make"];
   const started = sandboxed(SANDBOX, { command, cwd: SANDBOX.workspace, folders: ['/Users/me/a "b"'] });
   assertEquals([started.program, started.args[0], started.endsWhole], [SANDBOX.program, "-p", false]);

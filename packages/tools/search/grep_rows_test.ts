@@ -15,7 +15,7 @@ function rowsOf(
   return { rows: grep.rows, matches: grep.matches, full: grep.full };
 }
 
-Deno.test("GrepRows shows matches with path and line", () => {
+Deno.test("GrepRows: matches with path and line", () => {
   assertEquals(rowsOf({ f: ["x1", "a", "x2"], g: ["x3"] }), {
     rows: ["f:1: x1", "f:3: x2", "g:1: x3"],
     matches: 3,
@@ -23,7 +23,7 @@ Deno.test("GrepRows shows matches with path and line", () => {
   });
 });
 
-Deno.test("GrepRows shows context, overlapping only once, and parts groups", () => {
+Deno.test("GrepRows: overlapping context appears once, and groups are separated", () => {
   const f = ["a", "b", "x1", "c", "x2", "d", "e", "f", "x3"];
   assertEquals(rowsOf({ f, g: ["x4", "g"] }, { contextLines: 1 }).rows, [
     "f-2- b",
@@ -38,7 +38,7 @@ Deno.test("GrepRows shows context, overlapping only once, and parts groups", () 
   ]);
 });
 
-Deno.test("GrepRows is full when a match has no room", () => {
+Deno.test("GrepRows: full when a match doesn't fit", () => {
   const f = ["x1", "x2", "a"];
   assertEquals(rowsOf({ f }, { maxMatches: 2 }), { rows: ["f:1: x1", "f:2: x2"], matches: 2, full: false });
   assertEquals(rowsOf({ f }, { maxMatches: 1 }), { rows: ["f:1: x1"], matches: 1, full: true });
@@ -47,7 +47,7 @@ Deno.test("GrepRows is full when a match has no room", () => {
   assertEquals([rows.length, matches, full], [80, 80, true]);
 });
 
-Deno.test("GrepRows shows the part of a long line where the match is", () => {
+Deno.test("GrepRows: excerpt of a long line around the match", () => {
   const [start, middle, end] = rowsOf({
     f: [`x${"a".repeat(400)}`, `${"a".repeat(500)}x${"b".repeat(500)}`, `${"a".repeat(400)}x`],
   }).rows;

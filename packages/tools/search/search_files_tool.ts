@@ -47,8 +47,8 @@ export function searchFilesTool(workspace: string, limits: WorkspaceLimits = {})
   return defineTool<SearchFilesArguments>({
     name: "search_files",
     description:
-      "Searches text files line by line. The first line of the result counts what was found and what is left out: " +
-      "hidden, git-ignored and binary files.",
+      "Searches text files line by line. The first line of the result counts matches and skipped files: hidden, " +
+      "git-ignored and binary.",
     properties: {
       pattern: { type: "string", description: "RE2 regular expression: no lookaround, no backreferences." },
       path: {
@@ -76,7 +76,7 @@ export function searchFilesTool(workspace: string, limits: WorkspaceLimits = {})
         type: "integer",
         minimum: 1,
         maximum: MAX_RESULTS,
-        description: `Most rows. Default: ${DEFAULT_RESULTS}.`,
+        description: `Maximum of rows. Default: ${DEFAULT_RESULTS}.`,
       },
       include_hidden: { type: "boolean", description: "Git-ignored too." },
     },
@@ -174,8 +174,8 @@ function header(found: readonly FileMatches[], { output, complete, shown, tally 
     notes.push(`files with matches: ${found.length}`, `files searched: ${tally.searched}`);
     if (!complete) notes.push(`only the first ${shown} follow, narrow it with pattern, path or glob`);
   }
-  if (tally.hidden > 0) notes.push(`hidden or ignored, left out: ${tally.hidden}`);
-  if (tally.forbidden > 0) notes.push(`left out by a rule: ${tally.forbidden}`);
+  if (tally.hidden > 0) notes.push(`hidden or ignored, skipped: ${tally.hidden}`);
+  if (tally.forbidden > 0) notes.push(`denied by a rule, skipped: ${tally.forbidden}`);
   if (tally.binary > 0) notes.push(`binary, skipped: ${tally.binary}`);
   if (tally.unreadable > 0) notes.push(`could not be read: ${tally.unreadable}`);
   if (tally.uncounted > 0) notes.push(`folders with too many entries to search all: ${tally.uncounted}`);

@@ -12,10 +12,10 @@ const files = {
   ".gitignore": "out/\n",
 };
 
-Deno.test("search_files shows matching lines with path and number, and what it left out", async () => {
+Deno.test("search_files returns matching lines with path and number, and counts of skipped files", async () => {
   await using ws = await makeWorkspace(files);
   const search = searchFilesTool(ws.root);
-  const notes = "hidden or ignored, left out: 3; binary, skipped: 1";
+  const notes = "hidden or ignored, skipped: 3; binary, skipped: 1";
   assertEquals(
     await callOk(search, { pattern: "^import\\b" }),
     `matching lines: 2; files with matches: 2; files searched: 3; ${notes}\na.ts:1: import x\nsrc/b.ts:1: import y`,
@@ -39,7 +39,7 @@ Deno.test("search_files lists files, or counts their matching lines", async () =
   );
   assertEquals(
     await callOk(search, { pattern: "a", output: "count", glob: "*.ts" }),
-    "matching lines: 2; files with matches: 1; files searched: 2; hidden or ignored, left out: 3\na.ts:2",
+    "matching lines: 2; files with matches: 1; files searched: 2; hidden or ignored, skipped: 3\na.ts:2",
   );
   for (const pattern of ["^", ""]) {
     assertEquals(
@@ -49,7 +49,7 @@ Deno.test("search_files lists files, or counts their matching lines", async () =
   }
 });
 
-Deno.test("search_files shows lines around matches", async () => {
+Deno.test("search_files returns context lines", async () => {
   await using ws = await makeWorkspace({ f: "1\n2\n3 x\n4\n5\n6\n7 x\n" });
   assertEquals(
     await callOk(searchFilesTool(ws.root), { pattern: "x", context_lines: 1 }),
@@ -57,7 +57,7 @@ Deno.test("search_files shows lines around matches", async () => {
   );
 });
 
-Deno.test("search_files stops at max_results and says so", async () => {
+Deno.test("search_files stops at max_results and reports it", async () => {
   await using ws = await makeWorkspace({ a: "x\nx\n", b: "x\n", c: "x\n" });
   const search = searchFilesTool(ws.root);
   assertEquals(
@@ -92,7 +92,7 @@ Deno.test("search_files searches a file that is named, hidden or not", async () 
   );
 });
 
-Deno.test("search_files includes hidden and ignored files when asked", async () => {
+Deno.test("search_files includes hidden and ignored files on request", async () => {
   await using ws = await makeWorkspace(files);
   assertEquals(
     await callOk(searchFilesTool(ws.root), { pattern: "^import$", output: "files", include_hidden: true }),
@@ -100,7 +100,7 @@ Deno.test("search_files includes hidden and ignored files when asked", async () 
   );
 });
 
-Deno.test("search_files says what to do about bad patterns and paths", async () => {
+Deno.test("search_files explains invalid patterns and paths", async () => {
   await using ws = await makeWorkspace(files);
   await Deno.symlink(ws.outside, ws.at("link"));
   const search = searchFilesTool(ws.root);
@@ -113,7 +113,7 @@ Deno.test("search_files says what to do about bad patterns and paths", async () 
     'Cannot search "b.ts": it does not exist. Did you mean src/b.ts or a.ts?',
   );
   for (const path of ["link", "link/x", "../outside"]) {
-    assertStringIncludes(await callError(search, { pattern: "x", path }), "it lies outside the workspace");
+    assertStringIncludes(await callError(search, { pattern: "x", path }), "it is outside of the workspace");
   }
 });
 
@@ -128,7 +128,7 @@ Deno.test("search_files does not follow links out of the workspace", async () =>
   );
 });
 
-Deno.test("search_files tells the watchdog of every file, and stops when aborted", async () => {
+Deno.test("search_files reports progress for every file, and stops when aborted", async () => {
   await using ws = await makeWorkspace({ a: "x", b: "x", c: "x" });
   const search = searchFilesTool(ws.root);
   let signs = 0;

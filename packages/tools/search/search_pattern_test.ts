@@ -2,7 +2,7 @@ import { assertEquals, assertThrows } from "@std/assert";
 import { ToolRefusal } from "../define_tool.ts";
 import { searchPattern } from "./search_files_tool.ts";
 
-Deno.test("searchPattern() matches anywhere in a line and tells where", () => {
+Deno.test("searchPattern() matches anywhere in a line and returns the position", () => {
   const pattern = searchPattern("b+c$");
   assertEquals(["abbc", "bc", "bcd", ""].map(pattern.matches), [true, true, false, false]);
   assertEquals(["abbc", "none"].map(pattern.matchStart), [1, 0]);
@@ -10,12 +10,12 @@ Deno.test("searchPattern() matches anywhere in a line and tells where", () => {
   assertEquals(searchPattern("^").matches("x"), true);
 });
 
-Deno.test("searchPattern() ignores case when asked", () => {
+Deno.test("searchPattern() ignores case on request", () => {
   assertEquals(searchPattern("äpfel", { ignoreCase: true }).matches("ÄPFEL"), true);
   assertEquals(searchPattern("äpfel").matches("ÄPFEL"), false);
 });
 
-Deno.test("searchPattern() refuses what RE2 doesn't have, with a sentence", () => {
+Deno.test("searchPattern() rejects unsupported RE2 syntax with an explanation", () => {
   for (const source of ["(?=x)", "(?!x)", "(?<=x)y", "(a)\\1", "(", "[z-a]", "a{5000}"]) {
     assertThrows(() => searchPattern(source), ToolRefusal, "Patterns are RE2 regular expressions", source);
   }

@@ -10,7 +10,7 @@ async function search(content: string, source: string, options: Partial<SearchTe
   return await searchText(file, { path: "f", pattern: searchPattern(source), context, ...options });
 }
 
-Deno.test("searchText() counts matching lines, line ends left aside", async () => {
+Deno.test("searchText() counts matching lines without line ends", async () => {
   const text = "one\r\ntwo\r\n\r\nthree";
   assertEquals(await search(text, "^"), { matches: 4, cutLines: 0 });
   assertEquals(await search(text, "o$"), { matches: 1, cutLines: 0 });
@@ -19,14 +19,14 @@ Deno.test("searchText() counts matching lines, line ends left aside", async () =
   assertEquals(await search("\n\n", ""), { matches: 2, cutLines: 0 });
 });
 
-Deno.test("searchText() stops at the first match, or when there is no room for rows", async () => {
+Deno.test("searchText() stops at the first match, or when the rows are full", async () => {
   assertEquals(await search("a\na\na\n", "a", { firstOnly: true }), { matches: 1, cutLines: 0 });
   const rows = new GrepRows({ pattern: searchPattern("a"), maxMatches: 1, contextLines: 0 });
   assertEquals(await search("a\na\na\n", "a", { rows }), { matches: 2, cutLines: 0 });
   assertEquals([rows.rows, rows.full], [["f:1: a"], true]);
 });
 
-Deno.test("searchText() searches the start of a line that is too long, and numbers the next ones right", async () => {
+Deno.test("searchText() searches the start of a long line, and numbers the next ones correctly", async () => {
   const rows = new GrepRows({ pattern: searchPattern("here"), maxMatches: 9, contextLines: 0 });
   const text = `here${"x".repeat(2 * MAX_LINE_BYTES)}here\nhere\n`;
   assertEquals(await search(text, "here", { rows }), { matches: 2, cutLines: 1 });

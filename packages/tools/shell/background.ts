@@ -51,8 +51,8 @@ export class BackgroundCommands {
       const names = own.map(({ name }) => name).join(", ");
       throw new ToolRefusal(
         own.length >= MAX_RUNNING
-          ? `${names} run in the background, and no more than ${MAX_RUNNING} may. Stop one first.`
-          : `${running.length} commands of all sessions run in the background, and no more may.`,
+          ? `${names} run in the background, of at most ${MAX_RUNNING}. Stop one first.`
+          : `${running.length} commands of all sessions run in the background, the maximum.`,
       );
     }
     const name = `bg_${randomBytes(3).toString("hex")}`;
@@ -79,8 +79,8 @@ export class BackgroundCommands {
     if (found?.session === session) return found;
     const names = this.#of(session).map((one) => one.name);
     throw new ToolRefusal(
-      `there is no such command: it was looked at when it had ended, or ended with its server. ` +
-        (names.length === 0 ? "None runs." : `There are ${names.join(", ")}.`),
+      `there is no such command: its end was reported already, or it ended with its server. ` +
+        (names.length === 0 ? "None runs." : `Commands: ${names.join(", ")}.`),
     );
   }
 
@@ -105,7 +105,7 @@ export class BackgroundCommands {
   /** Returns a report on assumed-running commands that have ended or were lost; `undefined` if all run. */
   news(session: string, running: readonly string[]): string | undefined {
     const lost = running.filter((name) => !this.#all.has(name)).map((name) =>
-      `${name} ended, or is out of reach: the server that ran it is gone, and so is what it wrote since the last look.`
+      `${name} ended or is unreachable, because its server ended. Its output since the last call is lost.`
     );
     const all = [...this.ended(session), ...lost];
     return all.length === 0 ? undefined : all.join("\n");
@@ -235,11 +235,11 @@ export class BackgroundCommand {
     options: { readonly signal: AbortSignal; readonly onOutput: (piece: Uint8Array) => void },
   ): Promise<number | undefined> {
     if (this.#status) {
-      throw new ToolRefusal(`${this.#state()}. Look at it with background, and start it again.`);
+      throw new ToolRefusal(`${this.#state()}. Read its output with background, and start it again.`);
     }
     if (!this.#besides) {
       throw new ToolRefusal(
-        `${this.name} doesn't run in a sandbox: run the command as it runs, without beside.`,
+        `${this.name} runs outside of the sandbox: run the command outside too, without beside.`,
       );
     }
     return await this.#besides.run(command, options);
@@ -398,7 +398,7 @@ export function backgroundTool(commands: BackgroundCommands): Tool {
     stance: "once",
     isContained: () => true,
     timeoutMs: MAX_WAIT_MS + 10_000,
-    attempt: ({ name }) => `look at ${JSON.stringify(name)}`,
+    attempt: ({ name }) => `read the output of ${JSON.stringify(name)}`,
     async run({ name, wait_ms: waitMs = 0, until, stop = false }, { session = "", signal }) {
       const background = commands.find(session, name);
       if (waitMs > 0) await background.wait({ waitMs, until, signal });

@@ -35,7 +35,7 @@ async function withTools(
 /** Removes times from a result. */
 const timeless = (text: string) => text.replaceAll(/\d+ s( so far)?/g, "N s$1");
 
-Deno.test("a command in the background is looked at, waited for, and tells what is new alone", async () => {
+Deno.test("background returns the new output of a command, and waits for it", async () => {
   await withTools(async ({ ws, start, look }) => {
     await new Deno.Command("mkfifo", { args: [ws.at("go")] }).output();
     const name = await start("echo ready; read -r word < go; echo $word; exit 3");
@@ -54,12 +54,12 @@ Deno.test("a command in the background is looked at, waited for, and tells what 
     );
     assertEquals(
       await callError(look, { name }),
-      `Cannot look at "${name}": there is no such command: it was looked at when it had ended, or ended with its server. None runs.`,
+      `Cannot read the output of "${name}": there is no such command: its end was reported already, or it ended with its server. None runs.`,
     );
   });
 });
 
-Deno.test("what ended in the background is told once, with the next result or before the next turn", async () => {
+Deno.test("the end of a background command is reported once, with the next result or before the next turn", async () => {
   await withTools(async ({ ws, commands, start, shell, look }) => {
     for (const pipe of ["a", "b"]) await new Deno.Command("mkfifo", { args: [ws.at(pipe)] }).output();
     const [a, b] = [await start("cat a; exit 1"), await start("cat b")];
@@ -79,7 +79,7 @@ Deno.test("what ended in the background is told once, with the next result or be
   });
 });
 
-Deno.test("stopping ends all that a command started, and so does the end of the server", async () => {
+Deno.test("stopping a command or the server ends all its processes", async () => {
   await withTools(async ({ ws, commands, start, look }) => {
     await new Deno.Command("mkfifo", { args: [ws.at("alive")] }).output();
     const held = () => Deno.open(ws.at("alive")).then((pipe) => new Response(pipe.readable).text());
@@ -103,7 +103,7 @@ Deno.test("stopping ends all that a command started, and so does the end of the 
   });
 });
 
-Deno.test("sessions see their own commands alone, each may have four, and one that is deleted has none", async () => {
+Deno.test("sessions have only their own commands, at most four, and a deleted one has none", async () => {
   await withTools(async ({ ws, commands, start, shell, look }) => {
     await new Deno.Command("mkfifo", { args: [ws.at("never")] }).output();
     const other = { ...context, session: "other" };
@@ -111,24 +111,22 @@ Deno.test("sessions see their own commands alone, each may have four, and one th
     for (let at = 0; at < 4; at++) names.push(await start("cat never"));
     assertEquals(
       await callError(shell, { command: "cat never", background: true }),
-      `Cannot run the command: ${
-        names.join(", ")
-      } run in the background, and no more than 4 may. Stop one first.`,
+      `Cannot run the command: ${names.join(", ")} run in the background, of at most 4. Stop one first.`,
     );
     const foreign = await start("cat never", other);
-    assertStringIncludes(await callError(look, { name: foreign }), `There are ${names.join(", ")}.`);
+    assertStringIncludes(await callError(look, { name: foreign }), `Commands: ${names.join(", ")}.`);
     await commands.end("");
     assertStringIncludes(await callError(look, { name: names[0]! }), "None runs.");
     assertMatch((await call(look, { name: foreign, stop: true }, other)).content, /ended: stopped/);
   });
 });
 
-Deno.test("news() tells of commands that went with the server that ran them", () => {
+Deno.test("news() reports commands that ended with their server", () => {
   const commands = new BackgroundCommands();
   assertEquals(commands.news("s", []), undefined);
   assertEquals(
     commands.news("s", ["bg_00000a"]),
-    "bg_00000a ended, or is out of reach: the server that ran it is gone, and so is what it wrote since the last look.",
+    "bg_00000a ended or is unreachable, because its server ended. Its output since the last call is lost.",
   );
 });
 
@@ -165,7 +163,7 @@ Deno.test(
       assertEquals(await held, "");
       assertStringIncludes(
         await callError(shell, { command: "true", beside: name, outside: "x" }),
-        "can't run beside what is in it",
+        "can't run in another one's sandbox",
       );
       const whole = await callOk(shell, { command: "head -c 200000 /dev/zero | tr '\\0' x", beside: name });
       assert(whole.startsWith("exit code 0; 200000 bytes of output\nxxx"), whole.slice(0, 100));

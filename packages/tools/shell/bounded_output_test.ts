@@ -8,20 +8,20 @@ function outputOf(maxBytes: number, pieces: readonly string[]) {
   return output.text();
 }
 
-Deno.test("BoundedOutput keeps everything up to its limit", () => {
+Deno.test("BoundedOutput retains everything up to its limit", () => {
   assertEquals(outputOf(6, []), { text: "", replaced: false, totalBytes: 0 });
   assertEquals(outputOf(6, ["ab", "cdef"]), { text: "abcdef", replaced: false, totalBytes: 6 });
 });
 
-Deno.test("BoundedOutput keeps the beginning and the end of more", () => {
-  const text = "abc\n[… 4 bytes left out here …]\nhij";
+Deno.test("BoundedOutput retains the beginning and the end of longer output", () => {
+  const text = "abc\n[… 4 bytes omitted …]\nhij";
   assertEquals(outputOf(6, ["abcdefghij"]), { text, replaced: false, totalBytes: 10 });
   assertEquals(outputOf(6, [..."abcdefghij"]), { text, replaced: false, totalBytes: 10 });
 });
 
-Deno.test("BoundedOutput cuts between characters and says what was no text", () => {
+Deno.test("BoundedOutput cuts between characters and reports invalid text", () => {
   assertEquals(outputOf(6, ["a€€", "-----", "€€b"]), {
-    text: "a\n[… 17 bytes left out here …]\nb",
+    text: "a\n[… 17 bytes omitted …]\nb",
     replaced: false,
     totalBytes: 19,
   });

@@ -19,27 +19,27 @@ async function start(script: string): Promise<Deno.ChildProcess> {
   return child;
 }
 
-Deno.test("endGroup() asks first: a process may clean up", async () => {
+Deno.test("endGroup() sends SIGTERM first: a process may clean up", async () => {
   const child = await start("trap 'exit 7' TERM; echo ready; while :; do sleep 0.05; done");
   assertEquals(groupIsAlive(child.pid), true);
   await endGroup(child.pid, { graceMs: 10_000, enough: child.status });
   assertEquals((await child.status).code, 7);
 });
 
-Deno.test("endGroup() makes those end that don't want to", async () => {
+Deno.test("endGroup() ends processes that ignore SIGTERM", async () => {
   const child = await start("trap '' TERM; echo ready; while :; do sleep 0.05; done");
   await endGroup(child.pid, { graceMs: 40, enough: never });
   assertEquals((await child.status).signal, "SIGKILL");
 });
 
-Deno.test("endGroup() and groupIsAlive() take a group that is gone", async () => {
+Deno.test("endGroup() and groupIsAlive() accept a group that has ended", async () => {
   const child = await start("echo ready");
   await child.status;
   assertEquals(groupIsAlive(child.pid), false);
   await endGroup(child.pid, { graceMs: 1000, enough: never });
 });
 
-Deno.test("settlesWithin() tells whether work settled in time", async () => {
+Deno.test("settlesWithin() returns whether work settled in time", async () => {
   assertEquals(await settlesWithin(Promise.resolve(), 10_000), true);
   assertEquals(await settlesWithin(Promise.reject(new Error("x")), 10_000), true);
   assertEquals(await settlesWithin(never, 1), false);

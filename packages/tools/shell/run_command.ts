@@ -254,7 +254,7 @@ export class BoundedOutput {
     const at = this.#tailBytes % size;
     const begin = wholeCharacters(head);
     const end = wholeCharacters(join(this.#tail.subarray(at), this.#tail.subarray(0, at)));
-    const note = `\n[… ${totalBytes - begin.length - end.length} bytes left out here …]\n`;
+    const note = `\n[… ${totalBytes - begin.length - end.length} bytes omitted …]\n`;
     const [first, last] = [decodeText(begin), decodeText(end)];
     return { text: first.text + note + last.text, replaced: first.replaced || last.replaced, totalBytes };
   }

@@ -19,7 +19,7 @@ async function run(command: string, options: Partial<CommandOptions> = {}) {
   return { ...outcome, code: status.code, text: output.text().text };
 }
 
-Deno.test("runShellCommand() gives the exit code and both outputs in order", async () => {
+Deno.test("runShellCommand() returns the exit code and both outputs in order", async () => {
   assertEquals(await run("echo a; echo b >&2; echo c; exit 3"), {
     ending: "exited",
     leftProcesses: false,
@@ -34,17 +34,17 @@ Deno.test("runShellCommand() reports a script that sh can't read as sh does", as
   assertEquals([ending, code === 0, text.length > 0], ["exited", false, true]);
 });
 
-Deno.test("runShellCommand() gives no input", async () => {
+Deno.test("runShellCommand() provides no input", async () => {
   assertEquals((await run("cat; echo done")).text, "done\n");
 });
 
-Deno.test("runShellCommand() reads on when the output is larger than what it keeps", async () => {
+Deno.test("runShellCommand() continues reading when the output exceeds its buffer", async () => {
   const { code, text } = await run("head -c 5000000 /dev/zero | tr '\\0' x; echo end", {
     maxOutputBytes: 20,
   });
   assertEquals([code, text], [
     0,
-    `${"x".repeat(10)}\n[… 4999984 bytes left out here …]\nxxxxxxend\n`,
+    `${"x".repeat(10)}\n[… 4999984 bytes omitted …]\nxxxxxxend\n`,
   ]);
 });
 

@@ -68,11 +68,11 @@ export function shellTool(options: ShellToolOptions): Tool {
   return defineTool<ShellArguments>({
     name: "shell",
     description:
-      "Runs a POSIX sh script in the workspace, afresh each time, without input or terminal. What it leaves in the " +
-      "background is ended. Put independent inspections into one script. Of output over " +
-      `${Math.ceil(maxOutputBytes / 1024)} KiB the middle is left out. After ${
+      "Runs a POSIX sh script in the workspace, in a new shell each time, without input or terminal. Its background " +
+      "processes end with it. Combine independent inspections in one script. Output over " +
+      `${Math.ceil(maxOutputBytes / 1024)} KiB loses its middle. Stopped after ${
         defaultTimeoutMs / 1000
-      } s, or timeout_ms, it is stopped.${sandbox ? describe(sandbox) : ""}`,
+      } s or timeout_ms.${sandbox ? describe(sandbox) : ""}`,
     properties: {
       command: { type: "string", minLength: 1, description: "The script." },
       timeout_ms: {
@@ -101,7 +101,7 @@ export function shellTool(options: ShellToolOptions): Tool {
       };
       if (background && given.background) {
         if (given.beside !== undefined) {
-          throw new ToolRefusal("what runs beside another one can't go on behind it.");
+          throw new ToolRefusal("a command in another one's sandbox can't run in the background.");
         }
         const started = await background.start(session, command, { ...start, ...(confirm && { confirm }) });
         return withEnded(background.look(started), background.ended(session));
@@ -121,7 +121,7 @@ export function shellTool(options: ShellToolOptions): Tool {
           return { content: `Cannot finish the command: ${limit}; ${output}`, error: true };
         }
         case "cancelled":
-          return { content: `Cannot finish the command: it was cancelled; ${output}`, error: true };
+          return { content: `Cannot finish the command: it was canceled; ${output}`, error: true };
       }
     },
   });
@@ -134,7 +134,9 @@ async function runBeside(
   options: CommandOptions,
 ): Promise<CommandOutcome> {
   const { timeoutMs, context, isOutside = false } = options;
-  if (isOutside) throw new ToolRefusal("what runs outside the sandbox can't run beside what is in it.");
+  if (isOutside) {
+    throw new ToolRefusal("a command outside of the sandbox can't run in another one's sandbox.");
+  }
   const { output, onOutput } = collectOutput(options);
   const limit = AbortSignal.timeout(timeoutMs);
   context.confirm?.();
@@ -157,17 +159,16 @@ const BACKGROUND = {
 /** Argument that selects another command's sandbox. */
 const BESIDE = {
   type: "string",
-  description: "Name of a background command, to run in its sandbox, where alone its ports are reached.",
+  description: "Name of a background command in whose sandbox to run, to reach its ports.",
 } as const;
 
 function describe({ domains, by }: Sandbox): string {
   const network = domains.length === 0
     ? "has no network"
-    : `of the network reaches only ${domains.join(", ")}, by HTTP(S) through the proxy of the environment`;
-  const temporary = by === "bubblewrap" ? " and /tmp, which begins empty" : " and $TMPDIR";
-  return ` It runs in a sandbox: it can write only in the workspace${temporary}, but not in .git, .envrc, AGENTS.md, ` +
-    `settings of editors and agents and the like, sees no home ` +
-    `folders, and ${network}.`;
+    : `can reach only ${domains.join(", ")}, by HTTP(S) through the proxy in the environment`;
+  const temporary = by === "bubblewrap" ? " and an empty /tmp" : " and $TMPDIR";
+  return ` Sandboxed: it can write only in the workspace${temporary}, except .git, .envrc, AGENTS.md, settings of editors ` +
+    `and agents and the like, sees no home folders, and ${network}.`;
 }
 
 /** Argument for running outside of the sandbox. */
@@ -176,8 +177,8 @@ const OUTSIDE = {
   minLength: 1,
   maxLength: 500,
   description:
-    "Only if the sandbox lacks what it needs: say what, such as `writes .git` or `network: example.com`. The user is " +
-    "asked, then it runs outside.",
+    "Only if the sandbox prevents it: the reason, such as `writes .git` or `network: example.com`. Runs outside of the " +
+    "sandbox after the user's approval.",
 } as const;
 
 /**
@@ -195,7 +196,7 @@ const DEFAULT_ENVIRONMENT = {
 };
 
 function describeStatus({ status, leftProcesses }: CommandOutcome): string {
-  const notes = leftProcesses ? " (processes left in the background were ended)" : "";
+  const notes = leftProcesses ? " (background processes were ended)" : "";
   return (status.signal === null ? `exit code ${status.code}` : `ended by ${status.signal}`) + notes;
 }
 

@@ -44,7 +44,7 @@ Deno.test("shell reports a failed command as a result, not as an error of the to
   assertEquals(await callOk(shell, { command: "kill -9 $$" }), "ended by SIGKILL; no output");
 });
 
-Deno.test("shell shows invalid UTF-8 and says so", async () => {
+Deno.test("shell returns and reports invalid UTF-8", async () => {
   await using ws = await makeWorkspace();
   assertEquals(
     await callOk(shellTool({ workspace: ws.root }), { command: "printf 'a\\377b'" }),
@@ -52,16 +52,16 @@ Deno.test("shell shows invalid UTF-8 and says so", async () => {
   );
 });
 
-Deno.test("shell keeps the beginning and the end of much output", async () => {
+Deno.test("shell returns the beginning and the end of long output", async () => {
   await using ws = await makeWorkspace();
   const shell = shellTool({ workspace: ws.root, maxOutputBytes: 10 });
   assertEquals(
     await callOk(shell, { command: "printf 1234567890abcdefghij" }),
-    "exit code 0; 20 bytes of output\n12345\n[… 10 bytes left out here …]\nfghij",
+    "exit code 0; 20 bytes of output\n12345\n[… 10 bytes omitted …]\nfghij",
   );
 });
 
-Deno.test("shell passes nothing of this process's environment", async () => {
+Deno.test("shell passes none of this process's environment", async () => {
   await using ws = await makeWorkspace();
   Deno.env.set("TARE_PLANTED_KEY", "secret");
   try {
@@ -85,7 +85,7 @@ Deno.test("shell passes nothing of this process's environment", async () => {
   }
 });
 
-Deno.test("shell tells the watchdog and who watches of output", async () => {
+Deno.test("shell reports output as progress", async () => {
   await using ws = await makeWorkspace();
   let signs = 0;
   let shown = "";
@@ -94,18 +94,18 @@ Deno.test("shell tells the watchdog and who watches of output", async () => {
   assertEquals([signs, shown], [1, "aä\n"]);
 });
 
-Deno.test("shell stops the whole process group when the call is cancelled", async () => {
+Deno.test("shell stops the whole process group when the call is canceled", async () => {
   await using ws = await makeWorkspace();
   const pipe = await openPipe(ws);
   const command = "exec 3>alive; (sh -c 'sleep 1000; :'; :) & echo started; wait";
   assertEquals(
     await callError(shellTool({ workspace: ws.root }), { command }, abortOnProgress()),
-    "Cannot finish the command: it was cancelled; 8 bytes of output\nstarted\n",
+    "Cannot finish the command: it was canceled; 8 bytes of output\nstarted\n",
   );
   await pipe.closed;
 });
 
-Deno.test("shell stops processes that ignore being asked", async () => {
+Deno.test("shell stops processes that ignore SIGTERM", async () => {
   await using ws = await makeWorkspace();
   const pipe = await openPipe(ws);
   const command = "trap '' TERM; exec 3>alive; echo started; while :; do sleep 0.05; done";
@@ -113,7 +113,7 @@ Deno.test("shell stops processes that ignore being asked", async () => {
   await pipe.closed;
 });
 
-Deno.test("shell stops everything when the time is up, and shows what came until then", async () => {
+Deno.test("shell stops everything at its time limit, and returns the output until then", async () => {
   await using ws = await makeWorkspace();
   const pipe = await openPipe(ws);
   const shell = shellTool({ workspace: ws.root, timeoutMs: 60_000 });
@@ -134,12 +134,12 @@ Deno.test("shell does not wait for background processes, and ends them", async (
   const pipe = await openPipe(ws);
   assertEquals(
     await callOk(shellTool({ workspace: ws.root }), { command: "exec 3>alive; sleep 1000 & echo started" }),
-    "exit code 0 (processes left in the background were ended); 8 bytes of output\nstarted\n",
+    "exit code 0 (background processes were ended); 8 bytes of output\nstarted\n",
   );
   await pipe.closed;
 });
 
-Deno.test("shell refuses what can't be run", async () => {
+Deno.test("shell rejects commands that can't be run", async () => {
   await using ws = await makeWorkspace();
   const shell = shellTool({ workspace: ws.root });
   assertEquals(
@@ -180,8 +180,8 @@ Deno.test("shellTool() declares its stance and limits", () => {
   assertEquals([stance, timeoutMs], ["once", 25_000]);
   assertStringIncludes(
     definition.function.description ?? "",
-    "independent inspections into one script",
+    "independent inspections in one script",
   );
   assertStringIncludes(definition.function.description ?? "", "over 2 KiB");
-  assertStringIncludes(definition.function.description ?? "", "After 20 s");
+  assertStringIncludes(definition.function.description ?? "", "Stopped after 20 s");
 });

@@ -106,7 +106,7 @@ const AFTER_TWO_CRASHES =
 const DAY_MS = 24 * 60 * 60_000;
 
 const CANNOT_KEEP =
-  "what stands there now can't be kept, because it is too large, no plain file, or behind a link";
+  "its current content can't be stored, because it is too large, no regular file, or reached through a link";
 
 /**
  * Opens the store of file changes. An interrupted undo is finished, and changes of an interrupted command are
@@ -338,7 +338,7 @@ class KeptChanges implements Checkpoints {
       `Cannot ${verb}: ${
         conflicts.slice(0, MOST_NAMED).join("; ")
       }${more}. Nothing was changed. With force what was ` +
-        "changed since is overwritten, and can be had back by the opposite.",
+        "changed since is overwritten, and can be restored by the opposite.",
     );
   }
 
@@ -432,7 +432,7 @@ class KeptChanges implements Checkpoints {
   /** Reports that changes can't be stored. */
   #failed(window: Window, error: unknown): void {
     this.#windows.delete(window);
-    window.notCovered.push("Files of a call: they couldn't be kept, and the server's log says why.");
+    window.notCovered.push("Files of a call: they couldn't be stored; the server's log contains the reason.");
     this.#onError(error);
   }
 
@@ -452,7 +452,7 @@ class KeptChanges implements Checkpoints {
     if (this.#windows.size === 0) return;
     throw new UndoRefused(
       "busy",
-      "Cannot put files back: a call of another session is changing files of the workspace. Try again when it has ended.",
+      "Cannot restore files: a call of another session is changing files of the workspace. Try again when it has ended.",
     );
   }
 

@@ -9,7 +9,7 @@ import { inTurn, keep, picture } from "./fixture_test.ts";
 
 const NOT_COVERED = "shell: what it did outside of the workspace's files.";
 
-Deno.test("undo() puts back what a turn's tools and commands changed, and redo() makes it again", async () => {
+Deno.test("undo() restores what a turn's tools and commands changed, and redo() reapplies it", async () => {
   await using ws = await makeWorkspace({
     "a.txt": "a",
     "b/c.txt": "c",
@@ -48,7 +48,7 @@ Deno.test("undo() puts back what a turn's tools and commands changed, and redo()
   await checkpoints.close();
 });
 
-Deno.test("undo() puts nothing back of a file that another call was only about to write", async () => {
+Deno.test("undo() ignores a file that another call has not written yet", async () => {
   await using ws = await makeWorkspace({ "a.txt": "a", ".tare-0123456789abcdef0123456789abcdef.tmp": "b" });
   const checkpoints = keep(ws);
   await inTurn(checkpoints, 1, async () => {
@@ -61,7 +61,7 @@ Deno.test("undo() puts nothing back of a file that another call was only about t
   await checkpoints.close();
 });
 
-Deno.test("undo() refuses what somebody has changed since, file by file, and forced it can be had back", async () => {
+Deno.test("undo() rejects files that have changed since, and with force can be redone", async () => {
   await using ws = await makeWorkspace({ "a.txt": "a", "b.txt": "b" });
   const checkpoints = keep(ws);
   await inTurn(checkpoints, 1, async () => {
@@ -74,7 +74,7 @@ Deno.test("undo() refuses what somebody has changed since, file by file, and for
   assertEquals([refused.code, refused.message], [
     "conflict",
     "Cannot undo: a.txt: it was changed since. Nothing was changed. With force what was changed since is overwritten, " +
-    "and can be had back by the opposite.",
+    "and can be restored by the opposite.",
   ]);
   assertEquals(await picture(ws.root), seen);
   await checkpoints.undo("one", { force: true });
@@ -87,7 +87,7 @@ Deno.test("undo() refuses what somebody has changed since, file by file, and for
   await checkpoints.close();
 });
 
-Deno.test("undo() goes back before a turn, and a turn that changes something ends what can be made again", async () => {
+Deno.test("undo() restores the state before a turn, and a turn with changes ends redo", async () => {
   await using ws = await makeWorkspace({ "a.txt": "0" });
   const checkpoints = keep(ws);
   for (const turn of [3, 7, 9]) {
@@ -104,7 +104,7 @@ Deno.test("undo() goes back before a turn, and a turn that changes something end
   await checkpoints.close();
 });
 
-Deno.test("undo() leaves alone what isn't kept, and says so", async () => {
+Deno.test("undo() skips and reports contents that aren't stored", async () => {
   await using ws = await makeWorkspace({
     ".gitignore": "secret\nbuild/\n",
     "secret": "s",
@@ -125,7 +125,7 @@ Deno.test("undo() leaves alone what isn't kept, and says so", async () => {
     await Deno.writeTextFile(ws.at("grows"), "G");
   });
   await inTurn(checkpoints, 1, () => Deno.writeTextFile(ws.at("grows"), "0123456789abcdefg"));
-  const unkept = ": its content isn't kept: too large, no plain file, or ignored before.";
+  const unkept = ": its content isn't stored: too large, no regular file, or ignored before.";
   const { notCovered } = await checkpoints.undo("one");
   assertEquals(notCovered, [
     NOT_COVERED,
@@ -192,16 +192,16 @@ Deno.test(
     assertEquals(files.map(({ path }) => path), ["a", "b", "other"]);
     assertEquals(notCovered, [
       NOT_COVERED,
-      "n\uFFFD: its name isn't UTF-8, and it isn't kept.",
-      "a: it is a hard link, and is put back as a file of its own.",
-      "b: it is a hard link, and is put back as a file of its own.",
+      "n\uFFFD: its name isn't UTF-8, and it isn't stored.",
+      "a: it is a hard link, and is restored as a separate file.",
+      "b: it is a hard link, and is restored as a separate file.",
     ]);
     for (const path of ["a", "b"]) assertEquals(await Deno.readTextFile(ws.at(path)), "a");
     await checkpoints.close();
   },
 );
 
-Deno.test("a workspace too large to be kept is told, and what tools write is kept still", async () => {
+Deno.test("a workspace that is too large is reported, and writes of tools are still stored", async () => {
   await using ws = await makeWorkspace({ "a": "a", "b": "b", "c": "c" });
   const checkpoints = keep(ws, { limits: { maxFiles: 2 } });
   const [write] = workspaceTools({ workspace: ws.root }).filter(({ writes }) => writes)
@@ -211,13 +211,13 @@ Deno.test("a workspace too large to be kept is told, and what tools write is kep
   const { notCovered } = await checkpoints.undo("one");
   assertEquals(notCovered, [
     NOT_COVERED,
-    "Files that commands changed: the workspace isn't kept, because it holds more than 2 files and folders.",
+    "Files that commands changed: the workspace isn't stored, because it holds more than 2 files and folders.",
   ]);
   assertEquals([await Deno.readTextFile(ws.at("a")), await Deno.readTextFile(ws.at("b"))], ["a", "B"]);
   await checkpoints.close();
 });
 
-Deno.test("undo() writes nothing through a link that has come to stand for a folder", async () => {
+Deno.test("undo() writes nothing through a link that has replaced a folder", async () => {
   await using ws = await makeWorkspace({ "f/a": "a" });
   const checkpoints = keep(ws);
   await inTurn(checkpoints, 1, () => Deno.writeTextFile(ws.at("f/a"), "A"));
@@ -226,14 +226,14 @@ Deno.test("undo() writes nothing through a link that has come to stand for a fol
   assertEquals((await assertRejects(() => checkpoints.undo("one"), UndoRefused)).code, "conflict");
   const { files, notCovered } = await checkpoints.undo("one", { force: true });
   assertEquals([files, notCovered], [[], [
-    "f/a: what stands there now can't be kept, because it is too large, no plain file, or behind a link.",
+    "f/a: its current content can't be stored, because it is too large, no regular file, or reached through a link.",
     NOT_COVERED,
   ]]);
   assertEquals(await Deno.readTextFile(join(ws.outside, "f/a")), "A");
   await checkpoints.close();
 });
 
-Deno.test("undo() waits for no command: it is refused while one runs", async () => {
+Deno.test("undo() is rejected while a command runs", async () => {
   await using ws = await makeWorkspace({ "a": "a" });
   const checkpoints = keep(ws);
   await inTurn(checkpoints, 1, () => Deno.writeTextFile(ws.at("a"), "A"));
@@ -250,7 +250,7 @@ Deno.test("undo() waits for no command: it is refused while one runs", async () 
   await checkpoints.close();
 });
 
-Deno.test("what is written while a command begins and ends counts once", async () => {
+Deno.test("writes at the start and end of a command are recorded once", async () => {
   await using ws = await makeWorkspace({ "a": "a" });
   const checkpoints = keep(ws);
   const write = workspaceTools({ workspace: ws.root }).find(({ writes }) => writes)!;
@@ -276,7 +276,7 @@ Deno.test("what is written while a command begins and ends counts once", async (
   await checkpoints.close();
 });
 
-Deno.test("a command that changes nothing leaves what was undone as it is", async () => {
+Deno.test("redo(): a command without changes retains the undone changes", async () => {
   await using ws = await makeWorkspace({ "a": "a" });
   const checkpoints = keep(ws);
   await inTurn(checkpoints, 1, () => Deno.writeTextFile(ws.at("a"), "A"));
@@ -288,7 +288,7 @@ Deno.test("a command that changes nothing leaves what was undone as it is", asyn
   await checkpoints.close();
 });
 
-Deno.test("what is kept of a session is forgotten when it is told or old", async () => {
+Deno.test("data of a session is deleted on forget() and after keepMs", async () => {
   await using ws = await makeWorkspace({ "a": "first text" });
   const checkpoints = keep(ws);
   await inTurn(checkpoints, 1, () => Deno.writeTextFile(ws.at("a"), "second text"));
@@ -345,7 +345,7 @@ async function act(root: string, { at, as, text }: Action): Promise<void> {
   if (as === "link") await Deno.symlink(text, absolute);
 }
 
-Deno.test("any sequence of turns, undos, redos and restarts leaves what a model in memory says", async () => {
+Deno.test("any sequence of turns, undos, redos and restarts matches a model in memory", async () => {
   const step = fc.oneof(
     { weight: 4, arbitrary: fc.array(action, { minLength: 1, maxLength: 4 }) },
     { weight: 3, arbitrary: fc.constantFrom("undo", "redo") },
@@ -401,7 +401,7 @@ Deno.test("any sequence of turns, undos, redos and restarts leaves what a model 
   );
 });
 
-Deno.test("undo() never changes what a person has changed since the turn's end", async () => {
+Deno.test("undo() never changes what the user has changed since the turn's end", async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.array(action, { minLength: 1, maxLength: 4 }),

@@ -17,7 +17,7 @@ function start({ root, outside }: Workspace, what: "undo" | "command" | "inspect
   }).spawn();
 }
 
-Deno.test("an undo that was killed in its middle is brought to its end, and can be taken back", async () => {
+Deno.test("undo(): an interrupted undo is finished, and can be redone", async () => {
   const names = Array.from({ length: FILES }, (_, index) => `file${index}`);
   for (const moment of CASE_FACTOR > 1 ? [0, 1, 5, 20, 45] : [0, 5, 45]) {
     await using ws = await makeWorkspace(Object.fromEntries(names.map((name) => [name, "before"])));
@@ -54,7 +54,7 @@ Deno.test("an undo that was killed in its middle is brought to its end, and can 
   }
 });
 
-Deno.test("an undo that may make no links says which it didn't make", async () => {
+Deno.test("undo() reports links that it may not create", async () => {
   await using ws = await makeWorkspace({ a: "a", b: "b" });
   await Deno.symlink("a", ws.at("link"));
   const first = keep(ws);
@@ -73,7 +73,7 @@ Deno.test("an undo that may make no links says which it didn't make", async () =
   assertEquals([a?.slice(-1), link, other], ["a", undefined, undefined]);
 });
 
-Deno.test("what a command had changed when the server was killed counts as its turn's", async () => {
+Deno.test("changes of a command that was interrupted by a kill are recorded for its turn", async () => {
   await using ws = await makeWorkspace({ file0: "before" });
   await killOnce(ws, "command", "written");
   const next = keep(ws);
@@ -97,7 +97,7 @@ async function killOnce(ws: Workspace, what: "command" | "inspect", text: string
   await child.status;
 }
 
-Deno.test("a start that ends while it inspects what a command changed isn't repeated by the next one", async () => {
+Deno.test("openCheckpoints() skips an inspection that ended the previous start", async () => {
   await using ws = await makeWorkspace({ file0: "before" });
   await killOnce(ws, "command", "written");
   await killOnce(ws, "inspect", "inspects");

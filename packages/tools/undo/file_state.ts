@@ -31,7 +31,7 @@ export function isUnkeptChange([, before, after]: FileStateChange): boolean {
 /** Returns a sentence for each change that can't be undone. */
 export function unkept(changes: readonly FileStateChange[]): readonly string[] {
   return changes.filter(isUnkeptChange).map(([path]) =>
-    `${path}: its content isn't kept: too large, no plain file, or ignored before.`
+    `${path}: its content isn't stored: too large, no regular file, or ignored before.`
   );
 }
 

@@ -167,7 +167,7 @@ export class FileStates {
     if (typeof found === "string") {
       this.#isSaved &&= !this.#isWhole;
       this.#isWhole = false;
-      const tooLarge = `Files that commands changed: the workspace isn't kept, because ${found}.`;
+      const tooLarge = `Files that commands changed: the workspace isn't stored, because ${found}.`;
       return { changes: [], notCovered: [tooLarge], linked: [] };
     }
     const { paths, ignored, unnamed } = found;
@@ -344,7 +344,7 @@ export class FileStates {
     const path = this.#pathOf(name);
     const bytes = await readFile(path);
     if (createHash("sha256").update(bytes).digest("hex") === name) return bytes;
-    throw new Error(`Cannot put a file back: ${path} was damaged, its content has another hash.`);
+    throw new Error(`Cannot restore a file: ${path} was damaged, its content has another hash.`);
   }
 
   #pathOf(name: string): string {
@@ -453,8 +453,8 @@ function changesOf(compared: readonly Comparison[], unnamed: readonly string[] =
   const linked = changed.filter(([, before, after]) => before.isLinked || after.isLinked);
   return {
     changes: changed.map(([path, before, after]) => [path, before.state, after.state]),
-    linked: named(linked.map(([path]) => path), "it is a hard link, and is put back as a file of its own"),
-    notCovered: named(unnamed, "its name isn't UTF-8, and it isn't kept"),
+    linked: named(linked.map(([path]) => path), "it is a hard link, and is restored as a separate file"),
+    notCovered: named(unnamed, "its name isn't UTF-8, and it isn't stored"),
   };
 }
 

@@ -45,5 +45,5 @@ Deno.test("many tools: the prompt contains the names of a server's tools, and ne
   const told = requests[3]!.messages.at(-2)!;
   assertEquals(told.role, "system");
   assertStringIncludes(String(told.content), "New:\nodd__fresh");
-  assertStringIncludes(String(told.content), "Gone: odd__sleep");
+  assertStringIncludes(String(told.content), "Removed: odd__sleep");
 });

@@ -79,7 +79,7 @@ Deno.test("MCP over HTTP: a flood of 100 MB is read to 16 MiB, whole or streamed
     assertEquals(await call(tools, `web__${name}`), {
       content:
         `Cannot tell the result of web__${name}: MCP server web was lost during the call, because its answer is ` +
-        "larger than 16 MiB: ask for less in one call. It may have taken effect: find out before you call it again.",
+        "larger than 16 MiB: request less per call. It may have taken effect: find out before you call it again.",
       error: true,
     });
     assert(read.mib < 60, `${read.mib} MiB were read`);
@@ -116,9 +116,9 @@ Deno.test("MCP over HTTP: an answer of too many values, or an event of too many 
   const tools = await servers.tools();
   for (
     const [name, why] of [
-      ["whole", "its answer can't be read: it holds more than 100000 values"],
-      ["stream", "its answer can't be read: it holds more than 100000 values"],
-      ["lines", "its answer is larger than 16 MiB: ask for less in one call"],
+      ["whole", "its response can't be parsed: it holds more than 100000 values"],
+      ["stream", "its response can't be parsed: it holds more than 100000 values"],
+      ["lines", "its response is larger than 16 MiB: request less per call"],
     ] as const
   ) {
     assertEquals(

@@ -12,7 +12,7 @@ Deno.test("start: a server that never answers delays calls only until its timeou
   const [said, ...more] = servers.warnings;
   assertEquals(
     said,
-    "MCP server odd isn't there, because its program doesn't answer: Request timed out; it is started again within 60 s.",
+    "MCP server odd is unavailable, because its program doesn't answer: Request timed out; it restarts within 60 s.",
   );
   assertEquals(more, [said]);
 });
@@ -37,8 +37,8 @@ Deno.test("start: a missing program is reported by its name", async () => {
   assertEquals((await servers.tools()).size, 0);
   assertEquals(
     servers.warnings[0],
-    "MCP server odd isn't there, because there is no program no-such-program, or no folder that it is to start in; " +
-      "it is started again within 60 s.",
+    "MCP server odd is unavailable, because the program no-such-program or its working directory is missing; " +
+      "it restarts within 60 s.",
   );
 });
 
@@ -81,7 +81,7 @@ Deno.test("crash: a server dies during a call: that call and later ones fail unt
   {
     await using servers = tryServers({ odd: oddServer("sound", starts) }, { restartMs: 500 });
     const tools = await servers.tools();
-    const why = "it ended with exit code 3; it last wrote: a stack\nthe last words";
+    const why = "it ended with exit code 3; its last output: a stack\nthe last words";
     assertEquals(await call(tools, "odd__die"), {
       content:
         `Cannot tell the result of odd__die: MCP server odd was lost during the call, because ${why}. ` +
@@ -89,10 +89,10 @@ Deno.test("crash: a server dies during a call: that call and later ones fail unt
       error: true,
     });
     while (servers.warnings.length === 0) await new Promise((resolve) => setTimeout(resolve, 5));
-    const gone = `MCP server odd isn't there, because ${why}; it is started again within 1 s.`;
+    const gone = `MCP server odd is unavailable, because ${why}; it restarts within 1 s.`;
     assertEquals(servers.warnings, [gone]);
     assertEquals(await call(tools, "odd__add", { args: { a: 1, b: 2 } }), {
-      content: `Cannot run odd__add: ${gone} Go on without it, or call again later.`,
+      content: `Cannot run odd__add: ${gone} Continue without it, or call again later.`,
       error: true,
     });
     // The tools stay the same meanwhile, so that the prompt does.
@@ -121,7 +121,7 @@ Deno.test("flood: 100 MB fail only their own call, and aren't held in memory", a
   const sleeping = call(tools, "odd__sleep", { signal: stop.signal }).catch((error) => error.message);
   assertEquals(await call(tools, "odd__flood_line"), {
     content:
-      "Cannot run odd__flood_line: MCP server odd says: its answer is larger than 16 MiB: ask for less in one call",
+      "Cannot run odd__flood_line: MCP server odd says: its response is larger than 16 MiB: request less per call",
     error: true,
   });
   stop.abort(new Error("slept enough"));
@@ -172,7 +172,7 @@ Deno.test("too many values: such an answer fails only its own call", async () =>
   const tools = await servers.tools();
   assertEquals(await call(tools, "odd__crowded", { args: { times: 200_000 } }), {
     content:
-      "Cannot run odd__crowded: MCP server odd says: its answer can't be read: it holds more than 100000 values",
+      "Cannot run odd__crowded: MCP server odd says: its response can't be parsed: it holds more than 100000 values",
     error: true,
   });
   assertEquals(await call(tools, "odd__add", { args: { a: 1, b: 2 } }), "3");
@@ -246,7 +246,7 @@ Deno.test("changed tools: the turn keeps its list, the next one has the new", as
   ]);
   assertEquals(await call(before, "odd__sleep"), {
     content:
-      "Cannot run odd__sleep: MCP server odd no longer has it. What it has now is shown from the next turn on.",
+      "Cannot run odd__sleep: MCP server odd no longer has it. The next turn has its current tools.",
     error: true,
   });
   assertEquals(await call(before, "odd__add", { args: { a: 1, b: 2 } }), "3");
@@ -265,21 +265,21 @@ Deno.test("server texts: instructions, long texts and errors stay text", async (
   assertEquals(
     await call(tools, "odd__kinds"),
     [
-      "[audio, audio/wav, 3 bytes: left out, because a tool's result holds text alone]",
+      "[audio, audio/wav, 3 bytes: omitted, because a tool result is text only]",
       "[resource a://text]",
       "its content",
-      "[resource a://bytes, of no type, 2 bytes: left out, because a tool's result holds text alone]",
+      "[resource a://bytes, of no type, 2 bytes: omitted, because a tool result is text only]",
       "[link to resource a://link: a link, 12 bytes]",
-      "[hologram: left out, because it isn't known here]",
-      "[a text that is none]",
-      "[content without a type: left out, because it isn't known here]",
+      "[hologram: omitted, because its type is unknown]",
+      "[invalid text]",
+      "[content without a type: omitted, because its type is unknown]",
     ].join("\n"),
   );
-  assertEquals(await call(tools, "odd__empty"), "[the tool gave an empty result]");
+  assertEquals(await call(tools, "odd__empty"), "[empty result]");
   const half = "a".repeat(MIB / 2);
   assertEquals(
     await call(tools, "odd__long"),
-    `${half}\n[… 2,097,152 characters left out: a result holds at most 1,048,576 …]\n${half}`,
+    `${half}\n[… 2,097,152 characters omitted: a result has at most 1,048,576 …]\n${half}`,
   );
 });
 
@@ -287,15 +287,15 @@ Deno.test("images: a model with image input receives them, and others their desc
   await using servers = tryServers({ odd: oddServer("sound") });
   const tools = await servers.tools();
   const url = `data:image/gif;base64,${btoa("GIF89a\x80\x02\xe0\x01")}`;
-  const left = "left out, because";
-  const binary = `{"picture":"[binary, of no type, 1,500 bytes: ${left} a tool's result holds text alone]"}`;
+  const left = "omitted, because";
+  const binary = `{"picture":"[binary, of no type, 1,500 bytes: ${left} a tool result is text only]"}`;
   assertEquals(await call(tools, "odd__show", { seesPictures: true }), {
     content: [
       "two of them",
-      "[image 1: GIF picture of 640×480 pixels, 10 bytes]",
+      "[image 1: GIF image of 640×480 pixels, 10 bytes]",
       `[image, image/svg+xml, 3 bytes: ${left} it is no PNG, JPEG, GIF or WebP]`,
       "[resource a://picture]",
-      "[image 2: GIF picture of 640×480 pixels, 10 bytes]",
+      "[image 2: GIF image of 640×480 pixels, 10 bytes]",
       "[structured content]",
       binary,
     ].join("\n"),
@@ -306,10 +306,10 @@ Deno.test("images: a model with image input receives them, and others their desc
     await call(tools, "odd__show"),
     [
       "two of them",
-      `[image, image/png, 10 bytes: ${left} a tool's result holds text alone]`,
-      `[image, image/svg+xml, 3 bytes: ${left} a tool's result holds text alone]`,
+      `[image, image/png, 10 bytes: ${left} a tool result is text only]`,
+      `[image, image/svg+xml, 3 bytes: ${left} a tool result is text only]`,
       "[resource a://picture]",
-      `[image, image/gif, 10 bytes: ${left} a tool's result holds text alone]`,
+      `[image, image/gif, 10 bytes: ${left} a tool result is text only]`,
       "[structured content]",
       binary,
     ].join("\n"),

@@ -32,7 +32,7 @@ Deno.test("server-everything: tools, annotations, progress and all kinds of resu
   assertEquals(
     await call(tools, "all__get-tiny-image"),
     "Here's the image you requested:\n" +
-      "[image, image/png, 4,033 bytes: left out, because a tool's result holds text alone]\n" +
+      "[image, image/png, 4,033 bytes: omitted, because a tool result is text only]\n" +
       "The image above is the MCP logo.",
   );
   assertEquals(

@@ -5,12 +5,11 @@ import type { SqlValue } from "../queries.ts";
 import { StoreError } from "../store_error.ts";
 import { asStoreError, databaseError, isPassing } from "./database_error.ts";
 
-/** One connection, as what makes the tables uses it: statements without values, one after the other. */
 export interface Connection {
   query<Row = unknown>(sql: string): Promise<Row[]>;
 }
 
-/** What is used of `pg`, which has no types of its own. */
+/** The used part of `pg`, which has no types of its own. */
 interface Client {
   connect(): Promise<void>;
   query(query: {
@@ -25,54 +24,44 @@ interface Client {
   readonly connection: { readonly stream: { destroy(): void } };
 }
 
-/** How a database is reached. */
 export interface ConnectionOptions {
   readonly url: string;
-  /** How errors name it. */
   readonly place: string;
   readonly maxConnections: number;
-  /** How long something is tried, in milliseconds, before it is an error. */
+  /** Time limit of retries in milliseconds. */
   readonly timeoutMs: number;
-  /** How long a connection may take to be made, a statement to be done, and of that to wait for a lock, in milliseconds. */
+  /** Time limits of connecting, of a statement, and of its waits for locks, in milliseconds. */
   readonly connectMs: number;
   readonly statementMs: number;
   readonly lockMs: number;
 }
 
-/** Connections to one database, made when they are needed and again when they are lost. */
+/** A pool of connections, opened on demand and reopened when lost. */
 export interface Connections {
   /**
-   * Runs a statement, prepared once on each connection, and gives its rows. One that is lost on its way is sent again
-   * until the time is over: so each must do the same twice as once.
-   *
-   * @throws {StoreError} if the database can't be reached or refuses.
+   * Runs a statement, prepared once per connection, and returns its rows. Statements must be idempotent: they are
+   * resent if the connection is lost.
+   * @throws {StoreError}
    */
   query<Row>(sql: string, values?: readonly SqlValue[]): Promise<Row[]>;
   /**
-   * Opens a connection for something that isn't to wait for anything else. A statement that takes longer than this ends
-   * it; without a limit it takes as long as it takes. The caller closes it.
+   * Opens a connection of its own, which the caller closes. A statement beyond the limit closes it. Default: no limit.
    */
   open(limitMs?: number): Promise<OwnConnection>;
-  /** How those are that several share. */
   figures(): ConnectionFigures;
   close(): Promise<void>;
 }
 
-/** A connection that is one user's alone. */
 export interface OwnConnection extends Connection {
   query<Row = unknown>(sql: string, values?: readonly SqlValue[]): Promise<Row[]>;
-  /** Told of each notification, and once of the connection's end. */
   onEvent(listener: { readonly notified: (payload: string) => void; readonly ended: () => void }): void;
-  /** Ends it, without waiting for anything that is under way. */
   close(): Promise<void>;
 }
 
-/** Statements that stay prepared on a connection; more are forms of commits that hardly anybody makes twice. */
 const MAX_PREPARED = 500;
 
 const text = { getTypeParser: (oid: number) => PARSERS[oid] ?? ((value: string) => value) };
 
-/** By the number of the type in every PostgreSQL: boolean, bytea, bigint, integer, text[]; all others are text. */
 const PARSERS: Readonly<Record<number, (value: string) => unknown>> = {
   16: (value) => value === "t",
   17: (value) => Buffer.from(value.slice(2), "hex"),
@@ -81,7 +70,6 @@ const PARSERS: Readonly<Record<number, (value: string) => unknown>> = {
   1009: pg.types.getTypeParser(1009),
 };
 
-/** Makes connections to a database. None is there before it is needed. */
 export function connectionsTo(options: ConnectionOptions): Connections {
   const { place, maxConnections, timeoutMs } = options;
   const shared = Array.from({ length: maxConnections }, () => sharedConnection(options));
@@ -95,7 +83,6 @@ export function connectionsTo(options: ConnectionOptions): Connections {
   };
   const attempt = (sql: string, values: readonly SqlValue[]): Promise<unknown[]> => {
     if (!isOpen) throw new Error("Cannot use the store: it is closed");
-    // The one with the least to do.
     const connection = shared.reduce((best, one) => one.waiting < best.waiting ? one : best);
     return connection.run(sql, { values, name: nameOf(sql) });
   };
@@ -106,7 +93,7 @@ export function connectionsTo(options: ConnectionOptions): Connections {
         return await attempt();
       } catch (error) {
         const waitMs = Math.min(1000, 20 * 2 ** attempts) * (0.5 + Math.random() / 2);
-        // Of a process that was stopped meanwhile the time is over, and nothing was tried for long.
+        // After a suspension of the process the time is over without attempts.
         const isOver = attempts > 0 && performance.now() + waitMs > endMs;
         if (!isOpen || !isPassing(error) || isOver) {
           throw asStoreError(error, place);
@@ -145,11 +132,11 @@ async function connect(options: ConnectionOptions, pipeline: boolean): Promise<C
     types: text,
     pipeline,
   });
-  // What fails says so itself; an event that nobody hears would end the process.
+  // Failures reject calls; an `error` event without a listener would end the process.
   client.on("error", () => {});
   try {
     await client.connect();
-    // Not with the connection's first message: what pools connections takes only few settings there.
+    // Not in the startup message: poolers accept only few settings there.
     await client.query({
       text: `SET search_path = tare; SET statement_timeout = ${Math.ceil(statementMs)};
         SET lock_timeout = ${Math.ceil(lockMs)}`,
@@ -162,19 +149,20 @@ async function connect(options: ConnectionOptions, pipeline: boolean): Promise<C
   return client;
 }
 
-/** The client takes modes that sound weaker for the strictest, and says at length that this may change. */
+/**
+ * Returns the URL with explicit certificate checks: `pg` treats weaker-sounding modes as the strictest, with a long
+ * warning.
+ */
 function strictUrl(url: string): string {
   return url.replace(/([?&]sslmode=)(prefer|require|verify-ca)(?=&|$)/, "$1verify-full");
 }
 
-/** Says goodbye; who doesn't hear it is left. */
 async function end(client: Client): Promise<void> {
   const timer = setTimeout(() => client.connection.stream.destroy(), 500);
   await client.end();
   clearTimeout(timer);
 }
 
-/** One connection for all: statements are sent without waiting for the answers to those before. */
 function sharedConnection(options: ConnectionOptions) {
   let client: Promise<Client> | undefined;
   const connected = () => {
@@ -194,7 +182,6 @@ function sharedConnection(options: ConnectionOptions) {
   };
   const self = {
     isOpen: false,
-    /** Statements that are under way on it. */
     waiting: 0,
     async run(
       sql: string,
@@ -202,7 +189,7 @@ function sharedConnection(options: ConnectionOptions) {
     ) {
       self.waiting++;
       try {
-        // One that doesn't even say that it took too long is cut, with all that waits on it.
+        // Without a server-side timeout in time, the connection is closed with everything queued on it.
         const query = { text: sql, values, query_timeout: options.statementMs * 1.2 };
         const made = await connected();
         return (await made.query(name === undefined ? query : { ...query, name })).rows;
@@ -230,7 +217,7 @@ async function ownConnection(
         const limit = limitMs === undefined ? {} : { query_timeout: limitMs };
         return (await client.query({ text: sql, ...limit, ...(values && { values }) })).rows as Row[];
       } catch (error) {
-        // What comes behind a statement that isn't answered would never be.
+        // Statements after an unanswered one would wait forever.
         if (!databaseError(error)) client.connection.stream.destroy();
         throw asStoreError(error, options.place);
       }
@@ -246,7 +233,6 @@ async function ownConnection(
   };
 }
 
-/** What a connection says of itself. */
 interface Session {
   readonly pid: number;
   readonly name: string | null;
@@ -255,26 +241,23 @@ interface Session {
 const LOOK = "SELECT pg_backend_pid() AS pid, current_setting('tare.session', true) AS name";
 
 /**
- * Finds out whether each connection is one with the database. What pools them by transaction lets others use it in between,
- * and keeps notifications to itself; most statements go well then, one here and there, and it takes a while until
- * anybody sees why.
- *
- * @throws {StoreError} if it isn't, with what to do.
+ * Checks that each connection is one database session. Transaction-level poolers lose notifications and prepared
+ * statements.
+ * @throws {StoreError} if it isn't, with advice.
  */
 export async function assertSessions(
   open: () => Promise<OwnConnection>,
   { place, waitMs }: {
     readonly place: string;
-    /** How long a notification may take, in milliseconds. */
     readonly waitMs: number;
   },
 ): Promise<void> {
   const refusal = (found: string) =>
     new StoreError(
       "io",
-      `Cannot open the store ${place}: ${found}. Something on the way to it hands out connections by transaction, such as ` +
-        "pgbouncer with pool_mode = transaction, and the store listens and prepares statements, which takes connections of " +
-        "its own. Let it pool by session (pool_mode = session), or connect to the database itself.",
+      `Cannot open the store ${place}: ${found}. A connection pooler assigns connections per transaction, such as ` +
+        "pgbouncer with pool_mode = transaction, but the store needs notifications and prepared statements. " +
+        "Use session pooling (pool_mode = session), or connect to the database directly.",
     );
   const one = await open();
   try {
@@ -283,16 +266,16 @@ export async function assertSessions(
       const name = `tare_${crypto.randomUUID().replaceAll("-", "")}`;
       await one.query(`SELECT set_config('tare.session', '${name}', false)`);
       const [mine] = await one.query<Session>(LOOK);
-      // While this one is in a transaction the first has to get another connection, if it is given one each time.
+      // An open transaction forces a transaction-level pooler to use another connection.
       await other.query("BEGIN").catch((error) => {
-        throw /pooling/.test(String(error)) ? refusal("it takes no transactions") : error;
+        throw /pooling/.test(String(error)) ? refusal("it accepts no transactions") : error;
       });
       const [theirs] = await other.query<Session>(LOOK);
       const isShared = theirs!.pid === mine!.pid || theirs!.name === name;
       const [again] = isShared ? [mine] : await one.query<Session>(LOOK);
       await other.query("COMMIT");
       if (isShared || again!.pid !== mine!.pid || again!.name !== name) {
-        throw refusal("two of its connections are one, or one of them is several");
+        throw refusal("its connections aren't separate database sessions");
       }
       if (!await hears(one, { name, notify: () => other.query(`NOTIFY ${name}, '${name}'`), waitMs })) {
         throw refusal("its notifications don't arrive");
@@ -305,7 +288,6 @@ export async function assertSessions(
   }
 }
 
-/** Whether a connection hears what another one tells while it does nothing itself. */
 async function hears(
   connection: OwnConnection,
   { name, notify, waitMs }: {

@@ -9,7 +9,7 @@ import { checkObjects, postgresDialect } from "./open_postgres.ts";
 import { archivedText } from "./records.ts";
 import { createTables } from "./schema.ts";
 
-/** How long a statement may take: those before it have left the disk much to do. */
+/** Statement timeout in milliseconds: the disk may still be busy with earlier statements. */
 const STATEMENT_MS = 150_000;
 
 const LIMITS = {
@@ -19,17 +19,18 @@ const LIMITS = {
   lockMs: STATEMENT_MS,
 };
 
-/** Options of the contents of a PostgreSQL database. */
+/** Options of a database's contents. */
 export interface PostgresContentsOptions {
   /** Its name in errors. Default: its address without user and password. */
   readonly name?: string;
-  /** The object store that servers open it with. Default: none. */
+  /** The servers' object store. Default: none. */
   readonly objects?: ObjectStore | undefined;
 }
 
 /**
- * Opens the contents of a PostgreSQL database. As long as they are open no server can begin to use it. Texts are read from
- * where they are; what is written all stays in the database.
+ * Opens the contents of a PostgreSQL database, which servers can't use meanwhile. Texts are read from the database or
+ * object
+ * store, and written to the database.
  *
  * @example
  * ```ts
@@ -55,14 +56,14 @@ export async function openPostgresContents(
   const connection = await connections.open();
   try {
     await createTables(connection, name);
-    // Everything that follows is one transaction: what isn't kept in the end has never been there.
+    // One transaction, which is rolled back without `keep()`.
     await connection.query("BEGIN ISOLATION LEVEL REPEATABLE READ");
     await connection.query("LOCK TABLE tare.servers IN SHARE ROW EXCLUSIVE MODE");
     const [servers] = await connection.query<{ count: number }>(
       "SELECT count(*)::integer AS count FROM tare.servers s WHERE NOT tare.is_gone(s)",
     );
     if (servers!.count > 0) {
-      const advice = "End them; one that was killed counts for some seconds more.";
+      const advice = "Stop them; a killed server counts for some more seconds.";
       throw new StoreError("locked", `Cannot open ${name}: ${servers!.count} servers use it. ${advice}`);
     }
     await checkObjects(connection, { place: name, objects, takes: false });
@@ -79,7 +80,6 @@ export async function openPostgresContents(
       return !row!.found;
     },
     async *read() {
-      // Each of the sums is one row then.
       await connection.query("SELECT tare.fold_sums()");
       yield* readTables(dialect);
     },
@@ -93,7 +93,6 @@ export async function openPostgresContents(
     },
     async keep() {
       await connection.query("COMMIT");
-      // What was written is all new to the planner.
       await connection.query("ANALYZE");
       await connection.query("BEGIN");
     },

@@ -5,34 +5,26 @@ import type { Connections, OwnConnection } from "./connections.ts";
 import { HeldPlace, type Writer } from "./records.ts";
 import { asRefusal } from "./refusals.ts";
 
-/** How a lease is kept. */
 interface LeaseOptions {
-  /** How long an opening that was lost keeps its sessions from others. */
+  /** Milliseconds until the sessions of a lost opening can be taken over. */
   readonly leaseMs: number;
-  /** How often the lease is renewed. */
   readonly renewMs: number;
-  /** Milliseconds of a clock that only goes forward. */
   readonly clock: () => number;
 }
 
-/** What an opening holds of the sessions that several have. */
 export interface Leases {
   readonly shared: Omit<SharedStore, "commitBriefly">;
-  /** By how many milliseconds the database's clock is ahead of this machine's, as far as it is known. */
+  /** Returns the known lead of the database's clock over this machine's, in milliseconds. */
   aheadMs(): number;
-  /** Who writes now. It has joined when this resolves. */
   writer(): Promise<Writer>;
-  /** The newest names that this opening has had among the others: another one each time it lost its lease. */
+  /** Returns the newest ids of this opening, which changes with each lost lease. */
   names(): readonly string[];
-  /** The database doesn't know it by this name any more. */
   lose(name: string): void;
-  /** Called after each renewal. What it rejects with ends that renewal, and the next one calls again. */
+  /** Called after each renewal. A rejection fails that renewal. */
   onRenewed(work: () => Promise<void>): void;
-  /** Runs what has to do with these sessions, one after the other of each. */
+  /** Runs work in the order of calls for each session. */
   inOrder<T>(sessionIds: readonly string[], act: () => Promise<T>): Promise<T>;
-  /** A session that was removed is nobody's. */
   forget(sessionId: string): void;
-  /** Gives all back. */
   close(): Promise<void>;
 }
 
@@ -42,22 +34,20 @@ interface HeldSession {
   readonly end: AbortController;
 }
 
-/** An opening as the others know it. One that has lost its lease goes on under another name. */
+/** An opening's identity. After a lost lease it continues under another one. */
 interface Member {
   readonly id: string;
   readonly held: Map<string, HeldSession>;
-  /** Until when nobody can have taken it for dead, by the clock. */
+  /** End of the certain part of the lease, by the clock. */
   sureUntilMs: number;
   joined: Promise<void> | undefined;
 }
 
-/** So many names are remembered: a request doesn't last longer than so many leases. */
+/** Most remembered ids: requests don't outlast that many leases. */
 const NAMES = 16;
 
-/** After an error the lease is renewed sooner: there is little time left. */
 const RETRY_MS = 250;
 
-/** Joins those who have the store open. */
 export async function openLeases(connections: Connections, options: LeaseOptions): Promise<Leases> {
   const { leaseMs, renewMs, clock } = options;
   let listener: OpeningListener = { asked: () => {}, gone: () => {} };
@@ -90,13 +80,13 @@ export async function openLeases(connections: Connections, options: LeaseOptions
       member.joined = undefined;
       throw error;
     });
-  /** A clock may stand still in between: whoever is asked looks at it again. */
+  /** Reads the clock again: a suspended process may be late. */
   const sureFrom = (member: Member, sentMs: number) => {
     member.sureUntilMs = sentMs + leaseMs;
     clearTimeout(expiry);
     if (isOpen) expiry = setTimeout(() => clock() < member.sureUntilMs || lose(member), leaseMs);
   };
-  /** Others may have taken all by now: nothing of it is sure any more, and what was held is left to whoever takes it. */
+  /** Marks everything as lost: others may hold the sessions by now. */
   const lose = (lost: Member) => {
     if (lost !== me || !isOpen) return;
     me = newMember();
@@ -110,7 +100,7 @@ export async function openLeases(connections: Connections, options: LeaseOptions
       await join(me);
       listener.gone();
     })().catch(() => {
-      // The database is away. It takes the lost one for dead by itself, and the next renewal joins.
+      // The database expires the lost one by itself; the next renewal joins.
     });
   };
   const renew = async () => {
@@ -124,7 +114,8 @@ export async function openLeases(connections: Connections, options: LeaseOptions
       ],
     );
     if (row) {
-      // It was read somewhere between question and answer (Cristian): what may be right already stays, however late this is.
+      // The database's clock was read between request and reply (Cristian's algorithm). An estimate within the error is
+      // retained.
       const unsureMs = (clock() - sentMs) / 2;
       const foundMs = Number(row.now) + unsureMs - Date.now();
       if (Math.abs(foundMs - aheadMs) > unsureMs) aheadMs = foundMs;
@@ -143,7 +134,7 @@ export async function openLeases(connections: Connections, options: LeaseOptions
     await renewed();
     await talk.lookForRequests();
   };
-  /** What a hold took that was lost on its way, and came when this opening had given the session back again. */
+  /** Releases sessions of a hold whose reply was lost and that arrived after their release. */
   const letGo = async (member: Member) => {
     const rows = await connections.query<{ id: string; fence: number }>(
       "SELECT s.id, h.fence FROM tare.heads h JOIN tare.sessions s ON s.key = h.session WHERE h.holder = $1",
@@ -158,7 +149,6 @@ export async function openLeases(connections: Connections, options: LeaseOptions
     }
   };
   let renewing: Promise<void> | undefined;
-  /** Renews now, and again and again. */
   const beat = () => {
     clearTimeout(timer);
     renewing ??= renew().then(() => renewMs, () => Math.min(renewMs, RETRY_MS)).then((waitMs) => {
@@ -229,7 +219,7 @@ export async function openLeases(connections: Connections, options: LeaseOptions
     },
     async left() {
       const rows = await connections.query<{ id: string }>(
-        // By those that are gone, of which there are few: whoever holds something has a row.
+        // By openings that are gone, which are few: every holder has a row.
         `SELECT s.id FROM (SELECT id FROM tare.servers gone WHERE tare.is_gone(gone) OFFSET 0) AS gone
            JOIN tare.heads h ON h.holder = gone.id JOIN tare.sessions s ON s.key = h.session
          ORDER BY s.key`,
@@ -256,7 +246,6 @@ export async function openLeases(connections: Connections, options: LeaseOptions
     beat: () => void beat(),
   });
   try {
-    // Who is there now is missed when it is gone.
     await renew();
   } catch (error) {
     await talk.close();
@@ -280,7 +269,6 @@ export async function openLeases(connections: Connections, options: LeaseOptions
       isOpen = false;
       clearTimeout(timer);
       clearTimeout(expiry);
-      // A renewal that is under way ends with its connection.
       await talk.close();
       await renewing;
       await Promise.all(turns.values());
@@ -294,18 +282,14 @@ function newMember(): Member {
   return { id: crypto.randomUUID(), held: new Map(), sureUntilMs: -Infinity, joined: undefined };
 }
 
-/** What openings tell each other, by a connection that nothing else waits on. */
+/** Messages between openings, on a separate connection. */
 interface Talk extends Pick<SharedStore, "watch" | "ask"> {
-  /** Runs a statement on that connection, which is made anew if it was lost. */
   query<Row>(sql: string, values: readonly SqlValue[]): Promise<Row[]>;
-  /** Lets all who wait look for themselves. */
   wake(): void;
-  /** Tells of what is asked of this opening and wasn't told yet. */
   lookForRequests(): Promise<void>;
   close(): Promise<void>;
 }
 
-/** A session as the database sees it. */
 interface SeenRow extends Pick<Sighting, "fence" | "holder"> {
   readonly id: string;
   readonly last: number;
@@ -315,56 +299,46 @@ function sightingOf({ fence, holder, last }: Omit<SeenRow, "id">): Sighting {
   return { fence, holder, lastEvent: last };
 }
 
-/** How a session was seen, as `tare.news()` compares it. */
+/** Returns a session's state as `tare.news()` compares it. */
 function stateOf(seen: Sighting | undefined): string {
   return seen ? `${seen.fence} ${seen.lastEvent} ${seen.holder === "nobody"}` : "";
 }
 
-/** What of an opening this needs to know. */
 interface Talker {
-  /** Runs a statement on whatever connection, and gives its first row. */
   readonly query: <Row>(sql: string, values: readonly SqlValue[]) => Promise<Row>;
-  /** How long a statement on that connection may take: others need to be heard in time. */
   readonly limitMs: number;
   readonly serverId: () => string;
   readonly fenceOf: (sessionId: string) => number | undefined;
   readonly asked: (request: HolderRequest) => void;
-  /** Finds out at once who is there. */
   readonly beat: () => void;
 }
 
-/** How often is asked whether something has changed, for notifications get lost with their connection. */
+/** Polling interval in milliseconds: notifications may be lost with their connection. */
 const POLL_MS = 1500;
 
-/** How long others notify of a session that was asked for, in seconds: several times as long. */
+/** Seconds for which others notify of a session after a request. */
 const WATCH_S = 5;
 
-/**
- * Each notification wakes every server. Where watchers are told more often than this in so long, all watched sessions are
- * read at this distance instead, which costs the same however many they are.
- */
+/** Each notification wakes every server. Above this rate watched sessions are polled instead, all with one query. */
 const MUCH = 15;
 const READ_MS = 100;
 
-/** The number of no event. */
 const UNKNOWN = Number.MAX_SAFE_INTEGER;
 
-/** PostgreSQL takes notifications of 8,000 bytes; longer names share theirs. */
+/** PostgreSQL's limit is 8,000 bytes; longer names share a notification. */
 const NOTIFIED_LENGTH = 1000;
 
-/** The name of a session of which more is told than that something has changed. */
 const TOLD_NAME = /^w\["((?:[^"\\]|\\.)*)"/;
 
-/** What is told of a session: its name, the fencing number, who holds it, its last event, and the newest events. */
+/** A notification: session, fencing number, holder, last event, and the newest events. */
 type Told = readonly [string, number, string | null, number, readonly StoredEvent["event"][]];
 
-/** Hears what the others say. */
+/** Opens the message connection. */
 async function openTalk(connections: Connections, talker: Talker): Promise<Talk> {
   const watchers = new Map<string, Set<(seen?: Sighting) => void>>();
   let isOpen = true;
   let connection: Promise<OwnConnection> | undefined;
   let poll: ReturnType<typeof setInterval> | undefined;
-  /** Requests that this opening was told of. */
   let requested = new Set<string>();
 
   const wake = (name: string, seen?: Sighting) => {
@@ -373,7 +347,6 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
   const wakeAll = () => {
     for (const name of [...watchers.keys()]) wake(name);
   };
-  /** Names are those of notifications: a session's, or a request's. */
   const listen = (name: string, changed: (seen?: Sighting) => void): () => void => {
     const heard = watchers.get(name) ?? new Set();
     watchers.set(name, heard.add(changed));
@@ -392,9 +365,8 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
   };
   const watched = () =>
     [...watchers.keys()].filter((name) => name.startsWith("w")).map((name) => name.slice(1));
-  /** How each session was when its watchers were told last. */
+  /** Last reported state of each session. */
   const known = new Map<string, Sighting>();
-  /** How often they were told since the last tick. */
   let news = 0;
   const tell = (name: string, seen: Sighting | undefined, events: readonly StoredEvent["event"][] = []) => {
     if (!watchers.has(name)) return;
@@ -403,9 +375,9 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
     const first = seen.lastEvent - events.length + 1;
     wake(name, { ...seen, told: events.map((event, index) => ({ number: first + index, event })) });
   };
-  /** Tells how these sessions are. From now on others notify of them, unless so much happens that they are read. */
+  /** Reports the state of these sessions. Others notify of them from now on, unless the rate is too high. */
   const lookAt = async (names: readonly string[]) => {
-    // Whatever comes of it: those who wait look for themselves, and hear of what fails.
+    // Waiting calls query the store in any case, and see its failures.
     const rows = await connections.query<SeenRow>(
       "SELECT * FROM tare.watch($1, $2, $3)",
       [names, reading === undefined ? WATCH_S : 0, talker.serverId()],
@@ -422,13 +394,12 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
     if (names.length > 0) await lookAt(names);
     for (const name of [...watchers.keys()]) if (!name.startsWith("w")) wake(name);
   };
-  /** Until the next time that all watched sessions are read; nothing while others notify. */
+  /** Timer of the next poll; `undefined` while others notify. */
   let reading: ReturnType<typeof setTimeout> | undefined;
   const stopReading = () => {
     clearTimeout(reading);
     reading = undefined;
   };
-  /** Reads what is new of all watched sessions in one query, however many they are, and again and again. */
   const readOn = async () => {
     const current = reading;
     const names = watched();
@@ -446,7 +417,6 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
     }
     reading = setTimeout(readOn, READ_MS);
   };
-  /** What `tare.tell()` says. */
   const told = (payload: string) => {
     const name = TOLD_NAME.exec(payload)?.[1];
     if (name === undefined) return wake(payload);
@@ -468,7 +438,6 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
     try {
       const ended = () => {
         connection = undefined;
-        // It may take notifications along: everything is looked at anew, on another connection.
         if (isOpen) talker.beat();
       };
       made.onEvent({ notified, ended });
@@ -488,7 +457,7 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
     });
     return made;
   };
-  /** One after the other: what was seen before something was asked says nothing of what was told. */
+  /** Sequential: a lookup must not override a later notification. */
   let looking: Promise<void> = Promise.resolve();
   const lookForRequests = () => looking = looking.catch(() => {}).then(look);
   const look = async () => {
@@ -515,7 +484,7 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
     watch(sessionId, changed) {
       const name = columnText(sessionId);
       const end = listen(`w${name.slice(0, NOTIFIED_LENGTH)}`, changed);
-      // Where all are read, what nothing is known of is told next.
+      // In polling mode unknown sessions are reported next.
       if (reading === undefined) lookAt([name]);
       else known.delete(`w${name}`);
       return end;

@@ -1,8 +1,9 @@
 /**
- * A store in PostgreSQL, behind the same port as the others, that any number of processes have open at once.
+ * A store in PostgreSQL that several processes have open at once.
  *
- * {@linkcode openPostgresStore} opens it, {@linkcode openPostgresContents} all that it holds, to be copied. `@tare/session`
- * doesn't load it, nor the database's client.
+ * {@linkcode openPostgresStore} opens it, {@linkcode openPostgresContents} its contents for a copy. `@tare/session`
+ * doesn't
+ * load this module or the database's client.
  *
  * @example
  * ```ts
@@ -12,7 +13,7 @@
  *   const store = await openPostgresStore(url);
  *   await store.commit([{ type: "session", kind: "agent", id: "s1", createdAtMs: Date.now(), settings: {} }]);
  *   const hold = await store.shared.hold("s1");
- *   if (!hold) throw new Error("Somebody else writes to it.");
+ *   if (!hold) throw new Error("Another process holds it.");
  *   await store.commit([{ type: "events", sessionId: "s1", after: 0, events: [{ type: "turn_start" }] }]);
  *   await store.close();
  * }

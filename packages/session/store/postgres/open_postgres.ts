@@ -18,59 +18,51 @@ import { addRecord, CallList, largeTexts, type StoredText } from "./records.ts";
 import { asRefusal, refused } from "./refusals.ts";
 import { createTables } from "./schema.ts";
 
-/** Events and texts of a removed session that one statement frees. */
 const SLICE = 1000;
 
-/** Sessions that one statement weighs, or takes away because their time is over. */
 const EXPIRED = 50;
 
-/** Options of a store in a PostgreSQL database. */
+/** Options of a store in PostgreSQL. */
 export interface PostgresStoreOptions {
-  /** Milliseconds since the epoch, by which keys and idle sessions expire. Default: by the database's clock. */
+  /** Returns milliseconds since the epoch, for expiry. Default: the database's clock. */
   readonly now?: () => number;
-  /** Connections for reading and writing; there is one more for notifications. Default: 4. */
+  /** Most connections for reading and writing, in addition to one for notifications. Default: 4. */
   readonly maxConnections?: number;
-  /**
-   * How long a statement is tried, in milliseconds, on new connections where one is lost, before that is an error.
-   * Default: 10,000.
-   */
+  /** Time limit of a statement in milliseconds, including retries on new connections. Default: 10,000. */
   readonly timeoutMs?: number;
-  /** How long one attempt may take, in milliseconds. Default: half of `timeoutMs`. */
+  /** Time limit of one attempt in milliseconds. Default: half of `timeoutMs`. */
   readonly statementMs?: number;
-  /** How long it may wait for a lock, in milliseconds, before it is tried again. Default: as long as it may take. */
+  /** Time limit of a wait for a lock in milliseconds, before a retry. Default: `statementMs`. */
   readonly lockMs?: number;
-  /** How long a connection may take to be made, in milliseconds. Default: half of `timeoutMs` or `leaseMs`, whichever is less. */
+  /** Time limit of connecting in milliseconds. Default: half of `timeoutMs` or `leaseMs`, whichever is less. */
   readonly connectMs?: number;
-  /** How long this opening keeps its sessions when it isn't heard of, in milliseconds. Default: 10,000. */
+  /** Milliseconds until the sessions of an unresponsive opening can be taken over. Default: 10,000. */
   readonly leaseMs?: number;
-  /** How often it renews its lease, in milliseconds. Default: a third of `leaseMs`. */
+  /** Renewal interval of the lease in milliseconds. Default: a third of `leaseMs`. */
   readonly renewMs?: number;
-  /** Milliseconds of a clock that only goes forward, for leases. Default: `performance.now`. */
+  /** A monotonic clock in milliseconds for leases. Default: `performance.now`. */
   readonly clock?: () => number;
   /**
-   * Where archived texts are put that take over 16 KiB compressed, before the commit that refers to them: the same for all
-   * who open this database. Where it fails they stay in the database. Default: they all do.
+   * Store of archived texts over 16 KiB compressed, the same for all openings; the database is the fallback. Default:
+   * none.
    */
   readonly objects?: ObjectStore | undefined;
-  /** Called with a sentence when the object store has failed, once until it can be used again. Default: does nothing. */
+  /** Called with a sentence when the object store fails, once until it works again. Default: does nothing. */
   readonly onWarning?: (line: string) => void;
 }
 
-/** A store in a PostgreSQL database. */
+/** A store in PostgreSQL. */
 export interface PostgresStore extends Store {
   readonly shared: SharedStore;
 }
 
 /**
- * Opens the store in a PostgreSQL database, 15 or newer, which any number of processes have open at the same time:
- * `postgres://user:password@host:port/database`. Its tables are made in the schema `tare` if they aren't there.
+ * Opens the store in a PostgreSQL database, 15 or newer: `postgres://user:password@host:port/database`. Any number of
+ * processes may have it open. Its tables are created in the schema `tare` if necessary.
  *
- * A session is changed by the opening that holds it: see {@linkcode SharedStore}. A commit is one statement. One whose
- * connection is lost on its way is sent again on another, and done once. If that isn't possible in time, it fails with
- * a `StoreError` of code `io`, and whether it was done is for the next reader to see.
- *
- * The connection needs prepared statements and notifications: between the two may stand nothing that hands out
- * connections by transaction, which is tried.
+ * A commit is one statement, which is resent if its connection is lost, and applied once. If that fails in time, it
+ * rejects
+ * with a `StoreError` of code `io`; the write may have succeeded. Transaction-level poolers are refused.
  *
  * @example
  * ```ts
@@ -84,8 +76,7 @@ export interface PostgresStore extends Store {
  * }
  * ```
  *
- * @throws {StoreError} if the database can't be reached, refuses, is too old, something hands out connections to it by
- * transaction, or another version of the program made its tables.
+ * @throws {StoreError} if the database can't be reached, refuses, is too old, or has tables of another version.
  */
 export async function openPostgresStore(
   url: string,
@@ -97,7 +88,7 @@ export async function openPostgresStore(
   const { now, clock = () => performance.now() } = options;
   if (!/^postgres(ql)?:\/\//.test(url)) {
     throw new TypeError(
-      "Cannot open a store: its URL isn't of the form postgres://user:password@host:port/database",
+      "Cannot open a store: its URL isn't valid. Use postgres://user:password@host:port/database",
     );
   }
   const place = databaseName(url);
@@ -147,7 +138,6 @@ function storeOver(
       throw asRefusal(error);
     }
   };
-  /** Claims that may have been made though nobody heard of it. */
   const unsure = new Set<string>();
   leases.onRenewed(async () => {
     const claims = [...unsure];
@@ -162,7 +152,7 @@ function storeOver(
   const first = async <Row>(sql: string, values?: readonly SqlValue[]): Promise<Row | undefined> =>
     (await query<Row>(sql, values))[0];
   const large = objects && largeTexts({ objects, query, warn });
-  /** Writes to these sessions, when what was written to them before is there, and the large texts are where they belong. */
+  /** Writes to these sessions, after earlier writes to them and after their large texts are stored. */
   const writeRaw = (
     sessionIds: Iterable<string>,
     fill: (calls: CallList, texts: ReadonlyMap<string, StoredText>) => void,
@@ -186,7 +176,7 @@ function storeOver(
             texts = await large.put(records);
             continue;
           }
-          // One before it was done though nobody heard of that in time.
+          // An earlier write succeeded though its reply was lost.
           const other = refused(error, "otherCommits");
           const place = other && writer.placeOf(nameIn(other.about));
           if (!place) throw error;
@@ -242,7 +232,7 @@ function storeOver(
         await write([id], (calls) => calls.call("remove_session", calls.head(id)));
       } catch (error) {
         if (!(error instanceof Error && error.message === noSessionError(id).message)) throw error;
-        // Who holds it has taken it away, and didn't hear of that. Else somebody else was first.
+        // The holder deleted it without learning so. Otherwise another opening was first.
         if (!placeOf(id)) return false;
       }
       leases.forget(id);
@@ -347,17 +337,15 @@ function storeOver(
   return { port, sweep };
 }
 
-/** The sessions that these records have to do with. */
 function sessionsOf(records: readonly StoreRecord[]): string[] {
   return records.flatMap((record) =>
     record.type === "session" ? [record.id] : "sessionId" in record ? [record.sessionId ?? ""] : []
   );
 }
 
-/** So many of the newest sessions are searched for a title before the index of titles is. */
+/** Newest sessions searched by title without the index. */
 const SEARCHED = 5_000;
 
-/** Returns how a database is queried, by statements that are run so. */
 export function postgresDialect(
   query: SqlDialect["query"],
   { place, objects }: { readonly place: string; readonly objects: ObjectStore | undefined },
@@ -377,7 +365,6 @@ export function postgresDialect(
     async textIn({ ref, zstd, object }) {
       const bytes = zstd ?? await objects!.get(object!);
       if (!bytes) {
-        // Nobody has it any more, unless it came again.
         const rows = await query("SELECT 1 FROM texts WHERE ref = $1 AND object = $2", [ref, object!]);
         if (rows.length === 0) return undefined;
         const reason = `${objects!.name} has no ${object}. Restore it there.`;
@@ -388,7 +375,7 @@ export function postgresDialect(
       }
       const content = unpackText(bytes, ref);
       if (content !== undefined) return content;
-      const reason = "it was damaged, its content has another hash. Restore it from a backup.";
+      const reason = "it is damaged, its hash doesn't match. Restore it from a backup.";
       throw new StoreError(
         "corrupt",
         `Cannot read the archived text ${ref} in the store ${place}: ${reason}`,
@@ -399,7 +386,6 @@ export function postgresDialect(
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 
-/** The events of rows that are asked for. */
 function eventsIn(
   rows: readonly { readonly first: number | null; readonly json: string }[],
   { id, place, after, types, limit }: {
@@ -431,10 +417,8 @@ function eventsIn(
 }
 
 /**
- * Whoever opens a database must have the object store that texts of it are in; as long as there are none it `takes` its
- * own for that.
- *
- * @throws {StoreError} if it has another one, or none.
+ * Checks that the object store is the one that the database's texts are in. If there is none yet, it `takes` this one.
+ * @throws {StoreError} if another one, or none, is given.
  */
 export async function checkObjects(
   connection: OwnConnection,

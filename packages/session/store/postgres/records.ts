@@ -8,25 +8,21 @@ import type { ObjectStore } from "../s3_objects.ts";
 import { notAskedError, StoreError } from "../store_error.ts";
 import { packText } from "../texts.ts";
 
-/** A text as the archive holds it: here, or elsewhere. */
 export interface StoredText {
   readonly sha256: Uint8Array;
-  /** How many it has, compressed. */
   readonly bytes: number;
-  /** These bytes. Absent: they are elsewhere. */
+  /** Compressed bytes. Absent: they are in an object. */
   readonly zstd?: Uint8Array<ArrayBuffer>;
-  /** The object of an object store that has them. Absent, without the bytes: a session has the text already. */
+  /** Name of its object. Absent, without bytes: the text is already stored. */
   readonly object?: string;
 }
 
-/** Returns a text, compressed. */
 export function archivedText(content: string): Required<Omit<StoredText, "object">> {
   const zstd = packText(content);
   const sha256 = createHash("sha256").update(bytesFromText(content)).digest();
   return { sha256, bytes: zstd.length, zstd };
 }
 
-/** A session that an opening holds, as it is written to. */
 export class HeldPlace {
   readonly fence: number;
   #commits: number;
@@ -36,28 +32,23 @@ export class HeldPlace {
     this.#commits = commits;
   }
 
-  /** How many commits there were of it. */
   get commits(): number {
     return this.#commits;
   }
 
-  /** There was one more, or as many as the database says. */
   committed(commits: number = this.#commits + 1): void {
     this.#commits = commits;
   }
 }
 
-/** Who writes, for the fence. */
+/** The opening that writes, for fencing. */
 export interface Writer {
   readonly server: string;
-  /** Nothing of a session that it doesn't hold. */
   readonly placeOf: (sessionId: string) => HeldPlace | undefined;
 }
 
-/** Never that of a hold, which counts from 1. */
 const NO_FENCE = -1;
 
-/** A statement that calls a function for each of several things, in their order, and does all or none. */
 export class CallList {
   readonly #calls: string[] = [];
   readonly #values: SqlValue[] = [];
@@ -75,18 +66,15 @@ export class CallList {
     this.#nowMs = Math.floor(nowMs);
   }
 
-  /** Adds a call. Its arguments are SQL. */
   call(name: string, ...args: readonly string[]): void {
     this.#calls.push(`tare.${name}(${args.join()})`);
   }
 
-  /** A value, as the SQL that stands for it. */
   value(value: SqlValue, type = "text"): string {
     this.#values.push(value);
     return `$${this.#values.length}::${type}`;
   }
 
-  /** A value that several calls have. */
   shared(name: string, value: SqlValue, type = "text"): string {
     const place = this.#places.get(name) ?? this.value(value, type);
     this.#places.set(name, place);
@@ -97,12 +85,11 @@ export class CallList {
     return this.shared("commit", this.#commitId, "uuid");
   }
 
-  /** When it is written. */
   now(): string {
     return this.shared("now", this.#nowMs, "bigint");
   }
 
-  /** The id for something that is done once: whoever finds it there a second time hasn't sent it twice. */
+  /** Returns the id of a non-idempotent commit: if it is found, the commit was resent. */
   commitIdOnce(name: string): string {
     const isFirst = !this.#once.has(name);
     this.#once.add(name);
@@ -113,19 +100,18 @@ export class CallList {
     return this.shared("server", this.#writer.server);
   }
 
-  /** A new session is its maker's until the end of the commit. */
   made(sessionId: string): void {
     this.#locked.add(sessionId);
   }
 
-  /** Holds a session for this commit, behind what makes it. */
+  /** Holds a session for this commit, after its creation. */
   holdBriefly(sessionId: string, fence: number): void {
     const id = this.shared(`session ${sessionId}`, columnText(sessionId));
     this.call("hold_briefly", id, this.value(fence, "bigint"), this.commitId(), this.now());
     this.#locked.add(sessionId);
   }
 
-  /** The first argument of what writes to a session, which is locked by the first such call. */
+  /** Returns the first argument of writes to a session; the first such call locks it. */
   head(sessionId: string): string {
     const isLocked = this.#locked.has(sessionId);
     this.#locked.add(sessionId);
@@ -139,18 +125,17 @@ export class CallList {
     return write(this.server(), this.value(fence, "bigint"), this.value(commits, "bigint"));
   }
 
-  /** Counts the commit, once it was done. */
   wasDone(): void {
     for (const place of this.#written) place.committed();
   }
 
   command(): Statement {
-    // Not as columns, of which there may be only so many.
+    // Not as columns, whose number is limited.
     return { sql: `SELECT ARRAY[${this.#calls.join()}]::bigint[]`, values: this.#values };
   }
 }
 
-/** Adds what writes a record; of `texts` it is known how they are stored. */
+/** Adds the calls that write a record. `texts` has the rows of its texts. */
 export function addRecord(
   calls: CallList,
   record: StoreRecord,
@@ -171,7 +156,7 @@ export function addRecord(
     }
     case "events": {
       const { sessionId, after, events } = record;
-      // What JSON can't hold is to be named one by one.
+      // Values that JSON can't represent must be named individually.
       const json = `[${events.map(jsonText).join()}]`;
       const types = [...new Set(events.map(({ type }) => columnText(type)))];
       calls.call(
@@ -231,7 +216,7 @@ export function addRecord(
         place,
         ...name,
         calls.value(documentJson(record)),
-        // Without a text any document is replaced, and with an empty one none.
+        // NULL replaces any document, an empty text none.
         replaces === undefined ? "NULL" : calls.value(replaces ? documentJson(replaces) : ""),
       );
     }
@@ -278,26 +263,22 @@ export function addRecord(
   }
 }
 
-/** Nobody was ever asked by a name of another form. */
 function uuidOf(id: string): string {
   if (!/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(id)) throw notAskedError(id);
   return id;
 }
 
 /**
- * Compressed bytes of the smallest text that goes into an object store. To put one takes 10 to 50 ms, which the request
- * waits for that relies on it, and costs what a gigabyte of a database's disk costs for 50 kB in a month, or for 5 kB in a
- * year.
+ * Smallest compressed size for the object store, in bytes: a put takes 10 to 50 ms and costs as much as a month of
+ * database disk for 50 kB.
  */
 const MIN_BYTES = 16 * 1024;
 
-/** Objects of texts that are gone, removed with one statement. */
 const SLICE = 500;
 
-/** For so long nothing is tried with an object store that has failed. */
+/** Pause after a failure of the object store, in milliseconds. */
 const REST_MS = 30_000;
 
-/** What {@linkcode largeTexts} needs of the store. */
 interface Owner {
   readonly objects: ObjectStore;
   readonly query: <Row>(
@@ -307,23 +288,17 @@ interface Owner {
   readonly warn: (line: string) => void;
 }
 
-/** Large texts of a database's archive, which stand in an object store. */
 interface LargeTexts {
-  /**
-   * Puts the large texts of these records there, and gives what their rows hold. What can't be put stays in the database:
-   * a request waits for an object store for some seconds at most, and no commit fails because of it.
-   */
+  /** Puts the large texts of records and returns their rows. The database is the fallback after some seconds. */
   put(records: readonly StoreRecord[]): Promise<ReadonlyMap<string, StoredText>>;
-  /** Removes objects that no text has any more, and those of commits that never came. */
   sweep(): Promise<void>;
-  /** Ends what it does by itself. */
   close(): Promise<void>;
 }
 
 /**
- * An object's name is written down before it is put, and struck out by the commit whose text it is. So one that a crash
- * left is known without listing a bucket, and goes an hour later: a commit that comes still later finds its name gone, and
- * begins anew. Each has a name of its own: one that is being removed is never that of a text which comes again.
+ * Returns the large texts of a database. An object's name is recorded before the put and removed by the commit of its
+ * text, so that names left by crashes are deleted after an hour; a later commit then starts again. Names are unique: a
+ * returning text never gets an object being deleted.
  */
 export function largeTexts({ objects, query, warn }: Owner): LargeTexts {
   let restsUntilMs = 0;
@@ -332,7 +307,7 @@ export function largeTexts({ objects, query, warn }: Owner): LargeTexts {
   let retry: ReturnType<typeof setTimeout> | undefined;
   let sweeping: Promise<void> = Promise.resolve();
   const rests = () => performance.now() < restsUntilMs;
-  /** Whether it could be done. Else the object store is left alone for a while. */
+  /** Returns whether the call succeeded; after a failure the object store rests. */
   const attempt = async (act: () => Promise<unknown>): Promise<boolean> => {
     if (rests()) return false;
     try {
@@ -342,7 +317,7 @@ export function largeTexts({ objects, query, warn }: Owner): LargeTexts {
     } catch (error) {
       if (!(error instanceof StoreError)) throw error;
       restsUntilMs = performance.now() + REST_MS;
-      if (!isWarned) warn(`${error.message} Until it can be used texts are kept in the database.`);
+      if (!isWarned) warn(`${error.message} Until it works again, texts are stored in the database.`);
       isWarned = true;
       return false;
     }
@@ -354,14 +329,14 @@ export function largeTexts({ objects, query, warn }: Owner): LargeTexts {
       if (names.length === 0) return;
       if (!await attempt(() => fewAtOnce(names, (name) => objects.delete(name)))) {
         clearTimeout(retry);
-        // Who reads the database hears of it by itself if that fails.
+        // Callers see failures of the database themselves.
         if (isOpen) retry = setTimeout(() => void sweep().catch(() => {}), 2 * REST_MS);
         return;
       }
       await query("DELETE FROM tare.objects WHERE name = ANY ($1)", [names]);
     }
   };
-  /** One after the other: two would remove the same. */
+  /** Sequential: concurrent sweeps would delete the same objects. */
   const sweep = () => sweeping = sweeping.catch(() => {}).then(sweepAll);
   return {
     async put(records) {
@@ -382,7 +357,6 @@ export function largeTexts({ objects, query, warn }: Owner): LargeTexts {
       await fewAtOnce([...large.entries()], async ([at, [ref, text]]) => {
         const object = names[at]!;
         const { zstd, ...stored } = text;
-        // A text that a session has is there for all.
         if (!named.has(object)) texts.set(ref, stored);
         else if (await attempt(() => objects.put(object, zstd))) texts.set(ref, { ...stored, object });
       });

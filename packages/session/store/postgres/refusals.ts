@@ -11,20 +11,18 @@ import {
 import { databaseError } from "./database_error.ts";
 import { nameIn } from "../json_text.ts";
 
-/** What a function of the database says when it refuses something: what that is about, and what else is to be known. */
+/** Details of a refusal: subject and further data. */
 interface Said {
   readonly about: string;
   readonly more: string;
 }
 
 interface Refused {
-  /** The SQLSTATE by which PostgreSQL tells it. */
   readonly code: string;
-  /** What every store says of it. Absent: nobody but this store gets to hear of it. */
+  /** Returns the error that all stores have in common. Absent: it is internal. */
   readonly error?: (said: Said) => Error;
 }
 
-/** The name of something that is refused. */
 export type RefusalName =
   | "wasDone"
   | "noSession"
@@ -39,13 +37,13 @@ export type RefusalName =
   | "changed"
   | "notFree";
 
-/** Everything that the store's own functions refuse, once for both languages. */
+/** Refusals of the store's functions, for TypeScript and SQL. */
 const REFUSALS: Readonly<Record<RefusalName, Refused>> = {
-  /** The same commit was done before: what was sent again writes nothing. */
+  /** The commit was resent and had succeeded. */
   wasDone: { code: "TA000" },
   noSession: { code: "TA001", error: ({ about }) => noSessionError(nameIn(about)) },
   sessionExists: { code: "TA002", error: ({ about }) => sessionExistsError(nameIn(about)) },
-  /** Events behind another than the last. `more` is the one behind which they were written, and the last. */
+  /** Events not after the last one. `more`: the expected and the actual last event. */
   conflict: {
     code: "TA003",
     error({ about, more }) {
@@ -55,28 +53,27 @@ const REFUSALS: Readonly<Record<RefusalName, Refused>> = {
   },
   fenced: { code: "TA004", error: ({ about }) => fencedError(nameIn(about)) },
   otherText: { code: "TA005", error: ({ about }) => otherTextError(about) },
-  /** `more` is the scope. */
+  /** `more`: the scope. */
   notClaimed: {
     code: "TA006",
     error: ({ about, more }) => notClaimedError({ key: nameIn(about), scope: nameIn(more) }),
   },
   notAsked: { code: "TA007", error: ({ about }) => notAskedError(about) },
-  /** There are more commits of a session than its holder thinks. `more` is how many. */
+  /** The session has more commits than its holder knows. `more`: their number. */
   otherCommits: { code: "TA008" },
-  /** A session that is to be held for one commit is held, or its newest hold is another one. */
+  /** A session to be held for one commit is held, or its newest hold is another one. */
   notFree: { code: "TA009" },
-  /** A text that was there without its bytes when it was asked for isn't any more, or its object was given up. */
+  /** A text that was stored when it was looked up was deleted, or its object was. */
   textGone: { code: "TA010" },
-  /** A document that isn't the one that was to be replaced. `more` is its kind. */
+  /** Another document than the one to be replaced. `more`: its kind. */
   changed: { code: "TA011", error: ({ about, more }) => changedError(nameIn(more), nameIn(about)) },
 };
 
-/** By its name what SQL writes for each. */
 export const REFUSAL: Readonly<Record<RefusalName, string>> = Object.fromEntries(
   Object.entries(REFUSALS).map(([name, { code }]) => [name, `'${code}'`]),
 ) as Record<RefusalName, string>;
 
-/** The function by which all others refuse: a code of {@linkcode REFUSAL}, what it is about, and more. */
+/** The SQL function that raises refusals: a code of {@linkcode REFUSAL}, the subject, and further data. */
 export const REFUSE: string = `
   CREATE FUNCTION tare.refuse(code text, about text, more text DEFAULT '') RETURNS void LANGUAGE plpgsql AS $$
   BEGIN
@@ -84,13 +81,13 @@ export const REFUSE: string = `
   END $$;
 `;
 
-/** What was refused, if the error says that this was. */
+/** Returns the details if the error is this refusal. */
 export function refused(error: unknown, name: RefusalName): Said | undefined {
   const { code, detail = "", hint = "" } = databaseError(error) ?? {};
   return code === REFUSALS[name].code ? { about: detail, more: hint } : undefined;
 }
 
-/** What a function of the store refused, as every store says it; anything else as it was. */
+/** Returns the common error of a refusal; other errors unchanged. */
 export function asRefusal(error: unknown): unknown {
   const { code, detail = "", hint = "" } = databaseError(error) ?? {};
   const known = Object.values(REFUSALS).find((one) => one.code === code);

@@ -6,12 +6,9 @@ import { REFUSAL, REFUSE } from "./refusals.ts";
 const FOLDED = foldedLetters();
 
 /**
- * The tables. Names stand in them as `columnText` writes them, values as JSON in plain text: to take it
- * apart would cost more than all else that a commit does.
- *
- * A session's row never changes but where it is removed; what changes with each commit is its head, a small row that
- * fits beside its older versions in one page. Who writes to a session has its head locked, so that one comes after the
- * other, also a commit and the takeover that fences it off.
+ * The tables. Names are stored by `columnText`, values as JSON text, which is cheaper than parsed JSON. Commits change
+ * a session's head, a small row whose old versions fit in the same page. Writers lock the head, which orders commits
+ * and fences takeovers.
  */
 const TABLES = `
   CREATE TABLE tare.servers (
@@ -30,7 +27,7 @@ const TABLES = `
   );
   CREATE INDEX ON tare.sessions (key) WHERE is_removed;
 
-  -- Who writes to a session, by what hold, and in which commit.
+  -- Writer of a session: its hold and its commit.
   CREATE TYPE tare.write AS (
     session_id text, holder text, fence bigint, number bigint, commit_id uuid, now_ms bigint
   );
@@ -39,22 +36,22 @@ const TABLES = `
   CREATE TABLE tare.heads (
     session bigint PRIMARY KEY,
     kind text NOT NULL,
-    -- The key with which it was made. NULL: the owner's.
+    -- Key of the session. NULL: the owner's.
     made_by text,
-    -- The session that it was forked from, as long as that is there.
+    -- Parent of a fork, while it exists.
     parent bigint,
     holder text,
     fence bigint NOT NULL DEFAULT 0,
     last bigint NOT NULL DEFAULT 0,
     commits bigint NOT NULL DEFAULT 0,
     commit_id uuid,
-    -- The newest commits for which it was held alone, the newest first.
+    -- Newest single-commit holds, the newest first.
     recent uuid[],
     watched_until timestamptz NOT NULL DEFAULT '-infinity',
     touched_at_ms bigint NOT NULL,
-    -- Which of its names were given last, whatever the clocks of the servers say; 0: it has none.
+    -- Order of the newest naming, independent of clocks; 0: no names.
     named bigint NOT NULL DEFAULT 0,
-    -- What it took when it was last weighed, and whether nothing was written to it since.
+    -- Size when last measured, and whether it is still current.
     bytes bigint NOT NULL DEFAULT 0,
     is_weighed boolean NOT NULL DEFAULT false
   ) WITH (fillfactor = 50);
@@ -62,22 +59,21 @@ const TABLES = `
   CREATE INDEX ON tare.heads (kind, touched_at_ms, session);
   CREATE INDEX ON tare.heads (kind, session) WHERE NOT is_weighed;
   CREATE INDEX ON tare.heads (parent) WHERE parent IS NOT NULL;
-  -- Lists, an index for each way in which they are cut.
+  -- An index for each filter of lists.
   CREATE INDEX ON tare.heads (kind, session);
   CREATE INDEX ON tare.heads (kind, session) WHERE parent IS NULL;
   CREATE INDEX ON tare.heads (made_by, kind, session) WHERE made_by IS NOT NULL;
   CREATE INDEX ON tare.heads (made_by, kind, session) WHERE made_by IS NOT NULL AND parent IS NULL;
 
-  -- How many sessions of a kind there are, and what they took when they were weighed: the sum of its rows. Whoever
-  -- changes it adds a row, so that nobody waits for another; see fold_counts().
+  -- Numbers and measured sizes of sessions by kind: sums of rows. Changes add rows, without waiting for locks; see
+  -- fold_counts().
   CREATE TABLE tare.counted (
     kind text NOT NULL,
     sessions bigint NOT NULL,
     bytes bigint NOT NULL
   );
 
-  -- What sessions have come to, and what was added since these were last put together; see put_sums(). The key of the
-  -- owner has no name.
+  -- Totals of sessions and additions since the last fold; see put_sums(). The owner's key has an empty name.
   CREATE TABLE tare.sums (
     kind text NOT NULL,
     made_by text NOT NULL,
@@ -94,7 +90,7 @@ const TABLES = `
     json jsonb NOT NULL
   );
 
-  -- What sessions can be found by.
+  -- Names of sessions.
   CREATE TABLE tare.names (
     name text NOT NULL,
     session bigint NOT NULL,
@@ -102,7 +98,7 @@ const TABLES = `
   );
   CREATE INDEX ON tare.names (session);
 
-  -- Those of one commit: a JSON array of so many, the first of which has this number.
+  -- Events of one commit: a JSON array of "count" events from number "first".
   CREATE TABLE tare.events (
     session bigint NOT NULL,
     first bigint NOT NULL,
@@ -119,11 +115,11 @@ const TABLES = `
     PRIMARY KEY (session, name)
   ) WITH (fillfactor = 70);
 
-  -- Some of the state once more: an index of what states hold, even of these alone, would make every one slower to write.
+  -- Copies of some states: an index of states would slow down every write.
   CREATE TABLE tare.titles (
     session bigint PRIMARY KEY,
     json text NOT NULL,
-    -- With letters of either case the same, as titles are searched.
+    -- Case-folded for searches.
     folded text NOT NULL
   );
   CREATE TABLE tare.attention (
@@ -134,7 +130,7 @@ const TABLES = `
   );
   CREATE INDEX ON tare.attention (session);
 
-  -- A text is stored once, however many sessions have it: here, or as an object of an object store.
+  -- Texts shared by sessions, stored here or in an object.
   CREATE TABLE tare.texts (
     ref text PRIMARY KEY,
     sha256 bytea NOT NULL,
@@ -145,13 +141,13 @@ const TABLES = `
     CHECK ((zstd IS NULL) <> (object IS NULL))
   );
   CREATE INDEX ON tare.texts (object) WHERE object IS NOT NULL;
-  -- Objects that are no text's: those that are being written, and those that have to go.
+  -- Objects without a text: being written, or to be deleted.
   CREATE TABLE tare.objects (
     name text PRIMARY KEY,
     is_left boolean NOT NULL DEFAULT false,
     made_at timestamptz NOT NULL DEFAULT clock_timestamp()
   );
-  -- Where objects are.
+  -- The object store.
   CREATE TABLE tare.object_store (
     is_one boolean PRIMARY KEY DEFAULT true CHECK (is_one),
     place text NOT NULL
@@ -167,7 +163,7 @@ const TABLES = `
   CREATE TABLE tare.documents (
     kind text NOT NULL,
     id text COLLATE "C" NOT NULL,
-    -- NULL: it goes with none.
+    -- NULL: no session.
     session bigint,
     json text NOT NULL,
     PRIMARY KEY (kind, id)
@@ -191,16 +187,16 @@ const TABLES = `
   CREATE INDEX ON tare.keys (touched_at_ms);
   CREATE INDEX ON tare.keys (session) WHERE session IS NOT NULL;
 
-  -- What somebody outside is to be told.
+  -- Messages to external receivers.
   CREATE TABLE tare.deliveries (
     number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     id text NOT NULL UNIQUE,
     receiver text NOT NULL,
-    -- NULL: it goes with none.
+    -- NULL: no session.
     session bigint,
     json text NOT NULL,
     made_at_ms bigint NOT NULL,
-    -- NULL: nothing more is to be done.
+    -- NULL: nothing is due.
     due_at_ms bigint,
     claims bigint NOT NULL DEFAULT 0
   );
@@ -208,7 +204,7 @@ const TABLES = `
   CREATE INDEX ON tare.deliveries (session) WHERE session IS NOT NULL;
   CREATE INDEX ON tare.deliveries (receiver, due_at_ms) WHERE due_at_ms IS NOT NULL;
 
-  -- What is asked of the opening that holds a session.
+  -- Requests to holders of sessions.
   CREATE TABLE tare.requests (
     id uuid PRIMARY KEY,
     session bigint NOT NULL,
@@ -224,22 +220,17 @@ const TABLES = `
   CREATE INDEX ON tare.requests (session);
 `;
 
-/** Of so many writes one puts together what those before it have added. */
+/** Share of writes that fold earlier additions. */
 const FOLD_SHARE = 1 / 128;
 
-/** Keeps two from putting together the same at once: "sums" in ASCII. */
+/** Advisory lock of folds: "sums" in ASCII. */
 const FOLD_LOCK = 0x73756d73;
 
 /**
- * What writes to the tables, as functions of the database: each takes one record of a commit, so that a
- * commit of several is one statement and one round trip.
- *
- * A commit has an id. Whoever isn't sure whether it was done sends it again: the function that finds the id on what it
- * is about to write says so by the refusal `wasDone`, which undoes the rest of the second attempt. And it has a number, one
- * more than that of the session's commit before: an attempt that was lost on its way and comes after others, from a
- * connection that nobody has any more, writes nothing. `holder` is NULL for a session that an earlier record of the same
- * commit has made or locked. A session that is held for one commit has the fence in place of that number, which every
- * hold raises, and remembers the ids of the newest such commits.
+ * Write functions, one per record type, so that a commit is one round trip. A commit has an id, by which the refusal
+ * `wasDone` undoes a resent one, and a number, that of the session's previous commit plus 1, so that a delayed attempt
+ * from a dead connection writes nothing. `holder` is NULL for a session that the same commit has created or locked. A
+ * session held for one commit has the fencing number instead.
  */
 const FUNCTIONS = `
   ${REFUSE}
@@ -272,7 +263,7 @@ const FUNCTIONS = `
     SELECT translate(words, '${FOLDED.letters}', '${FOLDED.folded}')
   $$;
 
-  -- The runs of three characters in a text that is folded.
+  -- Trigrams of a folded text.
   CREATE FUNCTION tare.grams(words text) RETURNS text[] LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
     SELECT array_agg(DISTINCT substr(words, at, 3) COLLATE "C") FROM generate_series(1, length(words) - 2) AS at
   $$;
@@ -287,7 +278,7 @@ const FUNCTIONS = `
   CREATE TRIGGER titled AFTER INSERT OR UPDATE ON tare.state
     FOR EACH ROW WHEN (NEW.name = 'title') EXECUTE FUNCTION tare.keep_title();
 
-  -- What says that something is to be done.
+  -- Maintains states that indicate work.
   CREATE FUNCTION tare.keep_attention() RETURNS trigger LANGUAGE plpgsql AS $$
   BEGIN
     IF NEW.json = 'null' THEN
@@ -301,7 +292,7 @@ const FUNCTIONS = `
   CREATE TRIGGER attention AFTER INSERT OR UPDATE ON tare.state
     FOR EACH ROW WHEN (NEW.name IN ('turn', 'asks', 'queue')) EXECUTE FUNCTION tare.keep_attention();
 
-  -- Of a database that was away all have a lease's time to come back.
+  -- After a restart of the database all openings have the time of a lease to return.
   CREATE FUNCTION tare.is_gone(s tare.servers) RETURNS boolean LANGUAGE sql STABLE AS $$
     SELECT s.is_dead OR greatest(s.expires_at, pg_postmaster_start_time() + s.lease) < clock_timestamp()
   $$;
@@ -314,8 +305,8 @@ const FUNCTIONS = `
     SELECT pg_notify('tare', kind || substr(about, 1, 1000))
   $$;
 
-  -- Tells who watches a session how it is, with the events that were written last as far as a notification holds them,
-  -- which is 8,000 bytes. Names stand in the tables as JSON has them. Of longer ones is told that something has changed.
+  -- Notifies watchers of a session's state, with the newest events if they fit in a notification (8,000 bytes). Names
+  -- are stored as JSON. Longer ones are only reported as changed.
   CREATE FUNCTION tare.tell(session_id text, head tare.heads, the_events text) RETURNS void LANGUAGE plpgsql AS $$
   DECLARE begins text;
   BEGIN
@@ -339,7 +330,7 @@ const FUNCTIONS = `
     RETURN found_key;
   END $$;
 
-  -- The same, and nobody removes it before the end of the transaction.
+  -- Returns a session's key and prevents its deletion during the transaction.
   CREATE FUNCTION tare.kept_key_of(session_id text) RETURNS bigint LANGUAGE plpgsql AS $$
   DECLARE found_key bigint;
   BEGIN
@@ -348,7 +339,7 @@ const FUNCTIONS = `
     RETURN found_key;
   END $$;
 
-  -- Why the head of a session isn't what a commit takes it for.
+  -- Raises the reason why a session's head differs from the expected one.
   CREATE FUNCTION tare.refuse_head(w tare.write, the_session bigint, after bigint) RETURNS void LANGUAGE plpgsql AS $$
   DECLARE head tare.heads;
   BEGIN
@@ -364,7 +355,7 @@ const FUNCTIONS = `
     PERFORM tare.refuse(${REFUSAL.conflict}, w.session_id, after || ' ' || head.last);
   END $$;
 
-  -- Locks the head of a session that this holder has, for a record other than events.
+  -- Locks the head of a held session, for records other than events.
   CREATE FUNCTION tare.lock_head(w tare.write) RETURNS bigint LANGUAGE plpgsql AS $$
   DECLARE
     the_session bigint := tare.key_of(w.session_id);
@@ -394,7 +385,7 @@ const FUNCTIONS = `
   BEGIN
     IF coalesce(parent_id, archive_of) IS NOT NULL THEN
       archive_key := tare.key_of(coalesce(parent_id, archive_of));
-      -- Nothing is taken out of its archive while it is copied.
+      -- The archive must not shrink while it is copied.
       SELECT session INTO the_parent FROM tare.heads WHERE session = archive_key FOR SHARE;
     END IF;
     IF parent_id IS NULL THEN the_parent := NULL; END IF;
@@ -423,7 +414,7 @@ const FUNCTIONS = `
         commits = CASE WHEN w.holder IS NULL THEN commits ELSE commits + 1 END,
         commit_id = w.commit_id,
         is_weighed = false,
-        -- It stands in an index: to write it each time would cost more than the rest.
+        -- Indexed: updating it each time would dominate the cost.
         touched_at_ms = CASE WHEN touched_at_ms <= w.now_ms - 60000 THEN w.now_ms ELSE touched_at_ms END
       WHERE session = the_session AND last = after AND (w.holder IS NULL OR (
         holder = w.holder AND fence = w.fence AND commits = w.number
@@ -456,8 +447,8 @@ const FUNCTIONS = `
     RETURN 1;
   END $$;
 
-  -- Adds to what sessions of this one's kind and key have come to. Now and then somebody puts together what was added:
-  -- one at a time, and nobody waits for it.
+  -- Adds to the totals of a session's kind and key. Some writes fold the additions, one at a time, without blocking
+  -- others.
   CREATE FUNCTION tare.put_sums(w tare.write, the_days text[], the_abouts text[], the_jsons text[])
   RETURNS integer LANGUAGE plpgsql AS $$
   DECLARE the_session bigint := tare.lock_head(w);
@@ -498,7 +489,7 @@ const FUNCTIONS = `
       PERFORM FROM tare.objects WHERE name = the_object AND NOT is_left FOR UPDATE;
       IF NOT FOUND THEN PERFORM tare.refuse(${REFUSAL.textGone}, the_ref); END IF;
     END IF;
-    -- Another transaction may remove the last reference to it in between.
+    -- Another transaction may delete the last reference meanwhile.
     LOOP
       INSERT INTO tare.texts SELECT the_ref, the_sha256, the_bytes, the_zstd, the_object
         WHERE the_zstd IS NOT NULL OR the_object IS NOT NULL ON CONFLICT DO NOTHING;
@@ -506,7 +497,7 @@ const FUNCTIONS = `
       EXIT WHEN FOUND;
       IF the_zstd IS NULL AND the_object IS NULL THEN PERFORM tare.refuse(${REFUSAL.textGone}, the_ref); END IF;
     END LOOP;
-    -- Another one may have put the same text at the same time.
+    -- Another commit may have put the same text meanwhile.
     UPDATE tare.objects SET is_left = true WHERE name = the_object;
     DELETE FROM tare.objects o WHERE name = the_object
       AND EXISTS (SELECT FROM tare.texts t WHERE t.ref = the_ref AND t.object = the_object);
@@ -597,7 +588,7 @@ const FUNCTIONS = `
     RETURN 1;
   END $$;
 
-  -- Texts that nobody has any more go. Whoever is about to have one waits, or is waited for.
+  -- Deletes unreferenced texts. Locks order this with new references.
   CREATE FUNCTION tare.sweep_texts(refs text[]) RETURNS void LANGUAGE plpgsql AS $$
   BEGIN
     PERFORM FROM tare.texts WHERE ref = ANY (refs) ORDER BY ref FOR UPDATE;
@@ -607,20 +598,20 @@ const FUNCTIONS = `
     ) INSERT INTO tare.objects (name, is_left) SELECT object, true FROM gone WHERE object IS NOT NULL;
   END $$;
 
-  -- Writes down the objects that are about to be written, and says which: not those of texts that are there.
+  -- Records objects that are to be written, except those of stored texts, and returns their names.
   CREATE FUNCTION tare.name_objects(refs text[], names text[]) RETURNS SETOF text LANGUAGE sql AS $$
     INSERT INTO tare.objects (name) SELECT wanted.name FROM unnest(refs, names) AS wanted (ref, name)
       WHERE NOT EXISTS (SELECT FROM tare.texts t WHERE t.ref = wanted.ref)
       ON CONFLICT (name) DO UPDATE SET made_at = clock_timestamp() RETURNING name
   $$;
 
-  -- Objects that have to go, those among them that nobody has come to commit within an hour.
+  -- Returns objects to be deleted, including those not committed within an hour.
   CREATE FUNCTION tare.left_objects(slice integer) RETURNS SETOF text LANGUAGE sql AS $$
     UPDATE tare.objects SET is_left = true WHERE NOT is_left AND made_at < clock_timestamp() - interval '1 hour';
     SELECT name FROM tare.objects WHERE is_left ORDER BY made_at LIMIT slice
   $$;
 
-  -- Where objects are, which may be here if there are none yet.
+  -- Returns the object store, by default this one if there is none yet.
   CREATE FUNCTION tare.objects_in(here text) RETURNS text LANGUAGE plpgsql AS $$
   DECLARE
     is_used boolean := EXISTS (SELECT FROM tare.texts WHERE object IS NOT NULL) OR EXISTS (SELECT FROM tare.objects);
@@ -632,14 +623,14 @@ const FUNCTIONS = `
     RETURN (SELECT place FROM tare.object_store WHERE is_used OR place = here);
   END $$;
 
-  -- Takes a session away at once; what it has goes by sweep().
+  -- Deletes a session; sweep() frees its contents.
   CREATE FUNCTION tare.remove(the_session bigint) RETURNS void LANGUAGE plpgsql AS $$
   BEGIN
     PERFORM tare.notify('w', id) FROM tare.sessions WHERE key = the_session;
     UPDATE tare.sessions SET id = 'removed:' || gen_random_uuid(), json = '', is_removed = true
       WHERE key = the_session;
     DELETE FROM tare.heads WHERE session = the_session;
-    -- Behind that: a fork that is being made locks its parent.
+    -- Afterwards: creating a fork locks its parent.
     UPDATE tare.heads SET parent = NULL WHERE parent = the_session;
     DELETE FROM tare.names WHERE session = the_session;
     DELETE FROM tare.titles WHERE session = the_session;
@@ -657,8 +648,7 @@ const FUNCTIONS = `
     RETURN 1;
   END $$;
 
-  -- Weighs some sessions of a kind that were written since they were last weighed, behind this one. Gives the last of
-  -- them: NULL if there are no more.
+  -- Measures some changed sessions of a kind after this one. Returns the last of them, NULL at the end.
   CREATE FUNCTION tare.weigh(the_kind text, after bigint, slice integer) RETURNS bigint LANGUAGE plpgsql AS $$
   DECLARE
     head record;
@@ -681,7 +671,7 @@ const FUNCTIONS = `
     RETURN weighed;
   END $$;
 
-  -- Takes away some sessions beyond these limits that nobody holds, and says how many: 0 if there are no more.
+  -- Deletes some sessions beyond these limits that aren't held. Returns their number, 0 at the end.
   CREATE FUNCTION tare.expire(the_kind text, before_ms bigint, max_bytes bigint, slice integer)
   RETURNS integer LANGUAGE plpgsql AS $$
   DECLARE
@@ -693,17 +683,17 @@ const FUNCTIONS = `
   BEGIN
     SELECT coalesce(sum(bytes), 0) INTO rest FROM tare.counted WHERE kind = the_kind;
     WHILE expired < slice LOOP
-      -- One by one, so that it is looked for in the index.
+      -- One at a time, by the index.
       SELECT session, touched_at_ms, bytes, holder INTO head FROM tare.heads
         WHERE kind = the_kind AND (touched_at_ms, session) > (passed_ms, passed)
         ORDER BY touched_at_ms, session LIMIT 1;
       EXIT WHEN NOT FOUND OR head.touched_at_ms >= before_ms AND rest <= max_bytes;
       passed_ms := head.touched_at_ms;
       passed := head.session;
-      -- One that is held counts for what its place in the order allows, and stays.
+      -- A held session counts in its order, but isn't deleted.
       rest := rest - head.bytes;
       CONTINUE WHEN head.holder IS NOT NULL AND tare.is_there(head.holder);
-      -- It may have been used, or taken, meanwhile.
+      -- It may have been used or held meanwhile.
       PERFORM FROM tare.heads WHERE session = head.session AND touched_at_ms = head.touched_at_ms
         AND holder IS NOT DISTINCT FROM head.holder FOR UPDATE SKIP LOCKED;
       CONTINUE WHEN NOT FOUND;
@@ -713,7 +703,7 @@ const FUNCTIONS = `
     RETURN expired;
   END $$;
 
-  -- Frees some of what removed sessions took, and says whether there may be more.
+  -- Frees some contents of deleted sessions. Returns whether there may be more.
   CREATE FUNCTION tare.sweep(slice integer) RETURNS boolean LANGUAGE plpgsql AS $$
   DECLARE
     the_session bigint;
@@ -738,7 +728,7 @@ const FUNCTIONS = `
     RETURN true;
   END $$;
 
-  -- What a key stands for, and takes it. Who asks twice with one id gets the same answer twice.
+  -- Returns the state of a key and claims it. Repeated calls with one id return the same.
   CREATE FUNCTION tare.claim_key(
     the_scope text, the_key text, hash text, atomic boolean, the_owner text, the_claim uuid, now_ms bigint,
     keep_ms bigint, OUT state text, OUT response text
@@ -780,8 +770,8 @@ const FUNCTIONS = `
 `;
 
 /**
- * How openings share sessions, as functions of the database. An opening is a row of `servers` that it
- * renews; what it holds is good while that row is. The clock is the database's own, the same for all.
+ * Functions for sharing sessions. An opening is a row of `servers` that it renews; its holds are valid while the row
+ * is. Times are by the database's clock.
  */
 const LEASE_FUNCTIONS = `
   CREATE FUNCTION tare.join_in(server text, lease_ms double precision) RETURNS integer LANGUAGE sql AS $$
@@ -791,7 +781,7 @@ const LEASE_FUNCTIONS = `
     SELECT 1
   $$;
 
-  -- Gives back all that an opening holds. Others hear of it at once.
+  -- Releases everything that an opening holds, and notifies others.
   CREATE FUNCTION tare.leave(server text) RETURNS integer LANGUAGE plpgsql AS $$
   DECLARE head tare.heads;
   BEGIN
@@ -803,26 +793,26 @@ const LEASE_FUNCTIONS = `
     RETURN 1;
   END $$;
 
-  -- Lets go of what an opening holds that has lost its lease, so that somebody else takes it.
+  -- Releases the holds of an opening that has lost its lease.
   CREATE FUNCTION tare.give_up(server text) RETURNS integer LANGUAGE sql AS $$
     UPDATE tare.servers SET is_dead = true WHERE id = server;
     SELECT tare.notify('g', server);
     SELECT 1
   $$;
 
-  -- Renews a lease, and says who is there. NULL: somebody has taken it for dead.
+  -- Renews a lease and returns the live openings. NULL: the lease was lost.
   CREATE FUNCTION tare.renew(server text) RETURNS text[] LANGUAGE plpgsql AS $$
   BEGIN
     UPDATE tare.servers SET expires_at = clock_timestamp() + lease WHERE id = server AND NOT is_dead;
     IF NOT FOUND THEN RETURN NULL; END IF;
-    -- Rows that tell nobody anything any more.
+    -- Expired rows.
     DELETE FROM tare.servers s WHERE s.expires_at < clock_timestamp() - interval '1 hour'
       AND NOT EXISTS (SELECT FROM tare.heads h WHERE h.holder = s.id);
     DELETE FROM tare.requests WHERE made_at < clock_timestamp() - interval '1 hour';
     RETURN array(SELECT s.id FROM tare.servers s WHERE NOT tare.is_gone(s));
   END $$;
 
-  -- Whether an opening holds it that is there. One that isn't can't renew its lease any more then.
+  -- Returns whether a live opening holds a session. An expired one can't renew its lease any more.
   CREATE FUNCTION tare.is_held(head tare.heads) RETURNS boolean LANGUAGE plpgsql AS $$
   BEGIN
     IF head.holder IS NULL THEN RETURN false; END IF;
@@ -830,7 +820,7 @@ const LEASE_FUNCTIONS = `
     RETURN NOT FOUND AND EXISTS (SELECT FROM tare.servers WHERE id = head.holder);
   END $$;
 
-  -- Takes a session, also from an opening whose lease has run out.
+  -- Holds a session, also one of an expired opening.
   CREATE FUNCTION tare.hold(
     session_id text, server text, OUT fence bigint, OUT commits bigint, OUT state text, OUT was_left boolean
   ) LANGUAGE plpgsql AS $$
@@ -863,8 +853,8 @@ const LEASE_FUNCTIONS = `
     PERFORM tare.tell(session_id, head, '[]');
   END $$;
 
-  -- Takes a session for the commit that is being written, and gives it back: nobody else gets to it before the end of
-  -- that. Gives the number of this hold.
+  -- Holds a session for the current commit and releases it; others are blocked until its end. Returns the number of the
+  -- hold.
   CREATE FUNCTION tare.hold_briefly(session_id text, the_fence bigint, the_commit uuid, now_ms bigint)
   RETURNS bigint LANGUAGE plpgsql AS $$
   DECLARE
@@ -914,7 +904,7 @@ const LEASE_FUNCTIONS = `
     IF fence IS NULL THEN PERFORM tare.refuse(${REFUSAL.noSession}, session_id); END IF;
   END $$;
 
-  -- Whoever asks hears from now on what becomes of the sessions, and sees how they are.
+  -- Subscribes to sessions and returns their state.
   CREATE FUNCTION tare.watch(session_ids text[], seconds integer, server text)
   RETURNS TABLE (id text, fence bigint, holder text, last bigint) LANGUAGE sql AS $$
     UPDATE tare.heads h SET watched_until = clock_timestamp() + seconds * interval '1 second'
@@ -924,7 +914,7 @@ const LEASE_FUNCTIONS = `
       FROM tare.sessions s JOIN tare.heads h ON h.session = s.key WHERE s.id = ANY (session_ids)
   $$;
 
-  -- How these sessions are, but for those that are as they were, and what was written behind these events of them.
+  -- Returns the state of changed sessions, and their events after these numbers.
   CREATE FUNCTION tare.news(session_ids text[], known text[], afters bigint[], server text)
   RETURNS TABLE (id text, fence bigint, holder text, last bigint, events text) LANGUAGE sql STABLE AS $$
     SELECT s.id, h.fence, tare.whose(h.holder, server), h.last, (
@@ -936,8 +926,8 @@ const LEASE_FUNCTIONS = `
       WHERE seen.state <> h.fence || ' ' || h.last || ' ' || (h.holder IS NULL)
   $$;
 
-  -- Asks something of the opening that holds a session. False: nobody does. The row stays when all is said, so that an
-  -- attempt that was lost on its way doesn't ask again.
+  -- Sends a request to the holder of a session. False: there is none. The row stays, so that a resent request has no
+  -- second effect.
   CREATE FUNCTION tare.ask(session_id text, the_id uuid, the_json text) RETURNS boolean LANGUAGE plpgsql AS $$
   DECLARE
     the_session bigint := tare.key_of(session_id);
@@ -952,7 +942,7 @@ const LEASE_FUNCTIONS = `
     RETURN true;
   END $$;
 
-  -- What has become of a request. Once its holder has lost the session it is withdrawn, unless it was answered.
+  -- Returns the outcome of a request. It is withdrawn if its holder lost the session without answering.
   CREATE FUNCTION tare.asked(the_id uuid, OUT is_over boolean, OUT answer text) LANGUAGE plpgsql AS $$
   BEGIN
     UPDATE tare.requests r SET is_withdrawn = true WHERE r.id = the_id AND r.answer IS NULL AND NOT EXISTS (
@@ -965,19 +955,17 @@ const LEASE_FUNCTIONS = `
   END $$;
 `;
 
-/** The version of the tables and functions: a database of another one is refused. */
+/** Version of tables and functions; databases of other versions are refused. */
 const VERSION = 1;
 
-/** Oldest server that this was tried with. */
 const LEAST_SERVER = 15;
 
-/** Keeps two that open a new database at once from making its tables twice: "tare" in ASCII. */
+/** Advisory lock of schema creation: "tare" in ASCII. */
 const LOCK = 0x74617265;
 
 /**
- * Makes the tables of a store, unless they exist, or another opening makes them: then it waits for that.
- *
- * @throws {StoreError} `other_version` if another version of the program made them.
+ * Creates the tables unless they exist. Waits for another opening that creates them.
+ * @throws {StoreError} `other_version` if another version of the program created them.
  */
 export async function createTables(connection: Connection, place: string): Promise<void> {
   const [server] = await connection.query<{ version: string; number: number }>(
@@ -995,7 +983,7 @@ export async function createTables(connection: Connection, place: string): Promi
     await connection.query("SET LOCAL statement_timeout = 0");
     await connection.query(`SELECT pg_advisory_xact_lock(${LOCK})`);
     if (!await hasTables(connection, place)) {
-      // Who may not make schemas may have been given this one.
+      // A user without the right to create schemas may own this one.
       const [found] = await connection.query("SELECT 1 FROM pg_namespace WHERE nspname = 'tare'");
       if (!found) await connection.query("CREATE SCHEMA tare");
       await connection.query(`CREATE TABLE tare.schema_version AS SELECT ${VERSION} AS version`);
@@ -1003,14 +991,14 @@ export async function createTables(connection: Connection, place: string): Promi
     }
     await connection.query("COMMIT");
   } catch (error) {
-    // What the connection's own end undoes needs no more.
+    // The end of the connection rolls back, too.
     await connection.query("ROLLBACK").catch(() => {});
     throw error;
   }
 }
 
 async function hasTables(connection: Connection, place: string): Promise<boolean> {
-  // Not to_regclass(), which may not know yet what another opening has made since this one last asked.
+  // Not to_regclass(), which may miss tables that another opening has just created.
   const [found] = await connection.query(
     "SELECT 1 FROM pg_tables WHERE schemaname = 'tare' AND tablename = 'schema_version'",
   );
@@ -1019,7 +1007,7 @@ async function hasTables(connection: Connection, place: string): Promise<boolean
   if (row?.version === VERSION) return true;
   throw new StoreError(
     "other_version",
-    `Cannot open the store ${place}: its schema is version ${row?.version}, and this program's is ${VERSION}. ` +
+    `Cannot open the store ${place}: its schema version is ${row?.version}, this program's is ${VERSION}. ` +
       "Use the program that wrote it, or another database.",
   );
 }

@@ -31,7 +31,7 @@ import { SCHEMA } from "./schema.ts";
 export function openFileContents(path: string): StoreContents {
   const open = (path: string) => openDatabase(path, { schema: SCHEMA });
   let database = existsSync(path) || existsSync(`${path}-wal`) ? open(path) : undefined;
-  /** A file that takes the place of the other once everything is written to it. */
+  /** Replaces the file once everything is written. */
   const part = `${path}.part`;
   let written: Database | undefined;
   const removePart = () => {
@@ -45,14 +45,13 @@ export function openFileContents(path: string): StoreContents {
       if (read) yield* readTables(copyDialect(read));
     },
     async write(items) {
-      // Of a process that was cut off.
       removePart();
       written = open(part);
       await writeTables(copyDialect(written), items);
     },
     keep() {
       return promiseOf(() => {
-        // Everything is in the file then, and on the disk.
+        // Everything is in the file then, on disk.
         written?.close();
         database?.close();
         renameSync(part, path);

@@ -20,7 +20,6 @@ async function withStore(test: (store: Store, folder: string) => Promise<void>):
   });
 }
 
-/** Writes far more than what the log holds before it is copied into the file. */
 async function writeOn(store: Store, name: string): Promise<void> {
   await store.commit([sessionRecord(name)]);
   for (let after = 0; after < 600; after += 100) {
@@ -29,7 +28,7 @@ async function writeOn(store: Store, name: string): Promise<void> {
   }
 }
 
-Deno.test("copy() gives the store as of its call, however much is written and deleted meanwhile", () =>
+Deno.test("copy() returns the store as of its call despite concurrent writes", () =>
   withStore(async (store, folder) => {
     await writeOn(store, "much");
     const before = `${folder}/before.db`;
@@ -49,7 +48,6 @@ Deno.test("copy() gives the store as of its call, however much is written and de
     assertEquals((await copy.readEvents("z")).length, 700);
     await copy.close();
 
-    // The next one holds what was written since.
     const after = `${folder}/after.db`;
     await Deno.writeFile(after, (await store.copy!()).stream);
     const second = await openStore(after);
@@ -57,17 +55,17 @@ Deno.test("copy() gives the store as of its call, however much is written and de
     await second.close();
   }));
 
-Deno.test("copy() is made one at a time, and holds up nothing while it is read, however slowly", () =>
+Deno.test("copy() runs one at a time, and slow readers block nothing", () =>
   withStore(async (store, folder) => {
     await writeOn(store, "much");
     const [made, refused] = await Promise.allSettled([store.copy!(), store.copy!()]);
     assert(made.status === "fulfilled" && refused.status === "rejected");
     assert(refused.reason instanceof StoreError);
-    assertStringIncludes(refused.reason.message, "it is being copied already");
+    assertStringIncludes(refused.reason.message, "another copy is in progress");
     assertEquals(refused.reason.code, "locked");
     const reader = made.value.stream.getReader();
     await reader.read();
-    // The log is copied into the file again and again, as long as nothing else has it grow.
+    // Checkpoints continue, as nothing else keeps the log growing.
     const log = () => Deno.statSync(`${folder}/tare.db-wal`).size;
     for (let round = 0; round < 4; round++) await writeOn(store, `more ${round}`);
     assert(log() < 16 * 2 ** 20, `the log has ${log()} bytes`);
@@ -83,7 +81,7 @@ Deno.test("copy() is made one at a time, and holds up nothing while it is read, 
     await sum.close();
   }));
 
-Deno.test("copy() can be read to its end though the store is closed meanwhile, and fails if that is while it is made", () =>
+Deno.test("copy() survives closing the store while it is read, but not while it is made", () =>
   withStore(async (store, folder) => {
     await writeOn(store, "much");
     const { stream } = await store.copy!();
@@ -98,10 +96,10 @@ Deno.test("copy() can be read to its end though the store is closed meanwhile, a
     }
   }));
 
-Deno.test("copy() leaves other programs out of the file, also behind its end", () =>
+Deno.test("copy() preserves the file's lock, also after its end", () =>
   withStore(async (store, folder) => {
     await (await store.copy!()).stream.pipeTo(new WritableStream());
-    // Locks are a process's: only another one can tell.
+    // Locks are per process: only another one can check.
     const open =
       `new (await import("node:sqlite")).DatabaseSync("${folder}/tare.db").exec("SELECT * FROM events")`;
     const { stderr } = await new Deno.Command(Deno.execPath(), { args: ["eval", open] }).output();

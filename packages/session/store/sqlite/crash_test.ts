@@ -5,14 +5,12 @@ import { openStore } from "@tare/session/sqlite";
 import fc, { cases } from "../../../../tests/cases.ts";
 import { withFolder } from "../folder_fixture_test.ts";
 
-/** Writers that are killed, the last ones after the most writes. */
 const KILLS = cases(3);
 
-/** Lines after which the last writer is killed. */
 const MAX_LINES = 2_000;
 const WRITER = fromFileUrl(import.meta.resolve("./crash_writer_test.ts"));
 
-/** Runs a process that writes to the store until it has said so many lines, kills it, and gives what it said. */
+/** Runs a writer until it has printed this many lines, kills it, and returns the lines. */
 async function writeAndKill(
   path: string,
   lines: number,
@@ -29,7 +27,6 @@ async function writeAndKill(
   let killed = false;
   for await (const piece of child.stdout.pipeThrough(new TextDecoderStream())) {
     text += piece;
-    // What comes behind the last line break was cut off.
     said = text.split("\n").slice(0, -1);
     if (killed || said.length <= lines) continue;
     try {
@@ -43,7 +40,7 @@ async function writeAndKill(
   return said.map((line) => line.split(" "));
 }
 
-Deno.test("openStore() finds all that was acknowledged before a process was killed, in order and whole", () =>
+Deno.test("openStore() finds all acknowledged writes of a killed process, in order", () =>
   withFolder(async (folder) => {
     const path = join(folder, "tare.db");
     const moments = fc.sample(fc.double({ min: 0, max: 1, noNaN: true }), KILLS);
@@ -71,7 +68,7 @@ Deno.test("openStore() finds all that was acknowledged before a process was kill
     assert(written > 100 * KILLS, `the writers wrote only ${written} times`);
   }));
 
-Deno.test("openStore() is refused while another process has the file, and not once that was killed", () =>
+Deno.test("openStore() is refused while another process has the file open, until it is killed", () =>
   withFolder(async (folder) => {
     const path = join(folder, "tare.db");
     await writeAndKill(path, 0, async () => {

@@ -1,4 +1,4 @@
-// What crash_test.ts kills: a process that writes without end and says on its output what it was told is safe.
+// The process killed by crash_test.ts: writes endlessly and prints what is acknowledged.
 import { openStore } from "@tare/session/sqlite";
 
 const SESSIONS = ["a", "b", "c"];

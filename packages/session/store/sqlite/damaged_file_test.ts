@@ -31,7 +31,7 @@ async function assertRefused(path: string, state: string): Promise<void> {
   const error = await assertRejects(() => openStore(path), StoreError);
   assertEquals([error.code, error.message], [
     "corrupt",
-    `Cannot read the store ${path}: ${state}. Restore it from a backup, or move it away to begin anew.`,
+    `Cannot read the store ${path}: ${state}. Restore it from a backup, or move it away to start with an empty store.`,
   ]);
 }
 
@@ -44,7 +44,7 @@ Deno.test("openStore() refuses a file that is no database, and leaves it alone",
     }
   }));
 
-Deno.test("openStore() refuses a file that was cut off", () =>
+Deno.test("openStore() refuses a truncated file", () =>
   withBytes(async ({ path, bytes }) => {
     for (const length of [1, 511]) {
       Deno.writeFileSync(path, bytes.subarray(0, length));
@@ -57,25 +57,25 @@ Deno.test("openStore() refuses a file that was cut off", () =>
     }
   }));
 
-Deno.test("openStore() refuses a file that was emptied while its log holds what was written", () =>
+Deno.test("openStore() refuses an emptied file whose log has data", () =>
   withBytes(async ({ path }) => {
     Deno.writeTextFileSync(path, "");
     Deno.writeTextFileSync(`${path}-wal`, "committed");
-    await assertRefused(path, `it is empty, but ${path}-wal holds what was written to it`);
+    await assertRefused(path, `it is empty, but ${path}-wal has its data`);
     assertEquals(Deno.readTextFileSync(`${path}-wal`), "committed");
     Deno.removeSync(path);
-    await assertRefused(path, `it is missing, but ${path}-wal holds what was written to it`);
+    await assertRefused(path, `it is missing, but ${path}-wal has its data`);
     assertEquals(Deno.readTextFileSync(`${path}-wal`), "committed");
   }));
 
-Deno.test("openStore() refuses a file that is gone or empty beside its lock, and begins anew without that", () =>
+Deno.test("openStore() refuses a missing or empty file with a lock file, and creates it without one", () =>
   withBytes(async ({ path, bytes }) => {
     const gone = async (state: string) => {
       const error = await assertRejects(() => openStore(path), StoreError);
       assertEquals([error.code, error.message], [
         "corrupt",
-        `Cannot read the store ${path}: it is ${state}, but ${path}.lock says that there was one. Restore it from a ` +
-        `backup, or move ${path}.lock away to begin anew.`,
+        `Cannot read the store ${path}: it is ${state}, but ${path}.lock shows that it existed. Restore it from a ` +
+        `backup, or move ${path}.lock away to start with an empty store.`,
       ]);
     };
     Deno.writeTextFileSync(path, "");
@@ -94,7 +94,7 @@ Deno.test("openStore() refuses a file that is gone or empty beside its lock, and
     await anew.close();
   }));
 
-/** Copies a store that is open, its log included, as a killed process leaves it, and gives the warnings of its start. */
+/** Copies an open store with its log, as a killed process leaves it. Returns the warnings of its opening. */
 async function opened(path: string, { damage = () => {} }: { readonly damage?: (log: Uint8Array) => void }) {
   const copy = `${path}.copy`;
   Deno.copyFileSync(path, copy);
@@ -112,7 +112,7 @@ async function opened(path: string, { damage = () => {} }: { readonly damage?: (
   return { warnings, sessions, log, kept: `${copy}-wal.damaged` };
 }
 
-Deno.test("openStore() tells of a damaged log, keeps it and goes on with what stands before the damage", () =>
+Deno.test("openStore() reports a damaged log, copies it, and uses the part before the damage", () =>
   withStore(async (store, path) => {
     for (let made = 0; made < 30; made++) {
       await store.commit([{
@@ -126,7 +126,7 @@ Deno.test("openStore() tells of a damaged log, keeps it and goes on with what st
     const whole = await opened(path, {});
     assertEquals([whole.warnings, whole.sessions], [[], 32]);
     const frames = (whole.log.length - 32) / (24 + 1024);
-    // A log that was cut off: what the last write left when it was killed.
+    // A truncated log, as after a killed write.
     const cut = await opened(path, { damage: (log) => log.fill(0, 32 + (frames - 1) * (24 + 1024)) });
     assertEquals([cut.warnings, cut.sessions], [[], 31]);
     for (const frame of [0, 1, Math.floor(frames / 2)]) {
@@ -134,8 +134,8 @@ Deno.test("openStore() tells of a damaged log, keeps it and goes on with what st
       const { warnings, sessions, log, kept } = await opened(path, { damage: (log) => log[at]! ^= 1 });
       const place = frame === 0 ? "at its beginning" : `in part ${frame} of ${frames}`;
       assertEquals(warnings, [
-        `The log of the store ${path}.copy is damaged ${place}: what was written from there on is missing. ` +
-        `The log is kept as ${kept}.`,
+        `The log of the store ${path}.copy is damaged ${place}: later writes are lost. ` +
+        `The log was copied to ${kept}.`,
       ]);
       assertEquals([sessions < 32, Deno.readFileSync(kept)], [true, log]);
     }
@@ -144,7 +144,7 @@ Deno.test("openStore() tells of a damaged log, keeps it and goes on with what st
 Deno.test(
   needs(
     NOT_WINDOWS,
-    "commit() stops once the file or its log was removed or replaced, and what was read before still is",
+    "commit() fails once the file or its log was removed or replaced, and reads continue",
   ),
   async () => {
     for (const suffix of ["", "-wal"]) {
@@ -164,8 +164,8 @@ Deno.test(
             const error = await assertRejects(write, StoreError);
             assertEquals([error.code, error.message], [
               "lost",
-              `Cannot write to the store: ${path}${suffix} was removed or replaced while it was open, so that nothing ` +
-              "is kept any more. What was said until then can still be exported; restart the server then.",
+              `Cannot write to the store: ${path}${suffix} was removed or replaced while it was open. ` +
+              "Export the sessions, which can still be read, and restart the server.",
             ]);
           }
           assertEquals((await store.readEvents("a")).slice(0, 300).map(({ event }) => event), events);
@@ -181,11 +181,11 @@ Deno.test(
   },
 );
 
-Deno.test("openStore() and what it gives never show other content than was written, whichever byte changed", () =>
+Deno.test("openStore() never returns altered content, whichever byte changed", () =>
   withBytes(async ({ path, bytes, refs }) => {
     let refused = 0;
     let detected = 0;
-    // The first pages hold the header and the schema. A prime step gives every place within a page its turn.
+    // The first pages contain the header and the schema. A prime step reaches every position within a page.
     const [near, far] = CASE_FACTOR > 1 ? [31, 2027] : [101, 8_111];
     for (let at = 0; at < bytes.length; at += at < 3 * 1024 ? near : far) {
       const damaged = bytes.slice();
@@ -203,7 +203,7 @@ Deno.test("openStore() and what it gives never show other content than was writt
       for (const [read, written] of reads(store, refs)) {
         try {
           const got = await read();
-          // A changed name hides what it names.
+          // A changed name hides its record.
           if (got !== undefined) assertEquals(got, written, `byte ${at}`);
         } catch (error) {
           assert(error instanceof StoreError && error.code === "corrupt", `byte ${at}: ${error}`);
@@ -234,7 +234,7 @@ function reads(store: Store, refs: readonly string[]): [() => unknown, unknown][
   ];
 }
 
-Deno.test("listDocuments() leaves out what is damaged where its caller takes the errors, and fails where not", () =>
+Deno.test("listDocuments() omits damaged documents if the caller receives errors, and throws otherwise", () =>
   withStore(async (store, path) => {
     const ids = ["a", "b", "c"];
     await store.commit(

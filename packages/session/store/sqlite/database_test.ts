@@ -9,7 +9,6 @@ import { needs, NOT_WINDOWS } from "../../../../tests/needs.ts";
 
 const V1: Schema = { version: 1, sql: "CREATE TABLE notes (text TEXT NOT NULL) STRICT" };
 
-/** Opens a file with a schema, and closes it again. */
 function use(path: string, schema: Schema, statement?: string): unknown[] {
   const database = openDatabase(path, { schema });
   try {
@@ -20,15 +19,15 @@ function use(path: string, schema: Schema, statement?: string): unknown[] {
   }
 }
 
-Deno.test("openDatabase() creates the tables once, all or none of them", () =>
+Deno.test("openDatabase() creates the tables once, atomically", () =>
   withFolder((folder) => {
     const path = join(folder, "x.db");
     const failing = { version: 1, sql: `${V1.sql}; INSERT INTO nowhere VALUES (1)` };
     const error = assertThrows(() => use(path, failing), StoreError);
     assertEquals([error.code, error.message], [
       "corrupt",
-      `Cannot read the store ${path}: its tables aren't what they should be, no such table: nowhere. ` +
-      "Restore it from a backup, or move it away to begin anew.",
+      `Cannot read the store ${path}: its tables are damaged, no such table: nowhere. ` +
+      "Restore it from a backup, or move it away to start with an empty store.",
     ]);
     assertEquals(use(path, V1, "INSERT INTO notes VALUES ('four')"), [{ text: "four" }]);
     assertEquals(use(path, V1), [{ text: "four" }]);
@@ -42,7 +41,7 @@ Deno.test("openDatabase() refuses a file of another version and leaves it alone"
     const error = assertThrows(() => use(path, V1), StoreError);
     assertEquals([error.code, error.message], [
       "other_version",
-      `Cannot open the store ${path}: its schema is version 2, and this program's is 1. ` +
+      `Cannot open the store ${path}: its schema version is 2, this program's is 1. ` +
       "Use the program that wrote it, or another file.",
     ]);
     assertEquals(Deno.readFileSync(path), before);
@@ -62,7 +61,7 @@ Deno.test("openDatabase() refuses another program's database and leaves it alone
   }));
 
 Deno.test(
-  needs(NOT_WINDOWS, "openDatabase() makes folder and files for the owner alone"),
+  needs(NOT_WINDOWS, "openDatabase() creates folder and files with owner-only permissions"),
   () =>
     withFolder((folder) => {
       const path = join(folder, "new", "inner", "x.db");
@@ -75,7 +74,7 @@ Deno.test(
     }),
 );
 
-Deno.test("openDatabase() says what is in the way of a file", () =>
+Deno.test("openDatabase() reports why a file can't be opened", () =>
   withFolder((folder) => {
     Deno.mkdirSync(join(folder, "x.db"));
     Deno.writeTextFileSync(join(folder, "file"), "");
@@ -86,7 +85,7 @@ Deno.test("openDatabase() says what is in the way of a file", () =>
     }
   }));
 
-Deno.test("openDatabase() keeps other programs and a second one of this process out until it is closed", () =>
+Deno.test("openDatabase() locks out other processes and a second opening until it is closed", () =>
   withFolder((folder) => {
     const path = join(folder, "x.db");
     const first = openDatabase(path, { schema: V1 });
@@ -106,7 +105,6 @@ Deno.test("openDatabase() keeps other programs and a second one of this process 
     assertEquals(use(path, V1), []);
   }));
 
-/** A thread that starts one process after another until it is told to end. */
 const STARTER = `
   let goesOn = true;
   onmessage = () => goesOn = false;
@@ -117,9 +115,9 @@ const STARTER = `
   close();
 `;
 
-// Between fork and exec a child has every open file of its parent, and with some kinds of lock those too.
+// Between fork and exec a child shares its parent's open files, including some kinds of locks.
 Deno.test(
-  needs(NOT_WINDOWS, "close() lets go of the file at once, also while other threads start processes"),
+  needs(NOT_WINDOWS, "close() releases the file at once, also while other threads spawn processes"),
   () =>
     withFolder(async (folder) => {
       const path = join(folder, "x.db");
@@ -137,7 +135,7 @@ Deno.test(
     }),
 );
 
-Deno.test("transaction() undoes everything when something in it throws", () =>
+Deno.test("transaction() rolls back if its function throws", () =>
   withFolder((folder) => {
     const database = openDatabase(join(folder, "x.db"), { schema: V1 });
     const insert = database.prepare("INSERT INTO notes VALUES (?)");

@@ -4,10 +4,10 @@ import { unpackText } from "../texts.ts";
 import { type Database, fromStoredJson } from "./database.ts";
 import { corruptError } from "./file_error.ts";
 
-/** So many of the newest sessions are searched for a title: some hundredths of a second. */
+/** Newest sessions searched by title: some hundredths of a second. */
 const SEARCHED = 10_000;
 
-/** Returns how a file is queried. */
+/** Returns the SQLite dialect of a database. */
 export function sqliteDialect(database: Database): SqlDialect {
   const { path } = database;
   return {
@@ -27,7 +27,7 @@ export function sqliteDialect(database: Database): SqlDialect {
     textIn({ ref, zstd }) {
       const content = zstd ? unpackText(zstd, ref) : undefined;
       if (content !== undefined) return Promise.resolve(content);
-      throw corruptError(path, `the archived text ${ref} was damaged, its content has another hash`);
+      throw corruptError(path, `the archived text ${ref} is damaged, its hash doesn't match`);
     },
   };
 }

@@ -1,46 +1,43 @@
 import { StoreError } from "../store_error.ts";
 
-const RESTORE = "Restore it from a backup, or move it away to begin anew.";
+const RESTORE = "Restore it from a backup, or move it away to start with an empty store.";
 
-/** An error about a file that can't be relied on. `state` says what was found. */
+/** Returns the error of a damaged file; `state` is the finding. */
 export function corruptError(path: string, state: string, options?: ErrorOptions): StoreError {
   return new StoreError("corrupt", `Cannot read the store ${path}: ${state}. ${RESTORE}`, options);
 }
 
-/** An error about a file that isn't there any more, or nothing of it. */
+/** Returns the error of a missing or empty file. */
 export function goneError(path: string, state: "missing" | "empty"): StoreError {
-  const advice = `Restore it from a backup, or move ${path}.lock away to begin anew.`;
+  const advice = `Restore it from a backup, or move ${path}.lock away to start with an empty store.`;
   return new StoreError(
     "corrupt",
-    `Cannot read the store ${path}: it is ${state}, but ${path}.lock says that there was one. ${advice}`,
+    `Cannot read the store ${path}: it is ${state}, but ${path}.lock shows that it existed. ${advice}`,
   );
 }
 
-/** An error about a file that another process has open. */
 function lockedError(path: string, options?: ErrorOptions): StoreError {
   const message = `Cannot open the store ${path}: another process has it open. Stop it, or use another file.`;
   return new StoreError("locked", message, options);
 }
 
-/** An error about a file that isn't under its name any more. */
+/** Returns the error of a file that was removed or replaced. */
 export function lostError(path: string): StoreError {
-  const message =
-    `Cannot write to the store: ${path} was removed or replaced while it was open, so that nothing is kept any more. ` +
-    "What was said until then can still be exported; restart the server then.";
+  const message = `Cannot write to the store: ${path} was removed or replaced while it was open. ` +
+    "Export the sessions, which can still be read, and restart the server.";
   return new StoreError("lost", message);
 }
 
 /**
- * What was thrown while the file was used, as a {@linkcode StoreError} if the file is to blame; else as it was.
- * Not every runtime's `node:sqlite` gives error codes, so SQLite's own messages tell the cases apart.
+ * Returns a {@linkcode StoreError} if the file caused the error; other errors unchanged. Not every runtime's
+ * `node:sqlite` has error codes, so SQLite's messages are matched.
  */
 export function toStoreError(error: unknown, path: string): unknown {
   if (!(error instanceof Error) || error instanceof StoreError) return error;
   const { message } = error;
   const options = { cause: error };
   if (/database or disk is full|no space left|quota exceeded/i.test(message) || codeOf(error) === "EDQUOT") {
-    const text =
-      `Cannot write to the store ${path}: ${message}. Nothing of this write was kept; make room for it.`;
+    const text = `Cannot write to the store ${path}: ${message}. Nothing was written. Free some space.`;
     return new StoreError("full", text, options);
   }
   if (/malformed|file is not a database/.test(message)) return corruptError(path, message, options);
@@ -52,22 +49,22 @@ export function toStoreError(error: unknown, path: string): unknown {
   }
   if (error.name === "NotCapable") {
     const text =
-      `Cannot use the store ${path}: this process may not read and write there. Use another folder.`;
+      `Cannot use the store ${path}: this process has no permission to read and write it. Use another folder.`;
     return new StoreError("io", text, options);
   }
-  // The system names each of its errors with a capital E and no underscore.
+  // System error codes have a capital E and no underscore.
   const system = /^E[A-Z0-9]+$/.test(codeOf(error)) ||
     /disk I\/O error|unable to open database/.test(message);
   if (!system) return error;
-  const text = `Cannot use the store ${path}: ${message}. Check the disk and who may read and write there.`;
+  const text = `Cannot use the store ${path}: ${message}. Check the disk and the permissions.`;
   return new StoreError("io", text, options);
 }
 
-/** The same of what was thrown while the file was opened: then its tables are to blame for what SQL can't find. */
+/** Returns the error of opening a file, for which missing tables count as damage. */
 export function toOpenError(error: unknown, path: string): unknown {
   const known = toStoreError(error, path);
   if (known instanceof StoreError || !(known instanceof Error)) return known;
-  return corruptError(path, `its tables aren't what they should be, ${known.message}`, { cause: known });
+  return corruptError(path, `its tables are damaged, ${known.message}`, { cause: known });
 }
 
 function codeOf(error: Error): string {

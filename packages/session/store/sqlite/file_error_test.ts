@@ -2,10 +2,10 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { StoreError } from "@tare/session";
 import { toOpenError, toStoreError } from "./file_error.ts";
 
-Deno.test("toStoreError() tells what the file is to blame for, names it and what to do", () => {
+Deno.test("toStoreError() maps errors of the file, with its name and advice", () => {
   const cases = [
-    ["database or disk is full", "full", "make room"],
-    ["No space left on device (os error 28)", "full", "make room"],
+    ["database or disk is full", "full", "Free some space"],
+    ["No space left on device (os error 28)", "full", "Free some space"],
     ["database disk image is malformed", "corrupt", "Restore it from a backup"],
     ["file is not a database", "corrupt", "Restore it from a backup"],
     ["malformed database schema (events)", "corrupt", "Restore it from a backup"],
@@ -24,7 +24,7 @@ Deno.test("toStoreError() tells what the file is to blame for, names it and what
   }
 });
 
-Deno.test("toStoreError() knows the system's errors by their codes, and what the runtime didn't permit", () => {
+Deno.test("toStoreError() maps system error codes and missing permissions", () => {
   const denied = Object.assign(new Error("EACCES: permission denied, mkdir '/x'"), { code: "EACCES" });
   const quota = Object.assign(new Error("Unknown system error -122"), { code: "EDQUOT" });
   const codeOf = (error: unknown) => error instanceof StoreError && error.code;
@@ -32,22 +32,22 @@ Deno.test("toStoreError() knows the system's errors by their codes, and what the
   const refused = toStoreError(new Deno.errors.NotCapable("Requires all access"), "f");
   assertEquals(
     refused instanceof StoreError && refused.message,
-    "Cannot use the store f: this process may not read and write there. Use another folder.",
+    "Cannot use the store f: this process has no permission to read and write it. Use another folder.",
   );
 });
 
-Deno.test("toStoreError() leaves other errors as they are", () => {
+Deno.test("toStoreError() returns other errors unchanged", () => {
   const errors = [new Error("no such table: x"), new TypeError("t"), "text", new StoreError("io", "m")];
   assertEquals(errors.map((error) => toStoreError(error, "f") === error), [true, true, true, true]);
 });
 
-Deno.test("toOpenError() blames the file's tables for what it doesn't know", () => {
+Deno.test("toOpenError() maps unknown tables and columns to a damaged file", () => {
   const error = toOpenError(new Error("no such column: json"), "f");
   assert(error instanceof StoreError);
   assertEquals([error.code, error.message], [
     "corrupt",
-    "Cannot read the store f: its tables aren't what they should be, no such column: json. " +
-    "Restore it from a backup, or move it away to begin anew.",
+    "Cannot read the store f: its tables are damaged, no such column: json. " +
+    "Restore it from a backup, or move it away to start with an empty store.",
   ]);
   const full = toOpenError(new Error("database or disk is full"), "f");
   assertEquals(full instanceof StoreError && full.code, "full");

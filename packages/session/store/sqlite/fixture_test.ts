@@ -4,11 +4,9 @@ import { openStore } from "@tare/session/sqlite";
 import { withFolder } from "../folder_fixture_test.ts";
 import { type Place, sessionRecord } from "../store_suite_fixture_test.ts";
 
-/** In a file. */
 export const inFile: Place = (test) =>
   withFolder((folder) => test((options) => openStore(join(folder, "tare.db"), options)));
 
-/** Runs a test on a new store that has the sessions `a` and `b`. */
 export function withStore(
   test: (store: Store, path: string) => Promise<void> | void,
   options: Parameters<typeof openStore>[1] = {},

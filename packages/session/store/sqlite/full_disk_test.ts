@@ -16,7 +16,7 @@ function append(store: Store, number: number): Promise<void> {
   ]);
 }
 
-/** Appends events to session `a` until the store is full, and gives how many were acknowledged. */
+/** Appends events to session `a` until the store is full. Returns the number of acknowledged ones. */
 async function fill(store: Store): Promise<number> {
   for (let number = await store.lastEvent("a") + 1;; number++) {
     try {
@@ -38,10 +38,9 @@ async function assertWhole(store: Store, last: number): Promise<void> {
   assertEquals(await store.readState("a", "number"), last);
 }
 
-/** Random digits hardly compress. */
 const bulky = () => crypto.getRandomValues(new Uint8Array(60_000)).toHex();
 
-Deno.test("commit() throws when the store has its size, keeps what was acknowledged, and goes on once there is room", () =>
+Deno.test("commit() throws at the size limit, retains acknowledged writes, and continues with free space", () =>
   withStore(async (store, path) => {
     const ref = await store.archive("b").put(bulky());
     const last = await fill(store);
@@ -50,7 +49,7 @@ Deno.test("commit() throws when the store has its size, keeps what was acknowled
     const error = await assertRejects(() => append(store, last + 1), StoreError);
     assertEquals(
       error.message,
-      `Cannot write to the store ${path}: database or disk is full. Nothing of this write was kept; make room for it.`,
+      `Cannot write to the store ${path}: database or disk is full. Nothing was written. Free some space.`,
     );
     await assertRejects(() => store.archive("a").put(bulky()), StoreError, "full");
     await assertRejects(
@@ -68,7 +67,7 @@ Deno.test("commit() throws when the store has its size, keeps what was acknowled
     await later.close();
   }, { maxBytes: 500_000 }));
 
-Deno.test(needs(SMALL_DISK, "commit() survives a disk that is full"), () =>
+Deno.test(needs(SMALL_DISK, "commit() withstands a full disk"), () =>
   withFolder(async (disk) => {
     await run("mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", disk);
     try {

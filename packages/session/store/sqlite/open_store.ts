@@ -1,8 +1,9 @@
 /**
- * A store in one SQLite file, behind the same port as the others. It has no dependencies beside the SQLite that Deno,
- * Node and Bun bring, and needs to read and write the file's folder.
+ * A store in one SQLite file. It uses the SQLite of Deno, Node or Bun, and needs permission to read and write the
+ * file's
+ * folder.
  *
- * {@linkcode openStore} opens it, {@linkcode openFileContents} all that it holds, to be copied.
+ * {@linkcode openStore} opens it, {@linkcode openFileContents} its contents for a copy.
  *
  * @example
  * ```ts
@@ -65,26 +66,26 @@ import { SCHEMA } from "./schema.ts";
 
 export { openFileContents } from "./contents.ts";
 
-/** Bytes that are read at a time, while everything else waits: some ten microseconds if the system has them in memory. */
+/** Bytes read synchronously: some ten microseconds from memory. */
 const PIECE = 64 * 1024;
 
-/** Pieces that are copied at a time, while everything else waits. */
 const PIECES_AT_ONCE = 16;
 
 /**
- * Opens the store in a SQLite file, for this process alone. File and folder are made if they aren't there, readable by
- * their owner alone; beside the file there are `<file>-wal` while it is open, which belongs to it, and `<file>.lock`,
- * which is empty, and with a reserve `<file>.reserve`. A text that several sessions archive is stored once, compressed.
+ * Opens the store in a SQLite file, which this process locks. Creates file and folder if necessary, readable by their
+ * owner
+ * only, with `<file>-wal` while it is open, `<file>.lock`, and `<file>.reserve` for a reserve.
  *
- * What was written survives the end of the process (`kill -9` too) once the promise has resolved. A power failure
- * or a crash of the system never damages the file, but may take back the last writes, the newest first:
- * those since the log was last copied into the file, which happens every eight megabytes (some thousand small events) and
- * on close, or since the system wrote its memory to the disk by itself, in general every half minute.
+ * Once a promise has resolved, the write survives the end of the process, including `kill -9`. A power failure or
+ * system
+ * crash never damages the file, but may undo the newest writes: those since the last checkpoint, which happens every
+ * eight
+ * megabytes and on close, or since the system flushed its memory, usually every half minute.
  *
- * Every record is checked when it is read: if its bytes have changed on the disk, that is an error, never another
- * content. A file of up to 64 MiB is also checked as a whole when it is opened. Of a damaged log SQLite uses what stands
- * before the damage: the rest is lost, which `onWarning` is told. If the file is removed or replaced while it is open,
- * the next write fails and nothing more is taken. What was deleted makes the file smaller.
+ * Changed bytes are detected when records are read, and files up to 64 MiB are checked when they are opened. A damaged
+ * log is
+ * used up to the damage; `onWarning` reports the loss. If the file is removed or replaced while it is open, writes
+ * fail.
  *
  * @example
  * ```ts
@@ -100,8 +101,7 @@ const PIECES_AT_ONCE = 16;
  * await later.close();
  * ```
  *
- * @throws {StoreError} if the file can't be opened, another process has it open, it is damaged or no store, or another
- * version of the program wrote it.
+ * @throws {StoreError} if the file can't be opened, is locked, damaged or no store, or was written by another version.
  */
 export function openStore(
   path: string,
@@ -111,7 +111,6 @@ export function openStore(
     const database = openDatabase(path, { schema: SCHEMA, ...options });
     try {
       const { store, sweep } = storeIn(database, now);
-      // Of what an earlier process removed.
       await sweep();
       return store;
     } catch (error) {
@@ -123,24 +122,18 @@ export function openStore(
 
 /** Options of a store in a file. */
 export interface FileStoreOptions {
-  /** Milliseconds since the epoch; idempotency keys expire by it. Default: the system's clock. */
+  /** Returns milliseconds since the epoch, by which idempotency keys expire. Default: the system's clock. */
   readonly now?: () => number;
-  /**
-   * Largest size of the file in bytes, its log not counted; a write that needs more fails as if the disk were full.
-   * Default: no limit.
-   */
+  /** Largest size of the file in bytes, without its log; writes beyond it fail as on a full disk. Default: no limit. */
   readonly maxBytes?: number;
-  /**
-   * Room on the disk that a file next to the store's holds, so that sessions can be deleted on a full disk: 8 MiB are
-   * enough. Default: 0, none.
-   */
+  /** Bytes of disk space reserved for deletions on a full disk: 8 MiB are enough. Default: 0, none. */
   readonly reserveBytes?: number;
-  /** Called with a sentence that says what is missing though the store can be used. Default: does nothing. */
+  /** Called with a sentence about lost data of a usable store. Default: does nothing. */
   readonly onWarning?: (sentence: string) => void;
 }
 
 /**
- * Returns a store in memory, for tests and trials: it takes no file and ends with the process.
+ * Returns a store in memory, for tests and trials.
  *
  * @example
  * ```ts
@@ -157,7 +150,7 @@ export function memoryStore({ now = Date.now }: Pick<FileStoreOptions, "now"> = 
   return storeIn(openMemory(SCHEMA), now).store;
 }
 
-/** Nothing here waits: a write has had its effect when it returns its promise, so that calls never come between. */
+/** Returns a store in a database. Everything is synchronous: calls don't interleave. */
 function storeIn(
   database: Database,
   now: () => number,
@@ -168,7 +161,7 @@ function storeIn(
     if (!row) throw noSessionError(id);
     return row.key;
   };
-  // A key without a response that has another owner was claimed by a process that has ended.
+  // A key of another owner without a response was claimed by a process that has ended.
   const owner = crypto.randomUUID();
   const writeAll = recordWriter(database, { now, keyOf, owner });
   const claimKey = keyClaims(database, { now, owner });
@@ -179,7 +172,6 @@ function storeIn(
     failure = undefined;
     await removed.sweep();
   }, (error) => {
-    // Without room on the disk the next sweep does it.
     if (!(error instanceof StoreError && error.code === "full")) failure = error;
   });
   const sweep = async () => {
@@ -263,10 +255,8 @@ function storeIn(
 }
 
 /**
- * Copies the file as it is now into a temporary one, from which it is read: however slow a reader is, the log grows no
- * longer than the copying takes.
- *
- * @throws {StoreError} `locked` if there is another copy under way, `full` if the disk has no room for one.
+ * Returns a copy of the file, through a temporary one, so that slow readers don't let the log grow.
+ * @throws {StoreError} `locked` during another copy, `full` without disk space.
  */
 async function copyOf(database: Database): Promise<StoreCopy> {
   const { descriptor, bytes, isWhole, thaw } = database.freeze();
@@ -275,10 +265,10 @@ async function copyOf(database: Database): Promise<StoreCopy> {
     copy = openNameless(`${database.path}.copy-${crypto.randomUUID()}`);
     const piece = new Uint8Array(PIECE);
     for (let at = 0; at < bytes;) {
-      // By another thread it would be read through a duplicate of the descriptor, whose end would lose the file's lock.
+      // Synchronous: closing another thread's duplicate descriptor would lose the file's lock.
       const read = isWhole() ? readSync(descriptor, piece, 0, Math.min(PIECE, bytes - at), at) : 0;
       if (read === 0) {
-        const state = "it was closed meanwhile, or the disk is full. Copy it again";
+        const state = "it was closed meanwhile, or the disk is full. Retry the copy";
         throw new StoreError("io", `Cannot copy the store ${database.path}: ${state}.`);
       }
       for (let written = 0; written < read;) written += writeSync(copy, piece, written, read - written);
@@ -294,7 +284,7 @@ async function copyOf(database: Database): Promise<StoreCopy> {
   }
 }
 
-/** Opens a new file that is gone once it is closed, whatever ends the process. */
+/** Opens a new file that disappears when it is closed or the process ends. */
 function openNameless(path: string): number {
   const opened = openSync(path, "wx+", 0o600);
   try {
@@ -306,7 +296,6 @@ function openNameless(path: string): number {
   }
 }
 
-/** Returns the bytes of an open file, which is closed at their end. */
 function streamOf(file: number): ReadableStream<Uint8Array<ArrayBuffer>> {
   let at = 0;
   return new ReadableStream({
@@ -324,7 +313,7 @@ function streamOf(file: number): ReadableStream<Uint8Array<ArrayBuffer>> {
 
 const MINUTE_MS = 60_000;
 
-/** Returns a function that writes records, inside a transaction. `keyOf` throws if there is no such session. */
+/** Returns a function that writes records in a transaction. `keyOf` throws if the session doesn't exist. */
 function recordWriter(
   { query, run, path }: Database,
   { now, keyOf, owner }: {
@@ -333,14 +322,12 @@ function recordWriter(
     readonly owner: string;
   },
 ): (records: readonly StoreRecord[]) => void {
-  /** Rows of the sessions that this transaction has touched. */
   const rows = new Map<string, number>();
-  /** Returns the row of a session that is changed. */
   const touched = (id: string) => {
     const known = rows.get(id);
     if (known !== undefined) return known;
     const [key, nowMs] = [keyOf(id), now()];
-    // Writing it each time would take a page more of every word of every answer.
+    // Not each time: that would write one more page per streamed part of a reply.
     run(
       `UPDATE heads SET touched_at_ms = $1, is_weighed = 0
        WHERE session = $2 AND (touched_at_ms <= $3 OR is_weighed)`,
@@ -505,7 +492,6 @@ function recordWriter(
         run("DELETE FROM deliveries WHERE receiver = $1", columnText(record.receiver));
         return;
       case "answer":
-        // Nobody else has the file open.
         throw notAskedError(record.requestId);
     }
   };
@@ -517,7 +503,6 @@ function recordWriter(
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 
-/** Returns what claims a key of a request, or tells who has it. */
 function keyClaims(
   { query, run, transaction, path }: Database,
   { now, owner }: { readonly now: () => number; readonly owner: string },
@@ -557,24 +542,21 @@ function keyClaims(
   };
 }
 
-/** Events and archived texts that one transaction removes: some milliseconds' work. */
+/** Events and texts deleted per transaction: some milliseconds' work. */
 const SLICE = 250;
 
-/** Sessions that one transaction weighs. */
 const WEIGHED = 50;
 
-/** Unused pages that are given back at a time: at most some thirty milliseconds' work. */
+/** Pages returned to the system per step: at most about thirty milliseconds' work. */
 const PAGES = 512;
 
-/** Sessions that were removed go under such a name until nothing is left of them. */
+/** Prefix of the ids of deleted sessions until they are freed. */
 const REMOVED = "removed:";
 
-/** Removes sessions, however large they are, without keeping the process from everything else, as long as the file is open. */
+/** Returns functions that delete sessions in short steps, while the file is open. */
 function removedSessions(database: Database, isOpen: () => boolean) {
   const { query, run, transaction, release } = database;
-  // Nothing in memory takes long.
   const pause = database.isInMemory ? () => Promise.resolve() : nextTask;
-  /** Takes a session away at once. False if there is none. */
   const remove = (id: string) =>
     release(() => {
       const [row] = query<{ readonly key: number }>(
@@ -617,17 +599,15 @@ function removedSessions(database: Database, isOpen: () => boolean) {
           key,
         ), 0)
     );
-    // What is left goes by the schema's cascades.
+    // The rest is deleted by the schema's cascades.
     if (removed === 0) release(() => run("DELETE FROM sessions WHERE key = $1", key));
   };
   return {
     remove,
-    /** Takes away sessions beyond these limits, one after the other, and returns how many. */
     async expire({ kind, beforeMs, maxBytes }: SessionLimits) {
       await weighAll(kind);
       let expired = 0;
       while (isOpen()) {
-        // The one that is idle longest, if it is beyond the limits.
         const [found] = query<{ readonly id: string }>(
           `SELECT id FROM (
              SELECT session, touched_at_ms FROM heads WHERE kind = $1 ORDER BY touched_at_ms, session LIMIT 1
@@ -641,7 +621,7 @@ function removedSessions(database: Database, isOpen: () => boolean) {
       }
       return expired;
     },
-    /** Frees what removed sessions took, also those of an earlier process, and gives the room back to the system. */
+    /** Frees deleted sessions, including those of earlier processes. */
     async sweep() {
       try {
         for (; isOpen(); await pause()) {
@@ -659,7 +639,6 @@ function removedSessions(database: Database, isOpen: () => boolean) {
   };
 }
 
-/** Lets the process do what waits. */
 function nextTask(): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve));
 }

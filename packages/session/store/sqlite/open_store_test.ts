@@ -10,7 +10,6 @@ import { inFile, withStore } from "./fixture_test.ts";
 testStore("openStore()", inFile);
 testLikeMemory("openStore()", inFile);
 
-/** Looks into a store's file, which is closed. */
 function query(path: string, sql: string): Record<string, unknown>[] {
   const database = new DatabaseSync(path, { readOnly: true });
   try {
@@ -25,7 +24,7 @@ const refs = (path: string) => query(path, "SELECT ref FROM texts ORDER BY ref")
 const putAll = (store: Store, id: string, texts: readonly string[]) =>
   Promise.all(texts.map((text) => store.archive(id).put(text)));
 
-Deno.test("deleteSession() removes all that only the session refers to, from every table, and leaves what it had come to", () =>
+Deno.test("deleteSession() deletes everything that only the session references, except its totals", () =>
   withStore(async (first, path) => {
     let store = first;
     const fill = async (id: string) => {
@@ -76,7 +75,6 @@ Deno.test("deleteSession() removes all that only the session refers to, from eve
     assertEquals(query(path, "SELECT sessions FROM counted").map(({ sessions }) => sessions), [0]);
   }));
 
-/** Fills a session with some megabytes. */
 async function fillLarge(store: Store, id: string): Promise<void> {
   const events = Array.from(
     { length: 2000 },
@@ -90,7 +88,7 @@ async function fillLarge(store: Store, id: string): Promise<void> {
   );
 }
 
-Deno.test("deleteSession() makes the file smaller", () =>
+Deno.test("deleteSession() shrinks the file", () =>
   withStore(async (first, path) => {
     await first.close();
     const empty = Deno.statSync(path).size;
@@ -105,14 +103,14 @@ Deno.test("deleteSession() makes the file smaller", () =>
     await later.close();
   }));
 
-Deno.test("deleteSession() frees what is removed while the sweep before it settles", async () => {
+Deno.test("deleteSession() frees sessions deleted at the end of an earlier sweep", async () => {
   for (const timers of [1, 2]) {
     for (const steps of [0, 1, 2, 3, 4, 5]) {
       await withStore(async (store, path) => {
         const { setTimeout } = globalThis;
         const second = Promise.withResolvers<boolean>();
         let fired = 0;
-        // The second session is removed so many steps after the sweep of the first one has resumed.
+        // The second session is deleted this many steps after the first one's sweep has resumed.
         globalThis.setTimeout = ((work: () => void, ms?: number) =>
           setTimeout(async () => {
             work();
@@ -134,7 +132,7 @@ Deno.test("deleteSession() frees what is removed while the sweep before it settl
   }
 });
 
-Deno.test("deleteSession() that was cut off is done at the next opening, and nobody finds the session meanwhile", () =>
+Deno.test("deleteSession(): an interrupted deletion completes at the next opening, and the session stays hidden", () =>
   withStore(async (store, path) => {
     await fillLarge(store, "a");
     const removing = store.deleteSession("a");
@@ -149,7 +147,7 @@ Deno.test("deleteSession() that was cut off is done at the next opening, and nob
     assertEquals(query(path, "SELECT number FROM events"), []);
   }));
 
-Deno.test("archive() stores a text once, and drops it with the last session that refers to it", () =>
+Deno.test("archive() stores a text once, and deletes it with its last session", () =>
   withStore(async (store, path) => {
     const shared = await archiveRef("shared");
     await putAll(store, "a", ["shared", "of a alone", "shared"]);
@@ -164,7 +162,7 @@ Deno.test("archive() stores a text once, and drops it with the last session that
     assertEquals(refs(path), []);
   }));
 
-Deno.test("archive() leaves nothing of a session that isn't there", () =>
+Deno.test("archive() stores nothing for a missing session", () =>
   withStore(async (store, path) => {
     await assertRejects(() => store.archive("none").put("text"));
     await store.close();
@@ -178,7 +176,7 @@ Deno.test("archive() compresses", () =>
     assertLess(Deno.statSync(path).size, 200_000);
   }));
 
-Deno.test("archive() detects a damaged text, and putting the text again mends it", () =>
+Deno.test("archive() detects a damaged text, and putting it again repairs it", () =>
   withStore(async (store, path) => {
     const text = "the whole text";
     const [ref = "", other] = await putAll(store, "a", [text, "another text altogether"]);
@@ -200,8 +198,8 @@ Deno.test("archive() detects a damaged text, and putting the text again mends it
       const error = await assertRejects(() => archive.get(ref), StoreError);
       assertEquals([error.code, error.message], [
         "corrupt",
-        `Cannot read the store ${path}: the archived text ${ref} was damaged, its content has another hash. ` +
-        "Restore it from a backup, or move it away to begin anew.",
+        `Cannot read the store ${path}: the archived text ${ref} is damaged, its hash doesn't match. ` +
+        "Restore it from a backup, or move it away to start with an empty store.",
       ]);
       assertEquals(await archive.put(text), ref);
       assertEquals(await archive.get(ref), text);
@@ -209,7 +207,7 @@ Deno.test("archive() detects a damaged text, and putting the text again mends it
     }
   }));
 
-Deno.test("readEvents() misses an event that was lost", () =>
+Deno.test("readEvents() detects a lost event", () =>
   withStore(async (store, path) => {
     const events = ["1", "2", "3"].map((text) => ({ type: "text_delta", text }));
     await store.commit([{ type: "events", sessionId: "a", after: 0, events }]);

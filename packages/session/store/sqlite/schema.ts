@@ -1,14 +1,14 @@
-/** Marks a SQLite file as a store: "TARE" in ASCII. */
+/** Application id of a store's file: "TARE" in ASCII. */
 export const APPLICATION_ID = 0x54415245;
 
-/** The tables of a file, and their version: a file of another one is refused. */
+/** Tables and their version; files of other versions are refused. */
 export interface Schema {
   readonly version: number;
   readonly sql: string;
 }
 
-// Names are stored as `columnText` returns them, values as `toStoredJson` does: with a checksum of eight characters. Events
-// are clustered by session, so that a session is read in one sweep.
+// Names are stored by `columnText`, values by `toStoredJson` with a checksum of eight characters. Events are clustered
+// by session for sequential reads.
 const TABLES = `
   CREATE TABLE sessions (
     key INTEGER PRIMARY KEY,
@@ -16,25 +16,25 @@ const TABLES = `
     json TEXT NOT NULL
   ) STRICT;
 
-  -- What of a session changes all the time. One without a row here is being deleted.
+  -- The changing part of a session. Without a row it is being deleted.
   CREATE TABLE heads (
     session INTEGER PRIMARY KEY REFERENCES sessions ON DELETE CASCADE,
     kind TEXT NOT NULL,
-    -- The key with which it was made. NULL: the owner's.
+    -- Key of the session. NULL: the owner's.
     made_by TEXT,
-    -- The session that it was forked from, as long as that is there.
+    -- Parent of a fork, while it exists.
     parent INTEGER,
     touched_at_ms INTEGER NOT NULL,
-    -- Which record of names was the last, whatever the clock.
+    -- Order of the newest naming, independent of clocks.
     named INTEGER NOT NULL DEFAULT 0,
-    -- What it took when it was last weighed, and whether nothing was written to it since.
+    -- Size when last measured, and whether it is still current.
     bytes INTEGER NOT NULL DEFAULT 0,
     is_weighed INTEGER NOT NULL DEFAULT 0
   ) STRICT;
   CREATE INDEX heads_by_age ON heads (kind, touched_at_ms, session);
   CREATE INDEX heads_unweighed ON heads (kind, session) WHERE NOT is_weighed;
   CREATE INDEX heads_by_parent ON heads (parent) WHERE parent IS NOT NULL;
-  -- Lists, an index for each way in which they are cut.
+  -- An index for each filter of lists.
   CREATE INDEX heads_by_kind ON heads (kind, session);
   CREATE INDEX heads_no_forks ON heads (kind, session) WHERE parent IS NULL;
   CREATE INDEX heads_by_maker ON heads (made_by, kind, session) WHERE made_by IS NOT NULL;
@@ -44,7 +44,7 @@ const TABLES = `
     UPDATE heads SET parent = NULL WHERE parent = OLD.session;
   END;
 
-  -- How many sessions of a kind there are, and what they took when they were weighed.
+  -- Numbers and measured sizes of sessions by kind.
   CREATE TABLE counted (
     kind TEXT PRIMARY KEY NOT NULL,
     sessions INTEGER NOT NULL,
@@ -61,7 +61,7 @@ const TABLES = `
     UPDATE counted SET bytes = bytes + NEW.bytes - OLD.bytes WHERE kind = NEW.kind;
   END;
 
-  -- What sessions have come to. The key of the owner has no name.
+  -- Totals of sessions. The owner's key has an empty name.
   CREATE TABLE sums (
     day TEXT NOT NULL,
     kind TEXT NOT NULL,
@@ -93,25 +93,25 @@ const TABLES = `
     json TEXT NOT NULL,
     PRIMARY KEY (session, name)
   ) STRICT, WITHOUT ROWID;
-  -- States by which something is to be done.
+  -- States that indicate work.
   CREATE INDEX state_attention ON state (name, session)
     WHERE substr(json, 9) <> 'null' AND name IN ('turn', 'asks', 'queue');
   CREATE VIEW attention AS SELECT name, session, json FROM state
     WHERE substr(json, 9) <> 'null' AND name IN ('turn', 'asks', 'queue');
 
-  -- Titles by themselves, so that thousands of them are searched at once.
+  -- Titles, separately indexed for fast searches.
   CREATE INDEX state_titles ON state (session, json) WHERE name = 'title';
   CREATE VIEW titles AS SELECT session, json, folded(substr(json, 9)) AS folded
     FROM state INDEXED BY state_titles WHERE name = 'title';
 
   CREATE TABLE texts (
     ref TEXT PRIMARY KEY NOT NULL,
-    -- Two more than the sessions that have it: a row whose count takes a byte from the start is changed in place.
+    -- Number of sessions that have it plus two: the count takes a byte from the start, so the row is updated in place.
     used INTEGER NOT NULL DEFAULT 2,
     zstd BLOB NOT NULL
   ) STRICT;
 
-  -- An index by reference would take a page of its own for each text that is written: texts are counted instead.
+  -- Texts are counted: an index by reference would write one more page per text.
   CREATE TABLE archived (
     session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
     ref TEXT NOT NULL,
@@ -120,7 +120,7 @@ const TABLES = `
   CREATE TRIGGER archived_one AFTER INSERT ON archived BEGIN
     UPDATE texts SET used = used + 1 WHERE ref = NEW.ref;
   END;
-  -- A text goes with the last that has it.
+  -- Deletes a text with its last reference.
   CREATE TRIGGER archived_last AFTER DELETE ON archived BEGIN
     UPDATE texts SET used = used - 1 WHERE ref = OLD.ref;
     DELETE FROM texts WHERE ref = OLD.ref AND used = 2;
@@ -143,7 +143,7 @@ const TABLES = `
   CREATE TABLE documents (
     kind TEXT NOT NULL,
     id TEXT NOT NULL,
-    -- NULL: it goes with none.
+    -- NULL: no session.
     session INTEGER REFERENCES sessions ON DELETE CASCADE,
     json TEXT NOT NULL,
     PRIMARY KEY (kind, id)
@@ -154,11 +154,11 @@ const TABLES = `
     number INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
     receiver TEXT NOT NULL,
-    -- NULL: it goes with none.
+    -- NULL: no session.
     session INTEGER REFERENCES sessions ON DELETE CASCADE,
     json TEXT NOT NULL,
     made_at_ms INTEGER NOT NULL,
-    -- NULL: nothing more is to be done.
+    -- NULL: nothing is due.
     due_at_ms INTEGER,
     claims INTEGER NOT NULL DEFAULT 0
   ) STRICT;
@@ -167,5 +167,4 @@ const TABLES = `
   CREATE INDEX deliveries_due ON deliveries (receiver, due_at_ms) WHERE due_at_ms IS NOT NULL;
 `;
 
-/** The schema of a store. */
 export const SCHEMA: Schema = { version: 1, sql: TABLES };

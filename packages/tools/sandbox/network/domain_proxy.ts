@@ -50,14 +50,14 @@ export async function carry<Connection extends Carried>(
   const { head, rest } = await readHead(reader);
   const wanted = wantedBy(head);
   if (!wanted) {
-    return await refuse("400 Bad Request", "The sandbox's network takes requests to a proxy alone.");
+    return await refuse("400 Bad Request", "The sandbox's network accepts only proxy requests.");
   }
   const { host, port } = wanted;
   const open = `It reaches ${domains.join(", ")} on ports ${PORTS.join(" and ")}`;
   if (!PORTS.includes(port) || !domains.some((domain) => isNamedBy(domain, host))) {
     return await refuse(
       "403 Forbidden",
-      `Cannot reach ${host}:${port} from the sandbox: nobody has allowed it. ${open}.`,
+      `Cannot reach ${host}:${port} from the sandbox: it is not allowed. ${open}.`,
     );
   }
   let upstream: Carried;

@@ -35,7 +35,7 @@ async function sent(text: string, address = "203.0.113.7") {
 
 const ESTABLISHED = "HTTP/1.1 200 Connection established";
 
-Deno.test("carry() lets a tunnel through to hosts that are allowed, whatever their letters", async () => {
+Deno.test("carry() tunnels to allowed hosts, ignoring case", async () => {
   assertEquals(await sent("CONNECT a.example:443 HTTP/1.1\r\n\r\nhello"), {
     reached: ["a.example:443"],
     told: [ESTABLISHED, "", "hello"],
@@ -44,7 +44,7 @@ Deno.test("carry() lets a tunnel through to hosts that are allowed, whatever the
   assertEquals(reached, ["x.y.b.example:443"]);
 });
 
-Deno.test("carry() hands on one plain request, to the host that its address names", async () => {
+Deno.test("carry() forwards one plain request to the host of its address", async () => {
   const head =
     "GET http://a.example/p?q=1 HTTP/1.1\r\nHost: other.example\r\nProxy-Authorization: x\r\nAccept: */*\r\n\r\n";
   assertEquals(await sent(head), {
@@ -53,7 +53,7 @@ Deno.test("carry() hands on one plain request, to the host that its address name
   });
 });
 
-Deno.test("carry() speaks TLS for a client that names a whole https address, with the host that this names", async () => {
+Deno.test("carry() uses TLS for a client that requests an https address", async () => {
   assertEquals(await sent("GET https://a.example/p HTTP/1.1\r\nHost: other.example\r\n\r\n"), {
     reached: ["a.example:443", "TLS with a.example"],
     told: ["GET /p HTTP/1.1", "host: a.example", "connection: close", "", ""],
@@ -65,8 +65,8 @@ Deno.test("carry() speaks TLS for a client that names a whole https address, wit
   }
 });
 
-Deno.test("carry() refuses all else, and says what is allowed", async () => {
-  const why = "nobody has allowed it. It reaches a.example, *.b.example on ports 80 and 443.\n";
+Deno.test("carry() rejects everything else, and lists the allowed hosts", async () => {
+  const why = "it is not allowed. It reaches a.example, *.b.example on ports 80 and 443.\n";
   const refused = async (target: string) => {
     const { reached, told } = await sent(`CONNECT ${target} HTTP/1.1\r\n\r\n`);
     return [reached, told[0], told.at(-1)];
@@ -90,7 +90,7 @@ Deno.test("carry() refuses all else, and says what is allowed", async () => {
   assertEquals((await sent("no end")).told[0], "HTTP/1.1 400 Bad Request");
 });
 
-Deno.test("carry() goes nowhere on this machine and in its networks, whatever name leads there", async () => {
+Deno.test("carry() blocks this machine and private networks, whatever name resolves to them", async () => {
   for (
     const address of [
       "127.0.0.1",
@@ -117,7 +117,7 @@ Deno.test("carry() goes nowhere on this machine and in its networks, whatever na
   }
 });
 
-Deno.test("carry() ends a connection that breaks as it begins, and no other", async () => {
+Deno.test("carry() closes only a connection that fails at its start", async () => {
   const broken = () => {
     const error = new Error("broken");
     return {

@@ -58,7 +58,7 @@ Deno.test("TARE_DATABASE: servers share their store, also on one data folder, an
       const { code, stdout, stderr } = await end("SIGTERM");
       assertEquals(code, 0);
       assertStringIncludes(stdout, `sessions   in ${pathname.slice(1)} at ${[host, socket][index]}\n`);
-      assertEquals(stderr, `The sessions in ${data} aren't in the database: tare move moves them there.\n`);
+      assertEquals(stderr, `The sessions in ${data} aren't in the database. Move them with tare move.\n`);
       for (const secret of SECRETS) assertEquals((stdout + stderr).includes(secret), false);
     }
   }));
@@ -78,10 +78,10 @@ Deno.test("TARE_DATABASE: an unusable address ends the start with an error that 
       await refused((address) => address.password = "planted"),
       "Check the name and the password.",
     );
-    assertStringIncludes(await refused((address) => address.pathname = "/none"), "Make the database first");
+    assertStringIncludes(await refused((address) => address.pathname = "/none"), "Create the database first");
     assertStringIncludes(
       await refused((address) => address.port = "1"),
-      "Check that it runs and can be reached from here.",
+      "Check that it is running and reachable.",
     );
   }));
 

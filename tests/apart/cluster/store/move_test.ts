@@ -64,7 +64,7 @@ Deno.test("tare move: a file's whole content moves into a database and back", ()
     assertEquals([forth.code, forth.err], [0, ""]);
     assertMatch(
       forth.out,
-      new RegExp(`^Moved ${COUNTS} to ${SHOWN}; .* compared; the file is kept as ${file}.moved.\n$`),
+      new RegExp(`^Moved ${COUNTS} to ${SHOWN} and verified the copy; the file was renamed to ${file}.moved.\n$`),
     );
     assertEquals(Array.from(Deno.readDirSync(data), ({ name }) => name).sort(), [
       "tare.db.lock",
@@ -74,11 +74,11 @@ Deno.test("tare move: a file's whole content moves into a database and back", ()
     assertEquals([again.code, again.out], [1, ""]);
     assertEquals(
       again.err,
-      `Cannot move: there are no sessions in ${data}; those of ${file}.moved were moved before.\n`,
+      `Cannot move sessions: there are none in ${data}; those in ${file}.moved were already moved.\n`,
     );
 
     const back = await move("--back");
-    assertMatch(back.out, new RegExp(`^Moved ${COUNTS} to ${file}; .* compared; ${SHOWN} is as it was.\n$`));
+    assertMatch(back.out, new RegExp(`^Moved ${COUNTS} to ${file} and verified the copy; ${SHOWN} is unchanged.\n$`));
     const asked = await withStore(openStore(`${file}.moved`), askStore);
     assertEquals(await withStore(openStore(file), askStore), asked);
     assertEquals(await withStore(openPostgresStore(url), askStore), asked);
@@ -105,13 +105,13 @@ Deno.test("tare move: nothing changes if a store is in use or the target isn't e
       assertMatch(await refused(), /another process has it open/);
     });
     await withStore(openPostgresStore(url), async (store) => {
-      assertMatch(await refused(), /^Cannot open .*: 1 servers use it. End them/);
+      assertMatch(await refused(), /^Cannot open .*: 1 servers use it. Stop them/);
       await store.commit([{ type: "session", kind: "agent", id: "other", createdAtMs: 1, settings: {} }]);
     });
     for (const args of [[], ["--back"]]) {
       assertMatch(
         await refused(...args),
-        /isn't empty, and holds something else, \d sessions, .* nothing\.\n$/,
+        /isn't empty and has other contents, \d sessions, .* empty store\.\n$/,
       );
     }
     assertEquals(await withStore(openPostgresStore(url), (store) => store.countSessions()), 1);

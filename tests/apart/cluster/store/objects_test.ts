@@ -270,7 +270,7 @@ Deno.test("openPostgresStore() stores texts in the database while the bucket is 
     const refs = [await store.archive("a").put(one), await store.archive("a").put(two)];
     // The second one isn't tried so soon after.
     assertEquals([tried, warnings], [1, [
-      "Cannot write it: away. Until it can be used texts are kept in the database.",
+      "Cannot write it: away. Until it works again, texts are stored in the database.",
     ]]);
     assertEquals([...(await store.readTexts("a", refs)).values()].length, 2);
     assertEquals(await s3.names(), []);
@@ -286,7 +286,7 @@ Deno.test("openPostgresStore() stores texts in the database while the bucket is 
     isAway = true;
     assertEquals([await other.deleteSession("b"), await other.getSession("b")], [true, undefined]);
     assertEquals(warnings.slice(1), [
-      "Cannot delete it: away. Until it can be used texts are kept in the database.",
+      "Cannot delete it: away. Until it works again, texts are stored in the database.",
     ]);
     assertEquals((await s3.names()).length, 1);
     isAway = false;
@@ -322,8 +322,8 @@ Deno.test("openPostgresStore() reports which object is missing or why it can't b
     const damaged = await assertRejects(() => store.archive("a").get(ref), StoreError);
     assertEquals([damaged.code, damaged.message], [
       "corrupt",
-      `Cannot read the archived text ${ref} in the store postgres://${host}${pathname}: it was damaged, its content ` +
-      "has another hash. Restore it from a backup.",
+      `Cannot read the archived text ${ref} in the store postgres://${host}${pathname}: it is damaged, its hash ` +
+      "doesn't match. Restore it from a backup.",
     ]);
   }));
 

@@ -65,9 +65,9 @@ async function refusalOf(url: string, options = {}): Promise<string> {
 }
 
 const ADVICE =
-  "Something on the way to it hands out connections by transaction, such as pgbouncer with pool_mode = transaction, " +
-  "and the store listens and prepares statements, which takes connections of its own. Let it pool by session " +
-  "(pool_mode = session), or connect to the database itself.";
+  "A connection pooler assigns connections per transaction, such as pgbouncer with pool_mode = transaction, " +
+  "but the store needs notifications and prepared statements. Use session pooling (pool_mode = session), or " +
+  "connect to the database directly.";
 
 const BY_TRANSACTION = {
   "as it is": {},
@@ -84,7 +84,7 @@ for (const [name, settings] of Object.entries(BY_TRANSACTION)) {
         const { host, pathname } = new URL(url);
         assertEquals(
           await refusalOf(url),
-          `Cannot open the store postgres://${host}${pathname}: two of its connections are one, or one of them is several. ${ADVICE}`,
+          `Cannot open the store postgres://${host}${pathname}: its connections aren't separate database sessions. ${ADVICE}`,
         );
       }),
   );
@@ -116,7 +116,7 @@ poolerTest(
   (database) =>
     withPooler({ database, pool_mode: "statement" }, async (url) => {
       const message = await refusalOf(url);
-      assertEquals(message.includes(`it takes no transactions. ${ADVICE}`), true, message);
+      assertEquals(message.includes(`it accepts no transactions. ${ADVICE}`), true, message);
     }),
 );
 

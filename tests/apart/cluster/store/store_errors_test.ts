@@ -66,7 +66,7 @@ test("reports a missing database", async (url) => {
   none.pathname = "/none";
   await assertRefused(none.href, {
     message: `Cannot use the store ${placeIn(none.href)}: database "none" does not exist. ` +
-      "Make the database first: the store makes its tables, not the database.",
+      "Create the database first: the store creates only its tables.",
   });
 });
 
@@ -79,7 +79,7 @@ test("reports that no server responds", async (url) => {
   await assertRefused(nobody.href, {
     options: BRIEFLY,
     message: `Cannot use the store ${placeIn(nobody.href)}: connect ECONNREFUSED ${nobody.host}. ` +
-      "Check that it runs and can be reached from here.",
+      "Check that it is running and reachable.",
   });
 });
 
@@ -88,7 +88,7 @@ test("reports the expected form of its URL", async () => {
     const error = await assertRejects(() => openPostgresStore(url), TypeError);
     assertEquals(
       error.message,
-      "Cannot open a store: its URL isn't of the form postgres://user:password@host:port/database",
+      "Cannot open a store: its URL isn't valid. Use postgres://user:password@host:port/database",
     );
   }
 });
@@ -102,8 +102,7 @@ test("reports that another version of the program created the tables", async (ur
   const { version } = row!;
   await assertRefused(url, {
     code: "other_version",
-    message:
-      `Cannot open the store ${placeIn(url)}: its schema is version ${version}, and this program's is ` +
+    message: `Cannot open the store ${placeIn(url)}: its schema version is ${version}, this program's is ` +
       `${version - 7}. Use the program that wrote it, or another database.`,
   });
 });
@@ -133,7 +132,7 @@ test("reports that the user may not create the tables, and accepts an existing s
   const { pathname } = limited;
   await assertRefused(limited.href, {
     message: `Cannot use the store ${placeIn(url)}: permission denied for database ${pathname.slice(1)}. ` +
-      "Let this user make the schema tare, or give it one.",
+      "Grant this user the right to create the schema tare, or create it.",
   });
   await query(url, `CREATE SCHEMA tare AUTHORIZATION ${user}`);
   const store = await openPostgresStore(limited.href, FEW);
@@ -144,7 +143,7 @@ test("reports that the user may not create the tables, and accepts an existing s
   await assertRefused(limited.href, {
     options: BRIEFLY,
     message: `Cannot use the store ${placeIn(url)}: too many connections for role "${user}". ` +
-      "Raise max_connections there, or let the servers have fewer connections each.",
+      "Raise max_connections, or lower the servers' connections.",
   });
   await query(url, `DROP OWNED BY ${user}`);
   await query(url, `DROP USER ${user}`);
@@ -171,7 +170,7 @@ test("returns a store whose commits report a full disk, store nothing, and conti
     url,
     code: "full",
     message: `Cannot write to the store ${placeIn(url)}: could not extend file: No space left on device. ` +
-      "Nothing of this write was kept; make room for it.",
+      "Nothing was written. Free some space.",
   });
   assertEquals([await store.lastEvent("a"), await store.readState("a", "x")], [0, undefined]);
   await query(url, "DROP FUNCTION fail CASCADE");
@@ -206,16 +205,14 @@ test("returns a store that reports damaged data", async (url) => {
     () => store.archive("a").get(ref),
     `Cannot read the archived text ${ref} in the store ${
       placeIn(url)
-    }: it was damaged, its content has another hash. ` +
+    }: it is damaged, its hash doesn't match. ` +
       "Restore it from a backup.",
   );
   assertEquals(await store.archive("a").get(other), "other text");
   await query(url, "DROP TABLE tare.documents");
   await fails(
     () => store.getDocument("response", "r"),
-    `Cannot read the store ${
-      placeIn(url)
-    }: its tables aren't what they should be, relation "documents" does not exist. ` +
+    `Cannot read the store ${placeIn(url)}: its tables are damaged, relation "documents" does not exist. ` +
       "Restore it from a backup, or use another database.",
   );
   await store.close();
