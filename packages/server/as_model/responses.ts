@@ -115,7 +115,6 @@ function askedFields({ tools, tool_choice: choice, ...body }: ResponsesRequest):
   };
 }
 
-/** Names in this protocol. */
 const PARAMETERS: Readonly<Record<string, string>> = {
   reasoning_effort: "reasoning.effort",
   verbosity: "text.verbosity",

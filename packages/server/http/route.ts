@@ -2,7 +2,7 @@ import type { Asker } from "@tare/session";
 import type { StoreRecord } from "@tare/session/internal";
 import type { Static, TObject, TProperties, TSchema } from "typebox";
 
-/** A method of routes. `HEAD` is answered as `GET`. */
+/** `HEAD` is answered as `GET`. */
 export type Method = "GET" | "POST" | "DELETE";
 
 export interface RouteResponse {

@@ -34,7 +34,6 @@ export function limitOf(maximum: number, usual: number, description: string): TI
   return Type.Integer({ minimum: 1, maximum, default: usual, description });
 }
 
-/** The client's own names and texts. */
 export const METADATA = Type.Unsafe<Readonly<Record<string, string>>>(
   Type.Object({}, { additionalProperties: Type.String(), maxProperties: 1_000 }),
 );
