@@ -167,7 +167,7 @@ Deno.test(
         assertEquals(end?.type === "turn_end" && end.reason, "approval");
         assertStringIncludes(
           await greeting(),
-          "\nsandbox    none, because bubblewrap (bwrap) is not installed: commands run with your rights\n",
+          "\nsandbox    none, because bubblewrap (bwrap) is not installed: commands run with your permissions\n",
         );
       },
     );
