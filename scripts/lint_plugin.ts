@@ -177,8 +177,8 @@ function importFault(name: string, path: string, specifier: string): string | un
     return `Package ${name} may not import @tare/${ours}: ARCHITECTURE.md's table allows it ` +
       `${PACKAGE_TABLE[name]?.join(", ") || "none of ours"}.`;
   }
-  const tells = name === "session" && path === "telemetry.ts";
-  if (specifier.startsWith("@opentelemetry/") && !tells && !isTest(path)) {
+  const isTelemetry = name === "session" && path === "telemetry.ts";
+  if (specifier.startsWith("@opentelemetry/") && !isTelemetry && !isTest(path)) {
     return `Package ${name} may not import ${specifier}: @tare/session/telemetry alone speaks to it.`;
   }
   if (!specifier.startsWith(".")) return undefined;

@@ -89,10 +89,12 @@ async function doc(): Promise<Outcome> {
   // In one call, so that a type in another package's signature is recognized as public.
   const entries = published.flatMap((member) => [...entryPoints(member)]);
   const all = await docFaults(entries.map(([, path]) => path));
-  const shown = await docFaults(entries.flatMap(([name, path]) => /\/internal\b/.test(name) ? [] : [path]));
+  const publicFaults = await docFaults(
+    entries.flatMap(([name, path]) => /\/internal\b/.test(name) ? [] : [path]),
+  );
   const faults = [
     ...all.filter((fault) => !fault.startsWith("error[missing-jsdoc]") || /^ *\d+ \| export\b/m.test(fault)),
-    ...shown.filter((fault) => {
+    ...publicFaults.filter((fault) => {
       const [, owner = ""] = /^error\[private-type-ref\]: public type '(\w+)/.exec(fault) ?? [];
       return owner !== "" && !HANDLES.includes(owner);
     }),

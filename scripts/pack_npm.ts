@@ -104,8 +104,12 @@ async function description(name: string): Promise<string> {
 }
 
 async function repository(name: string): Promise<{ readonly repository?: object }> {
-  const asked = new Deno.Command("git", { args: ["remote", "get-url", "origin"], cwd: ROOT, stderr: "null" });
-  const { success, stdout } = await asked.output();
+  const remote = new Deno.Command("git", {
+    args: ["remote", "get-url", "origin"],
+    cwd: ROOT,
+    stderr: "null",
+  });
+  const { success, stdout } = await remote.output();
   const url = new TextDecoder().decode(stdout).trim();
   if (!success || !/^(https|git|ssh):\/\/|^git@/.test(url)) return {};
   return { repository: { type: "git", url: `git+${url}`, directory: `packages/${name}` } };

@@ -71,7 +71,7 @@ const readTool = (run: Tool["run"]): Tool => ({
   run,
 });
 
-function countMarks(body: Body): number {
+function countBreakpoints(body: Body): number {
   return JSON.stringify(body).split('"cache_control"').length - 1;
 }
 
@@ -119,7 +119,12 @@ Deno.test("cache reads: a turn of 40 steps with rewrites and a step of 24 calls 
   const { events, entries, rewritten, bodies, requests } = await playLongTurn();
   const end = events.at(-1);
   assertEquals(end?.type === "turn_end" && [end.reason, end.ledger.calls], ["completed", 41]);
-  assertEquals(bodies.map(countMarks), [...Array(11).fill(3), 4, ...Array(10).fill(3), ...Array(19).fill(4)]);
+  assertEquals(bodies.map(countBreakpoints), [
+    ...Array(11).fill(3),
+    4,
+    ...Array(10).fill(3),
+    ...Array(19).fill(4),
+  ]);
   assertEquals(rewritten, [22, 36]);
   // Tokens of a rewritten prompt before the reply with the first call whose result was evicted.
   const lostTokens = entries.map(({ usage, predictedCachedTokens }) =>
@@ -145,9 +150,9 @@ Deno.test("cache breakpoints: the places that are marked are worth it", async ()
     (keeps: (body: { system: object[]; messages: Body["messages"] }) => readonly unknown[]) =>
     (text: string) => {
       const body = JSON.parse(text);
-      const kept = keeps(body);
+      const retained = keeps(body);
       return JSON.stringify(body, function (this: unknown, name, value) {
-        return name === "cache_control" && !kept.includes(this) ? undefined : value;
+        return name === "cache_control" && !retained.includes(this) ? undefined : value;
       });
     };
   const rates = {
@@ -196,8 +201,8 @@ Deno.test("cache breakpoints: no request has more than four", () => {
         tools: Array.from({ length: tools }, () => definition),
         ...(isKnown && { stable: { shared, edited: Math.min(shared, edited) } }),
       }, { maxTokens: 9 });
-      const marks = JSON.stringify(body).split('"cache_control"').length - 1;
-      assert(marks <= 4, `${marks} marks`);
+      const breakpoints = JSON.stringify(body).split('"cache_control"').length - 1;
+      assert(breakpoints <= 4, `${breakpoints} marks`);
       const content = (body.messages as Body["messages"]).at(-1)?.content;
       if (content) assert("cache_control" in content.at(-1)!, "the end is marked");
     },

@@ -77,12 +77,12 @@ Deno.test("ledger: the line of a client's instructions that breaks its prefix is
   const { client_changed = 0, ...others } = causes(second!);
   assert(tokens > 8_000 && client_changed > 4_900 && client_changed < 5_200, JSON.stringify(causes(second!)));
   assert(Object.values(others).every((its) => its < 100), JSON.stringify(others));
-  assert(second!.spent.tokenUnits.changed > 4_900);
+  assert(second!.spent.costUnits.changed > 4_900);
   assertEquals("client_changed" in causes(third!), false);
 });
 
 Deno.test("ledger: prompts without a cache request are reported", async () => {
-  const headers = { "x-tare": "observe" };
+  const headers = { "x-tare": "dry-run" };
   const [, second] = await callsWith({ instructions: [RULES, RULES], mark: true, headers });
   const { not_marked = 0 } = causes(second!);
   assert(not_marked > 1_900 && not_marked < 2_100, JSON.stringify(causes(second!)));

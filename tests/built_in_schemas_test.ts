@@ -2,7 +2,7 @@ import { assertEquals, assertLess } from "@std/assert";
 import { countRequestTokens } from "@tare/messages";
 import { loadTokenizer } from "@tare/tiktoken";
 import { memoryArchive } from "@tare/prune";
-import { compactTool, shownTools } from "@tare/schemas";
+import { compactTool, compactTools } from "@tare/schemas";
 import { programTool } from "@tare/tools/programs";
 import { workspaceTools } from "@tare/tools";
 import { BackgroundCommands } from "@tare/tools/shell";
@@ -11,8 +11,8 @@ const tools = workspaceTools({ workspace: ".", archive: memoryArchive() }).map((
 
 Deno.test("shownTools() more than halves the tokens of the built-in tools from their second exposure on", async () => {
   const { count: countTokens } = await loadTokenizer();
-  const first = shownTools(tools, { exposed: new Set(), countTokens });
-  const second = shownTools(tools, { exposed: first.exposed, countTokens });
+  const first = compactTools(tools, { exposed: new Set(), countTokens });
+  const second = compactTools(tools, { exposed: first.exposed, countTokens });
   assertEquals([first.tools, first.tokensAfter], [tools, first.tokensBefore]);
   assertEquals(second.tokensAfter, countRequestTokens({ messages: [], tools: second.tools }, countTokens));
   assertLess(second.tokensAfter, second.tokensBefore / 2);

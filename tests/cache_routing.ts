@@ -39,12 +39,12 @@ export async function measureRouting(scene: RoutingScene): Promise<number> {
     shards: scene.shards,
     now: () => nowMs,
   });
-  const asked = (...args: Parameters<typeof fetch>) => provider.fetch(new Request(...args));
+  const fetchFrom = (...args: Parameters<typeof fetch>) => provider.fetch(new Request(...args));
   const { fetch: passed } = gateway({
     upstreams: {
       chat: { baseURL: DEFAULT_PROVIDER.baseURL, profile: profileNamed(DEFAULT_PROVIDER.profile) },
     },
-    fetch: asked,
+    fetch: fetchFrom,
     planning: { forget: "nothing" },
     countTokens: () => Promise.resolve(estimateTokens),
     now: () => nowMs,
@@ -64,7 +64,7 @@ export async function measureRouting(scene: RoutingScene): Promise<number> {
         headers: { "content-type": "application/json", authorization: "Bearer key" },
         body: JSON.stringify({ model: MODEL, messages: history }),
       });
-      const response = await (scene.throughTare ? passed(request) : asked(request));
+      const response = await (scene.throughTare ? passed(request) : fetchFrom(request));
       const { choices: [{ message }] } = await response?.json();
       history.push(message, { role: "user", content: words(400) });
     }

@@ -288,12 +288,12 @@ for (const way of Object.keys(WAYS) as Way[]) {
 }
 
 Deno.test("carried reasoning: another model sees the text, and sealed content is sent back only to the model that wrote it", async () => {
-  const said = (): SimulatedReply[] => [
+  const replies = (): SimulatedReply[] => [
     { reasoning_content: words(5, "hm"), tool_calls: [toolCall("read", { path: "a" })] },
     { reasoning_content: "So.", content: "It contains a." },
   ];
   const order: Way[] = ["responses", "adaptive", "chat", "budget", "responses", "chat"];
-  const { start, sent: got, remove } = await bench(order.flatMap(said));
+  const { start, sent: got, remove } = await bench(order.flatMap(replies));
   try {
     const { agent, close } = await start();
     const { id } = await (await ask(agent, "POST", "", { model: "responses", effort: "high" })).json();

@@ -256,12 +256,12 @@ Deno.test("classic policy: after a restart a summary stays: the next prompt has 
   }
   assert(folds);
   const before = provider.requests.at(-1)!;
-  const asked = summaries().length;
+  const requestCount = summaries().length;
   await agent.close();
   agent = start({ store });
   const events = await turn(agent, id, "what now");
   const after = provider.requests.at(-1)!;
-  assertEquals([endOf(events), rewritesOf(events), summaries().length], ["completed", [], asked]);
+  assertEquals([endOf(events), rewritesOf(events), summaries().length], ["completed", [], requestCount]);
   assertEquals(
     JSON.stringify(after.messages.slice(0, before.messages.length)),
     JSON.stringify(before.messages),
@@ -293,15 +293,15 @@ Deno.test("classic policy: a window that is too small is reported once, and each
 
 Deno.test("classic policy: messages omitted by a tool loop are recalled in the same turn", async () => {
   const secret = "The harbour master's name is Ada Quay.";
-  const asked: string[] = [];
+  const requests: string[] = [];
   const model: SimulatedModel = ({ messages }) => {
     const last = contentText(messages.at(-1)?.content);
     if (last === "Tell me.") return { content: `${secret} ${prose(3_000, "boat")}` };
     if (last === "Who was it?") return { tool_calls: [toolCall("log", { name: "today" })] };
     const [, ref = ""] = /\[elided: 2 messages, \d+ bytes; recall with ref ([0-9a-f]{16})\]/
       .exec(JSON.stringify(messages)) ?? [];
-    if (messages.at(-2)?.role !== "tool" && !asked.includes(ref)) {
-      asked.push(ref);
+    if (messages.at(-2)?.role !== "tool" && !requests.includes(ref)) {
+      requests.push(ref);
       return { tool_calls: [toolCall("recall", { ref, find: "name is" })] };
     }
     return { content: /Ada \w+/.exec(last)?.[0] ?? "Nobody knows." };
@@ -323,6 +323,6 @@ Deno.test("classic policy: messages omitted by a tool loop are recalled in the s
     false,
     true,
   ]);
-  assertEquals(asked.every((ref) => ref !== ""), true);
+  assertEquals(requests.every((ref) => ref !== ""), true);
   await agent.close();
 });

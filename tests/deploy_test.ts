@@ -104,10 +104,10 @@ async function manifestsOf(file: string): Promise<Manifest[]> {
 }
 
 function databaseOf({ containers: [container], volumes }: Pod): readonly (string | undefined)[] {
-  const told = container!.env.find(({ name }) => name === "TARE_DATABASE")?.value;
+  const setting = container!.env.find(({ name }) => name === "TARE_DATABASE")?.value;
   const { name, secret } = volumes.find(({ secret }) => secret)!;
   const mount = container!.volumeMounts.find((mount) => mount.name === name);
-  return [told, `${mount?.mountPath}/${secret!.items[0]!.path}`];
+  return [setting, `${mount?.mountPath}/${secret!.items[0]!.path}`];
 }
 
 Deno.test("deploy/kubernetes.yaml: its variables are read by the server, and its parts reference each other", async () => {
@@ -139,8 +139,8 @@ Deno.test("deploy/kubernetes.yaml: its variables are read by the server, and its
   assertEquals(pod.terminationGracePeriodSeconds >= pause + endWithin + END_S, true);
   // A service of this name would set TARE_PORT to its address.
   assertEquals([service!.metadata.name, pod.enableServiceLinks], ["tare", false]);
-  const [told, mounted] = databaseOf(pod);
-  assertEquals(told, mounted);
+  const [setting, mounted] = databaseOf(pod);
+  assertEquals(setting, mounted);
 });
 
 Deno.test("deploy/kubernetes_move.yaml: its task exists and uses the same database", async () => {
@@ -149,8 +149,8 @@ Deno.test("deploy/kubernetes_move.yaml: its task exists and uses the same databa
   const [container] = pod.containers;
   assertEquals(container!.command?.slice(0, -1), ["tini", "--", "deno", "task"]);
   assertEquals(container!.command!.at(-1)! in tasks, true);
-  const [told, mounted] = databaseOf(pod);
-  assertEquals([told, pod.enableServiceLinks], [mounted, false]);
+  const [setting, mounted] = databaseOf(pod);
+  assertEquals([setting, pod.enableServiceLinks], [mounted, false]);
   const data = container!.volumeMounts.find(({ name }) => name === "data")?.mountPath;
   assertEquals(data, /TARE_DATA=(\S+)/.exec(image)?.[1]);
 });

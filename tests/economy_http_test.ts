@@ -99,7 +99,7 @@ async function playInBenchmark(recording: Recording) {
         policy.sent?.(usage);
       },
     };
-  }, { profile, windowTokens, countTokens, recall: false, repairs: false, bare: true });
+  }, { profile, windowTokens, countTokens, recall: false, refetches: false, bare: true });
   return usages;
 }
 

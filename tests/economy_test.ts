@@ -94,7 +94,7 @@ const PLAY = {
   windowTokens: 1e6,
   countTokens,
   recall: false,
-  repairs: false,
+  refetches: false,
   bare: true,
 };
 
@@ -139,12 +139,12 @@ Deno.test("play() counts content that a call needs, that appeared earlier and th
     { role: "assistant", content: "Done." },
   ]));
   // The first call sees the user's message; the second only its result, which contains the old text.
-  assertEquals((await play(recording, forgetful, PLAY)).repairs, 0);
+  assertEquals((await play(recording, forgetful, PLAY)).refetches, 0);
   const blind: MakePolicy = () => ({
     view: ({ messages, tools }) => ({ messages: messages.slice(0, 1), tools }),
   });
-  const { repairs, edits, editsWithLostText, userShareGone } = await play(recording, blind, PLAY);
-  assertEquals([repairs, edits, editsWithLostText, userShareGone], [1, 1, 1, 0]);
+  const { refetches, edits, editsWithLostText, userShareGone } = await play(recording, blind, PLAY);
+  assertEquals([refetches, edits, editsWithLostText, userShareGone], [1, 1, 1, 0]);
   assertEquals((await play(recording, forgetful, PLAY)).userShareGone, 2);
 });
 
@@ -165,7 +165,7 @@ Deno.test("play() doesn't count a name in a placeholder's list as visible", asyn
       tools,
     }),
   });
-  assertEquals((await play(recording, listing, PLAY)).repairs, 1);
+  assertEquals((await play(recording, listing, PLAY)).refetches, 1);
 });
 
 /** Returns a policy that replaces every result by `show`, given its position. */
@@ -190,15 +190,16 @@ Deno.test("play() counts a name as visible if its parts are, unless it must be v
     ...round("2", "x", '{"path":"src/somewhere/deep.ts"}'),
     { role: "assistant", content: "Done." },
   ]));
-  const repairs = async (text: string, namesShown?: "whole" | "parts") =>
-    (await play(recording, showing(() => text), { ...PLAY, ...(namesShown && { namesShown }) })).repairs;
+  const refetches = async (text: string, namesVisible?: "whole" | "parts") =>
+    (await play(recording, showing(() => text), { ...PLAY, ...(namesVisible && { namesVisible }) }))
+      .refetches;
   const grouped = "src/somewhere:\n  deep.ts";
-  assertEquals(await repairs(grouped), 0);
-  assertEquals(await repairs(grouped, "whole"), 1);
-  assertEquals(await repairs("src/somewhere/deep.ts", "whole"), 0);
+  assertEquals(await refetches(grouped), 0);
+  assertEquals(await refetches(grouped, "whole"), 1);
+  assertEquals(await refetches("src/somewhere/deep.ts", "whole"), 0);
   // A part must be a whole word, and a list of evicted content doesn't count.
-  assertEquals(await repairs("src/somewhere:\n  deeper.ts"), 1);
-  assertEquals(await repairs("src/somewhere\n[elided: read result, 21 bytes]\nIt names: deep.ts"), 1);
+  assertEquals(await refetches("src/somewhere:\n  deeper.ts"), 1);
+  assertEquals(await refetches("src/somewhere\n[elided: read result, 21 bytes]\nIt names: deep.ts"), 1);
 });
 
 Deno.test("play() counts a reference's target as visible at its place, and nothing that the reference quotes", async () => {
@@ -215,10 +216,10 @@ Deno.test("play() counts a reference's target as visible at its place, and nothi
     '[lines 1-2 unchanged, as in src/somewhere/deep.ts above: "const needed = true;" to "const other = needed;"]';
   const referring = (source: (text: string) => string) =>
     showing((text, place) => place === 0 ? source(text) : place === 1 ? label : text);
-  const shown = await play(recording, referring((text) => text), PLAY);
-  assertEquals([shown.repairs, shown.edits, shown.editsWithLostText], [0, 1, 0]);
+  const visible = await play(recording, referring((text) => text), PLAY);
+  assertEquals([visible.refetches, visible.edits, visible.editsWithLostText], [0, 1, 0]);
   const dangling = await play(recording, referring(() => "[elided: read result, 80 bytes]"), PLAY);
-  assertEquals([dangling.repairs, dangling.edits, dangling.editsWithLostText], [2, 1, 1]);
+  assertEquals([dangling.refetches, dangling.edits, dangling.editsWithLostText], [2, 1, 1]);
 });
 
 Deno.test("play() finds an edit's lines in a read with only some line numbers", async () => {
@@ -231,8 +232,8 @@ Deno.test("play() finds an edit's lines in a read with only some line numbers", 
     { role: "assistant", content: "Done." },
   ]));
   const sparse = lines.map((text, at) => at === 0 || at === 9 ? numbered(at) : text);
-  const lost = async (shown: readonly string[]) =>
-    (await play(recording, showing((text, place) => place === 0 ? shown.join("\n") : text), PLAY))
+  const lost = async (visible: readonly string[]) =>
+    (await play(recording, showing((text, place) => place === 0 ? visible.join("\n") : text), PLAY))
       .editsWithLostText;
   assertEquals(await lost(sparse), 0);
   // After the gap the next line has its number.
@@ -267,9 +268,9 @@ Deno.test("play() makes a call recall missing content first, and the policy cont
       return { messages: messages.slice(-2), tools };
     },
   });
-  const { repairs, repairCost } = await play(recording, lastTwo, { ...PLAY, repairs: true });
-  assertEquals([repairs, seen], [1, [1, 3, 5, 7, 9]]);
-  assert(repairCost > 100);
+  const { refetches, refetchCost } = await play(recording, lastTwo, { ...PLAY, refetches: true });
+  assertEquals([refetches, seen], [1, [1, 3, 5, 7, 9]]);
+  assert(refetchCost > 100);
 });
 
 Deno.test("repair() returns 7,000 tokens at most, including the needed ones", async () => {
@@ -365,7 +366,7 @@ Deno.test("measureEconomy() plays every policy, loses no user text by retention 
       bare: true,
     });
     const by = (policy: string) => rows.find((row) => row.policy === policy)!;
-    assertEquals([by("resend").cost0, by("resend").cost3, by("resend").repairsPer100], [1, 1, 0]);
+    assertEquals([by("resend").cost0, by("resend").cost3, by("resend").refetchesPer100], [1, 1, 0]);
     assert(by("optimum").cost0 <= by("planner-age").cost0);
     assertEquals(by("planner").userTokensGone, 0);
     assert(by("planner").worst <= 1.05);

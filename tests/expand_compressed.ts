@@ -31,8 +31,8 @@ const KNOWN_NUMBER = /^(?: *\d+(?:→|\t|: |\) )|0\d*\| | *[1-9]\d*\|)/;
  * @param above The visible texts before it in order, with their names.
  * @throws {Error} if visible content contradicts the first line, or a label has no target.
  */
-export function expand(shown: string, above: readonly NamedText[] = []): Expanded {
-  const { parts, lines: body } = split(shown);
+export function expand(visible: string, above: readonly NamedText[] = []): Expanded {
+  const { parts, lines: body } = split(visible);
   const given = parts.find((part) => NUMBERS.test(part));
   if (given) return { text: joined(readNumbered(body, { part: given, above })) };
   let lines = withLabels(body, above);
@@ -60,8 +60,8 @@ export function expand(shown: string, above: readonly NamedText[] = []): Expande
   return ref === undefined ? { text } : { text, ref };
 }
 
-function split(shown: string): { readonly parts: readonly string[]; readonly lines: readonly string[] } {
-  const all = shown.split("\n");
+function split(visible: string): { readonly parts: readonly string[]; readonly lines: readonly string[] } {
+  const all = visible.split("\n");
   const header = HEADER.exec(all[0]!)?.[1];
   if (header === undefined) return { parts: [], lines: all };
   return { parts: header.split(/; (?!recall with)/), lines: all.slice(1) };

@@ -25,9 +25,9 @@ Deno.test({
   async fn() {
     const { count: countTokens } = await loadTokenizer();
     const data = loadData(RECORDED!, { warn() {} }).find(({ name }) => name === "claude-code-entire");
-    const sums = { flagged: 0, elided: 0, gone: 0, others: 0 };
+    const totals = { flagged: 0, elided: 0, gone: 0, others: 0 };
     for (const recording of data!.recordings) {
-      sums.flagged += recording.messages.filter((message) =>
+      totals.flagged += recording.messages.filter((message) =>
         message.role === "tool" && message.failed
       ).length;
       const left = { elided: new Set<string>(), gone: new Set<string>(), others: new Set<string>() };
@@ -37,7 +37,7 @@ Deno.test({
           ...policy,
           async view(call) {
             const view = await policy.view(call);
-            const shown = new Map(
+            const visible = new Map(
               view.messages.flatMap((message) =>
                 message.role === "tool" ? [[message.tool_call_id, contentText(message.content)]] : []
               ),
@@ -46,7 +46,7 @@ Deno.test({
             for (const [at, message] of call.messages.entries()) {
               if (message.role !== "tool") continue;
               const { tool_call_id: id, failed = false, content } = message;
-              const text = shown.get(id);
+              const text = visible.get(id);
               if (text === contentText(content)) continue;
               if (!failed) left.others.add(id);
               else if (text !== undefined) left.elided.add(id);
@@ -60,13 +60,13 @@ Deno.test({
         windowTokens: Infinity,
         countTokens,
         recall: true,
-        repairs: false,
+        refetches: false,
       });
-      sums.elided += left.elided.size;
-      sums.gone += left.gone.size;
-      sums.others += left.others.size;
+      totals.elided += left.elided.size;
+      totals.gone += left.gone.size;
+      totals.others += left.others.size;
     }
-    const { others, ...flagged } = sums;
+    const { others, ...flagged } = totals;
     assertEquals(flagged, { flagged: 45, elided: 0, gone: 0 });
     // Much unflagged content is evicted.
     assertEquals(others > 500, true, `${others} others left`);

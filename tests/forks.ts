@@ -79,7 +79,7 @@ export async function measureForks(name: string, { turns = 4 } = {}): Promise<{
   let parent: typeof provider.requests[number] | undefined;
   for (const request of provider.requests) {
     if (!isTask(request.messages.at(-1))) {
-      if (!isHelper(request.messages)) parent = request;
+      if (!isSubagent(request.messages)) parent = request;
       continue;
     }
     if (!parent) throw new Error("Cannot measure a fork: its parent sent no request before.");
@@ -100,7 +100,7 @@ export async function measureForks(name: string, { turns = 4 } = {}): Promise<{
 const delegating: SimulatedModel = ({ messages }) => {
   const step = messages.length - 1 - messages.findLastIndex(({ role }) => role === "user");
   const read = toolCall("read", { path: `${messages.length}.txt` });
-  if (isHelper(messages)) return step === 0 ? { tool_calls: [read] } : { content: "It is there." };
+  if (isSubagent(messages)) return step === 0 ? { tool_calls: [read] } : { content: "It is there." };
   const steps = messages.slice(-step).filter(({ role }) => role === "assistant").length;
   if (step > 0 && steps >= STEPS) return { content: "All was looked at." };
   const delegate = (task: string) => toolCall("delegate", { task, max_steps: 3 });
@@ -113,7 +113,7 @@ function isTask(message: Message | undefined): boolean {
   return message?.role === "user" && contentText(message.content).startsWith("You are a subagent now");
 }
 
-function isHelper(messages: readonly Message[]): boolean {
+function isSubagent(messages: readonly Message[]): boolean {
   return isTask(messages.findLast(({ role }) => role === "user"));
 }
 

@@ -121,11 +121,11 @@ Deno.test("tare history: each agent's log is read message by message", async () 
       const format = LOG_FORMATS.find((format) => format.agent === agent)!;
       const [path = ""] = [...format.find({ home, env: () => undefined })];
       const [read] = [...format.read(path, { messages: true, line: (isKnown) => assert(isKnown) })];
-      const said = read!.messages.filter(({ role }) => role !== "system")
+      const texts = read!.messages.filter(({ role }) => role !== "system")
         .map(({ ts: _, usage: __, ...message }) => message);
       const { messages, calls } = session.recording;
       const last = calls.at(-1)!.messages;
-      assertEquals(said, messages.slice(0, last + 1).filter(({ role }) => role !== "system"), format.agent);
+      assertEquals(texts, messages.slice(0, last + 1).filter(({ role }) => role !== "system"), format.agent);
     }
     return Promise.resolve();
   });
@@ -136,7 +136,7 @@ Deno.test("tare history: expired pauses, broken prefixes and new content are dis
   const lines = claudeCodeLines(session);
   // One prompt in the middle of a turn isn't found in the cache, though it should be.
   const steps = stepsOf(session);
-  const broken = steps.findIndex(({ asked }, at) => at > 10 && asked[0]?.role === "tool");
+  const broken = steps.findIndex(({ requests }, at) => at > 10 && requests[0]?.role === "tool");
   const { promptTokens, cachedTokens } = steps[broken]!.usage;
   const changed = lines.map((line) =>
     line.includes(`"msg_one_${broken}"`)
@@ -165,19 +165,19 @@ Deno.test("tare history: expired pauses, broken prefixes and new content are dis
 
 Deno.test("tare history: content that a session copied from another is counted once, and subagents separately", async () => {
   const lines = claudeCodeLines(ONE);
-  const helper = made("helper", 0);
+  const subagent = made("helper", 0);
   await withHome({
     ".claude/projects/p/one.jsonl": lines,
     // Continues it, with all its messages under new names.
     ".claude/projects/p/two.jsonl": lines.map((line) =>
       line.replaceAll('"sessionId":"one"', '"sessionId":"two"')
     ),
-    ".claude-work/projects/q/one/subagents/agent-a1.jsonl": claudeCodeLines(helper, { agentId: "a1" }),
+    ".claude-work/projects/q/one/subagents/agent-a1.jsonl": claudeCodeLines(subagent, { agentId: "a1" }),
   }, async (home) => {
     const { all, sessions } = await report(home, "--seconds", "0");
     assertAlmostEquals(
       all.usd,
-      usdOf(ONE, { isWritten: true }) + usdOf(helper, { isWritten: true }),
+      usdOf(ONE, { isWritten: true }) + usdOf(subagent, { isWritten: true }),
       1e-9,
     );
     assertEquals(sessions.map(({ id }) => id).sort(), ["a1", "one"]);
@@ -218,23 +218,23 @@ Deno.test("tare history: agents, projects and days are filtered by options", asy
 
 Deno.test("tare history: invalid options are reported", async () => {
   await withHome({ "nothing.txt": [] }, async (home) => {
-    const said = async (...args: readonly string[]) => {
+    const output = async (...args: readonly string[]) => {
       const { code, err } = await runEntry("history", ["--home", home, ...args]);
       assertEquals(code, 1);
       return err.trimEnd();
     };
     const agents = "claude-code, codex, opencode, pi, qwen-code, copilot, cline";
-    assertEquals(await said(), `Cannot find a session in ${home}: no logs of ${agents}.`);
+    assertEquals(await output(), `Cannot find a session in ${home}: no logs of ${agents}.`);
     assertEquals(
-      await said("--agent", "emacs"),
+      await output("--agent", "emacs"),
       `Cannot read logs of emacs: it is not supported. Use one of ${agents}.`,
     );
     assertEquals(
-      await said("--since", "May"),
+      await output("--since", "May"),
       "Cannot use --since May: it is not a day. Use the form 2026-01-31.",
     );
     assertEquals(
-      await said("--seconds", "x"),
+      await output("--seconds", "x"),
       "Cannot use --seconds x: it is not a number. Use a number from 0, or all.",
     );
   });
@@ -248,7 +248,7 @@ Deno.test("tare history: the estimated saving equals bench savings for the recor
   await withHome(files, async (home) => {
     const folder = join(home, "recordings");
     const page = join(home, "page.html");
-    const told = await report(home, "--seconds", "all", "--recordings", folder, "--html", page);
+    const printed = await report(home, "--seconds", "all", "--recordings", folder, "--html", page);
     for (const { agent } of LOG_FORMATS) {
       if (agent !== "claude-code") await Deno.remove(join(folder, `${agent}.jsonl`));
     }
@@ -261,7 +261,7 @@ Deno.test("tare history: the estimated saving equals bench savings for the recor
     });
     const row = rows.at(-1)!;
     const sum = (of: (replay: NonNullable<Report["sessions"][number]["replay"]>) => number) =>
-      told.sessions.reduce((all, { replay }) => all + of(replay!), 0);
+      printed.sessions.reduce((all, { replay }) => all + of(replay!), 0);
     const resent = sum(({ resent }) => resent);
     assertEquals([row.data, row.sessions], ["claude-code", 3]);
     for (const [kappa, cost] of [["k0", row.cost0], ["k1", row.cost1], ["k3", row.cost3]] as const) {
@@ -273,19 +273,19 @@ Deno.test("tare history: the estimated saving equals bench savings for the recor
       1e-9,
     );
     // Dollars are the estimated share of the cost.
-    for (const { usd, replay, saved } of told.sessions) {
+    for (const { usd, replay, saved } of printed.sessions) {
       assertEquals(replay!.without, "resend");
       assertAlmostEquals(saved!.pruned.k1, usd * (1 - replay!.planner.k1 / replay!.resent), 1e-9);
     }
     assertAlmostEquals(
-      told.played.saved.pruned.k1,
-      told.sessions.reduce((sum, { saved }) => sum + saved!.pruned.k1, 0),
+      printed.played.saved.pruned.k1,
+      printed.sessions.reduce((sum, { saved }) => sum + saved!.pruned.k1, 0),
       1e-9,
     );
-    for (const { replay, shares } of told.sessions) {
-      assertEquals(shares!.both.k1, 1 - replay!.warmth!.planner.k1 / replay!.alone.k1);
+    for (const { replay, shares } of printed.sessions) {
+      assertEquals(shares!.both.k1, 1 - replay!.keepAlive!.planner.k1 / replay!.alone.k1);
     }
-    const { both, pruned } = told.played.saved;
+    const { both, pruned } = printed.played.saved;
     assertGreater(both.k0, pruned.k0);
     const html = await Deno.readTextFile(page);
     assertStringIncludes(html, "<svg");
@@ -309,11 +309,11 @@ Deno.test("tare history: the report is printed as text", async () => {
   });
 });
 
-function readSaid(agent: string, home: string) {
+function readTexts(agent: string, home: string) {
   const format = LOG_FORMATS.find((format) => format.agent === agent)!;
   return [...format.find({ home, env: () => undefined })].flatMap((path) =>
     [...format.read(path, { messages: true, line: (isKnown) => assert(isKnown) })].map((session) => ({
-      said: session.messages.map((message) => {
+      texts: session.messages.map((message) => {
         const calls = message.role === "assistant" ? message.tool_calls ?? [] : [];
         return [message.role, message.content, ...calls.map(({ id }) => id)].join(" ");
       }),
@@ -355,8 +355,8 @@ Deno.test("Claude Code's log: rewound messages aren't in the conversation but we
     },
   ]);
   await withHome({ ".claude/projects/p/one.jsonl": lines }, (home) => {
-    assertEquals(readSaid("claude-code", home), [{
-      said: [
+    assertEquals(readTexts("claude-code", home), [{
+      texts: [
         "user second",
         "assistant  a b",
         "tool of a",
@@ -374,7 +374,7 @@ Deno.test("Claude Code's log: rewound messages aren't in the conversation but we
 
 Deno.test("Codex's newer logs: each response's own record counts, that of a compaction included", async () => {
   const item = (payload: unknown) => ({ type: "response_item", payload });
-  const said = (role: string, text: string) =>
+  const entry = (role: string, text: string) =>
     item({
       type: "message",
       role,
@@ -388,8 +388,8 @@ Deno.test("Codex's newer logs: each response's own record counts, that of a comp
   const lines = jsonLines([
     { type: "session_meta", payload: { id: "one", cwd: "/work" } },
     { type: "turn_context", payload: { model: GPT } },
-    said("user", "first"),
-    said("assistant", "looking"),
+    entry("user", "first"),
+    entry("assistant", "looking"),
     item({ type: "function_call", call_id: "a", name: "shell", arguments: "{}" }),
     item({ type: "function_call", call_id: "never answered", name: "shell", arguments: "{}" }),
     item({ type: "web_search_call", id: "ws" }),
@@ -401,13 +401,13 @@ Deno.test("Codex's newer logs: each response's own record counts, that of a comp
     item({ type: "function_call_output", call_id: "a", output: "of a" }),
     record("r2", 20),
     { type: "compacted", payload: { message: "", replacement_history: [] } },
-    said("user", "second"),
-    said("assistant", "done"),
+    entry("user", "second"),
+    entry("assistant", "done"),
     record("r3", 30),
   ]);
   await withHome({ ".codex/archived_sessions/rollout-one.jsonl": lines }, (home) => {
-    assertEquals(readSaid("codex", home), [{
-      said: ["user first", "assistant looking a", "tool of a", "user second", "assistant done"],
+    assertEquals(readTexts("codex", home), [{
+      texts: ["user first", "assistant looking a", "tool of a", "user second", "assistant done"],
       compacted: [3],
       prompts: [10, 20, 30],
     }]);
@@ -432,8 +432,8 @@ Deno.test("pi's log: only the newest branch is the conversation; a summary's usa
     entry("7", "6", { role: "assistant", content: "done", usage: usage(40) }),
   ]);
   await withHome({ ".pi/agent/sessions/p/one.jsonl": lines }, (home) => {
-    assertEquals(readSaid("pi", home), [{
-      said: ["user first", "assistant  a", "tool [image omitted]", "user $ ls\nx", "assistant done"],
+    assertEquals(readTexts("pi", home), [{
+      texts: ["user first", "assistant  a", "tool [image omitted]", "user $ ls\nx", "assistant done"],
       compacted: [3],
       prompts: [10, 20, 30, 40],
     }]);
@@ -453,8 +453,8 @@ Deno.test("opencode's older files: they are read like its database", async () =>
     [`${folder}/message/ses_1/msg_2.json`]: json({ id: "msg_2", role: "assistant", modelID: GPT, tokens }),
     [`${folder}/part/msg_2/prt_1.json`]: json({ type: "tool", tool: "read", callID: "a", state }),
   }, (home) => {
-    assertEquals(readSaid("opencode", home), [{
-      said: ["user first", "assistant  a", "tool no such file"],
+    assertEquals(readTexts("opencode", home), [{
+      texts: ["user first", "assistant  a", "tool no such file"],
       compacted: [],
       prompts: [15],
     }]);
@@ -471,7 +471,7 @@ Deno.test("Qwen Code's log: only the newest branch is the conversation, without 
   ) => ({
     ...{ uuid, parentUuid, type, sessionId: "one", cwd: "/work", ...more },
   });
-  const says = (...parts: readonly unknown[]) => ({ message: { parts } });
+  const part = (...parts: readonly unknown[]) => ({ message: { parts } });
   const took = (promptTokenCount: number) => ({
     model: GPT,
     usageMetadata: {
@@ -484,18 +484,18 @@ Deno.test("Qwen Code's log: only the newest branch is the conversation, without 
   const call = { functionCall: { id: "a", name: "read", args: { path: "x" } } };
   const answer = { functionResponse: { id: "a", name: "read", response: { error: "no such file" } } };
   const lines = jsonLines([
-    entry("1", null, "user", says({ text: "first" }, { inlineData: {} })),
-    entry("2", "1", "assistant", { ...says({ text: "taken back" }), ...took(10) }),
-    entry("3", "1", "assistant", { ...says({ text: "hm", thought: true }, call), ...took(20) }),
-    entry("4", "3", "tool_result", { ...says(answer), toolCallResult: { status: "error" } }),
+    entry("1", null, "user", part({ text: "first" }, { inlineData: {} })),
+    entry("2", "1", "assistant", { ...part({ text: "taken back" }), ...took(10) }),
+    entry("3", "1", "assistant", { ...part({ text: "hm", thought: true }, call), ...took(20) }),
+    entry("4", "3", "tool_result", { ...part(answer), toolCallResult: { status: "error" } }),
     entry("5", "4", "system", { subtype: "chat_compression" }),
-    entry("6", "5", "assistant", { ...says({ text: "done" }), ...took(30) }),
+    entry("6", "5", "assistant", { ...part({ text: "done" }), ...took(30) }),
   ]);
   await withHome(
     { ".qwen/projects/p/chats/one.jsonl": lines, ".qwen/projects/p/other.jsonl": ["no log"] },
     (home) => {
-      assertEquals(readSaid("qwen-code", home), [{
-        said: ["user first\n[image omitted]", "assistant  a", "tool no such file", "assistant done"],
+      assertEquals(readTexts("qwen-code", home), [{
+        texts: ["user first\n[image omitted]", "assistant  a", "tool no such file", "assistant done"],
         compacted: [3],
         prompts: [10, 20, 30],
       }]);
@@ -518,12 +518,12 @@ Deno.test("Copilot's log: subagents are sessions of their own, and a reply has t
       },
     },
   });
-  const asked = { toolCallId: "a", name: "task", arguments: { prompt: "x" } };
+  const call = { toolCallId: "a", name: "task", arguments: { prompt: "x" } };
   const lines = jsonLines([
     { type: "session.start", data: { sessionId: "one", context: { cwd: "/work" } } },
     { type: "user.message", data: { content: "first", transformedContent: "now, first" } },
     took("1", 10),
-    { type: "assistant.message", data: { content: "looking", toolRequests: [asked], apiCallId: "1" } },
+    { type: "assistant.message", data: { content: "looking", toolRequests: [call], apiCallId: "1" } },
     { ...took("2", 20), agentId: "h" },
     { type: "assistant.message", agentId: "h", data: { content: "helped", apiCallId: "2" } },
     {
@@ -535,11 +535,11 @@ Deno.test("Copilot's log: subagents are sessions of their own, and a reply has t
     { type: "assistant.message", data: { content: "done", apiCallId: "3" } },
   ]);
   await withHome({ ".copilot/session-state/one/events.jsonl": lines }, (home) => {
-    assertEquals(readSaid("copilot", home), [{
-      said: ["user now, first", "assistant looking a", "tool broke", "assistant done"],
+    assertEquals(readTexts("copilot", home), [{
+      texts: ["user now, first", "assistant looking a", "tool broke", "assistant done"],
       compacted: [3],
       prompts: [10, 30],
-    }, { said: ["assistant helped"], compacted: [], prompts: [20] }]);
+    }, { texts: ["assistant helped"], compacted: [], prompts: [20] }]);
     return Promise.resolve();
   });
 });
@@ -567,8 +567,8 @@ Deno.test("Cline's log: results and adjacent texts are read separately; the fold
     ".cline/data/sessions/one/one.messages.json": [JSON.stringify(log)],
     ".cline/data/sessions/one/one.json": ['{"cwd": "/work"}'],
   }, (home) => {
-    assertEquals(readSaid("cline", home), [{
-      said: [
+    assertEquals(readTexts("cline", home), [{
+      texts: [
         "system rules",
         "user first",
         "user [image omitted]",

@@ -100,8 +100,8 @@ const messages = (): fc.Arbitrary<Message> =>
       role: "tool",
       ...result,
     })),
-    fc.record({ role: fc.constantFrom("system", "developer", "user"), content: content() }).map((said) =>
-      said as Message
+    fc.record({ role: fc.constantFrom("system", "developer", "user"), content: content() }).map((message) =>
+      message as Message
     ),
     fc.record({ name: names(), content: fc.option(text()) }).map((result): Message => ({
       role: "function",

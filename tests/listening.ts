@@ -1,5 +1,5 @@
 import { fromFileUrl } from "@std/path";
-import { serverPermissions, V8_FLAGS } from "../packages/app/handed_over.ts";
+import { serverPermissions, V8_FLAGS } from "../packages/app/bootstrap.ts";
 import { readSettings } from "../packages/app/settings/settings.ts";
 
 export interface Listening extends AsyncDisposable {
@@ -23,8 +23,8 @@ export async function startListening(
     let text = "";
     for await (const piece of process.stdout.pipeThrough(new TextDecoderStream())) {
       text += piece;
-      const told = /listens on (\S+)\n/.exec(text)?.[1];
-      if (told !== undefined) url.resolve(told);
+      const address = /listens on (\S+)\n/.exec(text)?.[1];
+      if (address !== undefined) url.resolve(address);
     }
     url.reject(new Error(`Cannot measure: ${args.join(" ")} ended before it listened.`));
   };

@@ -12,8 +12,8 @@ export interface MadeSession {
 }
 
 interface MadeStep {
-  readonly asked: readonly Message[];
-  readonly askedMs: number;
+  readonly requests: readonly Message[];
+  readonly requestedAtMs: number;
   readonly answer: Extract<Message, { role: "assistant" }>;
   readonly usage: Usage;
 }
@@ -28,16 +28,16 @@ export function stepsOf({ recording, startMs }: MadeSession): MadeStep[] {
   const { calls, messages } = recording;
   let [taken, tokens, cached, lastMs] = [0, FRONT_TOKENS, 0, -Infinity];
   return calls.map(({ messages: end, timeMs }): MadeStep => {
-    const asked = messages.slice(taken, end).filter(({ role }) => role !== "system");
+    const requests = messages.slice(taken, end).filter(({ role }) => role !== "system");
     const answer = messages[end];
     if (answer?.role !== "assistant") throw new Error("Cannot make a log: a call has no answer");
-    for (const message of asked) tokens += countMessageTokens(message, estimateTokens);
+    for (const message of requests) tokens += countMessageTokens(message, estimateTokens);
     const cachedTokens = timeMs - lastMs > TTL_MS ? 0 : cached;
     const outputTokens = countMessageTokens(answer, estimateTokens);
     const usage = { promptTokens: tokens, cachedTokens, outputTokens };
     [taken, cached, lastMs] = [end + 1, tokens, timeMs];
     tokens += outputTokens;
-    return { asked, askedMs: startMs + timeMs, answer, usage };
+    return { requests, requestedAtMs: startMs + timeMs, answer, usage };
   });
 }
 
@@ -65,15 +65,15 @@ export function claudeCodeLines(session: MadeSession, options: { readonly agentI
     lines.push(JSON.stringify({ ...names, version: "2.1.330", ...line, uuid, timestamp: isoTime(atMs) }));
     parentUuid = uuid;
   };
-  for (const [at, { asked, askedMs, answer, usage }] of stepsOf(session).entries()) {
-    for (const message of asked) {
+  for (const [at, { requests, requestedAtMs, answer, usage }] of stepsOf(session).entries()) {
+    for (const message of requests) {
       const content = contentText(message.content);
       const result = message.role === "tool" &&
         [{ type: "tool_result", tool_use_id: message.tool_call_id, content }];
-      write({ type: "user", message: { role: "user", content: result || content } }, askedMs);
+      write({ type: "user", message: { role: "user", content: result || content } }, requestedAtMs);
     }
     if (at === 0) {
-      write({ type: "attachment", attachment: { type: "environment" } }, askedMs);
+      write({ type: "attachment", attachment: { type: "environment" } }, requestedAtMs);
       lines.push(JSON.stringify({ type: "file-history-snapshot", messageId: id, snapshot: {} }));
     }
     const { promptTokens, cachedTokens, outputTokens } = usage;
@@ -103,9 +103,9 @@ export function claudeCodeLines(session: MadeSession, options: { readonly agentI
         type: "assistant",
         message: { ...message, usage: reported },
         requestId: `req_${id}_${at}`,
-      }, askedMs + 1_000 + block);
+      }, requestedAtMs + 1_000 + block);
     }
-    if (at % 3 === 0) write({ type: "progress", data: { type: "hook_progress" } }, askedMs + 1_500);
+    if (at % 3 === 0) write({ type: "progress", data: { type: "hook_progress" } }, requestedAtMs + 1_500);
   }
   return lines;
 }
@@ -118,7 +118,7 @@ export function codexLines(session: MadeSession): string[] {
   const write = (type: string, payload: unknown, atMs: number) => {
     lines.push(JSON.stringify({ timestamp: isoTime(atMs), type, payload }));
   };
-  const startMs = steps[0]?.askedMs ?? 0;
+  const startMs = steps[0]?.requestedAtMs ?? 0;
   write(
     "session_meta",
     { id, cwd, cli_version: "0.142.0", base_instructions: { text: "Be careful." } },
@@ -126,22 +126,22 @@ export function codexLines(session: MadeSession): string[] {
   );
   write("turn_context", { cwd, model }, startMs);
   const total = { input_tokens: 0, cached_input_tokens: 0, output_tokens: 0 };
-  for (const { asked, askedMs, answer, usage } of steps) {
-    for (const message of asked) {
+  for (const { requests, requestedAtMs, answer, usage } of steps) {
+    for (const message of requests) {
       const text = contentText(message.content);
       if (message.role === "tool") {
         write(
           "response_item",
           { type: "function_call_output", call_id: message.tool_call_id, output: text },
-          askedMs,
+          requestedAtMs,
         );
       } else {
         const content = [{ type: "input_text", text }];
-        write("response_item", { type: "message", role: message.role, content }, askedMs);
-        write("event_msg", { type: "user_message", message: text }, askedMs);
+        write("response_item", { type: "message", role: message.role, content }, requestedAtMs);
+        write("event_msg", { type: "user_message", message: text }, requestedAtMs);
       }
     }
-    const atMs = askedMs + 1_000;
+    const atMs = requestedAtMs + 1_000;
     write("response_item", { type: "reasoning", summary: [], encrypted_content: "sealed" }, atMs);
     const text = contentText(answer.content ?? "");
     const content = [{ type: "output_text", text }];
@@ -182,11 +182,14 @@ export function piLines(session: MadeSession): string[] {
   const say = (message: Readonly<Record<string, unknown>>, atMs: number) =>
     write({ type: "message", message: { ...message, timestamp: atMs } }, atMs);
   write({ type: "model_change", provider: "made", modelId: model }, session.startMs);
-  for (const { asked, askedMs, answer, usage } of steps) {
-    for (const message of asked) {
+  for (const { requests, requestedAtMs, answer, usage } of steps) {
+    for (const message of requests) {
       const content = [{ type: "text", text: contentText(message.content) }];
-      if (message.role !== "tool") say({ role: message.role, content }, askedMs);
-      else say({ role: "toolResult", toolCallId: message.tool_call_id, content, isError: false }, askedMs);
+      if (message.role !== "tool") say({ role: message.role, content }, requestedAtMs);
+      else {say(
+          { role: "toolResult", toolCallId: message.tool_call_id, content, isError: false },
+          requestedAtMs,
+        );}
     }
     const text = contentText(answer.content ?? "");
     const content = [
@@ -197,7 +200,7 @@ export function piLines(session: MadeSession): string[] {
     ];
     const { promptTokens, cachedTokens: cacheRead, outputTokens: output } = usage;
     const reported = { input: promptTokens - cacheRead, output, cacheRead, cacheWrite: 0 };
-    say({ role: "assistant", content, model, usage: reported }, askedMs + 1_000);
+    say({ role: "assistant", content, model, usage: reported }, requestedAtMs + 1_000);
   }
   return lines;
 }
@@ -223,19 +226,19 @@ export function writeOpencode(path: string, sessions: readonly MadeSession[]): v
         addPart.run(`${message}_${at}`, message, id, JSON.stringify(part));
       }
     };
-    for (const [at, { asked, askedMs, answer, usage }] of steps.entries()) {
-      for (const message of asked) {
+    for (const [at, { requests, requestedAtMs, answer, usage }] of steps.entries()) {
+      for (const message of requests) {
         if (message.role === "tool") continue;
         const part = { type: "text", text: contentText(message.content) };
-        write({ role: message.role, time: { created: askedMs } }, [part], askedMs);
+        write({ role: message.role, time: { created: requestedAtMs } }, [part], requestedAtMs);
       }
       const results = new Map(
-        (steps[at + 1]?.asked ?? []).flatMap((message) =>
+        (steps[at + 1]?.requests ?? []).flatMap((message) =>
           message.role === "tool" ? [[message.tool_call_id, contentText(message.content)] as const] : []
         ),
       );
       const text = contentText(answer.content ?? "");
-      const end = steps[at + 1]?.askedMs;
+      const end = steps[at + 1]?.requestedAtMs;
       const parts = [
         ...text === "" ? [] : [{ type: "text", text }],
         ...functionsOf(answer).map(({ id: callID, function: { name: tool, arguments: input } }) => ({
@@ -250,7 +253,11 @@ export function writeOpencode(path: string, sessions: readonly MadeSession[]): v
       ];
       const { promptTokens, cachedTokens: read, outputTokens: output } = usage;
       const tokens = { input: promptTokens - read, output, reasoning: 0, cache: { read, write: 0 } };
-      write({ role: "assistant", modelID: model, tokens, time: { created: askedMs } }, parts, askedMs);
+      write(
+        { role: "assistant", modelID: model, tokens, time: { created: requestedAtMs } },
+        parts,
+        requestedAtMs,
+      );
     }
   }
 }

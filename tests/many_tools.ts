@@ -37,7 +37,7 @@ const NONE = {
   schemas: false,
   truncate: false,
   references: false,
-  notation: false,
+  normalization: false,
 };
 
 /** Compared ways to offer tools. Nothing but tools is removed from the prompt. */
@@ -58,7 +58,7 @@ export interface Played {
   readonly toolTokens: number;
   readonly promptTokens: number;
   readonly cachedTokens: number;
-  readonly tokenUnits: number;
+  readonly costUnits: number;
   /** Cost in dollars; absent without a price list. */
   readonly usd?: number;
   readonly deferredTokens: number;
@@ -143,13 +143,13 @@ export async function playTools(
   const [first] = requests;
   const others = [READ.definition, RECALL_TOOL].map((tool) => tool.function.name);
   const isOfThem = (tool: ToolDefinition) => !others.includes(tool.function.name);
-  const told = first!.messages.filter(({ role }) => role === "system").slice(1);
+  const notices = first!.messages.filter(({ role }) => role === "system").slice(1);
   return {
     calls: usages.length,
-    toolTokens: countRequestTokens({ messages: told, tools: first!.tools.filter(isOfThem) }, countTokens),
+    toolTokens: countRequestTokens({ messages: notices, tools: first!.tools.filter(isOfThem) }, countTokens),
     promptTokens: sum(usages.map(({ promptTokens }) => promptTokens)),
     cachedTokens: sum(usages.map(({ cachedTokens }) => cachedTokens)),
-    tokenUnits: sum(costs.map(({ tokenUnits }) => tokenUnits)),
+    costUnits: sum(costs.map(({ costUnits }) => costUnits)),
     ...(rates.price && { usd: sum(costs.map(({ usd = 0 }) => usd)) }),
     deferredTokens: ledger.saved.deferred ?? 0,
     requests,

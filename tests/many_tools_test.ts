@@ -14,9 +14,12 @@ async function assertWorthwhile(tools: readonly ToolDefinition[], profile: Profi
   const full = await playTools(tools, { profile, offering: FULL!, countTokens });
   const deferred = await playTools(tools, { profile, offering: DEFERRED!, countTokens });
   assert(deferred.toolTokens < 3_000, `${deferred.toolTokens} tokens`);
-  assert(deferred.tokenUnits < 0.65 * full.tokenUnits, `${deferred.tokenUnits} of ${full.tokenUnits}`);
-  const kept = full.promptTokens - deferred.promptTokens;
-  assert(Math.abs(deferred.deferredTokens - kept) < 0.01 * kept, `${deferred.deferredTokens} of ${kept}`);
+  assert(deferred.costUnits < 0.65 * full.costUnits, `${deferred.costUnits} of ${full.costUnits}`);
+  const omittedTokens = full.promptTokens - deferred.promptTokens;
+  assert(
+    Math.abs(deferred.deferredTokens - omittedTokens) < 0.01 * omittedTokens,
+    `${deferred.deferredTokens} of ${omittedTokens}`,
+  );
   assertEquals(deferred.results.filter((text) => text.startsWith("Cannot")), []);
   assertPrefixes(deferred.requests);
 }

@@ -18,8 +18,8 @@ async function runTask(task: string, args: readonly string[], folder: string) {
     },
     stdin: "null",
   }).output();
-  const [said, errors] = [stdout, stderr].map((bytes) => new TextDecoder().decode(bytes));
-  return { code, said: said ?? "", errors: errors ?? "" };
+  const [output, errors] = [stdout, stderr].map((bytes) => new TextDecoder().decode(bytes));
+  return { code, output: output ?? "", errors: errors ?? "" };
 }
 
 Deno.test("experiments: they run with only their tasks' permissions, and report errors in a sentence", async () => {
@@ -30,17 +30,17 @@ Deno.test("experiments: they run with only their tasks' permissions, and report 
   for (const [task, args, head] of cases) {
     const folder = await Deno.makeTempDir();
     try {
-      const { code, said, errors } = await runTask(task, args, folder);
+      const { code, output, errors } = await runTask(task, args, folder);
       assertEquals(code, 0, errors);
-      assertMatch(said, head);
+      assertMatch(output, head);
       assertMatch(errors, /^No provider is configured: the simulator replies\./);
       const files = Array.from(Deno.readDirSync(`${folder}/.tare/measured`), ({ name }) => name);
       assert(files.includes("t.json"), files.join());
       const again = await runTask(task, [...args, "--budget", "0"], folder);
       // A repetition of finished work costs nothing.
-      assertEquals([again.code, again.said], [0, said]);
+      assertEquals([again.code, again.output], [0, output]);
       const refused = await runTask(task, ["--budget", "much"], folder);
-      assertEquals([refused.code, refused.said], [1, ""]);
+      assertEquals([refused.code, refused.output], [1, ""]);
       assertMatch(refused.errors, /^Cannot start: --budget is "much", but it must be a number from 0\..*\n$/);
     } finally {
       await Deno.remove(folder, { recursive: true });

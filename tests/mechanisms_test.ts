@@ -17,7 +17,7 @@ const OFF: Mechanisms = {
   schemas: false,
   truncate: false,
   references: false,
-  notation: false,
+  normalization: false,
 };
 
 const QUESTIONS: readonly (readonly [tool: string, args: Record<string, string>][])[] = [
@@ -124,9 +124,9 @@ Deno.test("mechanisms: each one saves what its ledger reports, over HTTP, with t
     assertEquals(off.answers, ["alast blast", "clast dlast", "hugelast elast flast"]);
     assertEquals(sum(off.ledgers, (ledger) => ledger.promptTokens), off.promptTokens);
     assertEquals(off.ledgers.map(({ saved }) => saved), [
-      { context: 0, schemas: 0, prune: 0, truncate: 0, references: 0, notation: 0 },
-      { context: 0, schemas: 0, prune: 0, truncate: 0, references: 0, notation: 0 },
-      { context: 0, schemas: 0, prune: 0, truncate: 0, references: 0, notation: 0 },
+      { context: 0, schemas: 0, prune: 0, truncate: 0, references: 0, normalization: 0 },
+      { context: 0, schemas: 0, prune: 0, truncate: 0, references: 0, normalization: 0 },
+      { context: 0, schemas: 0, prune: 0, truncate: 0, references: 0, normalization: 0 },
     ]);
     for (const mechanism of ["context", "prune", "schemas", "truncate"] as const) {
       await t.step(mechanism, async () => {
@@ -147,7 +147,7 @@ Deno.test("mechanisms: each one saves what its ledger reports, over HTTP, with t
         schemas: true,
         truncate: true,
         references: true,
-        notation: true,
+        normalization: true,
       }, workspace);
       const saved = sum(on.ledgers, ({ saved }) => Object.values(saved).reduce((a, b) => a + b, 0));
       assertEquals(on.answers, off.answers);

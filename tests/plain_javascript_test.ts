@@ -44,9 +44,9 @@ for (const [entry, names] of Object.entries(EDGES)) {
     const module: Readonly<Record<string, unknown>> = await import(`@tare/${entry}`);
     for (const name of names) {
       for (const args of [[], [{}], [[]], [[], {}], [{}, {}], ["text"], ["text", {}]]) {
-        const told = await complaint(module[name] as Untyped, args) ?? "Cannot run: nothing is wrong";
-        const title = `${name}(${args.map((one) => JSON.stringify(one)).join(", ")}): ${told}`;
-        assert(/^Cannot (?!read properties|destructure|convert)/.test(told), title);
+        const expected = await complaint(module[name] as Untyped, args) ?? "Cannot run: nothing is wrong";
+        const title = `${name}(${args.map((one) => JSON.stringify(one)).join(", ")}): ${expected}`;
+        assert(/^Cannot (?!read properties|destructure|convert)/.test(expected), title);
       }
     }
   });
@@ -114,13 +114,13 @@ const TABLE: readonly (readonly [string, readonly unknown[], string])[] = [
   ["tools workspaceTools", [{}], "options.workspace is missing; it must be a string"],
 ];
 
-for (const [symbol, args, told] of TABLE) {
+for (const [symbol, args, expected] of TABLE) {
   const [entry, name = ""] = symbol.split(" ");
-  Deno.test(`${name}() reports: ${told}`, async () => {
+  Deno.test(`${name}() reports: ${expected}`, async () => {
     const module = await import(`@tare/${entry}`);
-    const said = await complaint(module[name], args);
-    assertEquals(said?.slice(said.indexOf(": ") + 2), told);
-    assert(said?.startsWith("Cannot run "));
+    const output = await complaint(module[name], args);
+    assertEquals(output?.slice(output.indexOf(": ") + 2), expected);
+    assert(output?.startsWith("Cannot run "));
   });
 }
 
@@ -130,13 +130,13 @@ Deno.test("session.view(): errors name the missing part of a history or call", a
   for (const make of [plannerSession, policySession] as readonly Untyped[]) {
     const policy = make === plannerSession ? undefined : "classic";
     const { view } = make({ ...session, profile: profileNamed("openai"), policy });
-    const said = [
+    const output = [
       await complaint(view, [[hi], { nowMs: 0 }]),
       await complaint(view, [{ messages: [hi] }, { nowMs: 0 }]),
       await complaint(view, [{ messages: [{ role: "bot" }], tools: [] }, { nowMs: 0 }]),
       await complaint(view, [{ messages: [hi], tools: [] }]),
     ];
-    assertEquals(said, [
+    assertEquals(output, [
       "Cannot run view(): history is an array; it must be an object with messages, tools",
       "Cannot run view(): history.tools is missing; it must be an array",
       'Cannot run view(): history.messages[0].role is "bot"; it must be one of system, developer, user, assistant, tool, function',

@@ -34,7 +34,7 @@ export async function play(
  * Returns the messages of a history that must stay unchanged: user texts; the last answer of each complete
  * turn; elsewhere everything but the text of results. Independent of the planner on purpose.
  */
-function mustBeShown(messages: readonly Message[]): readonly Message[] {
+function mustBeVisible(messages: readonly Message[]): readonly Message[] {
   const groups: Message[][] = [[]];
   let answered = false;
   for (const message of messages) {
@@ -53,10 +53,10 @@ function mustBeShown(messages: readonly Message[]): readonly Message[] {
 }
 
 /** Checks that a view contains everything that must be visible (invariant 8). */
-export function checkAllIsShown({ messages }: History, view: SessionView): void {
-  const shown = new Set(view.messages);
-  for (const message of mustBeShown(messages)) {
-    assert(shown.has(message), JSON.stringify(message).slice(0, 200));
+export function checkAllIsVisible({ messages }: History, view: SessionView): void {
+  const visible = new Set(view.messages);
+  for (const message of mustBeVisible(messages)) {
+    assert(visible.has(message), JSON.stringify(message).slice(0, 200));
   }
   // Each result of a remaining step is there, if only as a line.
   const places = new Set(view.places);

@@ -32,7 +32,7 @@ Deno.test("bench cache: a provider's time to live is measured, and the server st
     ...profileNamed("anthropic-5m"),
     name: "anthropic-5m, measured",
     ttlMs: 4 * MINUTE,
-    warmth: [
+    cacheLifetime: [
       { idleMs: MINUTE, probability: 0.998 },
       { idleMs: 4 * MINUTE, probability: 0.971 },
       { idleMs: 6 * MINUTE, probability: 0.172 },
@@ -134,8 +134,8 @@ Deno.test("bench cache: the table never rises, whatever a provider does", async 
   await provider.shutdown();
   assertMatch(text, /1m +1 of 2.*\n4m +2 of 2.*\n6m +0 of 2/);
   // The provider's blocks match this profile.
-  const { name, warmth } = readProfileFile(await around.read("t.profile.json"));
-  assertEquals([name, warmth.slice(0, 3).map(({ probability }) => probability)], [
+  const { name, cacheLifetime } = readProfileFile(await around.read("t.profile.json"));
+  assertEquals([name, cacheLifetime.slice(0, 3).map(({ probability }) => probability)], [
     "openai, measured",
     [0.808, 0.808, 0.233],
   ]);

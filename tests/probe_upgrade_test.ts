@@ -44,7 +44,7 @@ async function messagesProvider(rewrite: Rewrite = (body) => body) {
   };
 }
 
-function figures(text: string): string[] {
+function numbersIn(text: string): string[] {
   return text.split("\n").slice(1, 5).map((line) => line.replaceAll(/\s{2,}/g, " | "));
 }
 
@@ -52,7 +52,7 @@ Deno.test("bench cache --upgrade: four requests measure price and lifetime of an
   await using around = await messagesProvider();
   const { text, stopped } = await probeCache(PAID, around);
   assertEquals(stopped, undefined);
-  assertEquals(figures(text), [
+  assertEquals(numbersIn(text), [
     "0s | writes the prefix for five minutes | 20033 | 0 | 20033 | 0 | $0.0250",
     "4m 40s | reads it, with a one-hour breakpoint after a reply | 20656 | 20033 | 0 | 618 | $0.0032",
     "38m | reads it after the five minutes | 20667 | 20651 | 16 | 0 | $0.0021",
@@ -90,9 +90,9 @@ Deno.test("bench cache --upgrade: an hour granted as five minutes, and a read th
       /billed as documented: .*\n.*long after its five minutes\.\n.*doesn't renew it\.$/,
     ],
   ];
-  for (const [rewrite, said] of cases) {
+  for (const [rewrite, expected] of cases) {
     await using around = await messagesProvider(rewrite);
-    assertMatch((await probeCache(PAID, around)).text, said);
+    assertMatch((await probeCache(PAID, around)).text, expected);
   }
 });
 
@@ -111,7 +111,7 @@ Deno.test("bench cache --upgrade: the run stops before the budget is exceeded, a
   await using around = await messagesProvider();
   const { stopped, text } = await probeCache([...ARGS, ...PRICES, "--budget", "0.04"], around);
   assertMatch(stopped ?? "", /^Stopped: the next request could cost /);
-  assert(figures(text).length > 0 && around.requests.length === 1);
+  assert(numbersIn(text).length > 0 && around.requests.length === 1);
   await assertRejects(() => probeCache(ARGS, around), RangeError, "Cannot start: --price-in is not set");
   const environment = { ...around.environment, TARE_MODEL: "" };
   await assertRejects(

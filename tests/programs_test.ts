@@ -73,8 +73,8 @@ Deno.test("run_program: reports its calls, the tokens omitted from the prompt, a
   });
   assertEquals(resultOf(result), "It printed nothing.\n\n[Written: a.ts, b.ts]");
   const made = events.flatMap((event) => event.type === "tool_result" && event.made ? [event.made] : []);
-  const keptTokens = 500 * 41 + 2 + 2 + "Cannot do it: no.".length - resultOf(result).length;
-  assertEquals(made, [{ calls: 4, failed: 1, keptTokens }]);
+  const omittedTokens = 500 * 41 + 2 + 2 + "Cannot do it: no.".length - resultOf(result).length;
+  assertEquals(made, [{ calls: 4, failed: 1, omittedTokens }]);
 });
 
 Deno.test("run_program: names written files in the order of the calls, whichever ended first", async () => {
@@ -145,8 +145,8 @@ Deno.test("run_program: reports tools that can't be called from it, and finds no
 });
 
 Deno.test("run_program: has limits, each with an error of its own", async () => {
-  const told = async (code: string) => resultOf((await playing(code, [line])).result);
-  const many = await told(`
+  const resultFor = async (code: string) => resultOf((await playing(code, [line])).result);
+  const many = await resultFor(`
     for (let n = 1; n < 258; n++) await tools.line({ n }).catch((error) => print(n, error.message));
   `);
   assertEquals(
@@ -154,23 +154,23 @@ Deno.test("run_program: has limits, each with an error of its own", async () => 
     "257 Cannot call line: 256 calls were made, which is the limit. Print the results so far.",
   );
   assertStringIncludes(
-    await told(`print("x".repeat(300_000))`),
+    await resultFor(`print("x".repeat(300_000))`),
     "RangeError: Cannot print more than 262144 characters",
   );
   assertEquals(
-    await told(`await tools.line({ n: "x".repeat(2 ** 20) }).catch((error) => print(error.message))`),
+    await resultFor(`await tools.line({ n: "x".repeat(2 ** 20) }).catch((error) => print(error.message))`),
     "Cannot call line: its arguments have 1048584 characters of JSON, and at most 1048576 may be.",
   );
   assertStringIncludes(
-    await told("for (;;) await tools.line({}).catch(() => {})"),
+    await resultFor("for (;;) await tools.line({}).catch(() => {})"),
     "JavaScript runtime exceeded the 1000 bridge request limit.",
   );
   assertStringIncludes(
-    await told(`const all = []; for (;;) all.push("x".repeat(1000) + all.length)`),
+    await resultFor(`const all = []; for (;;) all.push("x".repeat(1000) + all.length)`),
     "It used more than the 64 MB that a program may.",
   );
   assertStringIncludes(
-    await told("for (;;) {}"),
+    await resultFor("for (;;) {}"),
     "It computed for too long without calling a tool. Look for a loop that doesn't end",
   );
 });

@@ -53,7 +53,7 @@ export function openTerminal(
   let hasEnded = false;
   let isClosed = false;
   let isToClose = false;
-  let told = Promise.withResolvers<void>();
+  let notified = Promise.withResolvers<void>();
   const read = async () => {
     const decoder = new TextDecoder();
     const buffer = new Uint8Array(65_536);
@@ -61,12 +61,12 @@ export function openTerminal(
       const length = Number(await libc.symbols.read(master, buffer, BigInt(buffer.length)));
       if (length <= 0 || isToClose) break;
       text += decoder.decode(buffer.subarray(0, length), { stream: true });
-      told.resolve();
-      told = Promise.withResolvers();
+      notified.resolve();
+      notified = Promise.withResolvers();
     }
     isClosed = true;
     libc.symbols.close(master);
-    told.resolve();
+    notified.resolve();
   };
   const ended = (async () => {
     const [status] = await Promise.all([process.status, read()]);
@@ -86,12 +86,12 @@ export function openTerminal(
       let isOver = false;
       const timer = setTimeout(() => {
         isOver = true;
-        told.resolve();
+        notified.resolve();
       }, PATIENCE_MS);
       try {
         while (!pattern.test(text.slice(from))) {
           if (isClosed || isOver) throw new Error(`The program never showed ${pattern}, but this:\n${text}`);
-          await told.promise;
+          await notified.promise;
         }
         return text.slice(from);
       } finally {

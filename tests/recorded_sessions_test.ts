@@ -1,5 +1,5 @@
 import { PROFILES } from "@tare/planner/internal";
-import { checkAllIsShown, play } from "./played_session.ts";
+import { checkAllIsVisible, play } from "./played_session.ts";
 import { recordedSessions } from "./recorded_sessions.ts";
 import { needs, RECORDINGS } from "./needs.ts";
 
@@ -14,7 +14,7 @@ Deno.test({
           profile: PROFILES[name]!,
           windowTokens: 1_000_000,
           idleMs: (call) => times[call] ?? 0,
-          check: checkAllIsShown,
+          check: checkAllIsVisible,
         });
       }
     }

@@ -24,7 +24,7 @@ import type {
   StoredDelivery,
   StoredDocument,
   StoredEvent,
-  StoredSums,
+  StoredTotalsRow,
   StoreRecord,
 } from "../packages/session/store/port.ts";
 import {
@@ -32,8 +32,8 @@ import {
   conflictError,
   fencedError,
   noSessionError,
-  notAskedError,
   notClaimedError,
+  notRequestedError,
   otherTextError,
   sessionExistsError,
 } from "../packages/session/store/store_error.ts";
@@ -129,7 +129,7 @@ interface Tables {
   readonly documents: Map<string, MemoryDocument>;
   readonly keys: Map<string, MemoryKey>;
   readonly deliveries: Map<string, MemoryDelivery>;
-  readonly sums: Map<string, StoredSums>;
+  readonly totals: Map<string, StoredTotalsRow>;
   namings: number;
 }
 
@@ -151,7 +151,7 @@ function noTables(): Tables {
     documents: new Map(),
     keys: new Map(),
     deliveries: new Map(),
-    sums: new Map(),
+    totals: new Map(),
     namings: 0,
   };
 }
@@ -165,7 +165,7 @@ function alone(): Access {
     enter: promiseOf,
     assertHeld() {},
     answer(requestId) {
-      throw notAskedError(requestId);
+      throw notRequestedError(requestId);
     },
     changed() {},
   };
@@ -204,12 +204,12 @@ function openTables(
     return () => void (session.touchedAtMs = touchedAtMs);
   };
 
-  const addSums = (added: StoredSums): () => void => {
+  const addTotals = (added: StoredTotalsRow): () => void => {
     const { kind, by, day, about } = added;
     const name = jsonText([kind, by, day, about]);
-    const sum = { ...tables.sums.get(name)?.sums };
-    for (const [name, more] of Object.entries(added.sums)) sum[name] = (sum[name] ?? 0) + more;
-    return set(tables.sums, name, { ...added, sums: sum });
+    const sum = { ...tables.totals.get(name)?.totals };
+    for (const [name, more] of Object.entries(added.totals)) sum[name] = (sum[name] ?? 0) + more;
+    return set(tables.totals, name, { ...added, totals: sum });
   };
 
   const writeOne = (record: StoreRecord, made: Set<string>): () => void => {
@@ -251,10 +251,10 @@ function openTables(
         session.named = { names: record.names, number: ++tables.namings };
         return () => void (session.named = named);
       }
-      case "sums": {
+      case "totals": {
         const { kind, by } = own(record.sessionId, made);
         const undo = record.added.map((added) =>
-          addSums({ kind, ...(by !== undefined && { by }), ...added })
+          addTotals({ kind, ...(by !== undefined && { by }), ...added })
         );
         return () => undo.reverse().forEach((step) => step());
       }
@@ -291,18 +291,18 @@ function openTables(
       case "attempted": {
         const { id, claim, value, dueInMs } = record;
         const json = jsonText(value);
-        const kept = deliveries.get(id);
-        if (kept?.claims !== claim) return () => {};
-        const whole = { ...JSON.parse(kept.json), value: JSON.parse(json) };
+        const stored = deliveries.get(id);
+        if (stored?.claims !== claim) return () => {};
+        const whole = { ...JSON.parse(stored.json), value: JSON.parse(json) };
         const dueAtMs = dueInMs === undefined ? undefined : now() + dueInMs;
-        return set(deliveries, id, { ...kept, json: jsonText(whole), dueAtMs });
+        return set(deliveries, id, { ...stored, json: jsonText(whole), dueAtMs });
       }
       case "no_deliveries": {
         const before = [...deliveries];
         for (const [id, { receiver }] of before) if (receiver === record.receiver) deliveries.delete(id);
         return () => {
           deliveries.clear();
-          for (const [id, kept] of before) deliveries.set(id, kept);
+          for (const [id, stored] of before) deliveries.set(id, stored);
         };
       }
       case "answer":
@@ -311,9 +311,9 @@ function openTables(
         const { sessionId } = record;
         const response = jsonText(record.response);
         if (sessionId !== undefined) named(sessionId);
-        const kept = claimed(record);
-        if (!kept) throw notClaimedError(record);
-        return set(keys, keyName(record), { ...kept, touchedAtMs: now(), done: { response, sessionId } });
+        const stored = claimed(record);
+        if (!stored) throw notClaimedError(record);
+        return set(keys, keyName(record), { ...stored, touchedAtMs: now(), done: { response, sessionId } });
       }
     }
   };
@@ -335,37 +335,39 @@ function openTables(
 
   /** Returns the key, if an existing opening has claimed it and it has no response yet. */
   const claimed = (key: Parameters<Store["releaseKey"]>[0]): MemoryKey | undefined => {
-    const kept = keys.get(keyName(key));
-    return kept && !kept.done && isThere(kept.owner) ? kept : undefined;
+    const stored = keys.get(keyName(key));
+    return stored && !stored.done && isThere(stored.owner) ? stored : undefined;
   };
   const claim = (request: Parameters<Store["claimKey"]>[0]): Awaited<ReturnType<Store["claimKey"]>> => {
     const touchedAtMs = now();
-    for (const [name, kept] of keys) {
-      const isRunning = isThere(kept.owner) && !kept.done;
-      if (kept.touchedAtMs <= touchedAtMs - DAY_MS && !isRunning) keys.delete(name);
+    for (const [name, stored] of keys) {
+      const isRunning = isThere(stored.owner) && !stored.done;
+      if (stored.touchedAtMs <= touchedAtMs - DAY_MS && !isRunning) keys.delete(name);
     }
     const { bodyHash, isAtomic = false } = request;
-    const kept = keys.get(keyName(request));
-    if (kept && kept.bodyHash !== bodyHash) return { state: "mismatch" };
-    if (kept?.done) return { state: "done", response: JSON.parse(kept.done.response) };
-    if (kept && isThere(kept.owner)) return { state: "running" };
+    const stored = keys.get(keyName(request));
+    if (stored && stored.bodyHash !== bodyHash) return { state: "mismatch" };
+    if (stored?.done) return { state: "done", response: JSON.parse(stored.done.response) };
+    if (stored && isThere(stored.owner)) return { state: "running" };
     keys.set(keyName(request), { bodyHash, isAtomic, owner: owner(), touchedAtMs });
-    return { state: kept && !kept.isAtomic ? "interrupted" : "new" };
+    return { state: stored && !stored.isAtomic ? "interrupted" : "new" };
   };
 
   const claimDeliveries = (
     { receivers, limit, forMs }: Parameters<Store["claimDeliveries"]>[0],
   ): Awaited<ReturnType<Store["claimDeliveries"]>> => {
     const nowMs = now();
-    const due = [...deliveries.entries()].flatMap(([id, kept], number) =>
-      kept.dueAtMs !== undefined && kept.dueAtMs <= nowMs ? { id, kept, number, dueAtMs: kept.dueAtMs } : []
+    const due = [...deliveries.entries()].flatMap(([id, stored], number) =>
+      stored.dueAtMs !== undefined && stored.dueAtMs <= nowMs
+        ? { id, stored, number, dueAtMs: stored.dueAtMs }
+        : []
     ).sort((one, other) => one.dueAtMs - other.dueAtMs || one.number - other.number);
     const chosen = receivers.flatMap(({ receiver, limit: most }) =>
-      due.filter(({ kept }) => kept.receiver === receiver).slice(0, most)
+      due.filter(({ stored }) => stored.receiver === receiver).slice(0, most)
     );
     const claimed = due.filter((one) => chosen.includes(one)).slice(0, limit)
-      .sort((one, other) => one.number - other.number).map(({ id, kept }) => {
-        const taken = { ...kept, dueAtMs: nowMs + forMs, claims: kept.claims + 1 };
+      .sort((one, other) => one.number - other.number).map(({ id, stored }) => {
+        const taken = { ...stored, dueAtMs: nowMs + forMs, claims: stored.claims + 1 };
         deliveries.set(id, taken);
         return storedDelivery(taken);
       });
@@ -413,9 +415,9 @@ function openTables(
           ...(holder && isThere(holder) && { isHeld: true }),
         }));
       }),
-    readSums: ({ kind, by, from, to }) =>
+    readTotals: ({ kind, by, from, to }) =>
       settle(() =>
-        [...tables.sums.values()].filter((one) =>
+        [...tables.totals.values()].filter((one) =>
           one.day >= from && one.day <= to && (kind === undefined || one.kind === kind) &&
           (by === undefined || one.by === by)
         )
@@ -449,8 +451,8 @@ function openTables(
         let expired = 0;
         for (const [id, session] of byIdleness(kind).reverse()) {
           bytes += bytesOf(session);
-          const isKept = session.touchedAtMs >= beforeMs && bytes <= maxBytes;
-          if (isKept || (session.held.holder && isThere(session.held.holder))) continue;
+          const isRetained = session.touchedAtMs >= beforeMs && bytes <= maxBytes;
+          if (isRetained || (session.held.holder && isThere(session.held.holder))) continue;
           remove(id);
           expired++;
         }
@@ -502,25 +504,25 @@ function openTables(
     claimKey: (request) => settle(() => claim(request)),
     releaseKey: (key) =>
       settle(() => {
-        const kept = keys.get(keyName(key));
-        if (kept && !kept.done && wasOwner(kept.owner)) keys.delete(keyName(key));
+        const stored = keys.get(keyName(key));
+        if (stored && !stored.done && wasOwner(stored.owner)) keys.delete(keyName(key));
       }),
     claimDeliveries: (wanted) => settle(() => claimDeliveries(wanted)),
     listDeliveries: (receiver, { limit = 100, before } = {}) =>
       settle(() => {
-        const found = [...deliveries].filter(([, kept]) => kept.receiver === receiver).reverse();
+        const found = [...deliveries].filter(([, stored]) => stored.receiver === receiver).reverse();
         const from = before === undefined ? 0 : found.findIndex(([id]) => id === before) + 1;
         if (before !== undefined && from === 0) return [];
-        return found.slice(from, from + limit).map(([, kept]) => storedDelivery(kept));
+        return found.slice(from, from + limit).map(([, stored]) => storedDelivery(stored));
       }),
     getDelivery: (id) =>
       settle(() => {
-        const kept = deliveries.get(id);
-        return kept && storedDelivery(kept);
+        const stored = deliveries.get(id);
+        return stored && storedDelivery(stored);
       }),
     expireDeliveries: ({ receiver, olderThanMs, keep }) =>
       settle(() => {
-        const found = [...deliveries].filter(([, kept]) => kept.receiver === receiver).reverse();
+        const found = [...deliveries].filter(([, stored]) => stored.receiver === receiver).reverse();
         for (const [place, [id, { madeAtMs }]] of found.entries()) {
           if (place >= keep || madeAtMs < now() - olderThanMs) deliveries.delete(id);
         }
@@ -531,7 +533,7 @@ function openTables(
 }
 
 /** Types of records that change an existing session, which requires its hold. */
-const HELD = ["events", "state", "sums", "names", "archive"] as const;
+const HELD = ["events", "state", "totals", "names", "archive"] as const;
 
 function isHeldFor(record: StoreRecord): record is Extract<StoreRecord, { type: (typeof HELD)[number] }> {
   return (HELD as readonly string[]).includes(record.type);
@@ -602,7 +604,7 @@ interface Opening {
   takenOver: number;
 }
 
-interface Asked {
+interface HeldRequest {
   readonly request: HolderRequest;
   readonly owner: object;
   readonly resolve: (answer: { readonly answer: unknown } | undefined) => void;
@@ -625,7 +627,7 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
 } {
   const tables = noTables();
   const openings = new Set<Opening>();
-  const asks = new Map<string, Asked>();
+  const asks = new Map<string, HeldRequest>();
   let nowMs = 0;
 
   const newOwner = (): Owner => ({ expiresAtMs: nowMs + leaseMs, isDead: false });
@@ -655,20 +657,20 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
   };
   const sight = ({ owner }: Opening, id: string): Sighting => {
     const { held: { fence, holder }, events: { length: lastEvent } } = named(id);
-    const whose = holder === owner ? "this" : holder && isThere(holder) ? "other" : "left";
-    return { fence, holder: holder ? whose : "nobody", lastEvent };
+    const heldBy = holder === owner ? "this" : holder && isThere(holder) ? "other" : "left";
+    return { fence, holder: holder ? heldBy : "nobody", lastEvent };
   };
   /** Reports a session's state to a watcher, with the last writes. */
   const show = (
     opening: Opening,
     id: string,
-    { watcher, told = [] }: {
+    { watcher, events = [] }: {
       readonly watcher: (seen?: Sighting) => void;
-      readonly told?: readonly StoredEvent[];
+      readonly events?: readonly StoredEvent[];
     },
   ) => {
     const seen = tables.sessions.has(id)
-      ? { ...sight(opening, id), ...(told.length > 0 && { told }) }
+      ? { ...sight(opening, id), ...(events.length > 0 && { events }) }
       : undefined;
     tell(opening, () => opening.watchers.get(id)?.has(watcher) && watcher(seen));
   };
@@ -677,9 +679,9 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
     for (const id of new Set(ids)) {
       const watching = [...openings].filter(({ watchers }) => watchers.has(id));
       if (watching.length === 0) continue;
-      const told = newEvents(records, id);
+      const events = newEvents(records, id);
       for (const opening of watching) {
-        for (const watcher of opening.watchers.get(id) ?? []) show(opening, id, { watcher, told });
+        for (const watcher of opening.watchers.get(id) ?? []) show(opening, id, { watcher, events });
       }
     }
   };
@@ -732,10 +734,10 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
         if (holder !== opening.owner && id !== brief) throw fencedError(id);
       },
       answer(requestId, json) {
-        const asked = asks.get(requestId);
-        if (!asked || asked.answer !== undefined) throw notAskedError(requestId);
-        asked.answer = json;
-        return () => delete asked.answer;
+        const request = asks.get(requestId);
+        if (!request || request.answer !== undefined) throw notRequestedError(requestId);
+        request.answer = json;
+        return () => delete request.answer;
       },
       changed,
     });
@@ -749,23 +751,23 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
         opening.takenOver++;
       }
       const controller = new AbortController();
-      const kept = {
+      const entry = {
         hold: {
           fence: held.take(owner),
           signal: controller.signal,
-          isSure: () => kept.isHeld && !controller.signal.aborted && isThere(owner),
+          isSure: () => entry.isHeld && !controller.signal.aborted && isThere(owner),
         },
         controller,
         isHeld: true,
       };
-      holds.set(id, kept);
+      holds.set(id, entry);
       changed([id]);
-      return kept.hold;
+      return entry.hold;
     };
     const release = (id: string) => {
       const session = tables.sessions.get(id);
-      const kept = opening.holds.get(id);
-      if (kept) kept.isHeld = false;
+      const stored = opening.holds.get(id);
+      if (stored) stored.isHeld = false;
       opening.holds.delete(id);
       if (session?.held.holder !== opening.owner) return;
       session.held.release();
@@ -816,14 +818,14 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
           const request = { id: crypto.randomUUID(), sessionId, body: JSON.parse(text) };
           const { promise, resolve } = Promise.withResolvers<{ readonly answer: unknown } | undefined>();
           asks.set(request.id, { request, owner: holding.owner, resolve });
-          tell(holding, () => holding.owner === holder && holding.listener?.asked(request));
+          tell(holding, () => holding.owner === holder && holding.listener?.onRequest(request));
           return { answer: promise };
         });
-        const told = await answer.answer;
+        const response = await answer.answer;
         await running(opening);
-        return told;
+        return response;
       },
-      figures: () => ({
+      metrics: () => ({
         leaseMs: isThere(opening.owner) ? opening.owner.expiresAtMs - nowMs : 0,
         lostLeases: opening.lostLeases,
         held: opening.holds.size,

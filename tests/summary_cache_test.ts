@@ -12,10 +12,13 @@ const WINDOW = 16_000;
 const TURNS = 20;
 const tokenizer = await loadTokenizer();
 
-const teller: SimulatedModel = ({ messages }) => {
-  const asked = contentText(messages.at(-1)?.content);
-  if (isInstruction(asked)) return { content: "I wrote stories of many handlers." };
-  const story = Array.from({ length: 110 }, (_, at) => `${asked}_handler${at * 7919} met resolveX${at}().`);
+const notifier: SimulatedModel = ({ messages }) => {
+  const lastText = contentText(messages.at(-1)?.content);
+  if (isInstruction(lastText)) return { content: "I wrote stories of many handlers." };
+  const story = Array.from(
+    { length: 110 },
+    (_, at) => `${lastText}_handler${at * 7919} met resolveX${at}().`,
+  );
   return { content: story.join(" ") };
 };
 
@@ -26,9 +29,9 @@ function isInstruction(text: string): boolean {
 async function tell(name: string) {
   let nowMs = 0;
   const profile = profileNamed(name);
-  const provider = simulator({ model: teller, tokenizer, profile, windowTokens: WINDOW, now: () => nowMs });
+  const provider = simulator({ model: notifier, tokenizer, profile, windowTokens: WINDOW, now: () => nowMs });
   const model = openaiModel({
-    model: "teller",
+    model: "notifier",
     baseURL: "http://provider/v1",
     fetch: (url, init) => provider.fetch(new Request(url, init)),
   });

@@ -17,14 +17,14 @@ const PROMPT = new RegExp("› \u001b\\[3G$");
 /** Calls a tool on `read` and `run`, waits for an abort on `wait`, and otherwise echoes. */
 const model: Model = async function* ({ messages, signal }) {
   const last = messages.at(-1)!;
-  const asked = contentText(last.content).trim();
-  if (asked === "wait") {
+  const question = contentText(last.content).trim();
+  if (question === "wait") {
     const { promise, resolve } = Promise.withResolvers<void>();
     signal.addEventListener("abort", () => resolve());
     await promise;
     return;
   }
-  if (asked === "read") {
+  if (question === "read") {
     const call = { id: "1", type: "function", function: { name: "log", arguments: "{}" } } as const;
     yield {
       type: "completed",
@@ -33,7 +33,7 @@ const model: Model = async function* ({ messages, signal }) {
     };
     return;
   }
-  if (asked === "run") {
+  if (question === "run") {
     const command = "echo first; until [ -e go ]; do sleep 0.05; done";
     const call = { name: "shell", arguments: JSON.stringify({ command }) };
     const tool_calls = [{ id: "2", type: "function", function: call } as const];
@@ -44,7 +44,7 @@ const model: Model = async function* ({ messages, signal }) {
     };
     return;
   }
-  const text = last.role === "tool" ? "It is read." : `You said ${asked}.`;
+  const text = last.role === "tool" ? "It is read." : `You said ${question}.`;
   yield { type: "text_delta", text };
   yield { type: "completed", message: { role: "assistant", content: text }, finishReason: "stop" };
 };
@@ -204,12 +204,12 @@ Deno.test(
     again.type("\x04");
     assertEquals((await again.ended).code, 0);
 
-    await using asked = openTerminal([Deno.execPath(), "task", "-q", "ask", "run"], { cwd: ROOT, env });
-    asked.type("y\r");
-    await asked.shows(ASKS);
-    asked.type("a\r");
-    assertEquals((await asked.ended).code, 0);
-    assertMatch(asked.text(), /: always allowed by the user[^]*It is read\./);
+    await using session = openTerminal([Deno.execPath(), "task", "-q", "ask", "run"], { cwd: ROOT, env });
+    session.type("y\r");
+    await session.shows(ASKS);
+    session.type("a\r");
+    assertEquals((await session.ended).code, 0);
+    assertMatch(session.text(), /: always allowed by the user[^]*It is read\./);
 
     // Piped input doesn't disable approvals.
     await using piped = openTerminal(
@@ -434,13 +434,13 @@ Deno.test(
     const command = [Deno.execPath(), "task", "-q", "demo", "--workspace", "packages/messages"];
     await using demo = openTerminal(command, { cwd: ROOT, env: { NO_COLOR: "1" } });
     assertEquals((await demo.ended).code, 0);
-    const shown = demo.text();
-    const shares = [...shown.matchAll(/\[#* *\] (\d+) %/g)].map(([, share]) => Number(share));
-    assert(shares.length > 3, shown);
+    const output = demo.text();
+    const shares = [...output.matchAll(/\[#* *\] (\d+) %/g)].map(([, share]) => Number(share));
+    assert(shares.length > 3, output);
     assertEquals(shares, shares.toSorted((a, b) => a - b));
-    assertMatch(shown, /the provider is simulated/);
-    assertMatch(shown, /everything resent +fixed triggers +planner\r\nmodel calls/);
-    assertMatch(shown, /with the same text +(\d+) +\1 +\1\r\n/);
-    assertMatch(shown, /Next: .*http:\/\/127\.0\.0\.1:8787\//);
+    assertMatch(output, /the provider is simulated/);
+    assertMatch(output, /everything resent +fixed triggers +planner\r\nmodel calls/);
+    assertMatch(output, /with the same text +(\d+) +\1 +\1\r\n/);
+    assertMatch(output, /Next: .*http:\/\/127\.0\.0\.1:8787\//);
   },
 );

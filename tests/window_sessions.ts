@@ -203,7 +203,7 @@ export async function playWindow(
       try {
         const place = Math.floor(history.length * random());
         pins = pinsAfter(pins, {
-          set: makePin(history, { place, wish: random() < 0.7 ? "keep" : "let_go" }, { countTokens }),
+          set: makePin(history, { place, wish: random() < 0.7 ? "retain" : "evict" }, { countTokens }),
         });
       } catch (error) {
         if (!(error instanceof RangeError)) throw error;

@@ -10,7 +10,7 @@ import { estimateTokens, type Message } from "@tare/messages";
 import { plannerSession, profileNamed, type PromptSessionOptions, PromptTooLong } from "@tare/planner";
 import { policySession } from "@tare/planner/policies";
 import { memoryArchive, pruneResults, relievePressure, selectElisions, truncateResults } from "@tare/prune";
-import { shownTools } from "@tare/schemas";
+import { compactTools } from "@tare/schemas";
 
 const MESSAGES: readonly Message[] = [
   { role: "user", content: "Why?" },
@@ -99,10 +99,10 @@ const FUNCTIONS: Readonly<
     more: ["historyBudgetTokens", "activeTurnStart"],
     run: (options) => toolLoopContext(MESSAGES, options),
   },
-  shownTools: {
+  compactTools: {
     right: () => ({ ...counter, exposed: new Set() }),
     more: ["minTokens", "alwaysFull", "called"],
-    run: (options) => shownTools([{ type: "function", function: { name: "read" } }], options),
+    run: (options) => compactTools([{ type: "function", function: { name: "read" } }], options),
   },
 };
 
@@ -204,7 +204,7 @@ Deno.test("options: common mistakes are refused by name, with a valid value", as
       "options.archive is missing. Pass an archive that is as durable as the store.",
     ],
   ];
-  for (const [run, told] of refusals) assertThrows(run, Error, told);
+  for (const [run, expected] of refusals) assertThrows(run, Error, expected);
   const planned = plannerSession(OPTIONS);
   await planned.view({ messages: MESSAGES, tools: [] }, { nowMs: 0 });
   const { promptTokens: prompt_tokens } = USAGE;
@@ -243,7 +243,7 @@ Deno.test("options: unknown ones are refused with the nearest known name", async
     ],
     [
       "shownTools",
-      (more: object) => shownTools([], { exposed: new Set(), ...more }),
+      (more: object) => compactTools([], { exposed: new Set(), ...more }),
       "minToken",
       "minTokens",
     ],
@@ -296,9 +296,9 @@ Deno.test("messages: other formats are named in the error, with their converter"
     [{ type: "reasoning", id: "1", summary: [] }, responses],
     [{ role: "user", content: [{ type: "input_text", text: "Hi." }] }, responses],
   ];
-  for (const [message, told] of foreign) {
+  for (const [message, expected] of foreign) {
     const messages = [message] as Untyped;
-    const named = `messages[0] is ${told}`;
+    const named = `messages[0] is ${expected}`;
     await assertRejects(
       () => plannerSession(OPTIONS).view({ messages, tools: [] }, { nowMs: 0 }),
       TypeError,

@@ -89,7 +89,7 @@ interface Conversation<Given> extends KnownConversation {
   pieces: readonly Piece[];
   /** Messages of the pieces, stored because there may be thousands. */
   messages: readonly Message[];
-  shown: readonly Message[];
+  visible: readonly Message[];
   replied: readonly string[];
   inFlight: symbol | undefined;
   /** Settles when no view is being created. */
@@ -112,7 +112,7 @@ interface Group<Given> {
 
 interface Stored {
   readonly state: unknown;
-  readonly lookedAt: unknown;
+  readonly inspected: unknown;
   readonly refs: readonly string[];
   readonly listed: readonly (readonly [ref: string, length: number])[];
   readonly history: StoredHistory;
@@ -159,7 +159,7 @@ export class AdaptedConversations<Given, Call> implements Books {
   /** Least recently used first. */
   readonly #groups = new Map<string, Group<Given>>();
   readonly #ledger: Books["ledger"][number][] = [];
-  #total: Books["total"] = { calls: 0, tokenUnits: 0, withoutTokenUnits: 0 };
+  #total: Books["total"] = { calls: 0, costUnits: 0, baselineCostUnits: 0 };
   #count = 0;
   #held = { conversations: 0, bytes: 0 };
 
@@ -217,9 +217,12 @@ export class AdaptedConversations<Given, Call> implements Books {
       },
       failed: async (error) => {
         end();
-        const told = readTooLong(wordsOf(error));
-        if (!told) return false;
-        (await conversation.session).rejected(told.windowTokens, { promptTokens: told.promptTokens, view });
+        const tooLong = readTooLong(wordsOf(error));
+        if (!tooLong) return false;
+        (await conversation.session).rejected(tooLong.windowTokens, {
+          promptTokens: tooLong.promptTokens,
+          view,
+        });
         await this.#save(conversation, group, key);
         return true;
       },
@@ -258,7 +261,7 @@ export class AdaptedConversations<Given, Call> implements Books {
     const texts = conversation?.archive ?? this.#options.archive ?? memoryArchive();
     // If the conversation is ambiguous, only a reference identifies the content.
     const isKnown = conversation !== undefined && known.includes(conversation);
-    const shown = isKnown ? () => conversation.shown : undefined;
+    const visible = isKnown ? () => conversation.visible : undefined;
     const archive = isKnown ? texts : { ...unlisted(texts), ...(all.length === 0 && { refs: () => [] }) };
     // Some models pass null for omitted arguments.
     const request = {
@@ -269,7 +272,7 @@ export class AdaptedConversations<Given, Call> implements Books {
     };
     const { countTokens } = this.#options;
     try {
-      return (await recallOriginal(archive, request, { countTokens, shown })).content;
+      return (await recallOriginal(archive, request, { countTokens, visible })).content;
     } catch (error) {
       const { message } = error as Error;
       this.#warn(`Cannot recall evicted content: ${message}`);
@@ -425,7 +428,7 @@ export class AdaptedConversations<Given, Call> implements Books {
     before: readonly Conversation<Given>[] = [],
   ): Conversation<Given> {
     const texts = before.at(-1)?.texts ?? this.#options.archive ?? memoryArchive();
-    const { refs = [], listed = [], state, lookedAt } = stored ?? {};
+    const { refs = [], listed = [], state, inspected } = stored ?? {};
     const earlier = textsOf(before, texts);
     const begun = this.#newConversation(
       group,
@@ -433,7 +436,7 @@ export class AdaptedConversations<Given, Call> implements Books {
       (archive) => {
         const { advanced, ...session } = this.#sessionOptions;
         return Promise.resolve(
-          plannerSession({ ...session, archive, state, advanced: { ...advanced, lookedAt } }),
+          plannerSession({ ...session, archive, state, advanced: { ...advanced, inspected } }),
         );
       },
     );
@@ -477,7 +480,7 @@ export class AdaptedConversations<Given, Call> implements Books {
       heads: 0,
       pieces: [],
       messages: [],
-      shown: [],
+      visible: [],
       replied: [],
       inFlight: undefined,
       atRest: Promise.resolve(),
@@ -503,7 +506,7 @@ export class AdaptedConversations<Given, Call> implements Books {
       ...(model !== undefined && { model }),
       ...(signal && { signal }),
     });
-    conversation.shown = view.messages;
+    conversation.visible = view.messages;
     for (const warning of view.warnings) this.#warn(warning);
     return view;
   }
@@ -522,11 +525,11 @@ export class AdaptedConversations<Given, Call> implements Books {
     if (!entry) return;
     this.#ledger.push({ ...entry, conversation: number });
     if (this.#ledger.length > LEDGER_LENGTH) this.#ledger.shift();
-    const { calls, tokenUnits, withoutTokenUnits } = this.#total;
+    const { calls, costUnits, baselineCostUnits } = this.#total;
     this.#total = {
       calls: calls + 1,
-      tokenUnits: tokenUnits + entry.tokenUnits,
-      withoutTokenUnits: withoutTokenUnits + entry.withoutTokenUnits,
+      costUnits: costUnits + entry.costUnits,
+      baselineCostUnits: baselineCostUnits + entry.baselineCostUnits,
     };
   }
 
@@ -582,11 +585,11 @@ export class AdaptedConversations<Given, Call> implements Books {
     key: string | undefined,
   ): Promise<void> {
     if (key === undefined) return;
-    const { state, lookedAt } = await conversation.session;
+    const { state, inspected } = await conversation.session;
     if (conversation.stored?.state === state) return;
     const { items, stems } = this.#recognition.stored(conversation);
     conversation.stored = {
-      ...{ state, lookedAt },
+      ...{ state, inspected },
       refs: [...conversation.refs],
       listed: [...conversation.listed],
       history: { items: [...items], stems },

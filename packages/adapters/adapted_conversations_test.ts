@@ -66,7 +66,7 @@ function part(part: Readonly<Record<string, unknown>> & { readonly type: string 
   return part;
 }
 
-function said(role: string, text: string): PromptMessage {
+function entry(role: string, text: string): PromptMessage {
   return { role, content: [part({ type: "text", text })] };
 }
 
@@ -89,7 +89,7 @@ type Model = ReturnType<typeof adapterWith>["adapter"]["model"];
 
 /** Calls a model with each history of a loop of this number of steps. */
 async function loop(model: Model, name: string, steps: number): Promise<PromptMessage[]> {
-  const history = [SYSTEM, said("user", `Why does ${name} fail?`)];
+  const history = [SYSTEM, entry("user", `Why does ${name} fail?`)];
   for (let at = 0; at < steps; at++) {
     await model.doGenerate({ prompt: anew(history), tools: TOOLS } as CallParams);
     history.push(...step(`${name} ${at}`));
@@ -112,8 +112,8 @@ Deno.test("tare() saves as much with concurrent conversations as with an adapter
   await Promise.all(names.map((name) => loop(adapter.model, name, STEPS)));
   assert(each < 0.8 * alone.cost, `${each} of ${alone.cost}`);
   assertAlmostEquals(provider.cost / each, 1, 0.02);
-  assertAlmostEquals(adapter.total.tokenUnits / provider.cost, 1, 0.05);
-  assertAlmostEquals(adapter.total.withoutTokenUnits / alone.cost, 1, 0.05);
+  assertAlmostEquals(adapter.total.costUnits / provider.cost, 1, 0.05);
+  assertAlmostEquals(adapter.total.baselineCostUnits / alone.cost, 1, 0.05);
   assertEquals(new Set(adapter.ledger.map(({ conversation }) => conversation)).size, names.length);
   assertEquals(warnings, []);
 });
@@ -130,20 +130,20 @@ Deno.test("tare() forks where a history branches off, and both branches continue
   };
   const main = await ask(history);
   assertStringIncludes(main.prompt, "[elided");
-  const edited = [...history.slice(0, 40), said("user", "Look elsewhere.")];
+  const edited = [...history.slice(0, 40), entry("user", "Look elsewhere.")];
   const fork = await ask(edited);
   assertStringIncludes(fork.prompt, "[elided");
   assert(main.prompt.startsWith(fork.prompt.slice(0, fork.prompt.lastIndexOf('{"role":"user"'))));
-  const goesOn = await ask([...history, ...step("a 40")]);
-  assert(goesOn.prompt.startsWith(main.prompt.slice(0, -1)));
-  const forkGoesOn = await ask([...edited, ...step("elsewhere")]);
-  assert(forkGoesOn.prompt.startsWith(fork.prompt.slice(0, -1)));
-  assertEquals([main, fork, goesOn, forkGoesOn].map(({ conversation }) => conversation), [1, 2, 1, 2]);
+  const continued = await ask([...history, ...step("a 40")]);
+  assert(continued.prompt.startsWith(main.prompt.slice(0, -1)));
+  const forkContinued = await ask([...edited, ...step("elsewhere")]);
+  assert(forkContinued.prompt.startsWith(fork.prompt.slice(0, -1)));
+  assertEquals([main, fork, continued, forkContinued].map(({ conversation }) => conversation), [1, 2, 1, 2]);
 });
 
 Deno.test("tare() forks if one history is sent twice concurrently, and each continues with its own reply", async () => {
   const { adapter, provider } = adapterWith();
-  const history = [SYSTEM, said("user", "Why?")];
+  const history = [SYSTEM, entry("user", "Why?")];
   const ask = (prompt: readonly PromptMessage[]) =>
     adapter.model.doGenerate({ prompt: anew(prompt), tools: TOOLS } as CallParams);
   let answer = () => {};
@@ -165,7 +165,7 @@ Deno.test("tare() forks if one history is sent twice concurrently, and each cont
 
 Deno.test("tare() continues with instructions that change per call, and separates those of two agents", async () => {
   const { adapter } = adapterWith();
-  const history = [said("user", "Why?"), ...step("1"), ...step("2"), ...step("3")];
+  const history = [entry("user", "Why?"), ...step("1"), ...step("2"), ...step("3")];
   const ask = (system: string, length: number) =>
     adapter.model.doGenerate(
       { prompt: [{ role: "system", content: system }, ...anew(history.slice(0, length))] } as CallParams,
@@ -180,11 +180,11 @@ Deno.test("tare() continues with instructions that change per call, and separate
 
 Deno.test("tare() continues a loop that ends each prompt with another reminder or clears its results", async () => {
   const { adapter } = adapterWith();
-  const history = [SYSTEM, said("user", "Why does it fail?")];
+  const history = [SYSTEM, entry("user", "Why does it fail?")];
   const ask = (prompt: readonly PromptMessage[]) =>
     adapter.model.doGenerate({ prompt: anew(prompt), tools: TOOLS } as CallParams);
   for (let at = 0; at < 6; at++) {
-    await ask([...history, said("user", `${at} minutes are left.`)]);
+    await ask([...history, entry("user", `${at} minutes are left.`)]);
     history.push(...step(`${at}`));
   }
   const cleared = history.map((message, at) => {
@@ -204,30 +204,33 @@ Deno.test("tare() runs a recall only in the conversation that requested it", asy
   for (const name of ["a", "b"]) {
     provider.calls = [`recall of ${name}`];
     await adapter.model.doGenerate({
-      prompt: [SYSTEM, said("user", name), ...step(`read by ${name}`, 100_000)],
+      prompt: [SYSTEM, entry("user", name), ...step(`read by ${name}`, 100_000)],
       tools: TOOLS,
     } as CallParams);
     refs.push(/ref ([0-9a-f]{16})/.exec(JSON.stringify(provider.prompts.at(-1)))?.[1] ?? "");
   }
   const { recall } = adapter.tools;
-  const asked = (name: string) => ({ toolCallId: `recall of ${name}` });
+  const recallCall = (name: string) => ({ toolCallId: `recall of ${name}` });
   const [a = "", b = ""] = refs;
   assertStringIncludes(
-    await recall.execute({ ref: a, find: "line 9999" }, asked("a")),
+    await recall.execute({ ref: a, find: "line 9999" }, recallCall("a")),
     "read by a says line 9999",
   );
-  assertStringIncludes(await recall.execute({ find: "line 9999" }, asked("b")), "read by b says line 9999");
-  assertStringIncludes(await recall.execute({ ref: b }, asked("a")), `Cannot recall '${b}'`);
+  assertStringIncludes(
+    await recall.execute({ find: "line 9999" }, recallCall("b")),
+    "read by b says line 9999",
+  );
+  assertStringIncludes(await recall.execute({ ref: b }, recallCall("a")), `Cannot recall '${b}'`);
   assertStringIncludes(await recall.execute({ ref: b, find: "line 9999" }), "read by b says line 9999");
   assertStringIncludes(await recall.execute({ find: "line 9999" }), "Pass a ref as well");
 });
 
 function memoryStore() {
-  const kept = new Map<string, string>();
+  const stored = new Map<string, string>();
   return {
-    kept,
-    load: (key: string): unknown => JSON.parse(kept.get(key) ?? "null"),
-    save: (key: string, state: unknown) => void kept.set(key, JSON.stringify(state)),
+    stored,
+    load: (key: string): unknown => JSON.parse(stored.get(key) ?? "null"),
+    save: (key: string, state: unknown) => void stored.set(key, JSON.stringify(state)),
   };
 }
 
@@ -235,14 +238,14 @@ Deno.test("tare() continues all conversations of a key after a restart, includin
   const [archive, store] = [memoryArchive(), memoryStore()];
   const first = adapterWith({ archive, store });
   const history = await loop(first.adapter.model, "a", 40);
-  const edited = [...history.slice(0, 40), said("user", "Look elsewhere.")];
+  const edited = [...history.slice(0, 40), entry("user", "Look elsewhere.")];
   const ends = [history, edited];
   const seen: unknown[] = [];
   for (const prompt of ends) {
     await first.adapter.model.doGenerate({ prompt: anew(prompt), tools: TOOLS } as CallParams);
     seen.push(first.provider.prompts.at(-1));
   }
-  assertEquals(store.kept.size, 1);
+  assertEquals(store.stored.size, 1);
   const second = adapterWith({ archive, store });
   for (const [at, prompt] of ends.entries()) {
     await second.adapter.model.doGenerate({ prompt: anew(prompt), tools: TOOLS } as CallParams);
@@ -257,7 +260,7 @@ Deno.test("tare() names conversations by the given function and by their options
   const store = { load: (key: string) => void keys.push(key), save: () => {} };
   const ask = async (options: Parameters<typeof adapterWith>[0], providerOptions?: object) =>
     await adapterWith({ store, ...options }).adapter.model.doGenerate(
-      { prompt: [SYSTEM, said("user", "Why?")], providerOptions } as CallParams,
+      { prompt: [SYSTEM, entry("user", "Why?")], providerOptions } as CallParams,
     );
   await ask({ conversation: () => "thread 1" });
   await ask({}, { tare: { conversation: "thread 2" } });
@@ -271,7 +274,7 @@ Deno.test("tare() continues with a warning if its store or archive fails", async
     const fail = () => Promise.reject(reason);
     const archive = { ...memoryArchive(), put: fail };
     const { adapter, provider, warnings } = adapterWith({ archive, store: { load: fail, save: fail } });
-    const prompt = [SYSTEM, said("user", "Why?"), ...step("1", 100_000)];
+    const prompt = [SYSTEM, entry("user", "Why?"), ...step("1", 100_000)];
     await adapter.model.doGenerate({ prompt, tools: TOOLS } as CallParams);
     assertEquals(provider.prompts, [prompt]);
     assertEquals(warnings.filter((sentence) => !sentence.includes("no disk")), []);
@@ -288,7 +291,7 @@ Deno.test("tare() evicts the least recently used conversations, by number and by
     const [archive, store] = [memoryArchive(), memoryStore()];
     const { adapter } = adapterWith({ memory, archive, store });
     const ask = async (name: string) => {
-      const prompt = [SYSTEM, said("user", name.repeat(2_000))];
+      const prompt = [SYSTEM, entry("user", name.repeat(2_000))];
       await adapter.model.doGenerate({ prompt } as CallParams);
       return adapter.ledger.at(-1)?.conversation;
     };
@@ -308,7 +311,7 @@ Deno.test("adapters for the AI SDK and Mastra report a message with invalid cont
   ) {
     const { adapter, provider } = adapterWith();
     const prompt: PromptMessage[] = [
-      said("user", "Go."),
+      entry("user", "Go."),
       { role: "assistant", content: [part({ type: "tool-call", ...call, input: {} })] },
       { role: "tool", content: [part({ type: "tool-result", ...call, output })] },
     ];
@@ -349,10 +352,10 @@ Deno.test("adapters for LangChain and the OpenAI Agents SDK report a message wit
     { type: "function_call", callId: "call_7", name: "read", arguments: "{}" },
     { type: "function_call_result", callId: "call_7" },
   ];
-  const asked = agents({ ...optionsWith(), model }).model as unknown as {
+  const wrapped = agents({ ...optionsWith(), model }).model as unknown as {
     getResponse(request: object): Promise<unknown>;
   };
-  const { message } = await assertRejects(() => asked.getResponse({ input, tools: [] }), TypeError);
+  const { message } = await assertRejects(() => wrapped.getResponse({ input, tools: [] }), TypeError);
   assertEquals(
     message,
     `Cannot run tare(): messages[2].content (role tool, tool_call_id "call_7") is missing; ${right}`,
@@ -375,7 +378,7 @@ Deno.test("tare() treats equal jobs, concurrent or sequential, as separate conve
     };
     const adapter = tare({ ...optionsWith(), model });
     const job = async () => {
-      const prompt = [SYSTEM, said("user", "Review.")];
+      const prompt = [SYSTEM, entry("user", "Review.")];
       for (let at = 0; at < 4; at++) {
         const { content: [call] } = await adapter.model.doGenerate({ prompt: [...prompt] });
         prompt.push(...step(call!.toolCallId));
@@ -392,7 +395,7 @@ Deno.test("tare() treats equal jobs, concurrent or sequential, as separate conve
 Deno.test("tare() retries a failed first call in the same conversation", async () => {
   const { adapter, provider } = adapterWith();
   provider.wait = Promise.reject(new Error("not reached"));
-  const prompt = [SYSTEM, said("user", "Review.")];
+  const prompt = [SYSTEM, entry("user", "Review.")];
   await assertRejects(() => adapter.model.doGenerate({ prompt }), Error, "not reached");
   provider.wait = Promise.resolve();
   await adapter.model.doGenerate({ prompt: [...prompt] });
@@ -413,7 +416,7 @@ Deno.test("recall: finds all content evicted from a named conversation after any
       const [archive, store] = [memoryArchive(), memoryStore()];
       const open = () => adapterWith({ archive, store, windowTokens: 5_000, conversation: () => "mine" });
       let { adapter, provider } = open();
-      let history: PromptMessage[] = [SYSTEM, said("user", "Read all files.")];
+      let history: PromptMessage[] = [SYSTEM, entry("user", "Read all files.")];
       let read: string[] = [];
       const evicted = new Set<string>();
       let count = 0;
@@ -437,7 +440,7 @@ Deno.test("recall: finds all content evicted from a named conversation after any
         if (act.type === "reads") await reads(act.files);
         else if (act.type === "reopens") ({ adapter, provider } = open());
         else if (act.type === "compacts") {
-          history = [SYSTEM, said("user", `Summary ${count++}: files were read.`)];
+          history = [SYSTEM, entry("user", `Summary ${count++}: files were read.`)];
           read = [];
           await ask();
         } else {
@@ -445,7 +448,7 @@ Deno.test("recall: finds all content evicted from a named conversation after any
           const first = history.findIndex(({ role }) => role === "tool");
           history = [
             ...history.slice(0, first < 0 ? 2 : first + 1),
-            said("user", `Another way: ${count++}.`),
+            entry("user", `Another way: ${count++}.`),
           ];
           read = first < 0 ? [] : read.slice(0, 1);
           await ask();
@@ -468,13 +471,13 @@ Deno.test("recall: doesn't search content evicted from another conversation with
   const { adapter, provider } = adapterWith({ windowTokens: 5_000 });
   const ask = async (history: readonly PromptMessage[]) =>
     await adapter.model.doGenerate({ prompt: anew(history), tools: TOOLS } as CallParams);
-  const opening = [SYSTEM, said("user", "Hello.")];
+  const opening = [SYSTEM, entry("user", "Hello.")];
   let one: PromptMessage[] = opening;
   for (let at = 0; at < 8; at++) await ask(one = [...one, ...step(`one ${at}`, 1_000)]);
   provider.calls = ["one"];
   await ask(one);
   provider.calls = ["other"];
-  await ask([...opening, said("assistant", "Hello."), said("user", "Who else is here?")]);
+  await ask([...opening, entry("assistant", "Hello."), entry("user", "Who else is here?")]);
   const find = { find: "one 0 says line 99" };
   const { recall } = adapter.tools;
   assertStringIncludes(await recall.execute(find, { toolCallId: "one" }), "one 0 says line 99");

@@ -94,7 +94,7 @@ function ofAiSdk<Model extends AiSdkModel>(
   { model, ...options }: AiSdkOptions<Model>,
 ): AiSdkAdapter<Model> {
   checkGiven("tare()", { model }, { model: { doGenerate: "function", doStream: "function" } });
-  const asked = model as unknown as AskedModel;
+  const fields = model as unknown as ModelFields;
   const conversations = new AdaptedConversations<PromptMessage, CallParams>(model, {
     ...options,
     reader: PROMPT_READER,
@@ -113,7 +113,9 @@ function ofAiSdk<Model extends AiSdkModel>(
     return askFitting({
       view,
       async ask(made) {
-        const shown = new Map(functions.map((tool, at) => [tool, writeTool(tool, made.view.tools[at])]));
+        const writtenLines = new Map(
+          functions.map((tool, at) => [tool, writeTool(tool, made.view.tools[at])]),
+        );
         const written = writePrompt(prompt, made);
         return await ask({
           ...params,
@@ -124,20 +126,20 @@ function ofAiSdk<Model extends AiSdkModel>(
             tools,
             call: params,
           }),
-          ...(params.tools && { tools: tools.map((tool) => shown.get(tool as FunctionTool) ?? tool) }),
+          ...(params.tools && { tools: tools.map((tool) => writtenLines.get(tool as FunctionTool) ?? tool) }),
         });
       },
     });
   }
 
   async function doGenerate(given: CallParams): Promise<Generated> {
-    const { made, reply } = await fitting(given, (params) => asked.doGenerate(params));
+    const { made, reply } = await fitting(given, (params) => fields.doGenerate(params));
     await made.book(readUsage(reply.usage), callsOf(reply.content ?? []));
     return reply;
   }
 
   async function doStream(given: CallParams): Promise<Streamed> {
-    const { made, reply } = await fitting(given, (params) => asked.doStream(params));
+    const { made, reply } = await fitting(given, (params) => fields.doStream(params));
     return { ...reply, stream: reply.stream.pipeThrough(booking(made)) };
   }
 
@@ -156,7 +158,7 @@ function ofAiSdk<Model extends AiSdkModel>(
   };
 }
 
-interface AskedModel {
+interface ModelFields {
   doGenerate(params: CallParams): PromiseLike<Generated>;
   doStream(params: CallParams): PromiseLike<Streamed>;
 }
@@ -247,8 +249,8 @@ function readTool({ name, description, inputSchema }: FunctionTool): ToolDefinit
   };
 }
 
-function writeTool(tool: FunctionTool, shown: ToolDefinition | undefined): FunctionTool {
-  const { description, parameters } = shown?.function ?? {};
+function writeTool(tool: FunctionTool, visible: ToolDefinition | undefined): FunctionTool {
+  const { description, parameters } = visible?.function ?? {};
   if (!parameters || (description === tool.description && parameters === tool.inputSchema)) return tool;
   return { ...tool, ...(description !== undefined && { description }), inputSchema: parameters };
 }

@@ -7,25 +7,25 @@ import type { PromptMessage } from "./types.ts";
 
 type PromptPart = Exclude<PromptMessage["content"], string>[number];
 
-interface Asked extends CallParams {
+interface CallRequest extends CallParams {
   readonly usage?: object;
 }
 
 class Noting {
   readonly specificationVersion = "v4";
   readonly modelId = "m";
-  readonly asked: Asked[] = [];
-  refuse: ((params: Asked) => Error | undefined) | undefined;
+  readonly requests: CallRequest[] = [];
+  refuse: ((params: CallRequest) => Error | undefined) | undefined;
 
-  doGenerate(params: Asked): Promise<{ readonly content: readonly object[]; readonly usage: object }> {
-    this.asked.push(params);
+  doGenerate(params: CallRequest): Promise<{ readonly content: readonly object[]; readonly usage: object }> {
+    this.requests.push(params);
     const error = this.refuse?.(params);
     return error
       ? Promise.reject(error)
       : Promise.resolve({ content: [], usage: params.usage ?? usage(undefined) });
   }
 
-  async doStream(params: Asked): Promise<{ readonly stream: ReadableStream<object> }> {
+  async doStream(params: CallRequest): Promise<{ readonly stream: ReadableStream<object> }> {
     const { usage } = await this.doGenerate(params);
     return { stream: ReadableStream.from([{ type: "finish", usage }]) };
   }
@@ -38,11 +38,14 @@ function adapterWith(options: Options = {}) {
     model: noting,
     ...optionsWith({ warn: (sentence) => warnings.push(sentence), ...options }),
   });
-  const shown = async (prompt: readonly PromptMessage[], rest: Omit<Partial<Asked>, "prompt"> = {}) => {
+  const sentPrompt = async (
+    prompt: readonly PromptMessage[],
+    rest: Omit<Partial<CallRequest>, "prompt"> = {},
+  ) => {
     await adapter.model.doGenerate({ ...rest, prompt });
-    return noting.asked.at(-1)!;
+    return noting.requests.at(-1)!;
   };
-  return { adapter, noting, warnings, shown };
+  return { adapter, noting, warnings, sentPrompt };
 }
 
 const USER: PromptMessage = { role: "user", content: [text("Look.")] };
@@ -111,8 +114,8 @@ Deno.test("tare() passes unchanged messages as the same objects", async () => {
       content: [part({ type: "tool-approval-response", approvalId: "6" })],
     },
   ];
-  const { shown, warnings } = adapterWith();
-  const { prompt: seen } = await shown(prompt);
+  const { sentPrompt, warnings } = adapterWith();
+  const { prompt: seen } = await sentPrompt(prompt);
   assertEquals(seen.length, prompt.length);
   seen.forEach((message, at) => assertStrictEquals(message, prompt[at]));
   assertEquals(warnings, []);
@@ -124,12 +127,12 @@ Deno.test("tare() truncates a huge result and leaves the SDK's own unchanged", a
     content: [result("1", { type: "text", value: LONG }), result("2", { type: "text", value: "short" })],
   }];
   const before = structuredClone(prompt);
-  const { adapter, shown } = adapterWith();
+  const { adapter, sentPrompt } = adapterWith();
   assertEquals(
     await adapter.tools.recall.execute({ find: "e" }),
     "Nothing was evicted from this conversation.",
   );
-  const { prompt: seen } = await shown(prompt);
+  const { prompt: seen } = await sentPrompt(prompt);
   assertEquals(prompt, before);
   assertStringIncludes(
     await adapter.tools.recall.execute({ find: LONG.slice(0, 9).toUpperCase() }),
@@ -147,14 +150,14 @@ Deno.test("tare() truncates a huge result and leaves the SDK's own unchanged", a
 
 Deno.test("tare() warns and evicts nothing if the archive can't be written", async () => {
   const archive = { ...memoryArchive(), put: () => Promise.reject(new Error("disk full")) };
-  const { shown, warnings } = adapterWith({ archive });
+  const { sentPrompt, warnings } = adapterWith({ archive });
   const prompt = [USER, calls("1"), { role: "tool", content: [result("1", { type: "text", value: LONG })] }];
-  assertEquals((await shown(prompt)).prompt, prompt);
+  assertEquals((await sentPrompt(prompt)).prompt, prompt);
   assert(warnings[0]?.includes("disk full"), warnings.join());
 });
 
 Deno.test("tare() replaces old turns by a placeholder when the window is full", async () => {
-  const { shown } = adapterWith({ windowTokens: 8_000 });
+  const { sentPrompt } = adapterWith({ windowTokens: 8_000 });
   const turn = (id: string): PromptMessage[] => [
     { role: "user", content: [text(`Task ${id}. ${"word ".repeat(200)}`)] },
     calls(id),
@@ -165,7 +168,7 @@ Deno.test("tare() replaces old turns by a placeholder when the window is full", 
   const before = structuredClone(prompt);
   let seen: readonly PromptMessage[] = [];
   for (let length = 1; length <= prompt.length; length++) {
-    if (prompt[length - 1]?.role === "user") ({ prompt: seen } = await shown(prompt.slice(0, length)));
+    if (prompt[length - 1]?.role === "user") ({ prompt: seen } = await sentPrompt(prompt.slice(0, length)));
   }
   assertEquals(prompt, before);
   assert(seen.length < prompt.length, `${seen.length} of ${prompt.length} messages are shown`);
@@ -176,7 +179,7 @@ Deno.test("tare() replaces old turns by a placeholder when the window is full", 
 
 Deno.test("tare() shortens long user texts in a full window, part by part", async () => {
   const summarise = () => Promise.reject(new Error("unexpected summary request"));
-  const { shown, warnings } = adapterWith({ windowTokens: 15000, planning: { summarise } });
+  const { sentPrompt, warnings } = adapterWith({ windowTokens: 15000, planning: { summarise } });
   const long = (seed: string) => text(Array.from({ length: 2_000 }, (_, at) => `${seed}${at}`).join(" "));
   const paste: PromptMessage = { role: "user", content: [text("Look at this."), long("paste")] };
   const second: PromptMessage = { role: "user", content: [long("second")] };
@@ -184,7 +187,7 @@ Deno.test("tare() shortens long user texts in a full window, part by part", asyn
   const before = structuredClone(prompt);
   let seen: readonly PromptMessage[] = [];
   for (let length = 1; length <= prompt.length; length += 2) {
-    ({ prompt: seen } = await shown(prompt.slice(0, length)));
+    ({ prompt: seen } = await sentPrompt(prompt.slice(0, length)));
   }
   assertEquals(prompt, before);
   assertEquals(seen.filter((message) => !prompt.includes(message)), [seen[2], seen[4]]);
@@ -207,11 +210,11 @@ Deno.test("tare() compacts a tool's schema once it was called, and leaves provid
     { type: "provider", name: "search", id: "a.search", args: {} },
     { type: "function", name: "none", inputSchema: { type: "object" } },
   ];
-  const { adapter, shown } = adapterWith();
+  const { adapter, sentPrompt } = adapterWith();
   let prompt: PromptMessage[] = [USER];
   let tools: CallParams["tools"];
   for (let step = 1; step < 40; step++) {
-    ({ tools } = await shown(prompt, {
+    ({ tools } = await sentPrompt(prompt, {
       tools: [read, ...others],
       abortSignal: new AbortController().signal,
       usage: usage(1_000 * step),
@@ -231,9 +234,9 @@ Deno.test("tare() compacts a tool's schema once it was called, and leaves provid
 });
 
 Deno.test("tare() records complete and streamed calls of each SDK version, with and without usage", async () => {
-  const { adapter, shown } = adapterWith();
-  await shown([USER]);
-  await shown([USER], { usage: { inputTokens: 20, cachedInputTokens: 5, outputTokens: 2 } });
+  const { adapter, sentPrompt } = adapterWith();
+  await sentPrompt([USER]);
+  await sentPrompt([USER], { usage: { inputTokens: 20, cachedInputTokens: 5, outputTokens: 2 } });
   const params = { prompt: [USER], usage: { ...usage(30), outputTokens: { total: 3 } } };
   const { stream } = await adapter.model.doStream(params);
   assertEquals(await Array.fromAsync(stream), [{ type: "finish", usage: params.usage }]);
@@ -246,9 +249,9 @@ Deno.test("tare() records complete and streamed calls of each SDK version, with 
 });
 
 Deno.test("tare() throws for an unreadable message with its position", async () => {
-  const { shown } = adapterWith();
+  const { sentPrompt } = adapterWith();
   await assertRejects(
-    () => shown([USER, { role: "data", content: "x" }]),
+    () => sentPrompt([USER, { role: "data", content: "x" }]),
     TypeError,
     "Cannot read message 1 of the prompt: its role is data",
   );
@@ -285,7 +288,7 @@ Deno.test("recall: returns content, or reports an invalid call", async () => {
 });
 
 Deno.test("tare() retries once with a shorter prompt if it is rejected as too long", async () => {
-  const { adapter, noting, shown } = adapterWith();
+  const { adapter, noting, sentPrompt } = adapterWith();
   const prompt: PromptMessage[] = [USER];
   for (let step = 1; step < 12; step++) {
     const output = { type: "text", value: `${step} `.repeat(9_000) };
@@ -298,17 +301,17 @@ Deno.test("tare() retries once with a shorter prompt if it is rejected as too lo
     const responseBody = JSON.stringify({ error: { message } });
     return Object.assign(new Error("Bad Request"), { responseBody });
   };
-  await shown(prompt, { usage: usage(8_000) });
-  assertEquals(noting.asked.map(({ prompt }) => JSON.stringify(prompt).length <= 40_000), [false, true]);
+  await sentPrompt(prompt, { usage: usage(8_000) });
+  assertEquals(noting.requests.map(({ prompt }) => JSON.stringify(prompt).length <= 40_000), [false, true]);
   assertEquals(adapter.ledger.map(({ usage }) => usage.promptTokens), [8_000]);
   noting.refuse = () => new Error("Overloaded");
-  await assertRejects(() => shown(prompt), Error, "Overloaded");
-  assertEquals(noting.asked.length, 3);
+  await assertRejects(() => sentPrompt(prompt), Error, "Overloaded");
+  assertEquals(noting.requests.length, 3);
 });
 
 const words = fc.string({ minLength: 1 });
-const said = words.map((text) => ({ type: "text", text }));
-const picture = fc.base64String({ minLength: 4 }).map((data) => ({
+const texts = words.map((text) => ({ type: "text", text }));
+const image = fc.base64String({ minLength: 4 }).map((data) => ({
   type: "file",
   mediaType: "image/png",
   data,
@@ -325,12 +328,12 @@ const conversations = fc.array(
           words.map((value) => ({ type: "text", value })),
           fc.jsonValue().map((value) => ({ type: "json", value })),
           words.map((value) => ({ type: "error-text", value })),
-          fc.array(fc.oneof(said, picture), { minLength: 1 }).map((value) => ({ type: "content", value })),
+          fc.array(fc.oneof(texts, image), { minLength: 1 }).map((value) => ({ type: "content", value })),
         ),
       }),
       { minLength: 1, maxLength: 3 },
     ),
-    asks: fc.array(fc.oneof(said, picture), { minLength: 1, maxLength: 2 }),
+    asks: fc.array(fc.oneof(texts, image), { minLength: 1, maxLength: 2 }),
   }),
   { minLength: 1, maxLength: 5 },
 ).map((steps) =>
@@ -359,7 +362,7 @@ Deno.test("toAiSdk() returns unchanged messages as the same objects and changes 
     const places = messages.map((_, at) => at);
     toAiSdk(given, { messages, places }).forEach((message, at) => assertStrictEquals(message, given[at]));
     const left = new Set<string>();
-    const shown = messages.map((message) => {
+    const sent = messages.map((message) => {
       if (message.role !== "tool" || !choose.next().value) return message;
       left.add(message.tool_call_id);
       return { ...message, content: "[elided]" };
@@ -367,7 +370,7 @@ Deno.test("toAiSdk() returns unchanged messages as the same objects and changes 
     const isLeft = (part: PromptPart) =>
       part.type === "tool-result" && "toolCallId" in part && left.has(String(part.toolCallId));
     assertEquals(
-      toAiSdk(given, { messages: shown, places }),
+      toAiSdk(given, { messages: sent, places }),
       given.map(({ role, content }) => ({
         role,
         content: typeof content === "string"

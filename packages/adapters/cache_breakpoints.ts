@@ -50,7 +50,7 @@ export function setBreakpoints(
   );
   const room = Math.max(
     0,
-    MAX_BREAKPOINTS - [...tools, ...prompt].reduce((sum: number, one) => sum + marksIn(one), 0),
+    MAX_BREAKPOINTS - [...tools, ...prompt].reduce((sum: number, one) => sum + breakpointsIn(one), 0),
   );
   const marked = new Set(places.filter((at) => at >= 0 && mayHaveMark(prompt[at]!)));
   const chosen = [...marked].slice(0, room);
@@ -63,7 +63,7 @@ function isMarked({ providerOptions }: { readonly providerOptions?: unknown }): 
 }
 
 /** Returns the number of breakpoints in a message or tool and its parts. */
-function marksIn(one: unknown): number {
+function breakpointsIn(one: unknown): number {
   const { content } = Object(one) as Partial<PromptMessage>;
   const parts = Array.isArray(content) ? content as readonly PromptPart[] : [];
   const outputs = parts.map((part) => Object((part as { readonly output?: unknown }).output));
@@ -72,7 +72,7 @@ function marksIn(one: unknown): number {
 
 function mayHaveMark(message: PromptMessage): boolean {
   const last = typeof message.content === "string" ? undefined : message.content.at(-1);
-  return marksIn(message) === 0 && last?.type !== "reasoning" && message.content.length > 0;
+  return breakpointsIn(message) === 0 && last?.type !== "reasoning" && message.content.length > 0;
 }
 
 function withMark(message: PromptMessage, cacheControl: object): PromptMessage {
@@ -104,9 +104,9 @@ export function settingsWithBreakpoint(
     readonly getName?: () => string;
   };
   const isAnthropic = configured?.modelProvider === "anthropic" || getName?.call(model) === "ChatAnthropic";
-  const hasMarks = messages.some(({ content }) =>
+  const hasBreakpoints = messages.some(({ content }) =>
     Array.isArray(content) && content.some((block) => block?.cache_control !== undefined)
   );
-  if (!isAnthropic || hasMarks || modelSettings?.cache_control !== undefined) return {};
+  if (!isAnthropic || hasBreakpoints || modelSettings?.cache_control !== undefined) return {};
   return { modelSettings: { ...modelSettings, cache_control: markOf(profile) } };
 }

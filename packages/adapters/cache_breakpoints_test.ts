@@ -32,23 +32,23 @@ function step(id: string): PromptMessage[] {
   ];
 }
 
-async function askedBy(
+async function requestsBy(
   calls: readonly CallParams[],
   { modelId = "claude-sonnet-5", profile = CLAUDE.profile } = {},
 ): Promise<readonly CallParams[]> {
-  const asked: CallParams[] = [];
+  const requests: CallParams[] = [];
   const model = {
     specificationVersion: "v4",
     modelId,
     doGenerate(params: CallParams) {
-      asked.push(params);
+      requests.push(params);
       return Promise.resolve({ content: [], usage: {} });
     },
     doStream: () => Promise.reject(new Error("nobody streams")),
   };
   const adapter = tare({ ...CLAUDE, profile, model });
   for (const call of calls) await adapter.model.doGenerate(call);
-  return asked;
+  return requests;
 }
 
 function markedIn({ prompt }: CallParams): number[] {
@@ -59,18 +59,18 @@ function markedIn({ prompt }: CallParams): number[] {
 
 Deno.test("tare() sets breakpoints at the end, at the end of the earlier request and after the instructions, in each step", async () => {
   const history = [system, user, ...step("a"), ...step("b"), ...step("c")];
-  const asked = await askedBy([2, 4, 6, 8].map((length) => ({ prompt: history.slice(0, length) })));
-  assertEquals(asked.map(markedIn), [[0, 1], [0, 1, 3], [0, 3, 5], [0, 5, 7]]);
-  assertEquals(asked[1]?.prompt[3], { ...history[3]!, providerOptions: MARK });
-  assertEquals(asked[1]?.prompt[2], history[2]);
-  const [hour] = await askedBy([{ prompt: history }], { profile: profileNamed("anthropic-1h") });
+  const requests = await requestsBy([2, 4, 6, 8].map((length) => ({ prompt: history.slice(0, length) })));
+  assertEquals(requests.map(markedIn), [[0, 1], [0, 1, 3], [0, 3, 5], [0, 5, 7]]);
+  assertEquals(requests[1]?.prompt[3], { ...history[3]!, providerOptions: MARK });
+  assertEquals(requests[1]?.prompt[2], history[2]);
+  const [hour] = await requestsBy([{ prompt: history }], { profile: profileNamed("anthropic-1h") });
   assertEquals(hour?.prompt.at(-1)?.providerOptions, { ...MARK, ...OWN });
 });
 
 Deno.test("tare() sets no breakpoints if the provider caches automatically or the client requests automatic ones", async () => {
   const prompt = [system, user, ...step("a")];
-  const others = await askedBy([{ prompt }], { modelId: "gpt-5.5", profile: profileNamed("openai") });
-  const automatic = await askedBy([{ prompt, providerOptions: OWN }]);
+  const others = await requestsBy([{ prompt }], { modelId: "gpt-5.5", profile: profileNamed("openai") });
+  const automatic = await requestsBy([{ prompt, providerOptions: OWN }]);
   for (const [call] of [others, automatic]) assertEquals(call?.prompt, prompt);
 });
 
@@ -91,11 +91,11 @@ Deno.test("tare() sets at most four breakpoints including the client's, which it
       ? [system, user, ...places.slice(2)]
       : [...places.slice(0, 2), ...places.slice(2)];
     const tools = own > 3 ? [{ type: "function", name: "f", inputSchema: {}, providerOptions: OWN }] : [];
-    const [asked] = await askedBy([{ prompt, tools }]);
-    const count = JSON.stringify([asked?.prompt, asked?.tools]).split('"cacheControl"').length - 1;
+    const [request] = await requestsBy([{ prompt, tools }]);
+    const count = JSON.stringify([request?.prompt, request?.tools]).split('"cacheControl"').length - 1;
     assert(count <= 4 && count >= 3, `${count} for ${own}`);
     for (const [at, message] of prompt.entries()) {
-      if (JSON.stringify(message).includes("cacheControl")) assertEquals(asked?.prompt[at], message);
+      if (JSON.stringify(message).includes("cacheControl")) assertEquals(request?.prompt[at], message);
     }
   }
 });

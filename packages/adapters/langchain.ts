@@ -143,19 +143,19 @@ function ofLangChain({ model: given, ...options }: LangChainOptions): LangChainA
       const { made, reply } = await askFitting({
         view,
         async ask(made) {
-          const shown = writeMessages(given, made);
-          const messages = isBare ? shown : shown.slice(1);
+          const written = writeMessages(given, made);
+          const messages = isBare ? written : written.slice(1);
           const settings = cachesMarked(profile)
             ? (await import("./cache_breakpoints.ts")).settingsWithBreakpoint(
-              { ...call, messages: shown },
+              { ...call, messages: written },
               profile,
             )
             : {};
           return await handler({ ...call, ...settings, messages, tools: [...tools, ...recall] });
         },
       });
-      const [said] = answersOf(reply);
-      await made.book(readUsage(said), (said?.tool_calls ?? []).flatMap(({ id }) => id ?? []));
+      const [answer] = answersOf(reply);
+      await made.book(readUsage(answer), (answer?.tool_calls ?? []).flatMap(({ id }) => id ?? []));
       return reply;
     },
     async wrapToolCall(call, handler) {
@@ -296,7 +296,7 @@ function writeMessages(
 function withContent(origin: LangChainMessage, { content }: Message): LangChainMessage {
   const blocks = origin.content;
   let at = 0;
-  const shown =
+  const visible =
     typeof blocks === "string" || typeof content === "string" || !content || origin.type === "tool"
       ? contentText(content)
       : blocks.map((block) => {
@@ -308,8 +308,8 @@ function withContent(origin: LangChainMessage, { content }: Message): LangChainM
       });
   const { lc_kwargs: fields } = origin as { readonly lc_kwargs?: object };
   return Object.assign(Object.create(Object.getPrototypeOf(origin)), origin, {
-    content: shown,
-    lc_kwargs: { ...fields, content: shown },
+    content: visible,
+    lc_kwargs: { ...fields, content: visible },
   });
 }
 
@@ -328,8 +328,8 @@ function answersOf(reply: unknown): readonly AiMessage[] {
   return messages ?? [reply as AiMessage];
 }
 
-function readUsage(said: AiMessage | undefined): Usage | undefined {
-  const { usage_metadata: usage } = said ?? {};
+function readUsage(answer: AiMessage | undefined): Usage | undefined {
+  const { usage_metadata: usage } = answer ?? {};
   if (!Number.isFinite(usage?.input_tokens)) return undefined;
   const { input_tokens: promptTokens = 0, output_tokens: outputTokens = 0, input_token_details: details } =
     usage ?? {};

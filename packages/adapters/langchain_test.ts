@@ -3,7 +3,7 @@ import { memoryArchive, RECALL_TOOL } from "@tare/prune";
 import { LONG, type Options, optionsWith, SUMMARISING } from "./fixture_test.ts";
 import { type LangChainMessage, tare } from "./langchain.ts";
 
-class Said implements LangChainMessage {
+class TestMessage implements LangChainMessage {
   readonly content: LangChainMessage["content"];
   readonly type: string = "";
   readonly lc_kwargs: object;
@@ -14,23 +14,23 @@ class Said implements LangChainMessage {
   }
 }
 
-class System extends Said {
+class System extends TestMessage {
   override readonly type = "system";
 }
 
-class Human extends Said {
+class Human extends TestMessage {
   override readonly type = "human";
 }
 
-class Ai extends Said {
+class Ai extends TestMessage {
   override readonly type = "ai";
 }
 
-class Tool extends Said {
+class Tool extends TestMessage {
   override readonly type = "tool";
 }
 
-class Removed extends Said {
+class Removed extends TestMessage {
   override readonly type = "remove";
 }
 
@@ -56,7 +56,7 @@ function result(id: string, content: LangChainMessage["content"], status = "succ
 
 function adapterWith(options: Options = {}) {
   const adapter = tare({ model: "m", ...optionsWith(options) });
-  const shown = async (
+  const sentPrompt = async (
     messages: readonly LangChainMessage[],
     { system = "", reply = {}, tools = [] }: {
       readonly system?: string;
@@ -80,7 +80,7 @@ function adapterWith(options: Options = {}) {
     assertEquals(call.messages, [...messages]);
     return seen[0] ?? [];
   };
-  return { adapter, shown };
+  return { adapter, sentPrompt };
 }
 
 Deno.test("tare() passes unchanged messages as the same objects", async () => {
@@ -95,9 +95,9 @@ Deno.test("tare() passes unchanged messages as the same objects", async () => {
     } as never),
     result("", "No such file.", "error"),
   ];
-  const { shown } = adapterWith();
+  const { sentPrompt } = adapterWith();
   for (const system of ["", "Be brief."]) {
-    const seen = await shown(messages, { system });
+    const seen = await sentPrompt(messages, { system });
     assertEquals(seen.length, messages.length);
     seen.forEach((message, at) => assertStrictEquals(message, messages[at]));
   }
@@ -107,7 +107,7 @@ Deno.test("tare() truncates a huge result in a message of the same class", async
   const other = [{ type: "text", text: LONG.replaceAll("log", "book") }];
   const messages = [USER, calls("1", "2"), result("1", LONG), result("2", other)];
   const before = structuredClone(messages.map((message) => ({ ...message })));
-  const seen = await adapterWith().shown(messages);
+  const seen = await adapterWith().sentPrompt(messages);
   assertEquals(messages.map((message) => ({ ...message })), before);
   for (const at of [2, 3]) {
     const message = seen[at] as Tool & { readonly tool_call_id: string };
@@ -119,12 +119,12 @@ Deno.test("tare() truncates a huge result in a message of the same class", async
 });
 
 Deno.test("tare() shortens long user texts in a full window, block by block", async () => {
-  const { shown } = adapterWith({ windowTokens: 12_000 });
+  const { sentPrompt } = adapterWith({ windowTokens: 12_000 });
   const long = (seed: string) => Array.from({ length: 2_000 }, (_, at) => `${seed}${at}`).join(" ");
   const answer = new Ai({ content: "Ok." });
-  const picture = { type: "image", url: "x" };
+  const image = { type: "image", url: "x" };
   const paste = new Human({
-    content: [{ type: "text", text: "This:" }, { type: "text", text: long("paste") }, picture],
+    content: [{ type: "text", text: "This:" }, { type: "text", text: long("paste") }, image],
   });
   const messages: readonly LangChainMessage[] = [
     USER,
@@ -136,7 +136,9 @@ Deno.test("tare() shortens long user texts in a full window, block by block", as
     new Human({ content: long("active") }),
   ];
   let seen: readonly LangChainMessage[] = [];
-  for (let length = 1; length <= messages.length; length += 2) seen = await shown(messages.slice(0, length));
+  for (let length = 1; length <= messages.length; length += 2) {
+    seen = await sentPrompt(messages.slice(0, length));
+  }
   assertEquals(seen.filter((message) => !messages.includes(message)), [seen[2], seen[4]]);
   const [opening, body, last] = seen[2]?.content as readonly {
     readonly type: string;
@@ -144,7 +146,7 @@ Deno.test("tare() shortens long user texts in a full window, block by block", as
   }[];
   assertEquals(opening, { type: "text", text: "This:" });
   assert(body?.text.includes("[elided: middle of this message"), body?.text);
-  assertStrictEquals(last as unknown, picture);
+  assertStrictEquals(last as unknown, image);
 });
 
 for (
@@ -154,7 +156,7 @@ for (
   ] as const
 ) {
   Deno.test(`tare() replaces old turns by ${name} when the window is full`, async () => {
-    const { shown } = adapterWith({ windowTokens: 8_000, ...options });
+    const { sentPrompt } = adapterWith({ windowTokens: 8_000, ...options });
     const turn = (id: string) => [
       new Human({ content: `Task ${id}. ${"word ".repeat(100)}` }),
       calls(id),
@@ -167,7 +169,7 @@ for (
     ];
     let seen: readonly LangChainMessage[] = [];
     for (let length = 1; length <= messages.length; length++) {
-      if (messages[length - 1]?.type === "human") seen = await shown(messages.slice(0, length));
+      if (messages[length - 1]?.type === "human") seen = await sentPrompt(messages.slice(0, length));
     }
     assert(seen.length < messages.length, `${seen.length} of ${messages.length} messages are shown`);
     const line = seen.find((message) => !messages.includes(message) && message.type !== "tool");
@@ -176,7 +178,7 @@ for (
 }
 
 Deno.test("tare() counts tools with known schemas", async () => {
-  const { adapter, shown } = adapterWith();
+  const { adapter, sentPrompt } = adapterWith();
   const schema = { type: "object", properties: { path: { type: "string" } } };
   const standard = { "~standard": { jsonSchema: { input: () => schema } } };
   const tools = [
@@ -186,18 +188,20 @@ Deno.test("tare() counts tools with known schemas", async () => {
     { type: "function", function: { name: "other" } },
     { type: "web_search" },
   ];
-  await shown([USER], { tools });
-  await shown([USER], { tools });
+  await sentPrompt([USER], { tools });
+  await sentPrompt([USER], { tools });
   assert((adapter.ledger[0]?.shares.tools ?? 0) > 20);
 });
 
 Deno.test("tare() records reported usage, also of a parsed reply", async () => {
-  const { adapter, shown } = adapterWith();
+  const { adapter, sentPrompt } = adapterWith();
   const details = { cache_read: 5, cache_creation: 7 };
   const usage_metadata = { input_tokens: 20, output_tokens: 2, input_token_details: details };
-  await shown([USER], { reply: { usage_metadata } });
-  await shown([USER], { reply: { messages: [{ usage_metadata: { input_tokens: 20, output_tokens: 2 } }] } });
-  await shown([USER]);
+  await sentPrompt([USER], { reply: { usage_metadata } });
+  await sentPrompt([USER], {
+    reply: { messages: [{ usage_metadata: { input_tokens: 20, output_tokens: 2 } }] },
+  });
+  await sentPrompt([USER]);
   const [first, second, third] = adapter.ledger.map(({ usage }) => usage);
   assertEquals(first, { promptTokens: 20, cachedTokens: 5, cacheWriteTokens: 7, outputTokens: 2 });
   assertEquals(second, { promptTokens: 20, cachedTokens: 0, outputTokens: 2 });
@@ -206,7 +210,7 @@ Deno.test("tare() records reported usage, also of a parsed reply", async () => {
 
 Deno.test("tare() throws for an unreadable message with its position", async () => {
   await assertRejects(
-    () => adapterWith().shown([USER, new Removed({ content: "" })]),
+    () => adapterWith().sentPrompt([USER, new Removed({ content: "" })]),
     TypeError,
     "Cannot read message 1: its type is remove. Use system, human, ai or tool.",
   );
@@ -231,8 +235,8 @@ Deno.test("tare() adds the recall tool and runs only its calls", async () => {
     readonly tool: { invoke(): unknown } | undefined;
   }
   const node = (call: Call) => call.tool?.invoke();
-  const asked: Call = { toolCall: { name: "recall", args: { ref } }, tool: undefined };
-  assertEquals(await adapter.wrapToolCall(asked, node), "a long result");
+  const recallCall: Call = { toolCall: { name: "recall", args: { ref } }, tool: undefined };
+  assertEquals(await adapter.wrapToolCall(recallCall, node), "a long result");
   const other: Call = { toolCall: { name: "read", args: {} }, tool: { invoke: () => "read" } };
   assertEquals(await adapter.wrapToolCall(other, node), "read");
 });

@@ -97,19 +97,19 @@ function promptOf(
 }
 
 async function askAiSdk(prompt: readonly PromptMessage[], version: string) {
-  const asked: CallParams[] = [];
+  const requests: CallParams[] = [];
   const model = {
     specificationVersion: version,
     modelId: "m",
     doGenerate(params: CallParams) {
-      asked.push(params);
+      requests.push(params);
       return Promise.resolve({ content: [], usage: {} });
     },
     doStream: () => Promise.reject(new Error("nobody streams")),
   };
   const adapter = tare({ ...optionsWith(), model });
   await adapter.model.doGenerate({ prompt });
-  return { got: asked[0]!.prompt, tokens: adapter.ledger[0]!.usage.promptTokens };
+  return { got: requests[0]!.prompt, tokens: adapter.ledger[0]!.usage.promptTokens };
 }
 
 const few = { numRuns: cases(2) };
@@ -260,11 +260,11 @@ Deno.test("tare() for the OpenAI Agents SDK: media is complete and counted as me
             { type: "computer_call_result", callId: "2", output: { type: "computer_screenshot", data } },
             { type: "hosted_tool_call", name: "image_generation_call", output: data },
           ];
-          const asked: { readonly input: unknown }[] = [];
+          const requests: { readonly input: unknown }[] = [];
           const model = {
             model: "m",
             getResponse(request: { readonly input: unknown }) {
-              asked.push(request);
+              requests.push(request);
               return Promise.resolve({ output: [], usage: { inputTokens: 0, outputTokens: 0 } });
             },
             getStreamedResponse: () => {
@@ -274,7 +274,7 @@ Deno.test("tare() for the OpenAI Agents SDK: media is complete and counted as me
           const adapter = agents({ ...optionsWith(), model });
           await (adapter.model as unknown as { getResponse(request: object): Promise<unknown> })
             .getResponse({ input, tools: [] });
-          assertEquals(isWhole(asked[0]?.input, payload), true, name);
+          assertEquals(isWhole(requests[0]?.input, payload), true, name);
           assertLess(adapter.ledger[0]!.usage.promptTokens, 5_000 + payload.data.length / 6, name);
         }
       }
@@ -284,12 +284,12 @@ Deno.test("tare() for the OpenAI Agents SDK: media is complete and counted as me
 });
 
 Deno.test("tare() for the AI SDK: media of old turns stays complete while texts next to it are evicted", async () => {
-  const asked: CallParams[] = [];
+  const requests: CallParams[] = [];
   const model = {
     specificationVersion: "v3",
     modelId: "m",
     doGenerate(params: CallParams) {
-      asked.push(params);
+      requests.push(params);
       return Promise.resolve({ content: [], usage: {} });
     },
     doStream: () => Promise.reject(new Error("nobody streams")),
@@ -304,9 +304,9 @@ Deno.test("tare() for the AI SDK: media of old turns stays complete while texts 
     const bytes = Uint8Array.from({ length: 3_000 }, (_, at) => (at * at + turn * at) % 251);
     const payload = { data: base64Of(bytes), bytes };
     payloads.push(payload);
-    const picture = { type: "content", value: [{ type: "image-data", data: payload.data, mediaType: PNG }] };
+    const image = { type: "content", value: [{ type: "image-data", data: payload.data, mediaType: PNG }] };
     const text = { type: "text", value: `Line of turn ${turn}.\n`.repeat(1_000) };
-    prompt.push(...promptOf({ output: picture }), ...promptOf({ output: text }));
+    prompt.push(...promptOf({ output: image }), ...promptOf({ output: text }));
     prompt.push({
       role: "assistant",
       content: [{ type: "text" }].map((part) => ({ ...part, text: "Seen." })),
@@ -316,8 +316,8 @@ Deno.test("tare() for the AI SDK: media of old turns stays complete while texts 
       prompt: [...prompt, ...promptOf({ output: text }).slice(0, 1)],
       tools: recall,
     });
-    for (const one of payloads) assertEquals(isWhole(asked.at(-1)?.prompt, one), true);
+    for (const one of payloads) assertEquals(isWhole(requests.at(-1)?.prompt, one), true);
   }
-  const shown = JSON.stringify(asked.at(-1)?.prompt);
-  assert(shown.includes("[elided") && !shown.includes("Line of turn 0."));
+  const sent = JSON.stringify(requests.at(-1)?.prompt);
+  assert(sent.includes("[elided") && !sent.includes("Line of turn 0."));
 });

@@ -149,11 +149,13 @@ function readMessage({ role, content }: PromptMessage, at: number): Piece[] {
 
 function readAnswer(parts: readonly PromptPart[]): AssistantMessage {
   const calls = parts.filter((part): part is CallPart => part.type === "tool-call");
-  const said = parts.filter(({ type }) => type !== "tool-call" && type !== "reasoning").flatMap(partsOfBlock);
+  const content = parts.filter(({ type }) => type !== "tool-call" && type !== "reasoning").flatMap(
+    partsOfBlock,
+  );
   const thoughts = parts.filter(({ type }) => type === "reasoning").map((part) => (part as TextPart).text);
   return {
     role: "assistant",
-    content: said.length === 0 ? null : said,
+    content: content.length === 0 ? null : content,
     ...(thoughts.length > 0 && { reasoning_content: thoughts.join("\n") }),
     ...(calls.length > 0 && { tool_calls: calls.map(readCall) }),
   };
@@ -225,16 +227,16 @@ export function writePrompt(
       written.push(message === piece.message ? origin : oneResult(origin, message));
       continue;
     }
-    const shown = new Map<number, PromptPart>();
+    const visible = new Map<number, PromptPart>();
     for (let next: Piece | undefined = piece; next?.part !== undefined && next.at === at;) {
       const given = parts[next.part]!;
-      const said = messages[row]!;
-      const isAsItWas = said === next.message;
-      shown.set(next.part, isAsItWas ? given : withOutput(given, said));
+      const original = messages[row]!;
+      const isAsItWas = original === next.message;
+      visible.set(next.part, isAsItWas ? given : withOutput(given, original));
       next = pieces[places[row + 1]!];
       if (next?.at === at) row++;
     }
-    written.push(withResults(origin, shown));
+    written.push(withResults(origin, visible));
   }
   if (written.length > ends.length) ends.push(messages.length);
   return { prompt: written, ends };
@@ -268,33 +270,33 @@ function hasNoOptions(one: { readonly providerOptions?: unknown }): boolean {
 }
 
 function withOutput(part: PromptPart, { content }: Message): PromptPart {
-  const shown: Pick<ResultPart, "output"> = { output: { type: "text", value: contentText(content) } };
-  return { ...part, ...shown };
+  const output: Pick<ResultPart, "output"> = { output: { type: "text", value: contentText(content) } };
+  return { ...part, ...output };
 }
 
 function shortened({ content }: PromptMessage, message: Message): PromptMessage["content"] {
-  const shown = message.content;
-  if (typeof content === "string" || typeof shown === "string" || !shown) return contentText(shown);
+  const visible = message.content;
+  if (typeof content === "string" || typeof visible === "string" || !visible) return contentText(visible);
   let at = 0;
   return content.map((part) => {
     const from = at;
     at += partsOfBlock(part).length;
-    return part.type === "text" ? { ...part, text: (shown[from] as TextPart).text } : part;
+    return part.type === "text" ? { ...part, text: (visible[from] as TextPart).text } : part;
   });
 }
 
 /** Returns a message with planned results; omitted ones are removed. */
 function withResults(message: PromptMessage, results: ReadonlyMap<number, PromptPart>): PromptMessage {
   const parts = message.content as readonly PromptPart[];
-  const shown = parts.flatMap((part, at) => part.type === "tool-result" ? results.get(at) ?? [] : part);
-  return shown.every((part, at) => part === parts[at]) && shown.length === parts.length
+  const visible = parts.flatMap((part, at) => part.type === "tool-result" ? results.get(at) ?? [] : part);
+  return visible.every((part, at) => part === parts[at]) && visible.length === parts.length
     ? message
-    : { ...message, content: shown };
+    : { ...message, content: visible };
 }
 
 const knownMessages = new WeakMap<
   PromptMessage,
-  { readonly said: PromptMessage; readonly pieces: readonly Piece[] }
+  { readonly source: PromptMessage; readonly pieces: readonly Piece[] }
 >();
 
 /**
@@ -348,11 +350,11 @@ export function toAiSdk<Given extends PromptMessage>(
 function piecesOf(given: readonly PromptMessage[]): Piece[] {
   return given.flatMap((one, at) => {
     const known = knownMessages.get(one);
-    if (known && PROMPT_READER.same(known.said, one)) {
+    if (known && PROMPT_READER.same(known.source, one)) {
       return known.pieces.map((piece) => ({ ...piece, at, end: at + 1 }));
     }
     const pieces = readMessage(one, at);
-    knownMessages.set(one, { said: copyOf(one), pieces });
+    knownMessages.set(one, { source: copyOf(one), pieces });
     return pieces;
   });
 }

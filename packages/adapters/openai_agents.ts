@@ -108,7 +108,7 @@ function ofAgents<Model extends AgentsModel>(
   { model, ...options }: AgentsOptions<Model>,
 ): AgentsAdapter<Model> {
   checkGiven("tare()", { model }, { model: { getResponse: "function", getStreamedResponse: "function" } });
-  const asked = model as unknown as AskedModel;
+  const fields = model as unknown as ModelFields;
   const conversations = new AdaptedConversations<Item, AgentsCall>(model, { ...options, reader: READER });
   const { conversation: nameOf = () => undefined } = options;
 
@@ -123,11 +123,11 @@ function ofAgents<Model extends AgentsModel>(
     return {
       view: () => conversations.view({ given, tools: functions.map(readTool), name, signal: request.signal }),
       written(made: AdaptedView): Request {
-        const shown = new Map(functions.map((tool, at) => [tool, writeTool(tool, made.view.tools[at])]));
+        const written = new Map(functions.map((tool, at) => [tool, writeTool(tool, made.view.tools[at])]));
         return {
           ...request,
           input: writeItems(given, made).slice(given.length - items.length),
-          tools: tools.map((tool) => shown.get(tool as FunctionTool) ?? tool),
+          tools: tools.map((tool) => written.get(tool as FunctionTool) ?? tool),
         };
       },
     };
@@ -135,22 +135,22 @@ function ofAgents<Model extends AgentsModel>(
 
   async function getResponse(request: Request): Promise<Reply> {
     const planned = viewOf(request);
-    if (!planned) return await asked.getResponse(request);
+    if (!planned) return await fields.getResponse(request);
     const { view, written } = planned;
-    const { made, reply } = await askFitting({ view, ask: (made) => asked.getResponse(written(made)) });
+    const { made, reply } = await askFitting({ view, ask: (made) => fields.getResponse(written(made)) });
     await made.book(readUsage(reply), callsOf(reply));
     return reply;
   }
 
   async function* getStreamedResponse(request: Request): AsyncGenerator<StreamEvent> {
     const planned = viewOf(request);
-    if (!planned) return yield* asked.getStreamedResponse(request);
+    if (!planned) return yield* fields.getStreamedResponse(request);
     const { view, written } = planned;
     for (let isAgain = false;; isAgain = true) {
       const made = await view();
       let hasBegun = false;
       try {
-        for await (const event of asked.getStreamedResponse(written(made))) {
+        for await (const event of fields.getStreamedResponse(written(made))) {
           hasBegun = true;
           if (event.type === "response_done" && event.response) {
             await made.book(readUsage(event.response), callsOf(event.response));
@@ -201,7 +201,7 @@ function argumentsOf(input: string): unknown {
   }
 }
 
-interface AskedModel {
+interface ModelFields {
   getResponse(request: Request): Promise<Reply>;
   getStreamedResponse(request: Request): AsyncIterable<StreamEvent>;
 }
@@ -263,7 +263,7 @@ const READER: Reader<Item> = {
       let message = readItem(items[at]!);
       if (!message) {
         while (end < items.length && !readItem(items[end]!)) end++;
-        message = readSaid(items.slice(at, end));
+        message = readAnswer(items.slice(at, end));
       }
       pieces.push({ message, at, end });
       at = end;
@@ -284,7 +284,7 @@ function readItem({ type, role, callId = "", content = "", output }: Item): Mess
   return role === "user" || role === "system" ? { role, content: readContent(content) } : undefined;
 }
 
-function readSaid(items: readonly Item[]): AssistantMessage {
+function readAnswer(items: readonly Item[]): AssistantMessage {
   const calls = items.filter(({ type }) => type === "function_call").map((item): ToolCall => ({
     id: item.callId ?? "",
     type: "function",
@@ -347,8 +347,8 @@ function readTool({ name, description, parameters }: FunctionTool): ToolDefiniti
   return { type: "function", function: { name, description, parameters } };
 }
 
-function writeTool(tool: FunctionTool, shown: ToolDefinition | undefined): FunctionTool {
-  const { description = tool.description, parameters = tool.parameters } = shown?.function ?? {};
+function writeTool(tool: FunctionTool, visible: ToolDefinition | undefined): FunctionTool {
+  const { description = tool.description, parameters = tool.parameters } = visible?.function ?? {};
   return description === tool.description && parameters === tool.parameters
     ? tool
     : { ...tool, description, parameters };

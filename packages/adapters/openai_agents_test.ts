@@ -47,11 +47,11 @@ const USAGE = { inputTokens: 20, outputTokens: 2, inputTokensDetails: [{ cached_
 function adapterWith(options: Options = {}, usage: object = NOTHING) {
   const adapter = tare({ model: new Noting(usage), ...optionsWith(options) });
   const { model } = adapter;
-  const shown = async (input: Request["input"], rest: Partial<Request> = {}) => {
+  const sentPrompt = async (input: Request["input"], rest: Partial<Request> = {}) => {
     await model.getResponse({ tools: [], input, ...rest });
     return model.requests().at(-1)!;
   };
-  return { adapter, model, shown };
+  return { adapter, model, sentPrompt };
 }
 
 const USER = { role: "user", content: "Look." };
@@ -77,44 +77,44 @@ Deno.test("tare() passes unchanged items as the same objects", async () => {
     result("1", { type: "text", text: "short" }),
     result("2", [{ type: "input_text", text: "short" }, { type: "input_file", file: "x" }]),
   ];
-  const { input: seen } = await adapterWith().shown(input, { systemInstructions: "Be kind." });
+  const { input: seen } = await adapterWith().sentPrompt(input, { systemInstructions: "Be kind." });
   assert(typeof seen !== "string");
   assertEquals(seen.length, input.length);
   seen.forEach((item, at) => assertStrictEquals(item, input[at]));
-  assertEquals((await adapterWith().shown("Look.")).input, [USER]);
+  assertEquals((await adapterWith().sentPrompt("Look.")).input, [USER]);
 });
 
 Deno.test("tare() truncates huge results and leaves the run's own unchanged", async () => {
   const other = { type: "text", text: LONG.replaceAll("log", "book") };
   const input = [USER, call("1"), call("2"), result("1", LONG), result("2", other)];
   const before = structuredClone(input);
-  const { input: seen } = await adapterWith().shown(input);
+  const { input: seen } = await adapterWith().sentPrompt(input);
   assertEquals(input, before);
   const [text, block] = (seen as readonly Item[]).slice(3).map(({ output }) => output);
   assert(typeof text === "string" && text.length < LONG.length / 2);
   assertEquals({ ...block as object, text: "" }, { type: "text", text: "" });
   assert((block as { text: string }).text.length < LONG.length / 2);
-  for (const shown of [text, (block as { text: string }).text]) {
-    assertStringIncludes(shown, "[elided: middle of read result");
+  for (const sentText of [text, (block as { text: string }).text]) {
+    assertStringIncludes(sentText, "[elided: middle of read result");
   }
 });
 
 Deno.test("tare() shortens long user texts in a full window, block by block", async () => {
-  const { shown } = adapterWith({ windowTokens: 12_000 });
+  const { sentPrompt } = adapterWith({ windowTokens: 12_000 });
   const long = (seed: string) => Array.from({ length: 2_000 }, (_, at) => `${seed}${at}`).join(" ");
-  const picture = { type: "input_image", image: "x" };
-  const paste = { role: "user", content: [{ type: "input_text", text: long("paste") }, picture] };
+  const image = { type: "input_image", image: "x" };
+  const paste = { role: "user", content: [{ type: "input_text", text: long("paste") }, image] };
   const input = [USER, ANSWER, paste, ANSWER, { role: "user", content: long("second") }, ANSWER, {
     role: "user",
     content: long("active"),
   }];
   let seen: readonly Item[] = [];
   for (let length = 1; length <= input.length; length += 2) {
-    seen = (await shown(input.slice(0, length))).input as readonly Item[];
+    seen = (await sentPrompt(input.slice(0, length))).input as readonly Item[];
   }
   const [body, last] = seen[2]?.content as readonly { readonly text: string }[];
   assert(body?.text.includes("[elided: middle of this message"), body?.text);
-  assertStrictEquals(last as unknown, picture);
+  assertStrictEquals(last as unknown, image);
   assert(String(seen[4]?.content).includes("[elided: middle of this message"));
 });
 
@@ -125,7 +125,7 @@ for (
   ] as const
 ) {
   Deno.test(`tare() replaces old turns by ${name} when the window is full`, async () => {
-    const { shown } = adapterWith({ windowTokens: 8_000, ...options });
+    const { sentPrompt } = adapterWith({ windowTokens: 8_000, ...options });
     const turn = (id: string) => [
       { role: "user", content: `Task ${id}. ${"word ".repeat(100)}` },
       call(id),
@@ -136,7 +136,7 @@ for (
     let seen: readonly Item[] = [];
     for (let length = 1; length <= input.length; length++) {
       if (input[length - 1]?.role === "user") {
-        seen = (await shown(input.slice(0, length))).input as readonly Item[];
+        seen = (await sentPrompt(input.slice(0, length))).input as readonly Item[];
       }
     }
     assert(seen.length < input.length, `${seen.length} of ${input.length} items are shown`);
@@ -154,13 +154,13 @@ Deno.test("tare() compacts a tool's schema once it was called, and leaves hosted
   const read = { type: "function", name: "read", description: "Reads. ".repeat(300), parameters };
   const other = { type: "hosted_tool", name: "web_search" };
   const usage = { inputTokens: 0, outputTokens: 2 };
-  const { shown } = adapterWith({}, usage);
+  const { sentPrompt } = adapterWith({}, usage);
   let input: Item[] = [USER];
   let tools: Request["tools"] = [];
   for (let step = 1; step < 40; step++) {
     // No token is cached, so that compaction costs nothing.
     usage.inputTokens = 1_000 * step;
-    ({ tools } = await shown(input, { tools: [read, other] }));
+    ({ tools } = await sentPrompt(input, { tools: [read, other] }));
     input = [...input, call(`${step}`), result(`${step}`, `${step} `.repeat(400))];
   }
   assert(JSON.stringify(tools[0]).length < JSON.stringify(read).length / 2, JSON.stringify(tools[0]));
@@ -168,26 +168,26 @@ Deno.test("tare() compacts a tool's schema once it was called, and leaves hosted
 });
 
 Deno.test("tare() records complete and streamed calls, with and without usage", async () => {
-  const { adapter, model, shown } = adapterWith({}, USAGE);
-  await shown("Look.");
+  const { adapter, model, sentPrompt } = adapterWith({}, USAGE);
+  await sentPrompt("Look.");
   const types: string[] = [];
   for await (const { type } of model.getStreamedResponse({ input: "Look.", tools: [] })) types.push(type);
   assertEquals(types, ["response_started", "response_done"]);
   const usage = { promptTokens: 20, cachedTokens: 5, outputTokens: 2 };
   assertEquals(adapter.ledger.map(({ usage }) => usage), [usage, usage]);
   const plain = adapterWith({}, { ...USAGE, inputTokensDetails: { cached_tokens: 5 } });
-  await plain.shown("Look.");
+  await plain.sentPrompt("Look.");
   assertEquals(plain.adapter.ledger.map(({ usage }) => usage), [usage]);
   const silent = adapterWith();
-  await silent.shown("Look.");
+  await silent.sentPrompt("Look.");
   assertEquals(silent.adapter.ledger.map(({ usage }) => usage.estimated), [true]);
 });
 
 Deno.test("tare() forwards requests whose history the provider stores", async () => {
-  const { adapter, shown } = adapterWith();
-  for (const kept of [{ previousResponseId: "a" }, { conversationId: "b" }]) {
+  const { adapter, sentPrompt } = adapterWith();
+  for (const option of [{ previousResponseId: "a" }, { conversationId: "b" }]) {
     const input = [result("1", LONG)];
-    assertStrictEquals((await shown(input, kept)).input, input);
+    assertStrictEquals((await sentPrompt(input, option)).input, input);
   }
   assertEquals(adapter.ledger, []);
 });

@@ -100,9 +100,9 @@ export interface Books {
   /** Cost of all calls, in cost units: the price of one uncached input token. */
   readonly total: {
     readonly calls: number;
-    readonly tokenUnits: number;
+    readonly costUnits: number;
     /** Baseline: the cost of the same calls without Tare. */
-    readonly withoutTokenUnits: number;
+    readonly baselineCostUnits: number;
   };
 }
 

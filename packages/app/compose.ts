@@ -1,8 +1,8 @@
 import { resolve } from "@std/path";
 import { forgetServer, noteOwnerPort, noteServer } from "@tare/cli/parts";
-import { Warmth } from "@tare/session";
+import { CacheKeepAlive } from "@tare/session";
 import { pingUsdOfToday } from "@tare/session/internal/report";
-import { type Figures, Telemetry } from "@tare/session/telemetry";
+import { type MetricRegistry, Telemetry } from "@tare/session/telemetry";
 import { gateway, type HttpGateway } from "@tare/gateway";
 import {
   type AgentModels,
@@ -17,7 +17,7 @@ import {
 import type { McpSdk } from "@tare/tools/mcp";
 import type { Sandbox } from "@tare/tools/sandbox";
 import { type CountTokens, sampledCount } from "@tare/messages";
-import { countingPictures } from "@tare/messages/internal";
+import { countingImages } from "@tare/messages/internal";
 import { page } from "@tare/page";
 import { DEFAULT_PROVIDER } from "@tare/planner/internal";
 import { agentHandler, type HttpAgent } from "@tare/server";
@@ -68,7 +68,7 @@ export interface RunningServer {
    * Stops the server. With `leaves`, turns continue on the next server of the sessions; otherwise they end as
    * interrupted.
    */
-  readonly close: (options?: { readonly leaves?: boolean }) => Promise<void>;
+  readonly close: (options?: { readonly suspends?: boolean }) => Promise<void>;
 }
 
 /**
@@ -93,24 +93,24 @@ export async function startServer(
   const tokenizer = lazily(() =>
     loadTokenizer(settings.model === undefined ? {} : { model: settings.model })
   );
-  const countTokens = lazily(async () => countingPictures(sampledCount((await tokenizer()).count)));
+  const countTokens = lazily(async () => countingImages(sampledCount((await tokenizer()).count)));
   const { apiKey, baseUrl: baseURL = DEFAULT_PROVIDER.baseURL } = settings;
-  const asked = hasChatProvider(settings) ? serverProfile({ baseURL, apiKey }) : undefined;
+  const probe = hasChatProvider(settings) ? serverProfile({ baseURL, apiKey }) : undefined;
   const provider = isRehearsed(settings)
     ? offlineDemo(settings, tokenizer)
-    : configuredModels(settings, asked);
-  const figures = settings.metrics === "off"
+    : configuredModels(settings, probe);
+  const metricRegistry = settings.metrics === "off"
     ? undefined
     : (await import("@tare/session/internal/prometheus")).prometheus({ onError });
-  const warmth = new Warmth({
+  const keepAlive = new CacheKeepAlive({
     now: store.now,
     budgetUsdPerDay: keepWarm === "off" ? 0 : keepWarm,
     spentUsd: await pingUsdOfToday(store),
     onError,
   });
   const prompts = promptOptions(settings, triggers);
-  const shared: Shared = { store, keys, lagMs, countTokens, figures, warmth, prompts, onError };
-  const passing = gatewayOf(settings, { ...shared, asked });
+  const shared: Shared = { store, keys, lagMs, countTokens, metricRegistry, keepAlive, prompts, onError };
+  const passing = gatewayOf(settings, { ...shared, probe });
   const workspace = openWorkspace(settings, {
     owner: opened.owner,
     sandbox: "by" in found ? found : undefined,
@@ -136,7 +136,7 @@ export async function startServer(
   tokenizer().catch((error) => log(`Cannot load the token counter: ${error}`));
   workspace.start();
   // The agent's first session needs the window.
-  if (settings.model !== undefined) await asked?.asked();
+  if (settings.model !== undefined) await probe?.probed();
   if (token === undefined) await noteOwnerPort(data, server.addr.port).catch(onError);
   const noted = {
     folder: realPath(resolve(settings.workspace)),
@@ -150,14 +150,14 @@ export async function startServer(
   return {
     url,
     greeting: greet(url, { provider, settings, sandbox: found, signIn }),
-    async close({ leaves = false } = {}) {
+    async close({ suspends = false } = {}) {
       clearInterval(hourly);
       await forgetServer(data, noted).catch(onError);
-      const leaveWithinMs = leaves ? settings.endWithinSeconds * 1000 : undefined;
+      const leaveWithinMs = suspends ? settings.endWithinSeconds * 1000 : undefined;
       const closed = agent.close({ leaveWithinMs }).then(workspace.close);
       await Promise.all([server.close({ graceMs: ANSWER_GRACE_MS + (leaveWithinMs ?? 0) }), closed]);
       await passing.close();
-      await asked?.close();
+      await probe?.close();
       await Promise.all([expiring, watching]);
       await opened.close();
     },
@@ -166,28 +166,28 @@ export async function startServer(
 
 interface Shared extends Pick<OpenData, "store" | "keys" | "lagMs"> {
   readonly countTokens: () => Promise<CountTokens>;
-  readonly figures: Figures | undefined;
-  readonly warmth: Warmth;
+  readonly metricRegistry: MetricRegistry | undefined;
+  readonly keepAlive: CacheKeepAlive;
   readonly prompts: PolicyOptions;
   readonly onError: (error: unknown) => void;
 }
 
 function gatewayOf(
   settings: Settings,
-  { asked, ...shared }: Shared & { readonly asked: ServerProfile | undefined },
+  { probe, ...shared }: Shared & { readonly probe: ServerProfile | undefined },
 ): HttpGateway {
-  const { store, keys, lagMs, countTokens, figures, warmth, prompts, onError } = shared;
+  const { store, keys, lagMs, countTokens, metricRegistry, keepAlive, prompts, onError } = shared;
   const { captureContent = false, expireAfterDays = KEPT_DAYS, gatewayStoreMiB, maxDataMiB = Infinity } =
     settings;
   return gateway({
     planning: prompts,
-    telemetry: new Telemetry("@tare/gateway", { captureContent, figures }),
-    upstreams: upstreamsOf(settings, asked),
+    telemetry: new Telemetry("@tare/gateway", { captureContent, metricRegistry }),
+    upstreams: upstreamsOf(settings, probe),
     ...{ store, keys, countTokens, onError },
     forward: settings.forward,
     recall: !settings.off.includes("recall"),
-    control: settings.control,
-    ...(settings.keepWarm !== "off" && { warmth }),
+    holdout: settings.holdout,
+    ...(settings.keepWarm !== "off" && { keepAlive }),
     limits: { bodyBytes: LIMITS.gatewayBytes },
     retention: {
       content: gatewayStoreMiB > 0,
@@ -207,7 +207,7 @@ interface AgentParts extends Shared {
 }
 
 function agentOf(settings: Settings, parts: AgentParts): HttpAgent {
-  const { store, keys, countTokens, figures, warmth, prompts, onError } = parts;
+  const { store, keys, countTokens, metricRegistry, keepAlive, prompts, onError } = parts;
   const { provider, workspace, passing, instance, sandbox } = parts;
   const { captureContent = false, metrics, webhookHosts: hosts, maxRunningTurns, maxSteps } = settings;
   const { model: defaultModel, ask: model, ...models } = provider;
@@ -232,7 +232,7 @@ function agentOf(settings: Settings, parts: AgentParts): HttpAgent {
       ...workspace.options.workspace,
       sandbox: "by" in sandbox ? { by: sandbox.by, domains: sandbox.domains } : { ...sandbox, domains: [] },
     },
-    telemetry: new Telemetry("@tare/server", { captureContent, figures }),
+    telemetry: new Telemetry("@tare/server", { captureContent, metricRegistry }),
     ...(hosts.length > 0 && { webhooks: { hosts, connect: connectTls } }),
     gateway: passing,
     http: {
@@ -240,10 +240,10 @@ function agentOf(settings: Settings, parts: AgentParts): HttpAgent {
       origins: settings.corsOrigins,
       guests: settings.token === undefined,
       maxBodyBytes: LIMITS.agentBytes,
-      ...(figures && { metrics: { figures, isOpen: metrics === "open" } }),
+      ...(metricRegistry && { metrics: { metricRegistry, isOpen: metrics === "open" } }),
       files: page,
       instance,
-      passesOn: {
+      forwardsTo: {
         ...(hasChatProvider(settings) && { chat: settings.baseUrl ?? DEFAULT_PROVIDER.baseURL }),
         messages: settings.messagesUrl,
       },
@@ -251,7 +251,7 @@ function agentOf(settings: Settings, parts: AgentParts): HttpAgent {
     advanced: {
       ...workspace.options.advanced,
       delegates: settings.delegate,
-      keepWarm: settings.keepWarm === "off" ? "off" : warmth,
+      keepWarm: settings.keepWarm === "off" ? "off" : keepAlive,
     },
   });
 }
@@ -296,7 +296,7 @@ function promptOptions(
       schemas: !off.includes("schemas"),
       truncate: !off.includes("truncate"),
       ...(off.includes("references") && { references: false }),
-      notation: !off.includes("notation"),
+      normalization: !off.includes("normalization"),
     },
     forget: policy === "lossless" ? "nothing" : "costly",
     truncateTokens,

@@ -280,10 +280,10 @@ Deno.test("startServer() limits a turn to TARE_MAX_STEPS model calls, and allows
 
 Deno.test("startServer() with a provider and no model is a gateway without an agent, and reports the missing setting", () =>
   withData(async (data) => {
-    const asked: string[] = [];
+    const requests: string[] = [];
     const provider = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
       const { method } = request;
-      if (method === "POST") asked.push(new URL(request.url).pathname);
+      if (method === "POST") requests.push(new URL(request.url).pathname);
       await request.body?.cancel();
       return Response.json({ data: [{ id: "m", object: "model" }], choices: [] });
     });
@@ -292,9 +292,9 @@ Deno.test("startServer() with a provider and no model is a gateway without an ag
     const server = await startServer(settings, () => {});
     try {
       const [first, agent, gateway] = server.greeting.split("\n");
-      const [, shown = ""] = /^page .*: (\S+)$/m.exec(server.greeting) ?? [];
-      assertEquals(shown, `${server.url}/`);
-      const page = await fetch(shown);
+      const [, visible = ""] = /^page .*: (\S+)$/m.exec(server.greeting) ?? [];
+      assertEquals(visible, `${server.url}/`);
+      const page = await fetch(visible);
       assertEquals([page.status, page.headers.get("content-type")], [200, "text/html; charset=utf-8"]);
       await page.body?.cancel();
       assertEquals([first, agent], [
@@ -316,7 +316,7 @@ Deno.test("startServer() with a provider and no model is a gateway without an ag
         choices: [],
       });
       await (await post("/v1/embeddings", { input: "x" })).body?.cancel();
-      assertEquals(asked, ["/v1/chat/completions", "/v1/embeddings"]);
+      assertEquals(requests, ["/v1/chat/completions", "/v1/embeddings"]);
       const refused = await (await post("/v1/chat/completions", { model: "agent", messages })).json();
       assertStringIncludes(refused.error.message, "TARE_MODEL isn't set");
       const { sessions } = await (
@@ -331,10 +331,10 @@ Deno.test("startServer() with a provider and no model is a gateway without an ag
 
 Deno.test("startServer() forwards Messages without another provider, including the model list, and reports how to connect", () =>
   withData(async (data) => {
-    const asked: string[] = [];
+    const requests: string[] = [];
     const claude = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
       const { pathname, search } = new URL(request.url);
-      asked.push(`${request.method} ${pathname}${search} ${request.headers.get("x-api-key")}`);
+      requests.push(`${request.method} ${pathname}${search} ${request.headers.get("x-api-key")}`);
       await request.body?.cancel();
       return Response.json(
         request.method === "GET"
@@ -364,7 +364,7 @@ Deno.test("startServer() forwards Messages without another provider, including t
       // The agent's clients see only its own model.
       const { data: own } = await (await fetch(`${server.url}/v1/models`)).json();
       assertEquals(own.map(({ id }: { id: string }) => id), ["agent"]);
-      assertEquals(asked, [
+      assertEquals(requests, [
         "POST /v1/messages?beta=true client",
         "POST /v1/messages/count_tokens client",
         "GET /v1/models?limit=1000 client",
@@ -405,9 +405,9 @@ Deno.test("startServer() answers WebSocket requests at once, and HEAD /", () =>
 
 Deno.test("startServer() applies the configured policy and limits to the gateway", () =>
   withData(async (data) => {
-    const asked: string[] = [];
+    const requests: string[] = [];
     const upstream = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
-      if (request.method === "POST") asked.push(await request.text());
+      if (request.method === "POST") requests.push(await request.text());
       return Response.json({
         choices: [{ index: 0, message: { role: "assistant", content: "ok" }, finish_reason: "stop" }],
       });
@@ -435,9 +435,9 @@ Deno.test("startServer() applies the configured policy and limits to the gateway
         }),
       });
       await response.body?.cancel();
-      assertEquals(response.headers.get("x-tare-saved-token-units"), null);
+      assertEquals(response.headers.get("x-tare-saved-cost-units"), null);
       assertMatch(
-        asked[0] ?? "",
+        requests[0] ?? "",
         /\[elided: 2 messages, \d+ bytes; recall with ref .*\[elided: middle of read result/,
       );
     } finally {

@@ -49,14 +49,16 @@ export function greet(
     approvals: approvals &&
       (approvals.path ? `by the rules in ${approvals.path}` : "none: every call runs without approval"),
     policy: policy !== "planner" && policy,
-    warmth: keepWarm !== "off" && keepWarm > 0 &&
+    keepAlive: keepWarm !== "off" && keepWarm > 0 &&
       `cache keep-alive for idle conversations, for at most $${keepWarm} a day`,
     off: off.join(", "),
-    sessions: `in ${database?.shown ?? data}`,
+    sessions: `in ${database?.label ?? data}`,
     archive: archive && `large texts in s3://${archive.bucket}/${archive.prefix}`,
   };
-  const shown = Object.entries(lines).filter(([, text]) => text);
-  return [`Tare listens on ${url}`, ...shown.map(([label, text]) => `${label.padEnd(11)}${text}`)].join("\n");
+  const visible = Object.entries(lines).filter(([, text]) => text);
+  return [`Tare listens on ${url}`, ...visible.map(([label, text]) => `${label.padEnd(11)}${text}`)].join(
+    "\n",
+  );
 }
 
 function networkOf({ domains }: Sandbox): string {

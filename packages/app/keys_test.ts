@@ -139,7 +139,7 @@ Deno.test("keys: without a key a client can neither decide approvals nor read se
   const { body: { id } } = await place.ask("POST /tare/v1/sessions", owner, {});
   place.replies.push(WRITE);
   await place.ask(`POST /tare/v1/sessions/${id}/turns`, owner, { input: "Write a." });
-  const { body: { approvals: [{ id: asked, callId }] } } = await place.ask(
+  const { body: { approvals: [{ id: approvalId, callId }] } } = await place.ask(
     `GET /tare/v1/sessions/${id}/approvals`,
     owner,
   );
@@ -150,7 +150,7 @@ Deno.test("keys: without a key a client can neither decide approvals nor read se
   const allowing = { approvalRules: [{ tool: "*", decision: "allow" }] };
   assertEquals(
     await place.statuses(guest, [
-      [`POST /tare/v1/sessions/${id}/approvals/${asked}`, yes],
+      [`POST /tare/v1/sessions/${id}/approvals/${approvalId}`, yes],
       [`POST /tare/v1/sessions/${ownSession}/approvals/w`, yes],
       ["POST /tare/v1/sessions", allowing],
       ["GET /tare/v1/backup"],
@@ -190,19 +190,19 @@ Deno.test("keys: without a key a client can neither decide approvals nor read se
   assertEquals(chat.status, 200);
   assertEquals([...Deno.readDirSync(`${place.data}/workspace`)], []);
   // Approvals are still required, and the log contains the approving key.
-  const answered = await place.ask(`POST /tare/v1/sessions/${id}/approvals/${asked}`, owner, {
+  const answered = await place.ask(`POST /tare/v1/sessions/${id}/approvals/${approvalId}`, owner, {
     decision: "allow",
   });
   assertEquals(answered.status, 200);
   const follow = await place.ask(`GET /tare/v1/sessions/${id}/events?after=${answered.body.after}`, owner);
-  const told = follow.text.split("\n").filter((line) => line.includes("approval_answered"));
-  assertEquals(told.map((line) => JSON.parse(line.slice("data: ".length))), [
+  const answers = follow.text.split("\n").filter((line) => line.includes("approval_answered"));
+  assertEquals(answers.map((line) => JSON.parse(line.slice("data: ".length))), [
     {
       type: "approval_answered",
-      approvalId: asked,
+      approvalId: approvalId,
       id: callId,
       decision: "allow",
-      by: "person",
+      by: "user",
       key: "owner",
     },
   ]);
@@ -253,8 +253,8 @@ Deno.test("keys: each key reads and continues only its own sessions, after a res
     const acting = [
       [`POST /tare/v1/sessions/${agents.alice}/turns`, { input: "Hello." }],
       [`POST /tare/v1/sessions/${agents.alice}/cancel`, {}],
-      [`POST /tare/v1/sessions/${agents.alice}/keep_warm`, { minutes: 1 }],
-      [`POST /tare/v1/sessions/${gateways.alice}/pins`, { place: 0, wish: "keep" }],
+      [`POST /tare/v1/sessions/${agents.alice}/keep_alive`, { minutes: 1 }],
+      [`POST /tare/v1/sessions/${gateways.alice}/pins`, { place: 0, wish: "retain" }],
       [`DELETE /tare/v1/sessions/${agents.alice}`],
       [`DELETE /tare/v1/sessions/${gateways.alice}`],
       [`DELETE /v1/responses/${response.body.id}`],
@@ -264,13 +264,13 @@ Deno.test("keys: each key reads and continues only its own sessions, after a res
     assertEquals((await place.ask("POST /v1/responses", bob, follow)).status, 400);
   };
   await check();
-  const sums = async (who: Sent) => {
+  const spent = async (who: Sent) => {
     const { body: { rows } } = await place.ask("GET /tare/v1/spend?by=session", who);
     const overview = await place.ask("GET /tare/v1/overview", who);
     const ledger = await place.ask("GET /tare/v1/ledger", who);
     return [rows.length, overview.body.all.calls, ledger.body.planned.sessions];
   };
-  assertEquals([await sums(bob), await sums(alice), await sums(place.owner)], [[1, 1, 1], [3, 3, 1], [
+  assertEquals([await spent(bob), await spent(alice), await spent(place.owner)], [[1, 1, 1], [3, 3, 1], [
     5,
     5,
     3,
@@ -291,7 +291,7 @@ Deno.test("keys: content evicted from one conversation can't be recalled in anot
   const [alice, bob] = [await place.add("alice"), await place.add("bob")];
   const secret = Array.from({ length: 300 }, (_, line) => `line ${line} of alice`).join("\n");
   const call = { id: "1", type: "function", function: { name: "read", arguments: "{}" } };
-  const said = (result: string) => ({
+  const message = (result: string) => ({
     model: "scripted",
     tools: [{ type: "function", function: { name: "read", parameters: { type: "object", properties: {} } } }],
     messages: [
@@ -300,8 +300,8 @@ Deno.test("keys: content evicted from one conversation can't be recalled in anot
       { role: "tool", tool_call_id: "1", content: result },
     ],
   });
-  const asked = await place.ask("POST /v1/chat/completions", alice, said(secret));
-  const session = asked.headers.get("x-tare-session");
+  const reply = await place.ask("POST /v1/chat/completions", alice, message(secret));
+  const session = reply.headers.get("x-tare-session");
   const ref = /ref ([0-9a-f]{16})/.exec(place.bodies.at(-1) ?? "")?.[1];
   const recall = (): SimulatedReply => ({
     content: null,
@@ -314,19 +314,19 @@ Deno.test("keys: content evicted from one conversation can't be recalled in anot
   /** Returns the result of a recall in another conversation with the same start. */
   const recalled = async (who: Sent, result = secret.slice(0, 40)) => {
     place.replies.push(recall(), { content: "Done." });
-    const answer = await place.ask("POST /v1/chat/completions", who, said(result));
+    const answer = await place.ask("POST /v1/chat/completions", who, message(result));
     const { messages } = JSON.parse(place.bodies.at(-1) ?? "{}");
-    return { session: answer.headers.get("x-tare-session"), told: messages.at(-1).content as string };
+    return { session: answer.headers.get("x-tare-session"), otherText: messages.at(-1).content as string };
   };
   assertEquals(typeof ref, "string");
   const check = async () => {
     for (const who of [bob, { ...bob, "x-tare-session": session! }, alice]) {
-      const { session: other, told } = await recalled(who);
+      const { session: other, otherText } = await recalled(who);
       assertNotEquals(other, session);
-      assertMatch(told, /no original has this reference/);
+      assertMatch(otherText, /no original has this reference/);
     }
-    const { told } = await recalled({ ...alice, "x-tare-session": "a fork" }, secret);
-    assertMatch(told, /line 299 of alice/);
+    const { otherText } = await recalled({ ...alice, "x-tare-session": "a fork" }, secret);
+    assertMatch(otherText, /line 299 of alice/);
     assertEquals((await place.ask(`GET /tare/v1/sessions/${session}/archive/${ref}`, bob)).status, 404);
     assertEquals((await place.ask(`GET /tare/v1/sessions/${session}/archive/${ref}`, alice)).text, secret);
   };
@@ -493,8 +493,8 @@ Deno.test("keys: the backup and private data aren't readable by pages of other s
   ];
   for (const site of ["cross-site", "same-site"]) {
     for (const who of [{}, place.owner]) {
-      const asked = paths.map((path) => [`GET ${path}`] as const);
-      assertEquals(await place.statuses({ ...who, "sec-fetch-site": site }, asked), paths.map(() => 403));
+      const routes = paths.map((path) => [`GET ${path}`] as const);
+      assertEquals(await place.statuses({ ...who, "sec-fetch-site": site }, routes), paths.map(() => 403));
     }
   }
   assertEquals((await place.ask("GET /tare/v1/backup")).status, 401);

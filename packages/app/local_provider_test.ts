@@ -3,12 +3,12 @@ import { once } from "node:events";
 import { readSettings } from "./settings/settings.ts";
 import { startServer } from "./compose.ts";
 
-async function toldProfile(
+async function reportedProfile(
   models: (request: Request) => Response | Promise<Response>,
 ): Promise<string | undefined> {
-  const asked: string[] = [];
+  const requests: string[] = [];
   const provider = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, (request) => {
-    asked.push(new URL(request.url).pathname);
+    requests.push(new URL(request.url).pathname);
     return models(request);
   });
   const data = await Deno.makeTempDir();
@@ -16,7 +16,7 @@ async function toldProfile(
   try {
     const server = await startServer(readSettings(["--port", "0", "--data", data], environment), () => {});
     await server.close();
-    assertEquals(asked, ["/v1/models"]);
+    assertEquals(requests, ["/v1/models"]);
     return /^profile +(.*)$/m.exec(server.greeting)?.[1];
   } finally {
     await provider.shutdown();
@@ -28,11 +28,11 @@ const listed = (owned_by: string) => () =>
   Response.json({ object: "list", data: [{ id: "qwen3", object: "model", owned_by }] });
 
 Deno.test("startServer() detects a local server by its model list, on any port", async () => {
-  assertEquals([await toldProfile(listed("llamacpp")), await toldProfile(listed("vllm"))], [
+  assertEquals([await reportedProfile(listed("llamacpp")), await reportedProfile(listed("vllm"))], [
     "local",
     "local",
   ]);
-  assertEquals([await toldProfile(listed("somebody")), await toldProfile(() => new Response("no"))], [
+  assertEquals([await reportedProfile(listed("somebody")), await reportedProfile(() => new Response("no"))], [
     "none",
     "none",
   ]);
@@ -43,14 +43,14 @@ Deno.test("startServer() starts while a provider doesn't answer", async () => {
     await once(signal, "abort");
     return new Response();
   };
-  assertEquals(await toldProfile(silent), "none");
+  assertEquals(await reportedProfile(silent), "none");
 });
 
 Deno.test("startServer() waits for a provider as long after its process was suspended", async () => {
-  const told = await toldProfile(() => {
+  const profile = await reportedProfile(() => {
     const since = performance.now();
     while (performance.now() - since < 1_200) { /* Nothing else is done. */ }
     return listed("vllm")();
   });
-  assertEquals(told, "local");
+  assertEquals(profile, "local");
 });

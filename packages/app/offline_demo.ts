@@ -28,7 +28,7 @@ export function offlineDemo(
     model: "rehearsal",
     ask: (model) => openaiModel({ model, baseURL: BASE_URL, fetch: send }),
     efforts: () => [],
-    seesPictures: () => false,
+    supportsImages: () => false,
     address: () => BASE_URL,
     profile: () => profile,
     windowTokens: () => settings.windowTokens ?? USUAL_WINDOW,

@@ -35,7 +35,7 @@ export interface AgentModels {
   /** Supported reasoning efforts, none for a model without reasoning; `undefined` if unknown. */
   readonly efforts: (model: string) => readonly string[] | undefined;
   /** Whether results may contain images. */
-  readonly seesPictures: (model: string) => boolean;
+  readonly supportsImages: (model: string) => boolean;
   readonly address: (model: string) => string;
   /** Cache rules and prices; for an empty name those of the provider. */
   readonly profile: (model: string) => Profile;
@@ -68,7 +68,7 @@ export function configuredModels(
   const { apiKey, baseUrl: baseURL = DEFAULT_PROVIDER.baseURL, messagesKey, messagesUrl, model } = settings;
   const profile = agentProfiles(settings, server?.name);
   const listed = remembered(listWindow);
-  const told = new Map<string, number>();
+  const reported = new Map<string, number>();
   const ask = (model: string) => {
     if (settings.model === undefined) return noModel;
     const { protocol: usual, reasoning, thinking } = howToAsk({ model, baseURL });
@@ -93,18 +93,18 @@ export function configuredModels(
       ...(thinking && { thinking }),
     });
   };
-  const toldWindow = (model: string) =>
-    settings.windowTokens ?? told.get(model) ??
+  const reportedWindow = (model: string) =>
+    settings.windowTokens ?? reported.get(model) ??
       (speaksMessages(settings, model) ? undefined : server?.windowTokens(model));
   return {
     ...(model !== undefined && { model }),
-    ask: (model) => tellingWindow(ask(model), (tokens) => told.set(model, tokens)),
+    ask: (model) => tellingWindow(ask(model), (tokens) => reported.set(model, tokens)),
     efforts: (model) => howToAsk({ model, baseURL }).efforts,
-    seesPictures: (model) => howToAsk({ model, baseURL }).seesPictures,
+    supportsImages: (model) => howToAsk({ model, baseURL }).supportsImages,
     address: (model) => speaksMessages(settings, model) ? messagesUrl : baseURL,
     profile,
-    windowTokens: (model) => toldWindow(model) ?? listed(model) ?? USUAL_WINDOW,
-    assumesWindow: (model) => toldWindow(model) === undefined,
+    windowTokens: (model) => reportedWindow(model) ?? listed(model) ?? USUAL_WINDOW,
+    assumesWindow: (model) => reportedWindow(model) === undefined,
   };
 }
 
@@ -112,13 +112,13 @@ export function configuredModels(
 const BUSY_WAITS_MS = [1_000, 4_000, 8_000, 16_000, 30_000];
 
 /** Returns a model that reports the context window which its errors contain. */
-function tellingWindow(model: Model, told: (tokens: number) => void): Model {
+function tellingWindow(model: Model, onWindow: (tokens: number) => void): Model {
   return async function* (request) {
     try {
       yield* model(request);
     } catch (error) {
       const tokens = error instanceof ModelError ? readTooLong(error.message)?.windowTokens : undefined;
-      if (tokens !== undefined) told(tokens);
+      if (tokens !== undefined) onWindow(tokens);
       throw error;
     }
   };
@@ -192,15 +192,15 @@ const noModel: Model = () => {
 /**
  * Returns the gateway's upstreams by protocol; Messages has its own cache rules.
  *
- * @param asked Model list of the chat provider. Absent: there is no such provider.
+ * @param probed Model list of the chat provider. Absent: there is no such provider.
  */
 export function upstreamsOf(
   settings: Settings,
-  asked: ServerProfile | undefined,
+  probed: ServerProfile | undefined,
 ): GatewayOptions["upstreams"] {
   const { apiKey, baseUrl: baseURL = DEFAULT_PROVIDER.baseURL } = settings;
   const { messagesKey, messagesUrl, windowTokens, deferTools } = settings;
-  const chatRules = chatProfiles(settings, asked?.name);
+  const chatRules = chatProfiles(settings, probed?.name);
   const messagesRules = remembered((model) => chooseProfile({ model, baseUrl: messagesUrl }));
   const listed = remembered(listWindow);
   const chat = {
@@ -208,8 +208,8 @@ export function upstreamsOf(
     ...(apiKey !== undefined && { apiKey }),
     profile: chatRules,
     price: priceOf(settings, chatRules),
-    windowTokens: windowTokens ?? ((model: string) => asked?.windowTokens(model) ?? listed(model)),
-    assumesWindow: (model: string) => asked?.windowTokens(model) === undefined,
+    windowTokens: windowTokens ?? ((model: string) => probed?.windowTokens(model) ?? listed(model)),
+    assumesWindow: (model: string) => probed?.windowTokens(model) === undefined,
   };
   const messages = {
     // The setting is the server's URL, `baseURL` the API's.
@@ -236,7 +236,7 @@ const LOOK_MS = 100;
 /** Pause before a failed request for models is retried, in milliseconds. */
 const PAUSE_MS = 30_000;
 
-interface AskedServer {
+interface ProbedServer {
   readonly baseURL: string;
   readonly apiKey?: string | undefined;
   readonly fetch?: typeof fetch;
@@ -248,7 +248,7 @@ export interface ServerProfile {
   readonly name: () => string | undefined;
   readonly windowTokens: (model: string) => number | undefined;
   /** Resolves after the first request. Never rejects. */
-  readonly asked: () => Promise<void>;
+  readonly probed: () => Promise<void>;
   /** Cancels requests and waits for their end. */
   readonly close: () => Promise<void>;
 }
@@ -258,17 +258,17 @@ export interface ServerProfile {
  * with a known address aren't requested; failures are ignored.
  */
 export function serverProfile(
-  { baseURL, apiKey, fetch = globalThis.fetch, now = () => performance.now() }: AskedServer,
+  { baseURL, apiKey, fetch = globalThis.fetch, now = () => performance.now() }: ProbedServer,
 ): ServerProfile {
   const byAddress = chooseProfile({ baseUrl: baseURL }).name;
   let isKnown = byAddress !== "none" && byAddress !== "local";
   let name: string | undefined;
   let windows: ReadonlyMap<string, number> = new Map();
   let asking: Promise<void> | undefined;
-  let askedAt = -Infinity;
+  let probedAt = -Infinity;
   const controller = new AbortController();
   const ask = async () => {
-    askedAt = now();
+    probedAt = now();
     const late = new AbortController();
     let looked = 0;
     const looks = setInterval(() => ++looked === MOST_LOOKS && late.abort(), LOOK_MS);
@@ -290,7 +290,7 @@ export function serverProfile(
     }
   };
   const look = () => {
-    if (!isKnown && !asking && now() - askedAt >= PAUSE_MS) asking = ask();
+    if (!isKnown && !asking && now() - probedAt >= PAUSE_MS) asking = ask();
   };
   return {
     name() {
@@ -303,8 +303,8 @@ export function serverProfile(
       const [only] = name === "local" && windows.size === 1 ? windows.values() : [];
       return windows.get(model) ?? only;
     },
-    async asked() {
-      if (!isKnown && askedAt === -Infinity) asking = ask();
+    async probed() {
+      if (!isKnown && probedAt === -Infinity) asking = ask();
       await asking;
     },
     async close() {

@@ -118,12 +118,12 @@ Deno.test("configuredModels() retries an overloaded provider longer than an SDK 
 });
 
 Deno.test("configuredModels() uses the configured protocol, else that of address and model", async () => {
-  const asked: unknown[] = [];
+  const requests: unknown[] = [];
   const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, async (request) => {
     const { model, reasoning, include, thinking, messages } = await request.json();
     const { pathname } = new URL(request.url);
     const more = pathname.endsWith("/messages") ? { thinking } : { reasoning, include };
-    asked.push([model, pathname, JSON.stringify(more), messages?.at(-1)?.reasoning_content ?? null]);
+    requests.push([model, pathname, JSON.stringify(more), messages?.at(-1)?.reasoning_content ?? null]);
     return Response.json({ error: { message: "Enough." } }, { status: 400 });
   });
   const url = `http://127.0.0.1:${server.addr.port}`;
@@ -149,7 +149,7 @@ Deno.test("configuredModels() uses the configured protocol, else that of address
   await server.shutdown();
   const sealed = { reasoning: { summary: "auto" }, include: ["reasoning.encrypted_content"] };
   const adaptive = { thinking: { type: "adaptive", display: "summarized" } };
-  assertEquals(asked, [
+  assertEquals(requests, [
     ["gpt-5.5", "/v1/chat/completions", "{}", null],
     ["gpt-5.5", "/v1/responses", JSON.stringify(sealed), null],
     ["gpt-4.1", "/v1/responses", "{}", null],
@@ -176,19 +176,19 @@ const list = (...owners: unknown[]) =>
 
 function asking(...answers: readonly (Response | Error)[]) {
   const waiting = [...answers];
-  const asked: [string, string | null][] = [];
+  const requests: [string, string | null][] = [];
   let nowMs = 0;
   const server = serverProfile({
     baseURL: HERE,
     apiKey: "k",
     now: () => nowMs,
     fetch: (input, init) => {
-      asked.push([String(input), new Headers(init?.headers).get("authorization")]);
+      requests.push([String(input), new Headers(init?.headers).get("authorization")]);
       const answer = waiting.shift() ?? new Error("no more");
       return answer instanceof Error ? Promise.reject(answer) : Promise.resolve(answer);
     },
   });
-  return { server, asked, pass: (ms: number) => nowMs += ms };
+  return { server, requests, pass: (ms: number) => nowMs += ms };
 }
 
 Deno.test("serverProfile() detects a local server by its models", async () => {
@@ -203,9 +203,9 @@ Deno.test("serverProfile() detects a local server by its models", async () => {
       [[undefined], undefined],
     ] as const
   ) {
-    const { server, asked } = asking(list(...owners));
-    await server.asked();
-    assertEquals([server.name(), asked], [name, [[`${HERE}models`, "Bearer k"]]]);
+    const { server, requests } = asking(list(...owners));
+    await server.probed();
+    assertEquals([server.name(), requests], [name, [[`${HERE}models`, "Bearer k"]]]);
     await server.close();
   }
 });
@@ -216,7 +216,7 @@ Deno.test("serverProfile() returns the windows of models, and for a local server
   const { server: others } = asking(Response.json({ data: [...data, { id: "n", owned_by: "openai" }] }));
   const windows = [];
   for (const server of [own, others]) {
-    await server.asked();
+    await server.probed();
     windows.push(["m", "n"].map(server.windowTokens));
     await server.close();
   }
@@ -224,7 +224,7 @@ Deno.test("serverProfile() returns the windows of models, and for a local server
 });
 
 Deno.test("serverProfile() retries after a while, without waiting, until there is a list", async () => {
-  const { server, asked, pass } = asking(
+  const { server, requests, pass } = asking(
     new TypeError("refused"),
     Response.json({}),
     new Response("<html>"),
@@ -234,10 +234,10 @@ Deno.test("serverProfile() retries after a while, without waiting, until there i
   for (let time = 0; time < 6; time++) {
     names.push(server.name());
     names.push(server.name());
-    await server.asked();
+    await server.probed();
     pass(30_000);
   }
-  assertEquals([names.slice(0, 8), names.slice(8), asked.length], [
+  assertEquals([names.slice(0, 8), names.slice(8), requests.length], [
     Array(8).fill(undefined),
     Array(4).fill("local"),
     4,
@@ -249,7 +249,7 @@ Deno.test("serverProfile() sends no request to a provider with a known address",
   const fetch = () => Promise.reject(new Error("was asked"));
   for (const baseURL of ["https://api.openai.com/v1", "https://api.deepseek.com"]) {
     const server = serverProfile({ baseURL, fetch });
-    await server.asked();
+    await server.probed();
     assertEquals(server.name(), undefined);
   }
 });

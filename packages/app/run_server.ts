@@ -1,8 +1,8 @@
 // deno-lint-ignore-file no-console
-import { shownText, whenLeft } from "@tare/cli/parts";
+import { printableText, whenLeft } from "@tare/cli/parts";
 import { StoreError } from "@tare/session";
 import { type Parts, startServer } from "./compose.ts";
-import { handedOver } from "./handed_over.ts";
+import { readBootstrap } from "./bootstrap.ts";
 import { findPlaces } from "@tare/tools/internal/instructions";
 import { readSettings } from "./settings/settings.ts";
 import { sayAlive } from "./supervise.ts";
@@ -16,8 +16,8 @@ const CTRL_C_MS = 300;
 /** Runs the agent server in this process until it is ended. */
 export async function runServer(parts: Parts = {}, args: readonly string[] = Deno.args): Promise<void> {
   try {
-    const tell = (line: string) => console.error(shownText(line));
-    const handed = await handedOver();
+    const tell = (line: string) => console.error(printableText(line));
+    const handed = await readBootstrap();
     const { environment, sandbox, lastPort, maxConnections } = handed;
     const showsKey = Deno.stdout.isTerminal();
     const settings = readSettings(args, environment);
@@ -35,8 +35,8 @@ export async function runServer(parts: Parts = {}, args: readonly string[] = Den
       }
       endsSince = performance.now();
       // Ctrl-C stops turns at once.
-      const leaves = signal !== "SIGINT";
-      const limitMs = END_MS + (leaves ? settings.endWithinSeconds * 1000 : 0);
+      const suspends = signal !== "SIGINT";
+      const limitMs = END_MS + (suspends ? settings.endWithinSeconds * 1000 : 0);
       setTimeout(() => {
         console.error(
           `Cannot shut down cleanly: work still hangs after ${
@@ -45,7 +45,7 @@ export async function runServer(parts: Parts = {}, args: readonly string[] = Den
         );
         Deno.exit(1);
       }, limitMs);
-      await server.close({ leaves });
+      await server.close({ suspends });
       Deno.exit(0);
     };
     for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
@@ -58,7 +58,7 @@ export async function runServer(parts: Parts = {}, args: readonly string[] = Den
   } catch (error) {
     // Expected errors are printed without a stack.
     if (!(error instanceof RangeError || error instanceof StoreError)) throw error;
-    console.error(shownText(error.message));
+    console.error(printableText(error.message));
     Deno.exit(1);
   }
 }

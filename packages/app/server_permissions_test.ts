@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import type { Sandbox } from "@tare/tools/sandbox";
-import { serverPermissions } from "./handed_over.ts";
+import { serverPermissions } from "./bootstrap.ts";
 import { findPlaces } from "@tare/tools/internal/instructions";
 import { readSettings, VARIABLES } from "./settings/settings.ts";
 
@@ -39,7 +39,7 @@ Deno.test("serverPermissions() lets a server listen on its last port", () => {
 Deno.test("serverPermissions() allows only the proxy's socket for the sandbox's hosts", () => {
   const sandbox: Sandbox = {
     ...{ by: "bubblewrap", program: "/usr/bin/bwrap", workspace: "/w", home: "/home" },
-    ...{ system: [], shown: [], hidden: [], readOnly: [], domains: ["docs.example"] },
+    ...{ system: [], mounted: [], hidden: [], readOnly: [], domains: ["docs.example"] },
     proxy: { socket: "/tmp/tare.sock", bridge: [], files: [] },
   };
   const settings = readSettings(["--workspace", "/", "--data", "/d"], {});

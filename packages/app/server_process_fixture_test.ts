@@ -54,8 +54,8 @@ export async function startProcess(
     let text = "";
     for await (const piece of process.stdout.pipeThrough(new TextDecoderStream())) {
       text += piece;
-      const told = /listens on (\S+)\n/.exec(text)?.[1];
-      if (told !== undefined) url.resolve(told);
+      const address = /listens on (\S+)\n/.exec(text)?.[1];
+      if (address !== undefined) url.resolve(address);
     }
     url.reject(new Error(`The server ended before it listened: ${await stderr}`));
     return text;

@@ -5,8 +5,8 @@
  */
 // deno-lint-ignore-file no-console
 import { fromFileUrl, resolve } from "@std/path";
-import { lastPortIn, launchers, shownText, whenLeft } from "@tare/cli/parts";
-import { serverPermissions, startWith, V8_FLAGS } from "./handed_over.ts";
+import { lastPortIn, launchers, printableText, whenLeft } from "@tare/cli/parts";
+import { serverPermissions, startWith, V8_FLAGS } from "./bootstrap.ts";
 import { usualMaxConnections } from "./listen.ts";
 import { findPlaces } from "@tare/tools/internal/instructions";
 import { serverSandbox } from "./server_sandbox.ts";
@@ -35,7 +35,7 @@ function settings(): Settings {
     return readSettings(args, environment);
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
-    console.error(shownText(error.message));
+    console.error(printableText(error.message));
     Deno.exit(1);
   }
 }
@@ -76,7 +76,9 @@ async function linkDescriptors(data: string): Promise<void> {
 }
 
 const given = settings();
-for (const sentence of strangeVariables(Object.keys(Deno.env.toObject()))) console.error(shownText(sentence));
+for (const sentence of strangeVariables(Object.keys(Deno.env.toObject()))) {
+  console.error(printableText(sentence));
+}
 const home = Deno.env.get("HOME");
 const sandbox = await serverSandbox(given, { home, temporary: Deno.env.get("TMPDIR") || "/tmp" });
 const places = findPlaces(given.workspace, home);

@@ -36,7 +36,7 @@ interface Supervised {
  * suspended don't count. A server that exits isn't restarted.
  */
 export function supervise({ start, log, everyMs = EVERY_MS }: SuperviseOptions): Supervised {
-  const told = Promise.withResolvers<void>();
+  const notified = Promise.withResolvers<void>();
   let isEnding = false;
   let isAlive = false;
   const begin = () => {
@@ -87,7 +87,7 @@ export function supervise({ start, log, everyMs = EVERY_MS }: SuperviseOptions):
           pauseMs / 1000
         } s.`,
       );
-      await within(pauseMs, told.promise);
+      await within(pauseMs, notified.promise);
       if (isEnding) return code;
       server = begin();
     }
@@ -97,7 +97,7 @@ export function supervise({ start, log, everyMs = EVERY_MS }: SuperviseOptions):
     code: run(),
     end(signal) {
       isEnding = true;
-      told.resolve();
+      notified.resolve();
       kill(signal);
     },
   };

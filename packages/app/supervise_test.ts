@@ -25,18 +25,18 @@ function program(then: string): ChildProcess {
 }
 
 function programs(...all: readonly string[]) {
-  const said: string[] = [];
+  const output: string[] = [];
   const started: ChildProcess[] = [];
   const listeners = new Set<() => void>();
   const reading: Promise<void>[] = [];
   const read = async ({ stdout }: ChildProcess) => {
     for await (const text of stdout!.setEncoding("utf8")) {
-      said.push(...String(text).trim().split("\n"));
+      output.push(...String(text).trim().split("\n"));
       for (const listener of listeners) listener();
     }
   };
   return {
-    said,
+    output,
     started,
     start() {
       const process = program(all[started.length] ?? "");
@@ -70,7 +70,7 @@ Deno.test(
     const { code } = supervise({ start: run.start, log: (sentence) => log.push(sentence), everyMs: 200 });
     assertEquals(await code, 7);
     await run.read();
-    assertEquals(run.said, ["started", "started", "started"]);
+    assertEquals(run.output, ["started", "started", "started"]);
     assertEquals(log, [
       "Ended the server: it didn't respond for 2 s. It is restarted in 0.2 s.",
       "Ended the server: it didn't respond for 2 s. It is restarted in 0.4 s.",
@@ -98,17 +98,17 @@ Deno.test(
       log: (sentence) => log.push(sentence),
       everyMs: 200,
     });
-    await run.until(() => run.said.includes("stops"));
+    await run.until(() => run.output.includes("stops"));
     // Longer than ten checks.
     const since = performance.now();
     while (performance.now() - since < 3_000) {
       await new Deno.Command("ps", { args: ["-A"], stdout: "null" }).output();
     }
     Deno.kill(run.started[0]!.pid!, "SIGCONT");
-    await run.until(() => run.said.includes("goes on"));
+    await run.until(() => run.output.includes("goes on"));
     end("SIGTERM");
     assertEquals(await code, 0);
     await run.read();
-    assertEquals([run.said, log], [["started", "stops", "goes on", "ends"], []]);
+    assertEquals([run.output, log], [["started", "stops", "goes on", "ends"], []]);
   },
 );

@@ -1,11 +1,11 @@
 import { join, resolve } from "@std/path";
 import { createHash } from "node:crypto";
 import {
+  environmentDescription,
   type InstructionPlaces,
   realPath,
   skillsOutside,
   skillTool,
-  workplaceOf,
 } from "@tare/tools/internal/instructions";
 import { type McpSdk, mcpServers } from "@tare/tools/mcp";
 import { programTool } from "@tare/tools/programs";
@@ -57,7 +57,7 @@ export function openWorkspace(
     options: {
       workspace: {
         folder: realPath(workspace),
-        ...(places && { place: workplaceOf({ places, hidden: realPath(hidden), shell }) }),
+        ...(places && { place: environmentDescription({ places, hidden: realPath(hidden), shell }) }),
         checkpoints,
         background,
       },

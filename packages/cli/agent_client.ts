@@ -8,9 +8,9 @@ import {
   type Client,
   client,
   type MissesReport,
+  type ResponseOf,
   type SessionSpend,
   type SpendReport,
-  type Told,
 } from "../server/client.ts";
 
 import { findOwnerKey, ownerKeyIn } from "./server/find_owner_key.ts";
@@ -82,8 +82,8 @@ function apiClient(url: string, token: string | undefined): Client {
   });
 }
 
-type Whole = Extract<Told<"GET /sessions/{id}">, { readonly kind: "agent" }>;
-type Listed = Extract<Told<"GET /sessions">["sessions"][number], { readonly kind: "agent" }>;
+type Whole = Extract<ResponseOf<"GET /sessions/{id}">, { readonly kind: "agent" }>;
+type Listed = Extract<ResponseOf<"GET /sessions">["sessions"][number], { readonly kind: "agent" }>;
 
 export type SessionStatus = Pick<Whole, "status" | "lastEvent" | "approvals" | "plan"> & {
   readonly ledger: Pick<Whole["ledger"], "usd">;
@@ -96,11 +96,11 @@ export interface SessionPage {
   readonly hasMore: boolean;
 }
 
-export type Approval = Told<"GET /sessions/{id}/approvals">["approvals"][number];
+export type Approval = ResponseOf<"GET /sessions/{id}/approvals">["approvals"][number];
 
 export type ApprovalAnswer = Body<"POST /sessions/{id}/approvals/{approval}">;
 
-export type AgentInfo = Pick<Told<"GET /agent">, "workspace" | "model" | "windowTokens" | "passesOn">;
+export type AgentInfo = Pick<ResponseOf<"GET /agent">, "workspace" | "model" | "windowTokens" | "forwardsTo">;
 
 export type ChosenSettings = Body<"POST /sessions">;
 
@@ -114,7 +114,7 @@ const SETTINGS = [
   "approvalRules",
 ] as const satisfies readonly (keyof ChosenSettings)[];
 
-export type ToldCall = Told<"GET /sessions/{id}/calls">["calls"][number];
+export type ReportedCall = ResponseOf<"GET /sessions/{id}/calls">["calls"][number];
 
 export type AgentClient = ReturnType<typeof agentClient>;
 
@@ -131,24 +131,24 @@ export function agentClient(url: string, token?: string) {
     return { sessions: sessions.filter((session) => session.kind === "agent"), hasMore };
   };
   const session = async (id: string): Promise<Whole> => {
-    const told = await api.json("GET /sessions/{id}", { path: { id } });
-    if (told.kind === "agent") return told;
+    const reported = await api.json("GET /sessions/{id}", { path: { id } });
+    if (reported.kind === "agent") return reported;
     throw new Error(`Cannot use session ${id}: it belongs to another agent. Continue it there.`);
   };
   return {
     createSession: async (settings: ChosenSettings = {}) =>
       (await api.json("POST /sessions", { body: settings })).id,
     settings: async (id: string): Promise<ChosenSettings> => {
-      const told = await session(id);
-      return Object.fromEntries(SETTINGS.map((name) => [name, told[name]]));
+      const reported = await session(id);
+      return Object.fromEntries(SETTINGS.map((name) => [name, reported[name]]));
     },
     /** Starts a turn. Resolves to its events. `unattended`: approvals won't be answered. */
     startTurn: (
       id: string,
       input: Content,
-      { unattended = false, leavesNow = false, effort }: {
+      { unattended = false, evictNow = false, effort }: {
         readonly unattended?: boolean;
-        readonly leavesNow?: boolean;
+        readonly evictNow?: boolean;
         readonly effort?: string | undefined;
       } = {},
     ): Promise<AsyncIterable<NumberedEvent>> =>
@@ -156,7 +156,7 @@ export function agentClient(url: string, token?: string) {
         path: { id },
         body: {
           ...{ input, unattended },
-          ...(leavesNow && { leavesNow }),
+          ...(evictNow && { evictNow }),
           ...(effort !== undefined && { effort }),
         },
       }),
@@ -169,7 +169,7 @@ export function agentClient(url: string, token?: string) {
       (await api.json("POST /sessions/{id}/title", { path: { id }, body: { title } })).title,
     findFiles: async (search: string, limit: number): Promise<readonly string[]> =>
       (await api.json("GET /agent/files", { query: { search, limit } })).files,
-    calls: (id: string): Promise<readonly ToldCall[]> => allCalls(api, id),
+    calls: (id: string): Promise<readonly ReportedCall[]> => allCalls(api, id),
     choose: (id: string, body: Body<"POST /sessions/{id}/model">) =>
       api.json("POST /sessions/{id}/model", { path: { id }, body }),
     spend: (query: NonNullable<Asking<"GET /spend">["query"]>): Promise<SpendReport> =>
@@ -209,8 +209,8 @@ export function agentClient(url: string, token?: string) {
     ): Promise<{ readonly place: number; readonly content: Content } | undefined> {
       const { messages } = await session(id);
       const place = messages.findLastIndex(({ role }) => role === "user");
-      const said = messages[place];
-      return said?.role === "user" ? { place, content: said.content } : undefined;
+      const message = messages[place];
+      return message?.role === "user" ? { place, content: message.content } : undefined;
     },
     quote: (id: string) => api.json("GET /sessions/{id}/quote", { path: { id } }),
     prompt: (id: string) => api.json("GET /sessions/{id}/prompt", { path: { id } }),
@@ -222,7 +222,7 @@ export function agentClient(url: string, token?: string) {
     redo: (id: string, body: Body<"POST /sessions/{id}/redo">) =>
       api.json("POST /sessions/{id}/redo", { path: { id }, body }),
     keepWarm: (id: string, minutes: number) =>
-      api.json("POST /sessions/{id}/keep_warm", { path: { id }, body: { minutes } }),
+      api.json("POST /sessions/{id}/keep_alive", { path: { id }, body: { minutes } }),
     exportSession: async (id: string, format: "lines" | "html" = "lines") =>
       bodyOf(await api.send("GET /sessions/{id}/export", { path: { id }, query: { format } })),
     /** Imports a session from such lines, or one session per line. Resolves to the ids. */

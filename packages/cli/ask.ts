@@ -12,10 +12,10 @@ import type { Content } from "@tare/messages";
 import { callersPath, flag, KEY_NOTE, option, runCommandLine, SERVER_OPTIONS } from "./command_line.ts";
 import { eventPrinter } from "./event_printer.ts";
 import { type AgentClient, connect } from "./agent_client.ts";
-import { askPerson } from "./terminal/ask_person.ts";
-import { withPictures } from "./terminal/named_files.ts";
+import { askUser } from "./terminal/ask_user.ts";
+import { withImages } from "./terminal/named_files.ts";
 import { type PipedInput, readPiped, withPiped } from "./terminal/input.ts";
-import { shownJson, shownText, writeAll } from "./terminal/shown_text.ts";
+import { printableJson, printableText, writeAll } from "./terminal/printable_text.ts";
 import { waitingLine } from "./terminal/waiting.ts";
 import { STOPPING, watchTurn } from "./terminal/watch_turn.ts";
 
@@ -64,7 +64,7 @@ async function ask(
   // Read from the start, so that earlier input doesn't answer an approval request.
   const keys = line && keyboard();
   const lines = keys && createInterface({ input: keys, output: process.stdout, terminal: false });
-  const person = line && lines && askPerson(lines, { write: line.write, isColoured });
+  const person = line && lines && askUser(lines, { write: line.write, isColoured });
   const put = person?.write ?? line?.write ?? write;
   const print = eventPrinter(put, {
     isColoured,
@@ -79,7 +79,7 @@ async function ask(
     ask: person?.ask,
     show(event) {
       line?.follow(event);
-      if (json) console.log(shownJson(event));
+      if (json) console.log(printableJson(event));
       else if (isSeen || event.type !== "text_delta" && event.type !== "assistant_message") print(event);
     },
   });
@@ -95,10 +95,10 @@ async function ask(
     }
   };
   const say = (sentence: string) => {
-    const shown = shownText(sentence);
+    const printable = printableText(sentence);
     try {
-      if (isSeen) line?.write(`\n${shown}\n`);
-      else console.error(shown);
+      if (isSeen) line?.write(`\n${printable}\n`);
+      else console.error(printable);
     } catch {
       // The terminal was closed; the turn is cancelled anyway.
     }
@@ -141,7 +141,7 @@ Ctrl-C cancels the turn. A second Ctrl-C exits without waiting for its end.`,
   if (piped?.isCut) {
     console.error(`Standard input is too long: only its first ${piped.text.length} characters are sent.`);
   }
-  const input = await withPictures(piped ? withPiped(question, piped) : question, {
+  const input = await withImages(piped ? withPiped(question, piped) : question, {
     folder: callersPath("."),
     typed: question,
   });

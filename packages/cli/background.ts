@@ -12,7 +12,7 @@ import { runCommandLine } from "./command_line.ts";
 import { dataFolder } from "./server/data_folder.ts";
 import { callersFolder, type FoundServer, runningServer } from "./server/noted_server.ts";
 import { denoArgs } from "./tasks.ts";
-import { shownText } from "./terminal/shown_text.ts";
+import { printableText } from "./terminal/printable_text.ts";
 
 const LOG_FILE = "server.log";
 
@@ -76,7 +76,7 @@ await runCommandLine({
   const { folder } = await start();
   const seconds = ((performance.now() - began) / 1000).toFixed(1);
   console.log(
-    shownText(
+    printableText(
       `Started a server for ${folder} in ${seconds} s. It runs in the background; tare stop ends it.`,
     ),
   );

@@ -1,7 +1,7 @@
 // deno-lint-ignore-file no-console
 import { resolve } from "@std/path";
 import { parseArgs, type ParseArgsConfig } from "node:util";
-import { shownText } from "./terminal/shown_text.ts";
+import { printableText } from "./terminal/printable_text.ts";
 
 export function commandLine<const Config extends ParseArgsConfig>(
   config: Config,
@@ -99,7 +99,7 @@ export async function exitAfter(main: () => Promise<number | void>): Promise<voi
   try {
     Deno.exit(await main() ?? 0);
   } catch (error) {
-    console.error(shownText((error as Error).message));
+    console.error(printableText((error as Error).message));
     Deno.exit(1);
   }
 }

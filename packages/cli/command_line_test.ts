@@ -12,16 +12,16 @@ Deno.test("commandLine() returns options and positionals", () => {
 });
 
 Deno.test("commandLine() throws with the known options", () => {
-  const told = (...args: string[]) =>
+  const outputOf = (...args: string[]) =>
     assertThrows(() => commandLine({ ...CONFIG, args }), RangeError).message;
   const right = "Its options are --session, --help.";
-  assertEquals(told("--colour"), `Cannot parse the command line: Unknown option '--colour'. ${right}`);
+  assertEquals(outputOf("--colour"), `Cannot parse the command line: Unknown option '--colour'. ${right}`);
   assertEquals(
-    told("--help=yes"),
+    outputOf("--help=yes"),
     `Cannot parse the command line: Option '-h, --help' does not take an argument. ${right}`,
   );
   assertEquals(
-    told("--session"),
+    outputOf("--session"),
     `Cannot parse the command line: Option '--session <value>' argument missing. ${right}`,
   );
 });

@@ -12,7 +12,7 @@ import { checkInstallation } from "./agents/installation.ts";
 import { checkDays, KEY_NOTE, option, REPORT_OPTIONS, runCommandLine } from "./command_line.ts";
 import { counted } from "@tare/server/internal/format";
 import { inDollars } from "./dollars.ts";
-import { shownJson, shownText } from "./terminal/shown_text.ts";
+import { printableJson, printableText } from "./terminal/printable_text.ts";
 
 const CHANGES: Readonly<
   Record<NonNullable<MissesReport["misses"][number]["dearest"]["changed"]>["kind"], string>
@@ -27,20 +27,20 @@ const CHANGES: Readonly<
 };
 
 /** Returns the cost in dollars, or in cost units if no call has a price. */
-function cost({ usd, tokenUnits, calls, unpricedCalls }: MissesReport["misses"][number]): string {
-  return unpricedCalls === calls ? counted(tokenUnits, "cost unit") : `$${inDollars(usd)}`;
+function cost({ usd, costUnits, calls, unpricedCalls }: MissesReport["misses"][number]): string {
+  return unpricedCalls === calls ? counted(costUnits, "cost unit") : `$${inDollars(usd)}`;
 }
 
-function told(miss: MissesReport["misses"][number]): string {
+function missLine(miss: MissesReport["misses"][number]): string {
   const { name, tokens, calls, remedy, dearest: { session, call, changed } } = miss;
   return [
     `${cost(miss)}  ${name}: ${counted(tokens, "token")} in ${counted(calls, "call")}`,
     `    ${remedy}`,
-    `    Most expensive: call ${call} of session ${session}.${changed ? ` ${toldChange(changed)}` : ""}`,
+    `    Most expensive: call ${call} of session ${session}.${changed ? ` ${changeLine(changed)}` : ""}`,
   ].join("\n");
 }
 
-function toldChange(
+function changeLine(
   { where, kind, place, line, before, after }: NonNullable<
     MissesReport["misses"][number]["dearest"]["changed"]
   >,
@@ -62,7 +62,7 @@ function report({ sessions, calls, promptTokens, cachedTokens, misses }: MissesR
     misses.filter(({ avoidable }) => avoidable === wanted)
   );
   const part = (head: string, list: readonly MissesReport["misses"][number][] = []) =>
-    list.length === 0 ? [] : [head, ...list.map(told)];
+    list.length === 0 ? [] : [head, ...list.map(missLine)];
   return [
     `${counted(sessions, "session")}, ${counted(calls, "call")}: ${share.toFixed(1)} % of ${
       counted(promptTokens, "prompt token")
@@ -84,7 +84,7 @@ async function check(name: string, { url, model }: { readonly url?: string; read
   const environment = Deno.env.toObject();
   const server = await serverAddress((name) => environment[name], url);
   const findings = await checkInstallation({ name, entry, server, environment, model });
-  for (const { state, text } of findings) console.log(shownText(`${MARKS[state]}  ${text}`));
+  for (const { state, text } of findings) console.log(printableText(`${MARKS[state]}  ${text}`));
   return findings.every(({ state }) => state !== "wrong");
 }
 
@@ -110,6 +110,6 @@ await runCommandLine({
     return isRight ? 0 : 1;
   }
   const misses = await (await connect(url)).client.misses({ session, from, to });
-  console.log(json ? shownJson(misses) : shownText(report(misses)));
+  console.log(json ? printableJson(misses) : printableText(report(misses)));
   return 0;
 });

@@ -7,9 +7,9 @@ import { type EntryOf, TranscriptReducer } from "@tare/server/internal/transcrip
 import { usdText } from "./dollars.ts";
 import { MECHANISM_NAMES } from "./ledger_names.ts";
 import { drawnMarkdown } from "./terminal/drawn_markdown.ts";
-import { shownDiff } from "./terminal/shown_diff.ts";
-import { rowsOf, shownText } from "./terminal/shown_text.ts";
-import type { ShownRows } from "./terminal/waiting.ts";
+import { renderDiff } from "./terminal/render_diff.ts";
+import { printableText, rowsOf } from "./terminal/printable_text.ts";
+import type { RenderRows } from "./terminal/waiting.ts";
 
 const COLUMNS = 108;
 
@@ -22,7 +22,7 @@ const NEWEST = 8_192;
 const INDENT = "  ";
 
 const ANSWERED_BY: Readonly<Record<Extract<SessionEvent, { type: "approval_answered" }>["by"], string>> = {
-  person: "by the user",
+  user: "by the user",
   time: "after a timeout",
   message: "by the next message",
   cancel: "by cancellation",
@@ -33,16 +33,16 @@ function newestRows(output: string, columns: number) {
   const newest = output.slice(-NEWEST);
   const lines = newest.replace(/\n$/, "").split("\n").map((line) => {
     const ended = line.replace(/\r+$/, "");
-    return shownText(ended.slice(ended.lastIndexOf("\r") + 1).replaceAll("\t", "    "));
+    return printableText(ended.slice(ended.lastIndexOf("\r") + 1).replaceAll("\t", "    "));
   });
   let rows: readonly string[] = [];
-  let shown = 0;
-  for (; shown < lines.length && rows.length < MAX_ROWS; shown++) {
-    rows = [...rowsOf(Math.max(1, columns - INDENT.length), lines.at(-1 - shown)!), ...rows];
+  let printed = 0;
+  for (; printed < lines.length && rows.length < MAX_ROWS; printed++) {
+    rows = [...rowsOf(Math.max(1, columns - INDENT.length), lines.at(-1 - printed)!), ...rows];
   }
   return {
     rows: rows.slice(-MAX_ROWS).map((row) => INDENT + row),
-    isAll: rows.length <= MAX_ROWS && shown === lines.length && output.length < NEWEST,
+    isAll: rows.length <= MAX_ROWS && printed === lines.length && output.length < NEWEST,
   };
 }
 
@@ -59,7 +59,7 @@ export function eventPrinter(
   options: {
     readonly isColoured?: boolean;
     readonly columns?: number;
-    readonly showAbove?: (rows: ShownRows | undefined) => void;
+    readonly showAbove?: (rows: RenderRows | undefined) => void;
     readonly plan?: WorkPlan | undefined;
   } = {},
 ): (event: SessionEvent) => void {
@@ -74,11 +74,11 @@ export function eventPrinter(
   const drawn = options.isColoured ? drawnMarkdown(put, options) : undefined;
   const line = (text: string) => {
     drawn?.end();
-    put(`${lineOpen ? "\n" : ""}${shownText(text)}\n`);
+    put(`${lineOpen ? "\n" : ""}${printableText(text)}\n`);
   };
   const stream = (text: string) => {
     drawn?.end();
-    put(shownText(text));
+    put(printableText(text));
   };
   const showOutput = () => {
     const open = transcript.openCalls.filter(({ output }) => output !== undefined);
@@ -95,7 +95,7 @@ export function eventPrinter(
   };
   const called = (call: EntryOf<"call">) => {
     const { plan } = transcript;
-    if (call.name === PLAN_TOOL_NAME && plan) return shownPlan(plan).forEach(line);
+    if (call.name === PLAN_TOOL_NAME && plan) return renderPlan(plan).forEach(line);
     line(`${indent(call)}→ ${oneLine(nameOf(call), COLUMNS)}`);
   };
   const ended = (call: EntryOf<"call">) => {
@@ -111,7 +111,7 @@ export function eventPrinter(
     }
     // The approval request showed it.
     if (!change || call.proposed) return;
-    const lines = shownDiff(change, options);
+    const lines = renderDiff(change, options);
     for (const one of lines.slice(0, MAX_LINES)) write(`  ${one}\n`);
     if (lines.length > MAX_LINES) line(`  … and ${formatCount(lines.length - MAX_LINES)} more lines`);
   };
@@ -120,7 +120,7 @@ export function eventPrinter(
     const changes = transcript.apply(event);
     if (event.type === "turn_start" || event.type === "message_added") return;
     if (event.type === "step_start") line(`── step ${event.step}`);
-    if (event.type === "helper_started") line(`↳ subagent started in session ${event.session}`);
+    if (event.type === "subagent_started") line(`↳ subagent started in session ${event.session}`);
     if (event.type === "turn_end") open.forEach(endOutput);
     if (event.type === "approval_answered") {
       const [{ entry } = {}] = changes;
@@ -175,7 +175,7 @@ function nameOf({ name, arguments: text }: EntryOf<"call">): string {
   return text === "" ? name : `${name} ${text}`;
 }
 
-export function shownPlan({ steps, done }: WorkPlan): readonly string[] {
+export function renderPlan({ steps, done }: WorkPlan): readonly string[] {
   return steps.map((step, at) => `  ${at < done ? "☑" : at === done ? "▶" : "☐"} ${oneLine(step, COLUMNS)}`);
 }
 
@@ -187,19 +187,19 @@ function madeText(made: Extract<SessionEvent, { readonly type: "tool_result" }>[
   if (!made) return "";
   const failed = made.failed > 0 ? `, ${formatCount(made.failed)} failed` : "";
   return `; ${counted(made.calls, "call")}${failed}, ${
-    formatCount(made.keptTokens)
+    formatCount(made.omittedTokens)
   } tokens kept out of the prompt`;
 }
 
 export function ledgerLine(
-  { calls, promptTokens, cachedTokens, outputTokens, saved, estimated, tokenUnits, usd }: TurnLedger,
+  { calls, promptTokens, cachedTokens, outputTokens, saved, estimated, costUnits, usd }: TurnLedger,
 ): string {
   const savings = Object.entries(saved).filter(([, tokens]) => tokens !== 0).map(([mechanism, tokens]) =>
     `${MECHANISM_NAMES[mechanism] ?? mechanism} ${formatCount(tokens)}`
   );
   const costs = [
     ...(usd === undefined ? [] : [usdText(usd)]),
-    ...(tokenUnits === undefined || usd !== undefined ? [] : [counted(Math.round(tokenUnits), "cost unit")]),
+    ...(costUnits === undefined || usd !== undefined ? [] : [counted(Math.round(costUnits), "cost unit")]),
   ];
   return `ledger: ${counted(calls, "call")}, ${formatCount(promptTokens)} prompt tokens (` +
     `${formatCount(cachedTokens)} cached), ${formatCount(outputTokens)} output tokens; ` +

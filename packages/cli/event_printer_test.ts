@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import type { SessionEvent } from "@tare/server";
 import { eventPrinter, ledgerLine } from "./event_printer.ts";
-import { questionOf } from "./terminal/ask_person.ts";
+import { questionOf } from "./terminal/ask_user.ts";
 
 const ledger = {
   calls: 2,
@@ -80,11 +80,11 @@ Deno.test("eventPrinter() prints answers to approvals", () => {
     approvalId: "q-1",
     id: "1",
     decision: "deny",
-    by: "person",
+    by: "user",
   } as const;
   assertEquals(
     printed([
-      { type: "approval_asked", step: 1, id: "1", name: "shell", arguments: '{"command":"ls"}' },
+      { type: "approval_requested", step: 1, id: "1", name: "shell", arguments: '{"command":"ls"}' },
       { type: "turn_end", reason: "approval", text: "", ledger },
       { ...answer, reason: "Not\nnow." },
       { ...answer, id: "2", decision: "allow", by: "time" },
@@ -108,7 +108,7 @@ Deno.test("eventPrinter() indents calls in code mode and prints their totals", (
       { ...call, id: "p", name: "run_program" },
       { ...call, id: "p/1", name: "read_file", parent: "p", beganAtMs: 1 },
       { ...result, id: "p/1", name: "read_file", parent: "p" },
-      { ...result, id: "p", name: "run_program", made: { calls: 12, failed: 1, keptTokens: 3400 } },
+      { ...result, id: "p", name: "run_program", made: { calls: 12, failed: 1, omittedTokens: 3400 } },
     ]).split("\n"),
     [
       "→ run_program {}",
@@ -131,7 +131,7 @@ Deno.test("eventPrinter() prints why a turn ended early", () => {
 Deno.test("ledgerLine() reports dollars and cost units, as far as known", () => {
   const cost = (more: object) => /cost: .*?;/.exec(ledgerLine({ ...ledger, saved: {}, ...more }))?.[0];
   assertEquals(
-    [{}, { tokenUnits: 1234.4 }, { tokenUnits: 1, usd: 1.234 }, { usd: 0.01234 }, { usd: 0.00001 }, {
+    [{}, { costUnits: 1234.4 }, { costUnits: 1, usd: 1.234 }, { usd: 0.01234 }, { usd: 0.00001 }, {
       usd: 0,
     }].map(cost),
     [
@@ -176,9 +176,9 @@ Deno.test("eventPrinter() shows the last rows of running calls above the waiting
   const settled = { name: "shell", content: "", error: false, bytes: 9, durationMs: 1 } as const;
   const end = (id: string) => {
     print({ type: "tool_result", step: 1, id, ...settled });
-    const told = text.replace("← shell: 9 bytes, 1 ms\n", "|");
+    const expected = text.replace("← shell: 9 bytes, 1 ms\n", "|");
     text = "";
-    return [told, above];
+    return [expected, above];
   };
   // Partial, wide and overwritten lines.
   assertEquals(written("a", "on", "e\x1b[2J\r", "\ntwo\tis here now\n"), [
@@ -210,7 +210,7 @@ Deno.test("eventPrinter() shows the last rows of running calls above the waiting
 Deno.test("eventPrinter() escapes text that imitates or hides an approval request", () => {
   const { step, name } = { step: 1, name: "a\x1b]0;t\x07" };
   const forged = `${questionOf({ name: "ls", arguments: "{}" })}\n\x1b[8m`;
-  const shown = printed([
+  const lines = printed([
     { type: "text_delta", step, text: forged.slice(0, 3) },
     { type: "text_delta", step, text: forged.slice(3) },
     { type: "tool_output", step, id: "1", text: forged },
@@ -219,16 +219,16 @@ Deno.test("eventPrinter() escapes text that imitates or hides an approval reques
     { type: "tool_call", step, id: "1", name, arguments: forged },
     { type: "turn_end", reason: "model_error", text: "", message: forged, ledger },
   ]);
-  assertEquals(/[^\P{Cc}\n]|▌/u.test(shown), false);
-  assertEquals(shown.split("\n")[0], "\\x1b[7m\\u{258c}?\\x1b[27m Allow ls {}");
+  assertEquals(/[^\P{Cc}\n]|▌/u.test(lines), false);
+  assertEquals(lines.split("\n")[0], "\\x1b[7m\\u{258c}?\\x1b[27m Allow ls {}");
 });
 
 Deno.test("eventPrinter() prints a subagent's start and its output", () => {
-  const shown = printed([
-    { type: "helper_started", id: "1", session: "s" },
+  const lines = printed([
+    { type: "subagent_started", id: "1", session: "s" },
     { type: "tool_output", step: 1, id: "1", text: "read_file a\n" },
   ]);
-  assertEquals(shown, "↳ subagent started in session s\nread_file a\n");
+  assertEquals(lines, "↳ subagent started in session s\nread_file a\n");
 });
 
 Deno.test("eventPrinter() prints diffs once, truncated", () => {
@@ -237,23 +237,23 @@ Deno.test("eventPrinter() prints diffs once, truncated", () => {
     ...{ type: "tool_result", step: 1, id, name: "edit_file", content: "edited", error: false } as const,
     ...{ bytes: 6, durationMs: 1, change: { ...change, diff } },
   });
-  const shown = (id: string, ...changed: string[]) => [
-    `← edit_file${id === "asked" ? " {}" : ""}: 6 bytes, 1 ms`,
+  const updateLine = (id: string, ...changed: string[]) => [
+    `← edit_file${id === "requested" ? " {}" : ""}: 6 bytes, 1 ms`,
     ...changed,
   ];
   assertEquals(
     printed([
-      { type: "approval_asked", step: 1, id: "asked", name: "edit_file", arguments: "{}", change },
+      { type: "approval_requested", step: 1, id: "requested", name: "edit_file", arguments: "{}", change },
       { type: "text_delta", step: 1, text: "Half a line" },
-      result("asked"),
+      result("requested"),
       result("unasked"),
       result("long", Array.from({ length: 62 }, (_, at) => `+${at}`).join("\n")),
     ]).split("\n"),
     [
       "Half a line",
-      ...shown("asked"),
-      ...shown("unasked", "  @@ -1 +1 @@", "  -one", "  +two\\x1b[2K"),
-      ...shown("long", ...Array.from({ length: 60 }, (_, at) => `  +${at}`), "  … and 2 more lines"),
+      ...updateLine("requested"),
+      ...updateLine("unasked", "  @@ -1 +1 @@", "  -one", "  +two\\x1b[2K"),
+      ...updateLine("long", ...Array.from({ length: 60 }, (_, at) => `  +${at}`), "  … and 2 more lines"),
       "",
     ],
   );

@@ -6,7 +6,7 @@
 // deno-lint-ignore-file no-console
 import { connect } from "./agent_client.ts";
 import { callersPath, KEY_NOTE, option, runCommandLine, SERVER_OPTIONS } from "./command_line.ts";
-import { shownLines } from "./terminal/shown_text.ts";
+import { printableLines } from "./terminal/printable_text.ts";
 
 await runCommandLine({
   call: "deno task export",
@@ -31,11 +31,11 @@ await runCommandLine({
     return console.error(`Wrote ${path}. It contains all messages and tool results.`);
   }
   const lines = await client.exportSession(id);
-  const shown = new TransformStream<string, string>({
-    transform: (text, controller) => controller.enqueue(shownLines(text)),
+  const printable = new TransformStream<string, string>({
+    transform: (text, controller) => controller.enqueue(printableLines(text)),
   });
   // Hidden characters are escaped on a terminal only.
   await (Deno.stdout.isTerminal()
-    ? lines.pipeThrough(new TextDecoderStream()).pipeThrough(shown).pipeThrough(new TextEncoderStream())
+    ? lines.pipeThrough(new TextDecoderStream()).pipeThrough(printable).pipeThrough(new TextEncoderStream())
     : lines).pipeTo(Deno.stdout.writable);
 });

@@ -10,7 +10,7 @@ import { historyPage } from "./history/history_page.ts";
 import { LOG_FORMATS, readLogs } from "./history/read_logs.ts";
 import { replayHistory } from "./history/replay_history.ts";
 import { historyJson, historyReport, reportText } from "./history/history_report.ts";
-import { shownJson, shownText, writeAll } from "./terminal/shown_text.ts";
+import { printableJson, printableText, writeAll } from "./terminal/printable_text.ts";
 import { ProgressBar } from "./terminal/progress_bar.ts";
 
 const AGENTS = LOG_FORMATS.map(({ agent }) => agent);
@@ -109,6 +109,8 @@ logs, and sends nothing`,
   bar.clear();
   page?.(historyPage(history, played));
   console.log(
-    json ? shownJson(historyJson(history, played)) : shownText(reportText(historyReport(history, played))),
+    json
+      ? printableJson(historyJson(history, played))
+      : printableText(reportText(historyReport(history, played))),
   );
 });

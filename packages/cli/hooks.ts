@@ -4,14 +4,14 @@
  * @module
  */
 // deno-lint-ignore-file no-console
-import type { Told } from "../server/client.ts";
+import type { ResponseOf } from "../server/client.ts";
 import { connect } from "./agent_client.ts";
 import { KEY_NOTE, knownWords, optionOr, runCommandLine, SERVER_OPTIONS } from "./command_line.ts";
 import { counted } from "@tare/server/internal/format";
-import { shownText } from "./terminal/shown_text.ts";
+import { printableText } from "./terminal/printable_text.ts";
 
-type Webhook = Told<"GET /webhooks">["webhooks"][number];
-type Delivery = Told<"GET /webhooks/{webhook}/deliveries">["deliveries"][number];
+type Webhook = ResponseOf<"GET /webhooks">["webhooks"][number];
+type Delivery = ResponseOf<"GET /webhooks/{webhook}/deliveries">["deliveries"][number];
 
 const ACTS: Readonly<Record<string, number>> = {
   ...{ add: 1, list: 0, enable: 1, disable: 1, rotate: 1, remove: 1, deliveries: 1, redeliver: 2 },
@@ -30,10 +30,10 @@ function lineOf({ id, url, types, key, failingSince, disabled }: Webhook): strin
 
 function deliveryLine({ id, type, session, createdAt, status, nextAttemptAt, attempts }: Delivery): string {
   const last = attempts.at(-1);
-  const came = last && (last.status ?? last.error);
+  const failure = last && (last.status ?? last.error);
   return [
     ...[createdAt, id, type, session ?? "", status, counted(attempts.length, "attempt")],
-    ...(came === undefined ? [] : [`last: ${came}`]),
+    ...(failure === undefined ? [] : [`last: ${failure}`]),
     ...(nextAttemptAt === undefined ? [] : [`next attempt at ${nextAttemptAt}`]),
   ].join("  ");
 }
@@ -70,7 +70,7 @@ await runCommandLine({
       // The only output on stdout, so that it can be piped.
       console.log(secret);
       console.error(
-        shownText(
+        printableText(
           `This is the secret of ${webhook.id}, which reports to ${webhook.url}. Store it: it is not shown again.`,
         ),
       );
@@ -78,13 +78,13 @@ await runCommandLine({
     }
     case "list":
       for (const webhook of (await api.json("GET /webhooks")).webhooks) {
-        console.log(shownText(lineOf(webhook)));
+        console.log(printableText(lineOf(webhook)));
       }
       break;
     case "enable":
     case "disable": {
       const body = { isEnabled: act === "enable" };
-      console.log(shownText(lineOf(await api.json("POST /webhooks/{webhook}", { path, body }))));
+      console.log(printableText(lineOf(await api.json("POST /webhooks/{webhook}", { path, body }))));
       break;
     }
     case "rotate":
@@ -96,13 +96,13 @@ await runCommandLine({
       break;
     case "deliveries": {
       const { deliveries } = await api.json("GET /webhooks/{webhook}/deliveries", { path });
-      for (const one of deliveries) console.log(shownText(deliveryLine(one)));
+      for (const one of deliveries) console.log(printableText(deliveryLine(one)));
       break;
     }
     case "redeliver": {
       const again = { path: { webhook: first, delivery } };
       const sent = await api.json("POST /webhooks/{webhook}/deliveries/{delivery}", again);
-      console.log(shownText(deliveryLine(sent)));
+      console.log(printableText(deliveryLine(sent)));
       break;
     }
   }

@@ -4,13 +4,13 @@
  * @module
  */
 // deno-lint-ignore-file no-console
-import type { Asker } from "@tare/session";
+import type { Caller } from "@tare/session";
 import { connect } from "./agent_client.ts";
 import { KEY_NOTE, knownWords, option, optionOr, runCommandLine, SERVER_OPTIONS } from "./command_line.ts";
 
 const ACTS: Readonly<Record<string, number>> = { add: 1, list: 0, remove: 1, page: 0 };
 
-const ROUTES: readonly Asker["routes"][number][] = ["gateway", "agent", "approve", "metrics"];
+const ROUTES: readonly Caller["routes"][number][] = ["gateway", "agent", "approve", "metrics"];
 
 function numberOf(
   text: string,

@@ -4,7 +4,7 @@ export const MECHANISM_NAMES: Readonly<Record<string, string>> = {
   prune: "old results",
   truncate: "huge results",
   references: "duplicates",
-  notation: "normalization",
+  normalization: "normalization",
   schemas: "tool descriptions",
 };
 

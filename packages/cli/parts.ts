@@ -14,5 +14,5 @@ export { lastPortIn, OWNER_FILE } from "./server/find_owner_key.ts";
 export { noteOwnerPort, ownerKey } from "./server/owner_key.ts";
 export { forgetServer, noteServer, USUAL_PORT } from "./server/noted_server.ts";
 export { freePlace, onlyPlace } from "./server/server_place.ts";
-export { shownText } from "./terminal/shown_text.ts";
+export { printableText } from "./terminal/printable_text.ts";
 export { table } from "./terminal/table.ts";

@@ -4,17 +4,17 @@
  * @module
  */
 // deno-lint-ignore-file no-console
-import { type CallReport, SPEND_BY, SPENT_ON, type Sums } from "@tare/session/internal/report";
+import { type CallReport, SPEND_BY, SPENT_ON, type UsageTotals } from "@tare/session/internal/report";
 import { API_PATH, type SessionSpend, type SpendReport } from "../server/client.ts";
 import { connect } from "./agent_client.ts";
 import { checkDays, KEY_NOTE, option, optionOr, REPORT_OPTIONS, runCommandLine } from "./command_line.ts";
 import { counted, formatCount } from "@tare/server/internal/format";
 import { inDollars } from "./dollars.ts";
 import { STATE_NAMES } from "./ledger_names.ts";
-import { shownJson, shownText } from "./terminal/shown_text.ts";
+import { printableJson, printableText } from "./terminal/printable_text.ts";
 import { short, table } from "./terminal/table.ts";
 
-const PARTS: Readonly<Record<keyof CallReport["spent"]["tokenUnits"], string>> = {
+const PARTS: Readonly<Record<keyof CallReport["spent"]["costUnits"], string>> = {
   cacheRead: "cache reads",
   new: "new",
   expired: "expired",
@@ -34,53 +34,53 @@ Keep-alive: requests that kept the cache from expiring during pauses.`;
 const UNITS =
   "A cost unit is the price of one input token that is not read from the cache; replies are not included.";
 
-type Cost = Pick<Sums, "usd" | "tokenUnits" | "unpricedCalls">;
+type Cost = Pick<UsageTotals, "usd" | "costUnits" | "unpricedCalls">;
 
 function dollarsOf({ usd, unpricedCalls }: Pick<Cost, "usd" | "unpricedCalls">): string {
   return usd === 0 && unpricedCalls > 0 ? "–" : inDollars(usd);
 }
 
 /** Returns dollars, or cost units if no call has a price; and the number of calls without a price. */
-function inWords({ usd, tokenUnits, unpricedCalls }: Cost): string {
+function inWords({ usd, costUnits, unpricedCalls }: Cost): string {
   const without = unpricedCalls > 0 ? `; ${counted(unpricedCalls, "call")} without a price` : "";
   const cost = usd === 0 && unpricedCalls > 0
-    ? counted(tokenUnits, "cost unit")
-    : `$${inDollars(usd)} (${counted(tokenUnits, "cost unit")})`;
+    ? counted(costUnits, "cost unit")
+    : `$${inDollars(usd)} (${counted(costUnits, "cost unit")})`;
   return cost + without;
 }
 
 /** Returns a table of costs by part: in dollars, or in cost units if no call has a price. */
-function tableOfSums(
+function totalsTable(
   name: string,
-  rows: readonly { readonly name: string; readonly sums: Sums }[],
-  all: Sums,
+  rows: readonly { readonly name: string; readonly totals: UsageTotals }[],
+  all: UsageTotals,
 ): string {
   const isPriced = all.usd > 0 || all.unpricedCalls === 0;
-  const unit = isPriced ? "Usd" : "TokenUnits";
+  const unit = isPriced ? "Usd" : "CostUnits";
   const format = isPriced ? inDollars : formatCount;
   const parts = SPENT_ON.filter((part) =>
     (isPriced || part !== "output") && (all.pings > 0 || part !== "ping")
   );
   return table(
     [name, isPriced ? "dollars" : "cost units", "calls", ...parts.map((part) => PARTS[part]), "no price"],
-    rows.map(({ name, sums }) => [
+    rows.map(({ name, totals }) => [
       name,
-      format(isPriced ? sums.usd : sums.tokenUnits),
-      formatCount(sums.calls),
-      ...parts.map((part) => format(sums[`${part}${unit}`])),
-      formatCount(sums.unpricedCalls),
+      format(isPriced ? totals.usd : totals.costUnits),
+      formatCount(totals.calls),
+      ...parts.map((part) => format(totals[`${part}${unit}`])),
+      formatCount(totals.unpricedCalls),
     ]),
   );
 }
 
-function told(by: string, { all, rows, hasMore }: SpendReport): string {
-  const named = rows.map(({ key, session: _, ...sums }) => ({ name: key || "unknown", sums }));
+function spendText(by: string, { all, rows, hasMore }: SpendReport): string {
+  const named = rows.map(({ key, session: _, ...totals }) => ({ name: key || "unknown", totals }));
   const titles = rows.flatMap(({ key, session }) =>
     session ? [`${key}  ${[session.title, session.model, session.agent].filter(Boolean).join(", ")}`] : []
   );
   return [
     `${inWords(all)} for ${counted(all.calls, "call")}. Days are in UTC.`,
-    tableOfSums(by, named, all),
+    totalsTable(by, named, all),
     ...titles.length > 0
       ? [`${titles.join("\n")}\n\nDetails of a session: deno task spend --session ID`]
       : [],
@@ -90,7 +90,7 @@ function told(by: string, { all, rows, hasMore }: SpendReport): string {
         programs: all.programs,
         calls: all.programCalls,
         failed: all.failedProgramCalls,
-        keptTokens: all.programKeptTokens,
+        omittedTokens: all.programOmittedTokens,
       })]
       : [],
     `${WORDS}\n${UNITS}`,
@@ -98,51 +98,51 @@ function told(by: string, { all, rows, hasMore }: SpendReport): string {
 }
 
 function programsInWords(
-  { programs, calls, failed, keptTokens }: NonNullable<SessionSpend["programs"]>,
+  { programs, calls, failed, omittedTokens }: NonNullable<SessionSpend["programs"]>,
 ): string {
   return `Code mode: ${counted(programs, "program")} made ${counted(calls, "call")} (${
     formatCount(failed)
   } failed) and ` +
     `kept ${
-      counted(keptTokens, "token")
+      counted(omittedTokens, "token")
     } of their results out of the prompts. This is not counted as a saving, ` +
     "because the calls without code mode are unknown.";
 }
 
 const ROWS = 10;
 
-function toldOfSession({ all, turns, tools, subjects, results, programs }: SessionSpend): string {
+function sessionSpendText({ all, turns, tools, subjects, results, programs }: SessionSpend): string {
   const carried = (name: string, rows: readonly SessionSpend["tools"][number][]) =>
     table(
       [name, "dollars", "cost units", "results", "tokens"],
-      rows.slice(0, ROWS).map(({ key, tokenUnits, results, tokens, ...cost }) => [
+      rows.slice(0, ROWS).map(({ key, costUnits, results, tokens, ...cost }) => [
         ...[
           short(key) || "unknown",
           dollarsOf(cost),
-          formatCount(tokenUnits),
+          formatCount(costUnits),
           formatCount(results),
           formatCount(tokens),
         ],
       ]),
     );
-  const named = turns.slice(0, ROWS).map(({ turn, at: _, ...sums }) => ({
+  const named = turns.slice(0, ROWS).map(({ turn, at: _, ...totals }) => ({
     name: turn === null ? "no turn" : `turn ${turn}`,
-    sums,
+    totals,
   }));
   return [
     `${inWords(all)} for ${counted(all.calls, "call")}.`,
-    tableOfSums("most expensive turns", named, all),
+    totalsTable("most expensive turns", named, all),
     ...results.length === 0 ? [] : [
       "Estimated carrying cost of tool results, which every later prompt contains:",
       carried("by tool", tools),
       carried("by path or command", subjects),
       table(
         ["most expensive results", "dollars", "cost units", "calls", "tokens", "message", "state"],
-        results.map(({ tool, subject, tokenUnits, calls, tokens, place, state, ...cost }) => [
+        results.map(({ tool, subject, costUnits, calls, tokens, place, state, ...cost }) => [
           short([tool, subject].filter(Boolean).join(" ")) || "unknown",
           ...[
             dollarsOf(cost),
-            formatCount(tokenUnits),
+            formatCount(costUnits),
             formatCount(calls),
             formatCount(tokens),
             String(place),
@@ -150,7 +150,7 @@ function toldOfSession({ all, turns, tools, subjects, results, programs }: Sessi
           ],
         ]),
       ),
-      `Evict one: /results in the chat, the page, or POST ${API_PATH}/sessions/ID/pins {"place": MESSAGE, "wish": "let_go"}.`,
+      `Evict one: /results in the chat, the page, or POST ${API_PATH}/sessions/ID/pins {"place": MESSAGE, "wish": "evict"}.`,
     ],
     ...programs ? [programsInWords(programs)] : [],
     `${WORDS}\n${UNITS}`,
@@ -174,9 +174,9 @@ await runCommandLine({
   const { client } = await connect(url);
   if (session !== undefined) {
     const spend = await client.sessionSpend(session);
-    console.log(json ? shownJson(spend) : shownText(toldOfSession(spend)));
+    console.log(json ? printableJson(spend) : printableText(sessionSpendText(spend)));
   } else {
     const spend = await client.spend({ by, from, to });
-    console.log(json ? shownJson(spend) : shownText(told(by, spend)));
+    console.log(json ? printableJson(spend) : printableText(spendText(by, spend)));
   }
 });

@@ -7,7 +7,7 @@
 import { runCommandLine } from "./command_line.ts";
 import { isAlive } from "./launchers.ts";
 import { findServer } from "./server/noted_server.ts";
-import { shownText } from "./terminal/shown_text.ts";
+import { printableText } from "./terminal/printable_text.ts";
 
 /** Interval between checks of the process, in milliseconds. */
 const CHECK_MS = 25;
@@ -21,5 +21,5 @@ await runCommandLine({
   const { pid, folder } = await findServer(Deno.env.toObject());
   Deno.kill(pid, "SIGINT");
   while (isAlive(pid)) await new Promise((resolve) => setTimeout(resolve, CHECK_MS));
-  console.log(shownText(`The server of ${folder} has stopped.`));
+  console.log(printableText(`The server of ${folder} has stopped.`));
 });

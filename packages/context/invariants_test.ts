@@ -20,9 +20,9 @@ Deno.test("invariant 2, pairs stay whole: a view of toolLoopContext() separates 
   const startSeed = fc.option(fc.nat(), { nil: undefined });
   fc.assert(fc.property(anyConversation, budgets, startSeed, (messages, budget, seed) => {
     const start = seed === undefined ? undefined : seed % (messages.length + 1);
-    const shown = new Set(view(messages, budget, start).messages);
+    const visible = new Set(view(messages, budget, start).messages);
     for (const { call, answer } of callPairs(messages).pairs) {
-      assertEquals(shown.has(messages[call]!), shown.has(messages[answer]!));
+      assertEquals(visible.has(messages[call]!), visible.has(messages[answer]!));
     }
   }));
 });
@@ -37,12 +37,12 @@ Deno.test("invariant 2, pairs stay whole: in a view of a whole conversation each
 Deno.test("invariant 2, messages are never altered: a view contains the same objects, in order", () => {
   fc.assert(fc.property(anyConversation, budgets, (messages, budget) => {
     const before = structuredClone(messages);
-    const { messages: shown, removed } = view(messages, budget);
-    const kept = new Set(shown);
-    const expected = messages.filter((message) => kept.has(message));
-    assertEquals(shown.length, expected.length);
-    shown.forEach((message, i) => assertStrictEquals(message, expected[i]));
-    assertEquals(removed.length, messages.length - shown.length);
+    const { messages: visible, removed } = view(messages, budget);
+    const retained = new Set(visible);
+    const expected = messages.filter((message) => retained.has(message));
+    assertEquals(visible.length, expected.length);
+    visible.forEach((message, i) => assertStrictEquals(message, expected[i]));
+    assertEquals(removed.length, messages.length - visible.length);
     // The input array is not mutated.
     assertEquals(messages, before);
   }));
@@ -55,9 +55,9 @@ Deno.test("invariant 3, prefix: follow-up calls of a turn only add to the view",
     let previous: readonly Message[] | undefined;
     for (const end of ends) {
       const sent = messages.slice(0, end);
-      const shown = view(sent, budget, start).messages;
-      if (previous) assertEquals(shown.slice(0, previous.length), previous);
-      if (sent.slice(start).some(({ role }) => role === "tool")) previous = shown;
+      const visible = view(sent, budget, start).messages;
+      if (previous) assertEquals(visible.slice(0, previous.length), previous);
+      if (sent.slice(start).some(({ role }) => role === "tool")) previous = visible;
     }
   }));
 });

@@ -86,13 +86,13 @@ export function toolLoopContext<M extends Message>(
     };
   }
   const keepFrom = recent[0]?.start ?? activeStart;
-  const kept = messages.filter((message, at) => at >= keepFrom || isInstruction(message));
+  const retained = messages.filter((message, at) => at >= keepFrom || isInstruction(message));
   return {
-    messages: kept,
+    messages: retained,
     removed: messages.slice(0, keepFrom).filter((message) => !isInstruction(message)),
-    removedAt: kept.length - (messages.length - keepFrom),
+    removedAt: retained.length - (messages.length - keepFrom),
     tokensBefore,
-    tokensAfter: countRequestTokens({ messages: kept }, countTokens),
+    tokensAfter: countRequestTokens({ messages: retained }, countTokens),
     removedTurns: earlier.length - recent.length,
   };
 }

@@ -45,13 +45,13 @@ Deno.test("toolLoopContext() cuts a long history to the budget, 16,000 tokens by
   const history = Array.from({ length: 40 }, (_, i) => oldTurn(`turn ${i}`));
   const active = [user("now"), calls("1"), result("1")];
   const messages = [system, ...history.flat(), ...active];
-  const kept = [system, ...history.slice(-16).flat(), ...active];
+  const retained = [system, ...history.slice(-16).flat(), ...active];
   assertEquals(toolLoopContext(messages, { countTokens }), {
-    messages: kept,
+    messages: retained,
     removed: history.slice(0, -16).flat(),
     removedAt: 1,
     tokensBefore: countRequestTokens({ messages }, countTokens),
-    tokensAfter: countRequestTokens({ messages: kept }, countTokens),
+    tokensAfter: countRequestTokens({ messages: retained }, countTokens),
     removedTurns: 24,
   });
   const { messages: fewer } = toolLoopContext(messages, { countTokens, historyBudgetTokens: 2_999 });

@@ -20,7 +20,7 @@ export const SUM_UP: string =
 
 const THREAD = "01a1ff65-f07e-7780-b146-79c88547cbf8";
 
-export function said(role: string, text: string, id: string): Json {
+export function messageItem(role: string, text: string, id: string): Json {
   const type = role === "assistant" ? "output_text" : "input_text";
   return { type: "message", id, role, content: [{ type, text }] };
 }
@@ -77,14 +77,18 @@ export function codexRequest(
 
 export function codexOpening(task: string, window = 0): Json[] {
   return [
-    said("developer", "You are a coding agent running in the Codex CLI.", "msg_base"),
-    said("developer", "<permissions instructions>Never ask.</permissions instructions>", `msg_dev${window}`),
-    said(
+    messageItem("developer", "You are a coding agent running in the Codex CLI.", "msg_base"),
+    messageItem(
+      "developer",
+      "<permissions instructions>Never ask.</permissions instructions>",
+      `msg_dev${window}`,
+    ),
+    messageItem(
       "user",
       "# AGENTS.md instructions\n\n<INSTRUCTIONS>\nRULE-7: never touch generated files.\n</INSTRUCTIONS>",
       `msg_rules${window}`,
     ),
-    said("user", task, "msg_task"),
+    messageItem("user", task, "msg_task"),
   ];
 }
 

@@ -46,15 +46,15 @@ Deno.test("cache routing: conversations with the same beginning send the same ke
 
 Deno.test("cache routing: a day's retention is requested where it is free, unless the client sets one", async () => {
   const { ask } = routed(OPENAI);
-  const asked = async (model: string, more: object = {}) => {
+  const send = async (model: string, more: object = {}) => {
     const { body } = await ask(FIRST, { more: { ...more, model } });
     return [typeof body.prompt_cache_key, body.prompt_cache_retention];
   };
-  assertEquals(await asked("gpt-5.4"), ["string", "24h"]);
-  assertEquals(await asked("gpt-5.4-2026-03-05"), ["string", "24h"]);
-  assertEquals(await asked("gpt-5.6-sol"), ["string", undefined]);
-  assertEquals(await asked("gpt-4o"), ["string", undefined]);
-  assertEquals(await asked("gpt-5.4", { prompt_cache_retention: "in_memory" }), ["string", "in_memory"]);
+  assertEquals(await send("gpt-5.4"), ["string", "24h"]);
+  assertEquals(await send("gpt-5.4-2026-03-05"), ["string", "24h"]);
+  assertEquals(await send("gpt-5.6-sol"), ["string", undefined]);
+  assertEquals(await send("gpt-4o"), ["string", undefined]);
+  assertEquals(await send("gpt-5.4", { prompt_cache_retention: "in_memory" }), ["string", "in_memory"]);
   const { body } = await ask(FIRST, { more: { prompt_cache_key: "mine" } });
   assertEquals([body.prompt_cache_key, body.prompt_cache_retention], ["mine", "24h"]);
 });
@@ -82,14 +82,14 @@ Deno.test("cache routing: other providers and unchanged requests get no key", as
     await (await fetch(post(sent))).text();
     assertEquals(seen[0]?.text, sent);
   }
-  for (const headers of [{ "x-tare": "off" }, { "x-tare": "observe" }]) {
+  for (const headers of [{ "x-tare": "off" }, { "x-tare": "dry-run" }]) {
     const { seen, fetch } = routed(OPENAI);
     await (await fetch(post(sent, headers))).text();
     assertEquals(seen[0]?.text, sent);
   }
-  const control = routed(OPENAI, { control: 1 });
-  await (await control.fetch(post(sent))).text();
-  assertEquals(control.seen[0]?.text, sent);
+  const holdout = routed(OPENAI, { holdout: 1 });
+  await (await holdout.fetch(post(sent))).text();
+  assertEquals(holdout.seen[0]?.text, sent);
   const counted = routed(OPENAI);
   const input = JSON.stringify({ model: "gpt-5.4", input: "Hi" });
   await (await counted.fetch(post(input, {}, "/responses/input_tokens"))).text();

@@ -9,7 +9,7 @@ import type { Forwarded } from "./fixture_test.ts";
 
 const MARK = { cache_control: { type: "ephemeral" } };
 
-export interface Said {
+export interface ClaudeMessage {
   readonly role: "user" | "assistant";
   readonly content: readonly JsonRecord[];
 }
@@ -29,11 +29,11 @@ const RULES = Array.from({ length: 300 }, (_, at) => `Rule ${at}: keep what peop
 /**
  * Returns a request of Claude Code, with cache breakpoints on two blocks of the system prompt and on the last block.
  */
-export function claudeRequest(said: readonly Said[], now: ClaudeCode = {}): Request {
+export function claudeRequest(history: readonly ClaudeMessage[], now: ClaudeCode = {}): Request {
   const { session = "s1", bill = "a1b", status = "clean", system = RULES, stream = false } = now;
-  const messages = said.map(({ role, content }, at) => {
+  const messages = history.map(({ role, content }, at) => {
     const [first] = content;
-    if (at < said.length - 1) {
+    if (at < history.length - 1) {
       // A text that was sent as a block is sent as a string later.
       return {
         role,
@@ -76,11 +76,11 @@ const BASH = {
   input_schema: { type: "object", properties: { command: { type: "string" } }, required: ["command"] },
 };
 
-export function says(role: Said["role"], text: string): Said {
+export function textMessage(role: ClaudeMessage["role"], text: string): ClaudeMessage {
   return { role, content: [{ type: "text", text }] };
 }
 
-export function step(name: string, results: readonly string[], reminder?: string): Said[] {
+export function step(name: string, results: readonly string[], reminder?: string): ClaudeMessage[] {
   const ids = results.map((_, at) => `toolu_${name}_${at}`);
   return [
     {
@@ -108,10 +108,10 @@ export interface Replied {
 
 /** Returns a gateway before an upstream with these replies, streamed if requested. */
 export function claudeGateway(
-  reply: (asked: Forwarded, index: number) => Replied | Response,
+  reply: (request: Forwarded, index: number) => Replied | Response,
 ): ReturnType<typeof gatewayed> {
-  return gatewayed((asked, index) => {
-    const replied = reply(asked, index);
+  return gatewayed((request, index) => {
+    const replied = reply(request, index);
     if (replied instanceof Response) return replied;
     const { content = null, thoughts, calls = [] } = replied;
     const message = {
@@ -124,16 +124,16 @@ export function claudeGateway(
         function: { name, arguments: JSON.stringify(args) },
       })),
     };
-    const promptTokens = Math.ceil(asked.text.length / 4);
+    const promptTokens = Math.ceil(request.text.length / 4);
     const usage = { promptTokens, cachedTokens: 0, cacheWriteTokens: promptTokens, hourWriteTokens: 0 };
     const written = {
       id: `msg_${index}`,
-      model: asked.body.model,
+      model: request.body.model,
       message,
       finishReason: calls.length > 0 ? "tool_calls" : "stop",
       usage: { ...usage, outputTokens: 5 },
     };
-    if (!asked.body.stream) return Response.json(new MessageWriter(written).body());
+    if (!request.body.stream) return Response.json(new MessageWriter(written).body());
     const events = new MessageWriter(written).events().map((event) =>
       `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`
     );

@@ -1,7 +1,7 @@
 import { assertEquals, assertNotEquals, assertStringIncludes } from "@std/assert";
 import { gateway } from "@tare/gateway";
 import { call, completion, gatewayed, OPTIONS, post, READ } from "./fixture_test.ts";
-import { functionCall, responsesUpstream, says } from "./responses_fixture_test.ts";
+import { functionCall, responsesUpstream, textItems } from "./responses_fixture_test.ts";
 
 Deno.test("gateway() recognises sessions by name or content, forks and subagents", async () => {
   const { fetch } = gatewayed(() => completion({ content: "Hi" }));
@@ -69,7 +69,7 @@ Deno.test("gateway() separates the responses of clients with different keys", as
 Deno.test("gateway() resolves a response's upstream id only for its client", async () => {
   const upstream = responsesUpstream([
     [functionCall("recall", { ref: "none" }, "r1")],
-    [says("Done.")],
+    [textItems("Done.")],
   ]);
   const urls: string[] = [];
   const { fetch } = gateway({

@@ -75,9 +75,9 @@ async function withoutTare(windowTokens: number): Promise<number> {
     await ask([...messages, { role: "user", content: SUM_UP }]);
     messages = [{ role: "user", content: SUMMARY }];
   }
-  const { compactions, withoutTokenUnits } = (await ledger()).planned;
+  const { compactions, baselineCostUnits } = (await ledger()).planned;
   assertEquals(compactions, 1);
-  return withoutTokenUnits;
+  return baselineCostUnits;
 }
 
 Deno.test("baseline: an assumed compaction is removed once the client compacts later", async () => {

@@ -55,8 +55,8 @@ function clientsOf(dialect: Dialect, windowTokens: number, headers: Record<strin
     });
   let made: HttpGateway = open();
   let count = 0;
-  const ask = async (history: readonly Json[], ...said: Reply[]) => {
-    replies = said;
+  const ask = async (history: readonly Json[], ...answers: Reply[]) => {
+    replies = answers;
     nowMs += 5_000;
     const body = dialect.body(history, { rules: "You are a coding agent.", tools: true });
     const response = await made.fetch(post(body, headers, dialect.path));
@@ -64,13 +64,13 @@ function clientsOf(dialect: Dialect, windowTokens: number, headers: Record<strin
     assertEquals(replies.length, 0);
     return response!.headers.get("x-tare-session");
   };
-  const says = (role: "user" | "assistant", text: string) => dialect.says(role, text, `msg_${++count}`);
+  const message = (role: "user" | "assistant", text: string) => dialect.message(role, text, `msg_${++count}`);
   const unread: Talk = { history: dialect.opening(TASK), read: [], evicted: [] };
   return {
     unread,
     sent,
     async reads({ history, read, evicted }: Talk, files: number): Promise<Talk> {
-      let now = history.length > 1 ? [...history, says("user", `Read ${files} more.`)] : [...history];
+      let now = history.length > 1 ? [...history, message("user", `Read ${files} more.`)] : [...history];
       const names: string[] = [];
       for (let at = 0; at < files; at++) {
         const name = `f${++count}x`;
@@ -83,7 +83,7 @@ function clientsOf(dialect: Dialect, windowTokens: number, headers: Record<strin
       const all = [...read, ...names];
       const gone = all.filter((name) => !sent.at(-1)!.includes(factOf(name)));
       return {
-        history: [...now, says("assistant", text)],
+        history: [...now, message("assistant", text)],
         read: all,
         evicted: [...new Set([...evicted, ...gone])],
       };
@@ -92,15 +92,15 @@ function clientsOf(dialect: Dialect, windowTokens: number, headers: Record<strin
     async compacts({ history, evicted }: Talk): Promise<Talk> {
       const summary =
         `This is summary number ${++count}: files were read, and facts were found in each of them.`;
-      await ask([...history, says("user", SUM_UP)], { text: summary, id: `msg_s${count}` });
+      await ask([...history, message("user", SUM_UP)], { text: summary, id: `msg_s${count}` });
       return {
-        history: [...dialect.opening(TASK), says("user", `Continued. ${summary}`)],
+        history: [...dialect.opening(TASK), message("user", `Continued. ${summary}`)],
         read: [],
         evicted,
       };
     },
     async finds({ history }: Talk, text: string): Promise<string> {
-      const question = says("user", `Where is ${++count}?`);
+      const question = message("user", `Where is ${++count}?`);
       await ask([...history, question], { recalls: text, by: "find" }, {
         text: "There.",
         id: `msg_f${count}`,
@@ -192,11 +192,11 @@ Deno.test("compaction: the ledger's baseline is the client's cost without Tare, 
     await ask([...messages, { role: "user", content: SUM_UP }]);
     messages = [SYSTEM, { role: "user", content: "A summary of what was done, to continue the work." }];
   }
-  const { compactions, tokenUnits, withoutTokenUnits, savedTokens } = (await ledger()).planned;
+  const { compactions, costUnits, baselineCostUnits, savedTokens } = (await ledger()).planned;
   assert(compactions === 1 && savedTokens > 0);
-  assertAlmostEquals(tokenUnits, through.paid(), 0.01 * tokenUnits);
-  assertAlmostEquals(withoutTokenUnits, direct.paid(), 0.05 * direct.paid());
-  assert(tokenUnits <= 1.05 * direct.paid(), `${tokenUnits} of ${direct.paid()}`);
+  assertAlmostEquals(costUnits, through.paid(), 0.01 * costUnits);
+  assertAlmostEquals(baselineCostUnits, direct.paid(), 0.05 * direct.paid());
+  assert(costUnits <= 1.05 * direct.paid(), `${costUnits} of ${direct.paid()}`);
 });
 
 const ACTS = fc.array(
@@ -271,23 +271,23 @@ Deno.test("compaction: a full window shows the newest evicted content, and the r
   }
   await ask([{ role: "user", content: SUM_UP }]);
   const { text, body } = seen.at(-1)!;
-  const isShown = names.map((name) => text.includes(factOf(name)));
-  const first = isShown.indexOf(true);
-  assert(first > 0 && names.length - first >= 5, `${isShown}`);
-  assertEquals(isShown.slice(first), Array(names.length - first).fill(true));
+  const isVisible = names.map((name) => text.includes(factOf(name)));
+  const first = isVisible.indexOf(true);
+  assert(first > 0 && names.length - first >= 5, `${isVisible}`);
+  assertEquals(isVisible.slice(first), Array(names.length - first).fill(true));
   assertMatch(text, /\[elided: bash result, \d+ bytes; recall with ref/);
   assert(body.tools.some((tool: typeof BASH) => (tool.function as { name: string }).name === "recall"));
 });
 
 Deno.test("compaction: a request rejected for its length is shortened", async () => {
   const windowTokens = 26_000;
-  for (const told of [true, false]) {
+  for (const reported of [true, false]) {
     const { fetch, seen } = gatewayed(({ text }) => {
       const tokens = estimateTokens(text);
       if (tokens <= windowTokens || !text.includes("TEXT ONLY")) {
         return completion({ content: "Well." }, tokens);
       }
-      const message = told
+      const message = reported
         ? `prompt is too long: ${tokens} tokens > ${windowTokens} maximum`
         : "The prompt is too long for this model.";
       return Response.json({ error: { message, code: "context_length_exceeded" } }, { status: 400 });
@@ -305,7 +305,7 @@ Deno.test("compaction: a request rejected for its length is shortened", async ()
     assertMatch(seen.at(-1)!.text, /\[elided: bash result/);
     const facts = seen.at(-1)!.text.match(/fact file\d+\.ts/g)!.length;
     const viewed = seen.at(before - 1)!.text.match(/fact file\d+\.ts/g)!.length;
-    assert(told ? facts > viewed : facts === viewed, `${facts}, ${viewed}`);
+    assert(reported ? facts > viewed : facts === viewed, `${facts}, ${viewed}`);
     await summary.text();
   }
 });

@@ -59,7 +59,7 @@ export function functionsInFront(
  * Returns the tokens that deferring removes from a prompt. These hidden items contain the searches and their results,
  * which are subtracted.
  */
-export function keptOut(
+export function tokensOmitted(
   { definitions, search }: NonNullable<ReturnType<typeof deferTools>>,
   items: readonly WireItem[],
   { countTokens, ...reading }: Parameters<typeof readItems>[1] & { readonly countTokens: CountTokens },

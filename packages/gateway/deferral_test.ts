@@ -27,18 +27,26 @@ const searches = (...found: readonly string[]): readonly JsonRecord[] => [
 ];
 
 function message(content: readonly JsonRecord[], stop_reason: string, usage: JsonRecord = {}): JsonRecord {
-  const told = { input_tokens: 5_000, output_tokens: 5, ...usage };
-  return { id: "m", type: "message", role: "assistant", model: "claude", content, stop_reason, usage: told };
+  const counted = { input_tokens: 5_000, output_tokens: 5, ...usage };
+  return {
+    id: "m",
+    type: "message",
+    role: "assistant",
+    model: "claude",
+    content,
+    stop_reason,
+    usage: counted,
+  };
 }
 
-function claude(answer: (asked: Forwarded, index: number) => JsonRecord | Response) {
+function claude(answer: (request: Forwarded, index: number) => JsonRecord | Response) {
   const provider = {
     ...UPSTREAM,
     profile: profileNamed("anthropic-5m"),
     searchesTools: (model: string) => model !== "other",
   };
-  const made = gatewayed((asked, index) => {
-    const answered = answer(asked, index);
+  const made = gatewayed((request, index) => {
+    const answered = answer(request, index);
     return answered instanceof Response ? answered : Response.json(answered);
   }, { upstreams: { messages: provider }, recall: false });
   const ask = (messages: readonly JsonRecord[], fields: JsonRecord = {}, path = "/messages") => {
@@ -55,7 +63,7 @@ function claude(answer: (asked: Forwarded, index: number) => JsonRecord | Respon
   return { ...made, ask };
 }
 
-const user = (said: string): JsonRecord => ({ role: "user", content: [text(said)] });
+const user = (ownText: string): JsonRecord => ({ role: "user", content: [text(ownText)] });
 const result = (id = "c1"): JsonRecord => ({
   role: "user",
   content: [{ type: "tool_result", tool_use_id: id, content: "Done." }],
@@ -152,11 +160,11 @@ Deno.test("deferred tools: token counts use the sent prompt, and requests withou
       : message([text("A summary.")], "end_turn")
   );
   const { content } = await (await ask([user("Go.")])).json();
-  const said = [user("Go."), { role: "assistant", content }, result()];
-  await (await ask(said, {}, "/messages/count_tokens")).text();
+  const messages = [user("Go."), { role: "assistant", content }, result()];
+  await (await ask(messages, {}, "/messages/count_tokens")).text();
   assertEquals(deferredIn(seen[1]!).length, SERVED.length);
   assertMatch(JSON.stringify(seen[1]!.body.messages), /tool_reference/);
-  await (await ask([...said, { role: "assistant", content: [text("Well.")] }, user("Sum up.")], {
+  await (await ask([...messages, { role: "assistant", content: [text("Well.")] }, user("Sum up.")], {
     tools: undefined,
   })).text();
   assertEquals(/tool_reference|server_tool_use/.test(seen[2]!.text), false);
@@ -172,8 +180,8 @@ Deno.test("deferred tools: the client's own request is sent after a rejection, a
       : message([text("Yes.")], "end_turn")
   );
   const messages: JsonRecord[] = [];
-  for (const said of ["Go.", "Go on.", "And on."]) {
-    messages.push(user(said));
+  for (const ownText of ["Go.", "Go on.", "And on."]) {
+    messages.push(user(ownText));
     const { content } = await (await ask(messages)).json();
     messages.push({ role: "assistant", content });
   }
@@ -187,9 +195,9 @@ Deno.test("deferred tools: a model without search gets all tools and no searches
       : message([text("Yes.")], "end_turn")
   );
   const { content } = await (await ask([user("Go.")])).json();
-  const said = [user("Go."), { role: "assistant", content }, result()];
-  await (await ask(said, { model: "other" })).text();
-  await (await ask([...said, { role: "assistant", content: [text("Yes.")] }, user("On.")])).text();
+  const messages = [user("Go."), { role: "assistant", content }, result()];
+  await (await ask(messages, { model: "other" })).text();
+  await (await ask([...messages, { role: "assistant", content: [text("Yes.")] }, user("On.")])).text();
   assertEquals(seen.map((one) => [deferredIn(one).length, one.text.includes("server_tool_use")]), [
     [SERVED.length, false],
     [0, false],

@@ -9,7 +9,7 @@ const MARK = { cache_control: { type: "ephemeral" } };
 const MIN_TOKENS = 1_024;
 const LOOK_BACK = 20;
 
-interface Asked {
+interface SentRequest {
   readonly tools: readonly JsonRecord[];
   readonly system: readonly JsonRecord[];
   readonly messages: readonly { readonly role: string; readonly content: readonly JsonRecord[] }[];
@@ -23,7 +23,7 @@ function provider() {
   const held = new Set<string>();
   const served: { readonly promptTokens: number; readonly cachedTokens: number }[] = [];
   const answer = ({ body }: Pick<Forwarded, "body">): Response => {
-    const { tools, system, messages }: Asked = body;
+    const { tools, system, messages }: SentRequest = body;
     const bare = ({ cache_control: _, defer_loading: __, ...block }: JsonRecord) => JSON.stringify(block);
     const definitionsOf = (names: readonly unknown[]) =>
       names.map((name) => {
@@ -31,7 +31,7 @@ function provider() {
         assert(found, `There is no tool ${name}.`);
         return bare(found);
       });
-    const shown = (block: JsonRecord): string => {
+    const textOf = (block: JsonRecord): string => {
       const { type, text, name, input, content } = block;
       if (type === "text") return String(text);
       if (type === "tool_use") return `${name}\n${JSON.stringify(input)}`;
@@ -44,7 +44,7 @@ function provider() {
       ...tools.filter((tool) => !tool.defer_loading).map((tool) => ({ block: tool, text: bare(tool) })),
       ...[...system, ...messages.flatMap(({ content }) => content)].map((block) => ({
         block,
-        text: shown(block),
+        text: textOf(block),
       })),
     ];
     let [prefix, promptTokens] = ["", 0];
@@ -53,12 +53,12 @@ function provider() {
       promptTokens += 4 + estimateTokens(text);
       return { prefix, tokens: promptTokens, isMarked: block.cache_control !== undefined };
     });
-    const marks = ends.flatMap(({ isMarked }, at) => isMarked ? [at] : []);
-    const found = marks.flatMap((at) => ends.slice(Math.max(0, at - LOOK_BACK), at + 1))
+    const breakpoints = ends.flatMap(({ isMarked }, at) => isMarked ? [at] : []);
+    const found = breakpoints.flatMap((at) => ends.slice(Math.max(0, at - LOOK_BACK), at + 1))
       .filter(({ prefix, tokens }) => tokens >= MIN_TOKENS && held.has(prefix));
     const cachedTokens = Math.max(0, ...found.map(({ tokens }) => tokens));
-    for (const at of marks) held.add(ends[at]!.prefix);
-    const written = Math.max(0, (ends[marks.at(-1) ?? -1]?.tokens ?? 0) - cachedTokens);
+    for (const at of breakpoints) held.add(ends[at]!.prefix);
+    const written = Math.max(0, (ends[breakpoints.at(-1) ?? -1]?.tokens ?? 0) - cachedTokens);
     served.push({ promptTokens, cachedTokens });
     return Response.json({
       type: "message",
@@ -96,18 +96,21 @@ const LATER = Array.from(
 
 interface Way {
   readonly tools: (found: number) => readonly JsonRecord[];
-  readonly find: (at: number) => Asked["messages"];
+  readonly find: (at: number) => SentRequest["messages"];
 }
 
-const said = (role: string, ...content: JsonRecord[]): Asked["messages"][number] => ({ role, content });
+const messageOf = (role: string, ...content: JsonRecord[]): SentRequest["messages"][number] => ({
+  role,
+  content,
+});
 const text = (text: string) => ({ type: "text", text });
 const reference = (at: number) => ({ type: "tool_reference", tool_name: LATER[at]!.name });
 const use = (id: string, name: string, input: object) => ({ type: "tool_use", id, name, input });
 const result = (id: string, content: unknown) => ({ type: "tool_result", tool_use_id: id, content });
 
 const SEARCHED_BY_CLIENT: Way["find"] = (at) => [
-  said("assistant", use(`s${at}`, "ToolSearch", { query: `select:${LATER[at]!.name}` })),
-  said("user", result(`s${at}`, [reference(at)])),
+  messageOf("assistant", use(`s${at}`, "ToolSearch", { query: `select:${LATER[at]!.name}` })),
+  messageOf("user", result(`s${at}`, [reference(at)])),
 ];
 
 const WAYS: Readonly<Record<string, Way>> = {
@@ -119,7 +122,7 @@ const WAYS: Readonly<Record<string, Way>> = {
   "the provider itself": {
     tools: () => [...LATER, ...CORE],
     find: (at) => [
-      said(
+      messageOf(
         "assistant",
         {
           type: "server_tool_use",
@@ -134,7 +137,7 @@ const WAYS: Readonly<Record<string, Way>> = {
         },
         use(`b${at}`, "Bash", { command: "ls" }),
       ),
-      said("user", result(`b${at}`, `${at}.ts`)),
+      messageOf("user", result(`b${at}`, `${at}.ts`)),
     ],
   },
 };
@@ -145,12 +148,12 @@ async function play({ tools, find }: Way) {
     upstreams: { messages: { ...UPSTREAM, profile: profileNamed("anthropic-5m"), windowTokens: 200_000 } },
   });
   const system = [{ ...text("You help people with their work. ".repeat(400)), ...MARK }];
-  const messages = [said("user", text("Find out what is open."))];
+  const messages = [messageOf("user", text("Find out what is open."))];
   const predicted: number[] = [];
-  const asked: JsonRecord[] = [];
+  const requests: JsonRecord[] = [];
   for (let at = 0; at <= DISCOVERIES; at++) {
     const { role, content } = messages.at(-1)!;
-    const marked = said(role, ...content.slice(0, -1), { ...content.at(-1), ...MARK });
+    const marked = messageOf(role, ...content.slice(0, -1), { ...content.at(-1), ...MARK });
     const body = {
       model: "claude",
       max_tokens: 10,
@@ -158,25 +161,25 @@ async function play({ tools, find }: Way) {
       tools: tools(at),
       messages: messages.with(-1, marked),
     };
-    asked.push(body);
+    requests.push(body);
     const response = await fetch(post(body, { "anthropic-version": "2023-06-01" }, "/messages"));
     await response.text();
     predicted.push(Number(response.headers.get("x-tare-cached-predicted")));
     if (at === DISCOVERIES) break;
     messages.push(
       ...find(at),
-      said("assistant", use(`r${at}`, "Read", { path: `${at}.ts` })),
-      said("user", result(`r${at}`, `Line of file ${at}. `.repeat(20))),
+      messageOf("assistant", use(`r${at}`, "Read", { path: `${at}.ts` })),
+      messageOf("user", result(`r${at}`, `Line of file ${at}. `.repeat(20))),
     );
   }
   const { sessions: [only] } = (await sessions.list({ limit: 10 }))!;
   const calls: readonly CallReport[] = await (await sessions.open(only!.id))!.calls();
-  return { served, predicted, calls, asked, sent: seen.map(({ body }) => body) };
+  return { served, predicted, calls, requests, sent: seen.map(({ body }) => body) };
 }
 
 for (const [name, way] of Object.entries(WAYS)) {
   Deno.test(`deferred tools: the predicted cache matches the served one, with tools found by ${name}`, async () => {
-    const { served, predicted, calls, asked, sent } = await play(way);
+    const { served, predicted, calls, requests, sent } = await play(way);
     for (const [at, { cachedTokens }] of served.entries()) {
       // The provider reads the whole previous prompt from the cache.
       assertEquals(cachedTokens, served[at - 1]?.promptTokens ?? 0);
@@ -192,7 +195,7 @@ for (const [name, way] of Object.entries(WAYS)) {
     assertEquals(calls.flatMap(({ rewrites }) => rewrites), []);
     assertEquals(
       sent.map(({ tools, ...body }) => ({ ...body, tools: tools.slice(0, -1) })),
-      asked,
+      requests,
     );
     assertEquals(new Set(sent.map(({ tools }) => tools.at(-1).name)), new Set(["recall"]));
   });

@@ -1,5 +1,11 @@
 import { assertEquals, assertLess } from "@std/assert";
-import { claudeGateway, claudeRequest, type Said, says, step } from "./claude_code_fixture_test.ts";
+import {
+  claudeGateway,
+  type ClaudeMessage,
+  claudeRequest,
+  step,
+  textMessage,
+} from "./claude_code_fixture_test.ts";
 import { call, completion, gatewayed, post, READ } from "./fixture_test.ts";
 import { functionCall, responsesUpstream } from "./responses_fixture_test.ts";
 
@@ -50,19 +56,19 @@ const PLAYS: Readonly<Record<keyof typeof WAYS, Play>> = {
     const { fetch, seen } = claudeGateway(() => ({ content: "Hi" }));
     const [asks, answers] = step("first", ways.map(({ text }) => text));
     const results = answers!.content.map((block, at) => ({ ...block, ...ways[at]!.flags }));
-    const said: Said[] = [says("user", "Go."), asks!, { role: "user", content: results }];
+    const messages: ClaudeMessage[] = [textMessage("user", "Go."), asks!, { role: "user", content: results }];
     for (let at = 0; at < STEPS; at++) {
-      await (await fetch(claudeRequest(said))).text();
-      said.push(...step(`s${at}`, [long(`s${at}`)]));
+      await (await fetch(claudeRequest(messages))).text();
+      messages.push(...step(`s${at}`, [long(`s${at}`)]));
     }
-    await (await fetch(claudeRequest(said))).text();
-    const shown = seen.map(({ body }) => body.messages[2].content as { content: unknown }[]);
+    await (await fetch(claudeRequest(messages))).text();
+    const resultBlocks = seen.map(({ body }) => body.messages[2].content as { content: unknown }[]);
     // Only the protocol's own error fields are forwarded.
     assertEquals(
-      shown.at(-1)!.map(({ content: _, ...block }) => block),
+      resultBlocks.at(-1)!.map(({ content: _, ...block }) => block),
       results.map(({ content: _, ...block }) => block),
     );
-    return shown.map((blocks) => blocks.map(({ content }) => content));
+    return resultBlocks.map((blocks) => blocks.map(({ content }) => content));
   },
   async responses(ways) {
     const upstream = responsesUpstream([]);
@@ -88,14 +94,14 @@ const PLAYS: Readonly<Record<keyof typeof WAYS, Play>> = {
       input.push(functionCall("shell", {}, `s${at}`), output(`s${at}`, long(`s${at}`)));
     }
     await ask();
-    const shown = upstream.asked.map(({ input }) =>
+    const resultBlocks = upstream.requests.map(({ input }) =>
       input.filter(({ call_id, type }) => type === "function_call_output" && String(call_id).startsWith("w"))
     );
     assertEquals(
-      shown.at(-1)!.map((item) => ({ ...item, output: "" })),
+      resultBlocks.at(-1)!.map((item) => ({ ...item, output: "" })),
       results.map((item) => ({ ...item, output: "" })),
     );
-    return shown.map((items) => items.map(({ output }) => output));
+    return resultBlocks.map((items) => items.map(({ output }) => output));
   },
   async chat(ways) {
     const { fetch, seen } = gatewayed(({ text }) =>
@@ -121,12 +127,12 @@ const PLAYS: Readonly<Record<keyof typeof WAYS, Play>> = {
       );
     }
     await ask();
-    const shown = seen.map(({ body }) => body.messages.slice(2, 2 + ways.length) as typeof results);
+    const resultBlocks = seen.map(({ body }) => body.messages.slice(2, 2 + ways.length) as typeof results);
     assertEquals(
-      shown.at(-1)!.map((one) => ({ ...one, content: "" })),
+      resultBlocks.at(-1)!.map((one) => ({ ...one, content: "" })),
       results.map((one) => ({ ...one, content: "" })),
     );
-    return shown.map((results) => results.map(({ content }) => content));
+    return resultBlocks.map((results) => results.map(({ content }) => content));
   },
 };
 
@@ -135,9 +141,9 @@ for (const [protocol, play] of Object.entries(PLAYS)) {
     const ways = WAYS[protocol as keyof typeof WAYS];
     const requests = await play(ways);
     const leftAt = ways.map(({ text }, at) => {
-      const request = requests.findIndex((shown) => String(shown[at]).startsWith("[elided: "));
+      const request = requests.findIndex((result) => String(result[at]).startsWith("[elided: "));
       const before = request < 0 ? requests : requests.slice(0, request);
-      assertEquals(before.filter((shown) => shown[at] !== text), []);
+      assertEquals(before.filter((result) => result[at] !== text), []);
       return request < 0 ? Infinity : request;
     });
     const [failed, others] = [true, false].map((stays) =>

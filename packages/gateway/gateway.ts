@@ -25,7 +25,7 @@
  *
  * @module
  */
-import { type Asker, Keys } from "@tare/session";
+import { type Caller, Keys } from "@tare/session";
 import { SessionRegistry } from "@tare/session/internal";
 import { Telemetry } from "@tare/session/telemetry";
 import { checkGiven, type NeededOptions } from "@tare/messages/internal";
@@ -43,7 +43,7 @@ export type { GatewayOptions, GatewayUpstream } from "./options.ts";
 /** Properties of a request that are not part of it. */
 export interface GatewayCall {
   readonly body?: Uint8Array<ArrayBuffer> | undefined;
-  readonly asker?: Asker | undefined;
+  readonly caller?: Caller | undefined;
   /**
    * Aborted if the client disconnects before the answer begins, which cancels the provider's call; later the client
    * cancels the answer's body. The request's own signal isn't used: `Deno.serve` aborts it after every answer. Default:
@@ -94,11 +94,11 @@ const OPTIONS: NeededOptions<GatewayOptions> = {
   "forward?": "array",
   "planning?": PLANNING,
   "recall?": "boolean",
-  "control?": "share",
+  "holdout?": "share",
   "limits?": LIMITS,
   "store?": "object",
   "retention?": RETENTION,
-  "warmth?": "object",
+  "keepAlive?": "object",
   "onError?": "function",
   "telemetry?": "object",
   "now?": "function",
@@ -131,7 +131,7 @@ const UPSTREAM: NeededOptions<GatewayUpstream> = {
  * |---|---|
  * | `x-tare-session` | name of its session; default: recognised by content |
  * | `x-tare: off` | forwarded unchanged |
- * | `x-tare: observe` | its session is forwarded unchanged, and its ledger records the estimated saving; one that was edited before stays unchanged from then on |
+ * | `x-tare: dry-run` | its session is forwarded unchanged, and its ledger records the estimated saving; one that was edited before stays unchanged from then on |
  *
  * | response header | value |
  * |---|---|
@@ -140,7 +140,7 @@ const UPSTREAM: NeededOptions<GatewayUpstream> = {
  * | `x-tare-tokens-received`, `x-tare-tokens-sent` | tokens of the client's prompt and of the upstream's, counted locally |
  * | `x-tare-cached-predicted` | tokens that were expected to be read from the provider's cache |
  * | `x-tare-cached-reported` | tokens that were read from it; only if the answer isn't streamed |
- * | `x-tare-saved-token-units` | estimated saving of the session in cost units (one = one uncached input token); of a stream, before this call; not with the policy `classic` |
+ * | `x-tare-saved-cost-units` | estimated saving of the session in cost units (one = one uncached input token); of a stream, before this call; not with the policy `classic` |
  * | `x-tare-warning` | reason why the request was forwarded unchanged, or content that was omitted |
  *
  * @example
@@ -173,13 +173,13 @@ export function gateway(options: GatewayOptions): HttpGateway {
   const calls = new PlannedCalls(turns, set);
   const served = PROTOCOLS.filter(({ name }) => Object.hasOwn(options.upstreams, name));
   /** Returns the protocol of a request by its path or headers, else that of any client; `own` if it is by path. */
-  const protocolOf = ({ path }: Asked, { headers }: Request) => {
+  const protocolOf = ({ path }: ProfileRequest, { headers }: Request) => {
     const own = PROTOCOLS.find((one) => path === one.path || path.startsWith(`${one.path}/`));
     const protocol = own ?? served.find((one) => one.speaks?.(headers)) ?? served.find((one) => !one.speaks);
     return { own, protocol };
   };
   /** Returns the error of a request that isn't forwarded to the upstream of its protocol. */
-  const refusal = ({ parts, sent }: Asked, request: Request, protocol: Protocol | undefined) => {
+  const refusal = ({ parts, sent }: ProfileRequest, request: Request, protocol: Protocol | undefined) => {
     if (!protocol || !served.includes(protocol)) {
       const message = `Cannot forward /v1${sent}: no upstream is configured for its protocol.`;
       return new ApiError(404, message, { code: "no_upstream" });
@@ -205,12 +205,12 @@ export function gateway(options: GatewayOptions): HttpGateway {
     return new ApiError(404, `Cannot forward /v1${sent}: ${reason}.`, { code: "not_found" });
   };
   const route = async (
-    asked: Asked,
+    profileRequest: ProfileRequest,
     request: Request,
-    { body, asker = Keys.OWNER, signal }: GatewayCall,
+    { body, caller = Keys.OWNER, signal }: GatewayCall,
   ): Promise<Response> => {
-    const { path, sent } = asked;
-    assertMay(asker);
+    const { path, sent } = profileRequest;
+    assertMay(caller);
     if (isUpgrade(request)) {
       const message = `Cannot open a WebSocket at /v1${sent}: only HTTP is supported.`;
       throw new ApiError(426, message, { code: "upgrade_required" });
@@ -219,7 +219,7 @@ export function gateway(options: GatewayOptions): HttpGateway {
       for (const protocol of served) {
         const counts = path === protocol.countPath;
         if (counts || path === protocol.path) {
-          return await answerCall(protocol, request, { counts, body, asker, signal });
+          return await answerCall(protocol, request, { counts, body, caller, signal });
         }
       }
     }
@@ -227,19 +227,19 @@ export function gateway(options: GatewayOptions): HttpGateway {
       const reason = "it was sent by a page of another origin without a CORS preflight";
       throw new ApiError(403, `Cannot forward the request: ${reason}.`, { code: "origin_not_allowed" });
     }
-    if (request.method !== "GET" && request.method !== "HEAD") assertMay(asker, false);
-    const { own, protocol } = protocolOf(asked, request);
-    const refused = refusal(asked, request, protocol);
+    if (request.method !== "GET" && request.method !== "HEAD") assertMay(caller, false);
+    const { own, protocol } = protocolOf(profileRequest, request);
+    const refused = refusal(profileRequest, request, protocol);
     if (!protocol || refused) throw refused;
     const below = protocol.followsField && own && sent.slice(protocol.path.length + 1);
     return below
-      ? await calls.forwardResponse(protocol, below, { request, signal, by: Keys.nameOf(asker) })
+      ? await calls.forwardResponse(protocol, below, { request, signal, by: Keys.nameOf(caller) })
       : await calls.forward(protocol, sent, { request, signal });
   };
   /** @throws {ApiError} unless the caller has access and budget. */
-  const assertMay = (asker: Asker, isPriced = true) => {
-    const refused = options.keys?.refusal(asker, "gateway") ??
-      options.keys?.spent(Keys.nameOf(asker), isPriced);
+  const assertMay = (caller: Caller, isPriced = true) => {
+    const refused = options.keys?.refusal(caller, "gateway") ??
+      options.keys?.spent(Keys.nameOf(caller), isPriced);
     if (!refused) return;
     const { status, code, message } = refused;
     // The code that clients of the providers expect.
@@ -248,17 +248,17 @@ export function gateway(options: GatewayOptions): HttpGateway {
   const answerCall = async (
     protocol: Protocol,
     request: Request,
-    { counts, body, asker, signal }: {
+    { counts, body, caller, signal }: {
       readonly counts: boolean;
       readonly body: Uint8Array<ArrayBuffer> | undefined;
-      readonly asker: Asker;
+      readonly caller: Caller;
       readonly signal: AbortSignal | undefined;
     },
   ): Promise<Response> => {
     const declared = request.headers.get("content-type") ?? "none";
     const bytes = body ?? await readBody(request, { maxBytes });
     // The provider may support other encodings.
-    if (!bytes) assertMay(asker, false);
+    if (!bytes) assertMay(caller, false);
     if (!bytes) {
       const path = counts && protocol.countPath || protocol.path;
       return await calls.forward(protocol, path, { request, signal });
@@ -270,8 +270,8 @@ export function gateway(options: GatewayOptions): HttpGateway {
     }
     const { price = listPrice } = options.upstreams[protocol.name] ?? {};
     const model = peekField(bytes, "model");
-    if (!counts) assertMay(asker, typeof model === "string" && price(model) !== undefined);
-    const by = Keys.nameOf(asker);
+    if (!counts) assertMay(caller, typeof model === "string" && price(model) !== undefined);
+    const by = Keys.nameOf(caller);
     return await calls.answer(protocol, { request: decoded(request), signal, bytes, counts, by });
   };
   return {
@@ -279,23 +279,24 @@ export function gateway(options: GatewayOptions): HttpGateway {
       const { pathname } = new URL(request.url);
       // Some clients check reachability first.
       if (pathname === "/" && request.method === "HEAD") return Promise.resolve(new Response());
-      const asked = askedOf(pathname);
-      if (!asked) return undefined;
-      return Telemetry.inTraceOf(request, () => route(asked, request, asking)).catch((error) => {
-        const told = error instanceof ApiError
+      const profileRequest = profileRequestOf(pathname);
+      if (!profileRequest) return undefined;
+      return Telemetry.inTraceOf(request, () => route(profileRequest, request, asking)).catch((error) => {
+        const reported = error instanceof ApiError
           ? error
           : new ApiError(502, unreachable(error), { code: "upstream_unreachable" });
-        const { protocol } = protocolOf(asked, request);
-        const { status, message, details: { code = "", headers = {} } } = told;
-        const response = protocol?.refuse(status, message, code) ?? told.toResponse();
+        const { protocol } = protocolOf(profileRequest, request);
+        const { status, message, details: { code = "", headers = {} } } = reported;
+        const response = protocol?.refuse(status, message, code) ?? reported.toResponse();
         for (const [name, value] of Object.entries(headers)) response.headers.set(name, value);
         return response;
       });
     },
     takes: (request) => {
-      const asked = askedOf(new URL(request.url).pathname);
-      if (!asked) return false;
-      return isUpgrade(request) || !refusal(asked, request, protocolOf(asked, request).protocol);
+      const profileRequest = profileRequestOf(new URL(request.url).pathname);
+      if (!profileRequest) return false;
+      return isUpgrade(request) ||
+        !refusal(profileRequest, request, protocolOf(profileRequest, request).protocol);
     },
     maxBodyBytes: maxBytes,
     sessions: new SessionRegistry([turns.sessions]),
@@ -303,14 +304,14 @@ export function gateway(options: GatewayOptions): HttpGateway {
   };
 }
 
-interface Asked {
+interface ProfileRequest {
   readonly sent: string;
   /** The path with decoded parts, unless one of them contains a `/`. */
   readonly path: string;
   readonly parts: readonly string[];
 }
 
-function askedOf(pathname: string): Asked | undefined {
+function profileRequestOf(pathname: string): ProfileRequest | undefined {
   const sent = /^\/v1(\/.*)$/.exec(pathname)?.[1];
   if (sent === undefined) return undefined;
   // A path that can't be decoded matches none.

@@ -34,14 +34,17 @@ Deno.test("gateway() forwards unedited bytes in both directions", async () => {
     null,
     null,
   ]);
-  const told = (name: string) => response.headers.get(name);
-  assertEquals([told("x-request-id"), told("x-ratelimit-remaining-tokens"), told("x-tare-epoch")], [
-    "r1",
-    "7",
-    "0",
-  ]);
-  assertMatch(told("x-tare-session") ?? "", /^[0-9a-f-]{36}$/);
-  assert(Number(told("x-tare-tokens-sent")) > 0);
+  const headerOf = (name: string) => response.headers.get(name);
+  assertEquals(
+    [headerOf("x-request-id"), headerOf("x-ratelimit-remaining-tokens"), headerOf("x-tare-epoch")],
+    [
+      "r1",
+      "7",
+      "0",
+    ],
+  );
+  assertMatch(headerOf("x-tare-session") ?? "", /^[0-9a-f-]{36}$/);
+  assert(Number(headerOf("x-tare-tokens-sent")) > 0);
 });
 
 Deno.test("gateway() sends the server's key instead of the client's", async () => {
@@ -83,12 +86,12 @@ Deno.test("gateway() requests usage of streams and hides it from clients that di
   assertEquals(seen[0]?.body.stream_options, { include_usage: true });
   assertEquals(quiet.includes("usage"), false);
   assertEquals(quiet.trim().split("\n\n").length, 4);
-  const asked = await (await fetch(post({
+  const reply = await (await fetch(post({
     ...HELLO,
     stream: true,
     stream_options: { include_usage: true },
   }))).text();
-  assertStringIncludes(asked, '"usage":{"prompt_tokens":9');
+  assertStringIncludes(reply, '"usage":{"prompt_tokens":9');
   const { planned } = await ledger();
   assertEquals([planned.sessions, planned.calls, planned.promptTokens], [1, 2, 18]);
 });
@@ -116,8 +119,8 @@ Deno.test("gateway() stops editing a session after two successive rejections", a
   const request = { ...HELLO, tools: [READ] };
   const first = await fetch(post(request));
   assertEquals([first.status, seen.length], [200, 2]);
-  const told = "the request was forwarded unchanged: the upstream answered 400";
-  assertStringIncludes(first.headers.get("x-tare-warning") ?? "", told);
+  const expected = "the request was forwarded unchanged: the upstream answered 400";
+  assertStringIncludes(first.headers.get("x-tare-warning") ?? "", expected);
   await first.text();
   const second = await fetch(post(request));
   assertStringIncludes(second.headers.get("x-tare-warning") ?? "", "this session is forwarded unchanged");
@@ -182,13 +185,13 @@ Deno.test("gateway() hides a streamed recall next to the client's own calls", as
   assertEquals([recalled.tool_call_id, read.tool_call_id, read.content], ["r1", "c1", "A."]);
 });
 
-Deno.test("gateway() forwards control sessions, bypassed requests and foreign recall tools unchanged", async () => {
+Deno.test("gateway() forwards holdout sessions, bypassed requests and foreign recall tools unchanged", async () => {
   const request = { ...HELLO, tools: [READ] };
-  const control = gatewayed(() => completion({ content: "Hi" }), { control: 1 });
-  await (await control.fetch(post(request))).text();
-  assertEquals(control.seen[0]?.body, request);
-  const report = await control.ledger();
-  assertEquals([report.planned.sessions, report.control.sessions, report.control.calls], [0, 1, 1]);
+  const holdout = gatewayed(() => completion({ content: "Hi" }), { holdout: 1 });
+  await (await holdout.fetch(post(request))).text();
+  assertEquals(holdout.seen[0]?.body, request);
+  const report = await holdout.ledger();
+  assertEquals([report.planned.sessions, report.holdout.sessions, report.holdout.calls], [0, 1, 1]);
   const off = gatewayed(() => completion({ content: "Hi" }));
   await (await off.fetch(post(request, { "x-tare": "off" }))).text();
   assertEquals(off.seen[0]?.body, request);
@@ -250,28 +253,28 @@ Deno.test("gateway() forwards unreadable requests for the upstream to reject", a
 
 Deno.test("gateway() rejects bodies over its limit and those without a CORS preflight", async () => {
   const { fetch, seen } = gatewayed(() => completion({ content: "Hi" }), { limits: { bodyBytes: 100 } });
-  const told = async (request: Request) => {
+  const replyTo = async (request: Request) => {
     const response = await fetch(request);
     return [response.status, (await response.json()).error.code];
   };
-  assertEquals(await told(post({ ...HELLO, pad: "x".repeat(100) })), [413, "body_too_large"]);
+  assertEquals(await replyTo(post({ ...HELLO, pad: "x".repeat(100) })), [413, "body_too_large"]);
   const stream = new Blob(["x".repeat(101)]).stream();
   const chunked = new Request("http://localhost/v1/responses", { method: "POST", body: stream });
-  assertEquals(await told(chunked), [413, "body_too_large"]);
-  assertEquals(await told(post(HELLO, { "content-type": "text/plain" })), [415, "unsupported_media_type"]);
+  assertEquals(await replyTo(chunked), [413, "body_too_large"]);
+  assertEquals(await replyTo(post(HELLO, { "content-type": "text/plain" })), [415, "unsupported_media_type"]);
   assertEquals(seen, []);
 });
 
 Deno.test("gateway() counts no fork as a session, with or without a store or key", async () => {
-  const ann = { asker: { name: "ann", routes: ["gateway"] } } as const;
-  for (const kept of [{}, { store: memoryStore() }]) {
-    const { fetch, ledger, close } = gatewayed(() => completion({ content: "Hi" }), kept);
-    const said = [...HELLO.messages, { role: "assistant", content: "Hi" }];
-    const asked = [
-      said.slice(0, -1),
-      ...["And?", "Or?"].map((content) => [...said, { role: "user", content }]),
+  const ann = { caller: { name: "ann", routes: ["gateway"] } } as const;
+  for (const options of [{}, { store: memoryStore() }]) {
+    const { fetch, ledger, close } = gatewayed(() => completion({ content: "Hi" }), options);
+    const messages = [...HELLO.messages, { role: "assistant", content: "Hi" }];
+    const requests = [
+      messages.slice(0, -1),
+      ...["And?", "Or?"].map((content) => [...messages, { role: "user", content }]),
     ];
-    for (const messages of asked) {
+    for (const messages of requests) {
       const answer = await fetch(post({ ...HELLO, messages }), ann);
       await answer.text();
     }

@@ -43,7 +43,7 @@ Deno.test("cache prediction: changed instructions and a first message share thei
     return Number(response.headers.get("x-tare-cached-predicted"));
   };
   const half = "You help people. ".repeat(200);
-  const picture = { type: "image_url", image_url: { url: "data:image/png;base64,AAAA" } };
+  const image = { type: "image_url", image_url: { url: "data:image/png;base64,AAAA" } };
   const ask = (system: string, ...content: readonly object[]) =>
     expected([{ role: "system", content: system }, { role: "user", content }]);
   const text = (words: string) => ({ type: "text", text: words });
@@ -53,7 +53,7 @@ Deno.test("cache prediction: changed instructions and a first message share thei
     await ask(`${half}Today is Friday.`, text(half), text("Go.")),
     await ask(`${half}Today is Monday.`, text(half), text("Stay.")),
     // Blocks after an image are not compared alone.
-    await ask(`${half}Today is Monday.`, picture, text(half)),
+    await ask(`${half}Today is Monday.`, image, text(half)),
   ];
   const wanted = [tokens, 2 * tokens, tokens];
   for (const [at, share] of shared.entries()) {
@@ -110,9 +110,9 @@ function marking(options: Partial<GatewayOptions> = {}) {
     input_schema: { type: "object" },
   };
   const mark = { cache_control: { type: "ephemeral" } };
-  const said = ["Go on.", "Yes.", "And then?", "Yes.", "And last?"];
+  const texts = ["Go on.", "Yes.", "And then?", "Yes.", "And last?"];
   return async (length: number, marked: number, system = systemOf("You help people. ")) => {
-    const messages = said.slice(0, length).map((text, at) => ({
+    const messages = texts.slice(0, length).map((text, at) => ({
       role: at % 2 === 0 ? "user" : "assistant",
       content: [{ type: "text", text, ...(at === marked && mark) }],
     }));
@@ -152,7 +152,7 @@ Deno.test("cache prediction: marked blocks before a changed block of the system 
 });
 
 Deno.test("breakpoints: their position in the system prompt doesn't change the messages", async () => {
-  const sent = async (marksOf: (request: number) => readonly boolean[]) => {
+  const sent = async (breakpointsOf: (request: number) => readonly boolean[]) => {
     const { fetch, seen } = gatewayed(() => new Response("{}", { status: 503 }), {
       upstreams: { messages: { ...UPSTREAM, windowTokens: 20_000, profile: profileNamed("anthropic-5m") } },
     });
@@ -169,7 +169,7 @@ Deno.test("breakpoints: their position in the system prompt doesn't change the m
           }],
         },
       );
-      const system = marksOf(at).map((isMarked, at) => ({
+      const system = breakpointsOf(at).map((isMarked, at) => ({
         ...{ type: "text", text: `Rule ${at}.` },
         ...(isMarked && { cache_control: { type: "ephemeral" } }),
       }));
@@ -202,7 +202,7 @@ Deno.test("cache prediction: breakpoints survive a restart", async () => {
 Deno.test("cache prediction: the cost of a resumed conversation with changed instructions survives a restart", async () => {
   const profile = { ...profileNamed("openai"), minTokens: 0, blockTokens: 1 };
   const half = "You help people. ".repeat(2_000);
-  const played = async (isAnew: boolean) => {
+  const played = async (isRestarted: boolean) => {
     const store = memoryStore();
     const open = () =>
       gatewayed(() => completion({ content: "Done." }, 9_000), {
@@ -212,7 +212,7 @@ Deno.test("cache prediction: the cost of a resumed conversation with changed ins
     const expected: number[] = [];
     const history: object[] = [{ role: "user", content: "Find the constants of the folder." }];
     for (const day of ["Monday", "Monday", "Friday", "Friday"]) {
-      if (isAnew) {
+      if (isRestarted) {
         await opened.close();
         opened = open();
       }
@@ -222,9 +222,9 @@ Deno.test("cache prediction: the cost of a resumed conversation with changed ins
       expected.push(Number(response.headers.get("x-tare-cached-predicted")));
       history.push(...chatStep(`${history.length}.ts`, `It is short. ${history.length}`));
     }
-    const { tokenUnits, withoutTokenUnits } = (await opened.ledger()).planned;
+    const { costUnits, baselineCostUnits } = (await opened.ledger()).planned;
     await opened.close();
-    return { expected, tokenUnits, withoutTokenUnits };
+    return { expected, costUnits, baselineCostUnits };
   };
   const whole = await played(false);
   assertLess(0, whole.expected[2]!);

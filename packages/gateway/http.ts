@@ -241,12 +241,12 @@ async function read(
   const chunks: Uint8Array<ArrayBuffer>[] = [];
   let length = 0;
   let most = maxBytes;
-  let isTold = early === undefined;
+  let isReported = early === undefined;
   for await (const chunk of body ?? []) {
     length += chunk.length;
     chunks.push(chunk);
-    if (!isTold && early && length > early.bytes) {
-      isTold = true;
+    if (!isReported && early && length > early.bytes) {
+      isReported = true;
       // The relevant field is usually in the first piece: pieces are joined only if it isn't.
       most = early.limit(chunks[0]!) ?? early.limit(joinBytes(chunks)) ?? maxBytes;
     }

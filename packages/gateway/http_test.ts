@@ -76,20 +76,20 @@ Deno.test("readBody() returns a single piece without a copy, and copies several 
 });
 
 Deno.test("readBody() requests a long body's limit with its first piece, then with all pieces", async () => {
-  const asked: number[] = [];
+  const requests: number[] = [];
   const read = (limits: readonly (number | undefined)[]) => {
-    asked.length = 0;
-    const limit = (begin: Uint8Array) => limits[asked.push(begin.length) - 1];
+    requests.length = 0;
+    const limit = (begin: Uint8Array) => limits[requests.push(begin.length) - 1];
     return readBody(sent(piece(4), piece(4), piece(4), piece(4)), {
       maxBytes: 20,
       early: { bytes: 6, limit },
     });
   };
-  assertEquals([(await read([undefined, undefined]))?.length, [...asked]], [16, [4, 8]]);
-  assertEquals([(await read([undefined, 16]))?.length, [...asked]], [16, [4, 8]]);
-  assertEquals([(await read([18]))?.length, [...asked]], [16, [4]]);
+  assertEquals([(await read([undefined, undefined]))?.length, [...requests]], [16, [4, 8]]);
+  assertEquals([(await read([undefined, 16]))?.length, [...requests]], [16, [4, 8]]);
+  assertEquals([(await read([18]))?.length, [...requests]], [16, [4]]);
   const refused = await assertRejects(() => read([6]), ApiError, "it has more than 6 bytes");
-  assertEquals([refused.status, asked], [413, [4]]);
+  assertEquals([refused.status, requests], [413, [4]]);
 });
 
 Deno.test("readBody() leaves a body of unknown encoding unread", async () => {

@@ -22,7 +22,7 @@ async function passed(pieces: readonly string[], type = "text/event-stream") {
   const errors: unknown[] = [];
   const { fetch } = gatewayed(upstream, { onError: (error) => errors.push(error) });
   const response = await fetch(post({ ...REQUEST, stream: type === "text/event-stream" }));
-  return { text: await response.text(), told: errors.map(String) };
+  return { text: await response.text(), reported: errors.map(String) };
 }
 
 const chunk = (delta: object) => `data: ${JSON.stringify({ id: "c", choices: [{ index: 0, delta }] })}\n\n`;
@@ -30,8 +30,8 @@ const isSame = (text: string, pieces: readonly string[]) => text === pieces.join
 
 Deno.test("gateway() forwards a stream that begins with line feeds", async () => {
   const pieces = ["\n", "\r\n\n", chunk({ content: "Hi" }), "data: [DONE]\n\n"];
-  const { text, told } = await passed(pieces);
-  assertEquals([isSame(text, pieces), told], [true, []]);
+  const { text, reported } = await passed(pieces);
+  assertEquals([isSame(text, pieces), reported], [true, []]);
 });
 
 Deno.test("gateway() forwards a stream unchanged from an event that is too long", async () => {
@@ -42,8 +42,8 @@ Deno.test("gateway() forwards a stream unchanged from an event that is too long"
     '"}\n\n',
     "data: [DONE]\n\n",
   ];
-  const { text, told } = await passed(pieces);
-  assertEquals([isSame(text, pieces), told], [true, [
+  const { text, reported } = await passed(pieces);
+  assertEquals([isSame(text, pieces), reported], [true, [
     "Error: Cannot process a model call: one of its events has more than 16 MiB; the rest of the stream is forwarded unchanged.",
   ]]);
 });
@@ -54,18 +54,18 @@ Deno.test("gateway() forwards a stream with too many calls unchanged", async () 
     ...Array.from({ length: 257 }, (_, index) => chunk({ tool_calls: [call(index)] })),
     "data: [DONE]\n\n",
   ];
-  const { text, told: [told] } = await passed(pieces);
+  const { text, reported: [reported] } = await passed(pieces);
   assertEquals(isSame(text, pieces), true);
   assertStringIncludes(
-    String(told),
+    String(reported),
     "it makes more than 256 tool calls; the rest of the stream is forwarded",
   );
 });
 
 Deno.test("gateway() forwards a reply that is too long unchanged", async () => {
   const pieces = ['{"choices": [], "x": "', ...Array(17).fill("x".repeat(MIB)), '"}'];
-  const { text, told } = await passed(pieces, "application/json");
-  assertEquals([isSame(text, pieces), told], [true, [
+  const { text, reported } = await passed(pieces, "application/json");
+  assertEquals([isSame(text, pieces), reported], [true, [
     "Error: Cannot process a model call: the reply has more than 16 MiB; the answer is forwarded unchanged.",
   ]]);
 });

@@ -37,15 +37,15 @@ const message = (content: string) => ({ role: "user", content });
 
 Deno.test("ListCache returns the items that a request shares with an earlier one", () => {
   const { counted, readers } = counting(new ListCache({ maxBytes: 100_000 }));
-  const said = ["a", "b", "c", "d"].map(message);
-  const first = requestOf(bodyOf(said.slice(0, 2)), readers);
-  const second = requestOf(bodyOf(said.slice(0, 3)), readers);
+  const texts = ["a", "b", "c", "d"].map(message);
+  const first = requestOf(bodyOf(texts.slice(0, 2)), readers);
+  const second = requestOf(bodyOf(texts.slice(0, 3)), readers);
   assertStrictEquals(second.items[1]?.parts, first.items[1]?.parts);
   assertEquals(counted.items, 3);
-  requestOf(bodyOf(said.slice(0, 3)), readers);
-  requestOf(bodyOf([...said.slice(0, 3), message("Sum it up.")]), readers);
+  requestOf(bodyOf(texts.slice(0, 3)), readers);
+  requestOf(bodyOf([...texts.slice(0, 3), message("Sum it up.")]), readers);
   assertEquals(counted.items, 4);
-  requestOf(bodyOf(said), readers);
+  requestOf(bodyOf(texts), readers);
   assertEquals(counted.items, 5);
 });
 
@@ -66,10 +66,10 @@ Deno.test("ListCache distinguishes lists with the same length and end", () => {
   const { counted, readers } = counting(new ListCache({ maxBytes: 100_000 }));
   const end = message("the same end ".repeat(10));
   const sessions = ["a", "b", "c"].map((name) => [message(name), end]);
-  const first = sessions.map((said) => requestOf(bodyOf(said), readers));
+  const first = sessions.map((texts) => requestOf(bodyOf(texts), readers));
   counted.items = 0;
-  for (const [at, said] of sessions.entries()) {
-    const again = requestOf(bodyOf([...said, message("more")]), readers);
+  for (const [at, texts] of sessions.entries()) {
+    const again = requestOf(bodyOf([...texts, message("more")]), readers);
     assertStrictEquals(again.items[0]?.parts, first[at]?.items[0]?.parts);
   }
   assertEquals(counted.items, 3);
@@ -79,10 +79,10 @@ Deno.test("ListCache finds the longest list of any length among many conversatio
   const lists = new ListCache({ maxBytes: 10_000_000 });
   const { counted, readers } = counting(lists);
   const instructions = message("the same instructions ".repeat(300));
-  const said = (
+  const texts = (
     name: string,
   ) => [instructions, ...Array.from({ length: 40 }, (_, at) => message(name.repeat(1 + at ** 2)))];
-  const conversations = ["a", "b", "c"].map(said);
+  const conversations = ["a", "b", "c"].map(texts);
   for (const messages of conversations) requestOf(bodyOf(messages.slice(0, 1)), readers);
   for (let length = 2; length <= 41; length++) {
     for (const messages of conversations) {

@@ -3,10 +3,10 @@ import { profileNamed } from "@tare/planner";
 import {
   type ClaudeCode,
   claudeGateway,
+  type ClaudeMessage,
   claudeRequest,
-  type Said,
-  says,
   step,
+  textMessage,
 } from "./claude_code_fixture_test.ts";
 import { completion, gatewayed, post, UPSTREAM } from "./fixture_test.ts";
 
@@ -20,7 +20,7 @@ Deno.test("gateway() sends requests to the upstream of their protocol, with its 
     upstreams: { chat: UPSTREAM, messages: { ...claude, apiKey: "server" } },
   });
   const request = (path: string, headers: Record<string, string> = {}) => {
-    const { body, method } = claudeRequest([says("user", "Hi.")]);
+    const { body, method } = claudeRequest([textMessage("user", "Hi.")]);
     const more = { "content-type": "application/json", "anthropic-version": "2023-06-01", ...headers };
     return path.startsWith("/models")
       ? new Request(`http://localhost/v1${path}`, { headers: more })
@@ -69,7 +69,7 @@ Deno.test("gateway() forwards errors of the Messages format byte for byte", asyn
       headers: { "content-type": "application/json", "request-id": "req_1" },
     })
   );
-  const response = await fetch(claudeRequest([says("user", "Go."), ...step("a", [LONG])]));
+  const response = await fetch(claudeRequest([textMessage("user", "Go."), ...step("a", [LONG])]));
   assertEquals([response.status, response.headers.get("request-id"), await response.text()], [
     400,
     "req_1",
@@ -83,48 +83,48 @@ Deno.test("gateway() forwards errors of the Messages format byte for byte", asyn
 
 Deno.test("sessions: changed lines of instructions continue a session, and subagents have their own", async () => {
   const { fetch } = claudeGateway(() => ({ content: "Done." }));
-  const ask = async (said: readonly Said[], now?: ClaudeCode) => {
-    const response = await fetch(claudeRequest(said, now));
+  const ask = async (dialogue: readonly ClaudeMessage[], now?: ClaudeCode) => {
+    const response = await fetch(claudeRequest(dialogue, now));
     await response.text();
     return response.headers.get("x-tare-session");
   };
-  const history = [says("user", "Go."), ...step("a", ["A."])];
+  const history = [textMessage("user", "Go."), ...step("a", ["A."])];
   const one = await ask(history);
-  const more = [...history, says("assistant", "Done."), says("user", "More.")];
+  const more = [...history, textMessage("assistant", "Done."), textMessage("user", "More.")];
   assertEquals(await ask(more, { bill: "99f" }), one);
-  const resumed = [...more, says("assistant", "Done."), says("user", "And more.")];
+  const resumed = [...more, textMessage("assistant", "Done."), textMessage("user", "And more.")];
   assertEquals(await ask(resumed, { status: "M a.ts\nM b.ts", bill: "77e" }), one);
   const agent = { system: "You are an agent that looks for files.\nReport what you find.", bill: "123" };
-  const found = await ask([says("user", "Find a.")], agent);
-  const other = await ask([says("user", "Find b.")], agent);
+  const found = await ask([textMessage("user", "Find a.")], agent);
+  const other = await ask([textMessage("user", "Find b.")], agent);
   assertEquals(new Set([one, found, other]).size, 3);
-  assertEquals(await ask([says("user", "Find a."), ...step("x", ["X."])], agent), found);
-  assertEquals(await ask([says("user", "Find b."), ...step("x", ["X."])], agent), other);
-  assertNotEquals(await ask([says("user", "Go.")], agent), one);
+  assertEquals(await ask([textMessage("user", "Find a."), ...step("x", ["X."])], agent), found);
+  assertEquals(await ask([textMessage("user", "Find b."), ...step("x", ["X."])], agent), other);
+  assertNotEquals(await ask([textMessage("user", "Go.")], agent), one);
   assertEquals(await ask([...resumed, ...step("b", ["B."])], { status: "M a.ts" }), one);
 });
 
 Deno.test("messages: edits replace single blocks, retain replies, and use at most four breakpoints", async () => {
   const { fetch, seen } = claudeGateway(() => ({ content: "Done." }));
-  const said: Said[] = [says("user", "RULE-7 is in CLAUDE.md. Go.")];
+  const dialogue: ClaudeMessage[] = [textMessage("user", "RULE-7 is in CLAUDE.md. Go.")];
   for (let at = 0; at < 12; at++) {
-    said.push(
+    dialogue.push(
       ...step(
         `f${at}`,
         [`${at} ${LONG}`, `again ${at} ${LONG}`],
         at % 3 === 0 ? `Reminder ${at}.` : undefined,
       ),
     );
-    await (await fetch(claudeRequest(said))).text();
+    await (await fetch(claudeRequest(dialogue))).text();
   }
   const { messages, system } = seen.at(-1)!.body;
-  const sent = messages as Said[];
+  const sent = messages as ClaudeMessage[];
   assertEquals(
     sent.filter(({ role }) => role === "assistant"),
-    said.filter(({ role }) => role === "assistant"),
+    dialogue.filter(({ role }) => role === "assistant"),
   );
-  const texts = (list: readonly Said[]) => JSON.stringify(list).match(/RULE-7[^"]*|Reminder \d+\./g);
-  assertEquals(texts(sent), texts(said));
+  const texts = (list: readonly ClaudeMessage[]) => JSON.stringify(list).match(/RULE-7[^"]*|Reminder \d+\./g);
+  assertEquals(texts(sent), texts(dialogue));
   const elided = sent.flatMap(({ content }) => typeof content === "string" ? [] : content)
     .filter(({ content }) => String(content).startsWith("[elided: "));
   assert(elided.length > 10, `${elided.length} results were elided`);
@@ -144,25 +144,25 @@ Deno.test("messages: a hidden recall is restored with its signed reasoning, and 
       ? { thoughts: "Now.", content: "Found.", calls: [{ name: "Bash", args: { command: "ls" }, id: "c1" }] }
       : { content: "Done." }
   );
-  const text = await (await fetch(claudeRequest([says("user", "Go.")], { stream: true }))).text();
+  const text = await (await fetch(claudeRequest([textMessage("user", "Go.")], { stream: true }))).text();
   assertEquals(text.includes("recall"), false);
   const indexes = [...text.matchAll(/"content_block_start","index":(\d+)/g)].map(([, index]) => index);
   assertEquals(indexes, ["0", "1", "2", "3"]);
   assertEquals(text.match(/event: message_(start|stop)/g)?.length, 2);
   assertMatch(text, /"stop_reason":"tool_use"/);
   const thinking = (thinking: string) => ({ type: "thinking", thinking, signature: `sig-${thinking}` });
-  const shown = [
+  const visible = [
     thinking("Which?"),
     thinking("Now."),
     { type: "text", text: "Found." },
     { type: "tool_use", id: "c1", name: "Bash", input: { command: "ls" } },
   ];
   const result = { type: "tool_result", tool_use_id: "c1", content: "a" };
-  const said: Said[] = [says("user", "Go."), { role: "assistant", content: shown }, {
+  const dialogue: ClaudeMessage[] = [textMessage("user", "Go."), { role: "assistant", content: visible }, {
     role: "user",
     content: [result],
   }];
-  await (await fetch(claudeRequest(said, { stream: true }))).text();
+  await (await fetch(claudeRequest(dialogue, { stream: true }))).text();
   const sent = seen.at(-1)!.body.messages;
   assertEquals(sent.slice(1, 4), [
     {
@@ -176,7 +176,7 @@ Deno.test("messages: a hidden recall is restored with its signed reasoning, and 
     // The upstream's stable part ends here.
     {
       role: "assistant",
-      content: [thinking("Now."), shown[2], { ...shown[3], cache_control: { type: "ephemeral" } }],
+      content: [thinking("Now."), visible[2], { ...visible[3], cache_control: { type: "ephemeral" } }],
     },
   ]);
   assertMatch(sent[2].content[0].content, /^Cannot recall/);
@@ -196,8 +196,8 @@ Deno.test("messages: the requested cache lifetime and the reported writes determ
         upstreams: { messages: { ...UPSTREAM, profile: profileNamed("anthropic-5m") } },
       },
     );
-    await (await fetch(claudeRequest([says("user", "Go.")]))).text();
-    return (await ledger()).planned.tokenUnits;
+    await (await fetch(claudeRequest([textMessage("user", "Go.")]))).text();
+    return (await ledger()).planned.costUnits;
   };
   assertEquals([await cost(1_000, 0), await cost(0, 1_000), await cost(400, 600)], [1_250, 2_000, 1_700]);
 });
@@ -206,17 +206,17 @@ Deno.test("sessions: a conversation resumed under another name continues with hi
   const { fetch, seen } = claudeGateway((_, index) =>
     index === 0 ? { calls: [{ name: "recall", args: { ref: "none" }, id: "r1" }] } : { content: "Done." }
   );
-  const ask = async (said: readonly Said[], now: ClaudeCode = {}) => {
-    const response = await fetch(claudeRequest(said, now));
+  const ask = async (dialogue: readonly ClaudeMessage[], now: ClaudeCode = {}) => {
+    const response = await fetch(claudeRequest(dialogue, now));
     await response.text();
     return response.headers.get("x-tare-session");
   };
   const recalls = () => JSON.stringify(seen.at(-1)!.body.messages).includes('"id":"r1"');
-  const opening = [says("user", "Go.")];
+  const opening = [textMessage("user", "Go.")];
   const one = await ask(opening);
-  const resumed = [...opening, says("assistant", "Done."), says("user", "More.")];
+  const resumed = [...opening, textMessage("assistant", "Done."), textMessage("user", "More.")];
   assertEquals([await ask(resumed), recalls()], [one, true]);
-  const later = [...resumed, says("assistant", "Done."), says("user", "And more.")];
+  const later = [...resumed, textMessage("assistant", "Done."), textMessage("user", "And more.")];
   const two = await ask(later, { session: "s2", status: "M a.ts" });
   assertEquals(recalls(), true);
   assertEquals(await ask([...later, ...step("g", ["G."])], { session: "s2", status: "M a.ts" }), two);
@@ -228,15 +228,15 @@ Deno.test("sessions: a conversation resumed under another name continues with hi
 Deno.test("messages: a recall next to the client's calls is answered in one message with their results", async () => {
   const calls = [{ name: "recall", args: { ref: "none" }, id: "r1" }, { name: "Bash", args: {}, id: "c1" }];
   const { fetch, seen } = claudeGateway((_, index) => index === 0 ? { calls } : { content: "Done." });
-  await (await fetch(claudeRequest([says("user", "Go.")]))).text();
+  await (await fetch(claudeRequest([textMessage("user", "Go.")]))).text();
   const use = { type: "tool_use", id: "c1", name: "Bash", input: {} };
   const result = { type: "tool_result", tool_use_id: "c1", content: "a" };
-  const said: Said[] = [
-    says("user", "Go."),
+  const dialogue: ClaudeMessage[] = [
+    textMessage("user", "Go."),
     { role: "assistant", content: [use] },
     { role: "user", content: [result, { type: "text", text: "Hm?" }] },
   ];
-  await (await fetch(claudeRequest(said))).text();
+  await (await fetch(claudeRequest(dialogue))).text();
   const [, reply, results, ...more] = seen.at(-1)!.body.messages;
   assertEquals(more, []);
   assertEquals(reply.content.map(({ id }: { id: string }) => id), ["r1", "c1"]);
@@ -251,7 +251,7 @@ Deno.test("messages: a recall next to the client's calls is answered in one mess
 Deno.test("messages: results that define tools, and their step, are not edited", async () => {
   const { fetch, seen } = claudeGateway(() => ({ content: "Done." }));
   const id = "toolu_search";
-  const search: Said[] = [
+  const search: ClaudeMessage[] = [
     {
       role: "assistant",
       content: [{ type: "tool_use", id, name: "ToolSearch", input: { query: "github" } }],
@@ -268,15 +268,15 @@ Deno.test("messages: results that define tools, and their step, are not edited",
       }],
     },
   ];
-  const said: Said[] = [says("user", "Go."), ...search];
+  const dialogue: ClaudeMessage[] = [textMessage("user", "Go."), ...search];
   for (let turn = 0; turn < 4; turn++) {
     for (let at = 0; at < 4; at++) {
-      said.push(...step(`f${turn}_${at}`, [`${at} ${LONG}`]));
-      await (await fetch(claudeRequest(said))).text();
+      dialogue.push(...step(`f${turn}_${at}`, [`${at} ${LONG}`]));
+      await (await fetch(claudeRequest(dialogue))).text();
     }
-    said.push(says("assistant", "Done."), says("user", "More."));
+    dialogue.push(textMessage("assistant", "Done."), textMessage("user", "More."));
   }
-  await (await fetch(claudeRequest(said))).text();
+  await (await fetch(claudeRequest(dialogue))).text();
   const sent = JSON.stringify(seen.at(-1)!.body.messages);
   assertMatch(sent, /\[elided: \d+ messages/);
   for (const message of search) assert(sent.includes(JSON.stringify(message)));

@@ -40,8 +40,8 @@ function unmarked(value: unknown): any {
 function claude() {
   const { fetch, seen, ledger: report } = gatewayed(({ url, body }) => {
     if (new URL(url).pathname.endsWith("/count_tokens")) return Response.json({ input_tokens: 7 });
-    const asked = JSON.stringify(body.messages.at(-1));
-    const text = asked.includes("TEXT ONLY")
+    const lastMessage = JSON.stringify(body.messages.at(-1));
+    const text = lastMessage.includes("TEXT ONLY")
       ? `<analysis>Hm.</analysis>\n<summary>\n${SUMMARY}\n</summary>`
       : "Hi.";
     return Response.json({
@@ -59,9 +59,9 @@ function claude() {
     const headers = { "anthropic-version": "2023-06-01", "x-api-key": "sk" };
     const request = post({ ...body, metadata: { user_id: USER_ID }, ...more }, headers, `${path}?beta=true`);
     const response = await fetch(request);
-    const said = await response.json();
+    const counted = await response.json();
     const [session, epoch] = ["x-tare-session", "x-tare-epoch"].map((name) => response.headers.get(name));
-    return { session, epoch, said, body: unmarked(seen.at(-1)?.body) };
+    return { session, epoch, counted, body: unmarked(seen.at(-1)?.body) };
   };
   const work = async () => {
     let messages: readonly Json[] = [opening(TASK)];
@@ -104,12 +104,12 @@ Deno.test("sessions: Claude Code's titles and token counts change nothing, and s
     content: TASK,
   }]]);
   const counted = await ask(messages, {}, "/messages/count_tokens");
-  assertEquals([counted.said, counted.body.messages], [{ input_tokens: 7 }, last.body.messages]);
+  assertEquals([counted.counted, counted.body.messages], [{ input_tokens: 7 }, last.body.messages]);
   assertEquals((await ledger()).sessions, 1);
-  const helper = await ask([{ role: "user", content: "Explore src/." }], {
+  const subagent = await ask([{ role: "user", content: "Explore src/." }], {
     system: [{ type: "text", text: "You are a file search specialist." }],
   });
-  assertNotEquals(helper.session, last.session);
+  assertNotEquals(subagent.session, last.session);
   const resumed = await ask([...messages, { role: "assistant", content: "Hi." }, opening("Continue.")]);
   assertEquals(resumed.session, last.session);
 });
@@ -130,15 +130,15 @@ Deno.test("sessions: Claude Code's device id doesn't matter, and concurrent firs
 
 Deno.test("gateway() rejects a protocol without upstream, in its own error format", async () => {
   const { fetch } = gatewayed(() => Response.json({}), { upstreams: { messages: UPSTREAM } });
-  const told = async (path: string) => {
+  const countOf = async (path: string) => {
     const response = await fetch(post({ model: "m" }, {}, path));
     return [response.status, (await response.json()).error.message];
   };
   const missing = (
     path: string,
   ) => [404, `Cannot forward /v1${path}: no upstream is configured for its protocol.`];
-  assertEquals(await told("/chat/completions"), missing("/chat/completions"));
-  assertEquals(await told("/responses/resp_1/cancel"), missing("/responses/resp_1/cancel"));
+  assertEquals(await countOf("/chat/completions"), missing("/chat/completions"));
+  assertEquals(await countOf("/responses/resp_1/cancel"), missing("/responses/resp_1/cancel"));
   const none = gatewayed(() => Response.json({}), { upstreams: {} });
   const response = await none.fetch(post({}, {}, "/embeddings"));
   assertEquals([response.status, (await response.json()).error.code], [404, "no_upstream"]);

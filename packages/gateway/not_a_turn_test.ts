@@ -11,7 +11,7 @@ import {
   EXEC_COMMAND,
   type Json,
   longResult,
-  said,
+  messageItem,
   SUM_UP,
 } from "./agents_fixture_test.ts";
 import { completion, gatewayed, OPTIONS, post, UPSTREAM } from "./fixture_test.ts";
@@ -59,7 +59,7 @@ function codexGateway(replies: readonly ScriptedItems[]) {
       session: response?.headers.get("x-tare-session"),
       epoch: response?.headers.get("x-tare-epoch"),
       text,
-      asked: upstream.asked.at(-1),
+      request: upstream.requests.at(-1),
     };
   };
   const work = async () => {
@@ -80,35 +80,39 @@ const SUMMARY =
   "The user wants four constants of src/ in answer.txt; eight files were read, none was written yet.";
 
 Deno.test("compaction: Codex' request contains all that its client sent, and the session continues", async () => {
-  const { ask, work, ledger } = codexGateway(answers([said("assistant", SUMMARY, "msg_sum")]));
+  const { ask, work, ledger } = codexGateway(answers([messageItem("assistant", SUMMARY, "msg_sum")]));
   const { input, last } = await work();
-  assertMatch(JSON.stringify(last.asked), /\[elided: exec_command result/);
-  const instruction = said("user", "You are performing a CONTEXT CHECKPOINT COMPACTION.", "msg_compact");
+  assertMatch(JSON.stringify(last.request), /\[elided: exec_command result/);
+  const instruction = messageItem(
+    "user",
+    "You are performing a CONTEXT CHECKPOINT COMPACTION.",
+    "msg_compact",
+  );
   const compaction = await ask(codexRequest([...input, instruction], { kind: "compaction", tools: [] }));
-  assertEquals(compaction.asked?.input, [...input, instruction]);
-  assertEquals([compaction.asked?.tools, compaction.session, compaction.epoch], [
+  assertEquals(compaction.request?.input, [...input, instruction]);
+  assertEquals([compaction.request?.tools, compaction.session, compaction.epoch], [
     [],
     last.session,
     last.epoch,
   ]);
   const summary = `Another language model started to solve this problem. Its summary:\n${SUMMARY}`;
-  const fresh = [...codexOpening(TASK, 1), said("user", summary, "msg_handoff")];
+  const fresh = [...codexOpening(TASK, 1), messageItem("user", summary, "msg_handoff")];
   const next = await ask(codexRequest(fresh));
-  assertEquals([next.asked?.input, next.session], [fresh, last.session]);
+  assertEquals([next.request?.input, next.session], [fresh, last.session]);
   const grown = [...fresh, ...codexStep("file0.ts", "one line")];
   assertEquals((await ask(codexRequest(grown))).session, last.session);
-  const { sessions, compactions, compactionTokenUnits, tokenUnits } = await ledger();
+  const { sessions, compactions, compactionCostUnits, costUnits } = await ledger();
   assertEquals([sessions, compactions], [1, 1]);
-  assert(compactionTokenUnits > 0 && compactionTokenUnits < tokenUnits);
+  assert(compactionCostUnits > 0 && compactionCostUnits < costUnits);
 });
 
 Deno.test("compaction: evicted content is omitted from a transcript that is too long", async () => {
   const limit = 80_000;
-  let tells = false;
+  let reportsLimit = false;
   const { fetch, seen } = gatewayed(({ text }) => {
     if (text.length <= limit) return completion({ content: SUMMARY }, 0);
-    const told = tells ? `: ${text.length} tokens > ${limit} maximum` : "";
-    return Response.json({ error: { message: `prompt is too long${told}` } }, { status: 400 });
+    const expected = reportsLimit ? `: ${text.length} tokens > ${limit} maximum` : "";
+    return Response.json({ error: { message: `prompt is too long${expected}` } }, { status: 400 });
   });
   let messages: readonly Json[] = [SYSTEM, USER];
   for (const name of NAMES) {
@@ -145,13 +149,13 @@ Deno.test("compaction: evicted content is omitted from a transcript that is too 
   assertMatch(sent, /\[tool\]: \[elided: bash result, \d+ bytes; recall with ref [0-9a-f]{16}\]… \(cut\)/);
   assertStringIncludes(sent, TASK);
   // With a known window, as many of the newest quotes remain as fit.
-  tells = true;
+  reportsLimit = true;
   await ask(transcript);
-  const told = seen.at(-1)?.body.messages[1].content;
-  assertMatch(told, /\[elided: bash result/);
-  assert(told.length > sent.length && told.length < limit, `${told.length}, ${sent.length}`);
-  assert(told.length > limit - QUOTED_CHARS, `${told.length}`);
-  tells = false;
+  const notice = seen.at(-1)?.body.messages[1].content;
+  assertMatch(notice, /\[elided: bash result/);
+  assert(notice.length > sent.length && notice.length < limit, `${notice.length}, ${sent.length}`);
+  assert(notice.length > limit - QUOTED_CHARS, `${notice.length}`);
+  reportsLimit = false;
   // A rejected request without quotes, or still too long, remains rejected.
   const long = await ask(`${TASK} ${"word ".repeat(limit)}`);
   assertEquals([long.status, long.warning, seen.length - before], [400, null, 5]);
@@ -170,13 +174,13 @@ Deno.test("compaction: the provider's own compaction and its opaque history are 
   );
   const { input, last } = await work();
   const compaction = await ask(codexRequest([...input, { type: "compaction_trigger" }]));
-  assertMatch(JSON.stringify(last.asked), /\[elided: exec_command result/);
-  assertEquals(compaction.asked?.input, [...input, { type: "compaction_trigger" }]);
+  assertMatch(JSON.stringify(last.request), /\[elided: exec_command result/);
+  assertEquals(compaction.request?.input, [...input, { type: "compaction_trigger" }]);
   assertEquals([compaction.session, compaction.epoch], [last.session, last.epoch]);
   const opaque = { type: "compaction", encrypted_content: "gAAAA-opaque", id: "cmp_1" };
-  const fresh = [...codexOpening(TASK, 1).slice(0, 1), opaque, said("user", "Go on.", "msg_go")];
+  const fresh = [...codexOpening(TASK, 1).slice(0, 1), opaque, messageItem("user", "Go on.", "msg_go")];
   const next = await ask(codexRequest(fresh));
-  assertEquals([next.asked?.input, next.session, (await ledger()).compactions], [fresh, last.session, 1]);
+  assertEquals([next.request?.input, next.session, (await ledger()).compactions], [fresh, last.session, 1]);
 });
 
 Deno.test("compaction: an instruction at the end of a history with tools is recognised", async () => {
@@ -257,12 +261,12 @@ Deno.test("sessions: a summary as a message of the model, with calls after it, c
   await ask([...messages, { role: "user", content: SUM_UP }]);
   const [step, result] = chatStep("more.ts", "It is short.");
   const later = [SYSTEM, { ...step, content: SUMMARY }, result!];
-  const told = [
+  const reported = [
     await ask([SYSTEM, { role: "assistant", content: SUMMARY }]),
     await ask(later),
     await ask([...later, ...chatStep("most.ts", "It is long.")]),
   ];
-  assertEquals(told.map(({ session }) => session), Array(3).fill(last.session));
+  assertEquals(reported.map(({ session }) => session), Array(3).fill(last.session));
   const { sessions, compactions } = await ledger();
   assertEquals([sessions, compactions], [1, 1]);
   // The summary is known until the client has continued from it.
@@ -277,7 +281,7 @@ Deno.test("sessions: a history that grew during its compaction continues", async
   const { messages, last } = await work([SYSTEM, USER]);
   await ask([...messages, { role: "user", content: SUM_UP }]);
   const more = [...messages, ...chatStep("more.ts", "It is short."), ...chatStep("most.ts", "It is long.")];
-  const told = [
+  const reported = [
     await ask(more.slice(0, -2)),
     await ask(more),
     await ask([
@@ -286,7 +290,7 @@ Deno.test("sessions: a history that grew during its compaction continues", async
       ...chatStep("other.ts", "It is new."),
     ]),
   ];
-  assertEquals(told.map(({ session }) => session), Array(3).fill(last.session));
+  assertEquals(reported.map(({ session }) => session), Array(3).fill(last.session));
   const { sessions, compactions } = await ledger();
   assertEquals([sessions, compactions], [1, 1]);
 });
@@ -331,8 +335,8 @@ Deno.test("sessions: a title before the first turn belongs to the conversation w
   const { last } = await work([SYSTEM, USER], headers);
   assertEquals([titled.session, (await ledger()).sessions], [last.session, 1]);
   // A subagent with that key has tools and replies: it is another conversation.
-  const helper = await ask([{ role: "system", content: "You explore." }, USER], undefined, headers);
-  assertNotEquals(helper.session, last.session);
+  const subagent = await ask([{ role: "system", content: "You explore." }, USER], undefined, headers);
+  assertNotEquals(subagent.session, last.session);
 });
 
 Deno.test("gateway() counts the tokens of the newest view and forwards the count", async () => {
@@ -354,7 +358,7 @@ Deno.test("gateway() counts the tokens of the newest view and forwards the count
   assertEquals(seen.at(-1)?.body, view);
   assertMatch(JSON.stringify(view), /\[elided: /);
   // Of an unknown conversation all tokens are counted.
-  input = [said("user", "Something else altogether, never heard of before.", "msg_other")];
+  input = [messageItem("user", "Something else altogether, never heard of before.", "msg_other")];
   await (await fetch(post(request(), {}, "/responses/input_tokens"))).text();
   assertEquals(seen.at(-1)?.body, request());
 });
@@ -400,8 +404,8 @@ Deno.test("sessions: a session begins with its first turn, whatever preceded it 
     const first = await ask([SYSTEM, USER], { tools: [BASH] });
     const next = await ask([SYSTEM, USER, ...chatStep("a.ts", "1")], { tools: [BASH] });
     assertEquals([...ids, next], Array(4).fill(first));
-    const shown = (await sessions.open(first))!;
-    const calls = await shown.calls();
+    const opened = (await sessions.open(first))!;
+    const calls = await opened.calls();
     assertEquals(calls.map(({ purpose, turn }) => [purpose, turn]), [
       ...BEFORE.map(() => ["other", null]),
       ["turn", 1],
@@ -410,11 +414,11 @@ Deno.test("sessions: a session begins with its first turn, whatever preceded it 
     // Earlier requests are not reported as changed or expired.
     const [, , , { uncached = [], changed = null } = {}, { changed: later = null } = {}] = calls;
     assertEquals([uncached.map(({ cause }) => cause), changed, later], [["first_call"], null, null]);
-    const alone = calls.slice(0, 4).map(({ without, tokenUnits }) => [without?.tokenUnits, tokenUnits]);
+    const alone = calls.slice(0, 4).map(({ without, costUnits }) => [without?.costUnits, costUnits]);
     assertEquals(alone, Array(4).fill([900, 900]));
     const { planned } = await ledger();
-    assertEquals([planned.sessions, planned.tokenUnits], [1, 4_500]);
-    assertEquals((await shown.details()).title, TASK);
+    assertEquals([planned.sessions, planned.costUnits], [1, 4_500]);
+    assertEquals((await opened.details()).title, TASK);
   }
 });
 

@@ -1,7 +1,7 @@
 import type { CountTokens } from "@tare/messages";
 import type { Price, Profile } from "@tare/planner";
 import type { PolicyOptions } from "@tare/planner/policies";
-import type { Keys, Store, Warmth } from "@tare/session";
+import type { CacheKeepAlive, Keys, Store } from "@tare/session";
 import type { Telemetry } from "@tare/session/telemetry";
 
 /** A model provider. */
@@ -55,7 +55,7 @@ export interface GatewayOptions {
    */
   readonly recall?: boolean;
   /** Share of sessions, from 0 to 1, that are forwarded unchanged, as a holdout. Default: 0. */
-  readonly control?: number;
+  readonly holdout?: number;
   readonly limits?: {
     /** Largest request body in bytes. Default: 32 MiB, Anthropic's limit. */
     readonly bodyBytes?: number;
@@ -84,7 +84,7 @@ export interface GatewayOptions {
    * Sends cache keep-alive requests for idle conversations, within its budget or as requested, for models with known
    * prices whose cache expires after its last use. It is closed with the gateway. Default: none.
    */
-  readonly warmth?: Warmth;
+  readonly keepAlive?: CacheKeepAlive;
   /** Called with failures that clients don't see. Default: does nothing. */
   readonly onError?: (error: unknown) => void;
   /** Reports model calls. Default: to the configured OpenTelemetry exporter, without content. */

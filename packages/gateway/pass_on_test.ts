@@ -9,7 +9,7 @@ const BASE = "http://localhost/v1";
 
 Deno.test("gateway() forwards other paths under /v1 with method, query, body and answer", async () => {
   const { fetch, seen } = gatewayed(({ url }) => Response.json({ at: url.slice(url.indexOf("/v1")) }));
-  const asked = [
+  const request = [
     ["GET", "/models/gpt-5?limit=1000"],
     ["POST", "/responses/compact"],
     ["POST", "/responses/resp_1/cancel"],
@@ -20,7 +20,7 @@ Deno.test("gateway() forwards other paths under /v1 with method, query, body and
     ["GET", "/chat/completions"],
     ["HEAD", "/models"],
   ] as const;
-  for (const [method, path] of asked) {
+  for (const [method, path] of request) {
     const body = method === "POST" ? '{ "input":  1.0 }' : null;
     const headers = { authorization: "Bearer mine", "content-type": "application/json", "openai-beta": "b" };
     const response = await fetch(new Request(`${BASE}${path}`, { method, body, headers }));
@@ -52,11 +52,11 @@ Deno.test("gateway() streams unread bodies in both directions", async () => {
   const writer = writable.getWriter();
   const send = (text: string) => writer.write(new TextEncoder().encode(text));
   const headers = { "content-type": "multipart/form-data; boundary=x" };
-  const asked = fetch(
+  const request = fetch(
     new Request(`${BASE}/audio/transcriptions`, { method: "POST", body: readable, headers }),
   );
   await send("one");
-  const reader = (await asked)!.body!.getReader();
+  const reader = (await request)!.body!.getReader();
   assertEquals(got, ["one"]);
   for (const text of ["two", "three"]) {
     await send(text);
@@ -126,15 +126,15 @@ Deno.test("gateway() forwards a body of unknown encoding unread", async () => {
 
 Deno.test("gateway() rejects a compressed body that is too large or invalid", async () => {
   const { fetch, seen } = gatewayed(() => completion({ content: "Hi" }), { limits: { bodyBytes: 10_000 } });
-  const told = async (request: Request) => {
+  const replyTo = async (request: Request) => {
     const response = await fetch(request);
     const { code, message } = (await response.json()).error;
     return [response.status, code, message];
   };
   const bomb = JSON.stringify({ ...HELLO, pad: " ".repeat(1_000_000) });
   for (const [encoding, compress] of Object.entries(COMPRESSORS)) {
-    assertEquals((await told(compressed(encoding, compress(bomb)))).slice(0, 2), [413, "body_too_large"]);
-    const [status, code, message] = await told(compressed(encoding, new TextEncoder().encode("no")));
+    assertEquals((await replyTo(compressed(encoding, compress(bomb)))).slice(0, 2), [413, "body_too_large"]);
+    const [status, code, message] = await replyTo(compressed(encoding, new TextEncoder().encode("no")));
     assertEquals([status, code], [400, "invalid_body"]);
     assertStringIncludes(message, `it doesn't match its content-encoding, ${encoding}`);
   }
@@ -183,15 +183,15 @@ Deno.test("gateway() reports an unreachable upstream in the path's error format"
   const unreachable = () => Promise.reject(new TypeError("fetch failed"));
   const chat = OPTIONS.upstreams.chat!;
   const { fetch } = gateway({ ...OPTIONS, upstreams: { chat, messages: chat }, fetch: unreachable });
-  const told = async (path: string) => {
+  const replyTo = async (path: string) => {
     const response = await fetch(new Request(`${BASE}${path}`, { method: "PUT" }));
     return [response!.status, await response!.json()];
   };
   const message = "Cannot reach the provider: fetch failed.";
-  assertEquals(await told("/messages"), [502, { type: "error", error: { type: "api_error", message } }]);
+  assertEquals(await replyTo("/messages"), [502, { type: "error", error: { type: "api_error", message } }]);
   const error = { message, type: "server_error", param: null, code: "upstream_unreachable" };
-  assertEquals(await told("/chat/completions"), [502, { error }]);
-  assertEquals(await told("/embeddings"), [502, { error }]);
+  assertEquals(await replyTo("/chat/completions"), [502, { error }]);
+  assertEquals(await replyTo("/embeddings"), [502, { error }]);
 });
 
 Deno.test("gateway() limits the server's key to model paths and forwarded paths", async () => {

@@ -53,7 +53,7 @@ const FAIL_OPEN: Readonly<Record<Exclude<Parameters<Telemetry["failedOpen"]>[0],
   usage: "the cost of a call is unknown",
   recall: "a recall was not answered",
   memory: "a recall was not stored",
-  warmth: "a prompt gets no cache keep-alive",
+  keep_alive: "a prompt gets no cache keep-alive",
 };
 
 interface Exchange {
@@ -64,7 +64,7 @@ interface Exchange {
   readonly traced: TracedCalls | undefined;
   readonly abort: AbortController;
   /** The newest reply and its request, for cache keep-alive. Absent: there is none. */
-  readonly kept: {
+  readonly held: {
     readonly reply: GrowingBytes;
     readonly request: Request;
     readonly body: () => Uint8Array<ArrayBuffer>;
@@ -123,8 +123,8 @@ export class PlannedCalls {
       }
       reserved.hold(held);
       const headers = turn?.routeHeaders ?? {};
-      const asked = { upstream, request, body, auth: protocol.auth, headers, signal };
-      const ask = () => askUpstream(path, asked, this.#options);
+      const incoming = { upstream, request, body, auth: protocol.auth, headers, signal };
+      const ask = () => askUpstream(path, incoming, this.#options);
       return await (call.counts || !traced ? ask() : traced.sent(turn, ask));
     };
     if (request.headers.get("x-tare")?.toLowerCase() === "off") {
@@ -189,10 +189,10 @@ export class PlannedCalls {
       if (!turn) response = this.#unplanned(protocol, call, response);
       return passOn(traced?.over(response) ?? response, abort, { ...turn?.headers(), ...warned(warning) });
     }
-    const kept = this.#turns.keepsWarm(turn)
+    const held = this.#turns.keepsWarm(turn)
       ? { reply: new GrowingBytes(), request, body: () => sent }
       : undefined;
-    const read = this.#replies({ turn, response, send, traced, abort, kept }, isStream);
+    const read = this.#replies({ turn, response, send, traced, abort, held }, isStream);
     const replies = traced?.read(read) ?? read;
     if (!isStream) return await wholeAnswer(replies, { turn, response, abort, warning });
     const { status, statusText } = response;
@@ -245,8 +245,8 @@ export class PlannedCalls {
     if (!TOO_LONG.includes(response.status)) return { response, isTooLong: false, isFinal: false };
     const words = await beginningOf(response.clone());
     const isTooLong = this.#turns.refused(turn, words);
-    const told = { isTooLong, isFinal: readTooLong(words)?.windowTokens !== undefined };
-    if (!isTooLong) return { response, ...told };
+    const refusal = { isTooLong, isFinal: readTooLong(words)?.windowTokens !== undefined };
+    if (!isTooLong) return { response, ...refusal };
     let shorter: Uint8Array<ArrayBuffer>;
     try {
       shorter = await turn.prompt(signal, turn.isLast);
@@ -254,9 +254,9 @@ export class PlannedCalls {
       if (signal.aborted) throw error;
       if (!(error instanceof PromptTooLong)) this.#warn("request", error);
       // The upstream's own rejection is forwarded.
-      return { response, ...told };
+      return { response, ...refusal };
     }
-    if (shorter.length >= bytes.length) return { response, ...told };
+    if (shorter.length >= bytes.length) return { response, ...refusal };
     await response.body?.cancel();
     const again = await send(shorter);
     if (TOO_LONG.includes(again.status)) this.#turns.refused(turn, await beginningOf(again.clone()));
@@ -317,17 +317,17 @@ export class PlannedCalls {
    * recalls. Returns the upstream's last response and its usage.
    */
   async *#replies(
-    { turn, response, send, traced, abort, kept }: Exchange,
+    { turn, response, send, traced, abort, held }: Exchange,
     isStream: boolean,
   ): AsyncGenerator<Uint8Array<ArrayBuffer>, LastReply> {
     let last = response;
     let isEnded = false;
     try {
       for (let calls = 1;; calls++) {
-        kept?.reply.take();
+        held?.reply.take();
         const read = yield* isStream
-          ? this.#readStream(turn, last, kept?.reply)
-          : this.#readWhole(turn, last, kept?.reply);
+          ? this.#readStream(turn, last, held?.reply)
+          : this.#readWhole(turn, last, held?.reply);
         if (!read) return { response: last };
         const { reply, written } = read;
         const sent = this.#attempt("usage", () => this.#turns.replied(turn, reply, written));
@@ -337,12 +337,12 @@ export class PlannedCalls {
           const rest = turn.writer.finish();
           this.#attempt("memory", () => this.#turns.ended(turn, reply));
           isEnded = true;
-          if (kept) {
-            const { request } = kept;
-            const [answer, body] = [kept.reply.take(), kept.body()];
+          if (held) {
+            const { request } = held;
+            const [answer, body] = [held.reply.take(), held.body()];
             const { callsClient } = reply;
             const call = { request, body, response: last, reply: answer, isStream, callsClient };
-            this.#attempt("warmth", () => this.#turns.waits(turn, call));
+            this.#attempt("keep_alive", () => this.#turns.waits(turn, call));
           }
           const saved = this.#turns.sessions.save(turn.session);
           // After the end of a stream the client may send its next request to another server.
@@ -371,7 +371,7 @@ export class PlannedCalls {
   async *#readWhole(
     turn: GatewayTurn,
     response: Response,
-    kept: GrowingBytes | undefined,
+    held: GrowingBytes | undefined,
   ): AsyncGenerator<Uint8Array<ArrayBuffer>, ReadReply | undefined> {
     const read = new GrowingBytes();
     let reply: WireReply | undefined;
@@ -390,7 +390,7 @@ export class PlannedCalls {
       }
       if (!isRead) return undefined;
       const whole = read.take();
-      kept?.add(whole);
+      held?.add(whole);
       try {
         reply = turn.writer.read(whole);
         return { reply, written: written() };
@@ -411,7 +411,7 @@ export class PlannedCalls {
   async *#readStream(
     turn: GatewayTurn,
     response: Response,
-    kept: GrowingBytes | undefined,
+    held: GrowingBytes | undefined,
   ): AsyncGenerator<Uint8Array<ArrayBuffer>, ReadReply | undefined> {
     const { writer, isRewritten, session } = turn;
     const splitter = new SseSplitter();
@@ -429,7 +429,7 @@ export class PlannedCalls {
           continue;
         }
         const whole = splitter.cut(bytes);
-        kept?.add(whole);
+        held?.add(whole);
         let seen = [whole];
         try {
           if (splitter.excess !== undefined) throw new ReplyTooLong(splitter.excess);

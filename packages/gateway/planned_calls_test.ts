@@ -17,7 +17,7 @@ import {
 
 const BODY = { model: "m", messages: [{ role: "user", content: "Go." }] };
 
-async function told(
+async function reportedBy(
   request: Request,
   answer: (forwarded: Forwarded, index: number) => Response | Promise<Response>,
   read: (response: Response) => Promise<unknown> = (response) => response.text(),
@@ -33,7 +33,7 @@ async function told(
 }
 
 Deno.test("telemetry: every call of the upstream has a span, however it ends", async () => {
-  const whole = await told(post(BODY), () => completion({ content: "So." }));
+  const whole = await reportedBy(post(BODY), () => completion({ content: "So." }));
   assertEquals(whole.errors, [""]);
   const [{ name, attributes }] = whole.spans as [typeof whole.spans[0]];
   assertEquals([name, attributes["gen_ai.response.finish_reasons"], attributes["gen_ai.output.messages"]], [
@@ -41,21 +41,21 @@ Deno.test("telemetry: every call of the upstream has a span, however it ends", a
     ["stop"],
     '[{"role":"assistant","parts":[{"type":"text","content":"So."}],"finish_reason":"stop"}]',
   ]);
-  assertEquals((await told(post(BODY), () => new Response("no", { status: 500 }))).errors, ["500"]);
+  assertEquals((await reportedBy(post(BODY), () => new Response("no", { status: 500 }))).errors, ["500"]);
   assertEquals(
-    (await told(post(BODY), () => {
+    (await reportedBy(post(BODY), () => {
       throw new TypeError("unreachable");
     })).errors,
     ["TypeError"],
   );
-  const off = await told(post(BODY, { "x-tare": "off" }), () => completion({ content: "So." }));
+  const off = await reportedBy(post(BODY, { "x-tare": "off" }), () => completion({ content: "So." }));
   assertEquals([off.errors, off.spans[0]!.name], [[""], "chat"]);
-  const html = await told(
+  const html = await reportedBy(
     post(BODY),
     () => new Response("<p>", { headers: { "content-type": "text/html" } }),
   );
   assertEquals(html.errors, [""]);
-  const empty = await told(post(BODY, { "x-tare": "off" }), () => new Response(null, { status: 204 }));
+  const empty = await reportedBy(post(BODY, { "x-tare": "off" }), () => new Response(null, { status: 204 }));
   assertEquals(empty.errors, [""]);
 });
 
@@ -92,12 +92,12 @@ Deno.test("telemetry: an interrupted call is counted as such, and its cached pro
     await breakOff(fetch);
     const { planned: before } = await ledger();
     assertEquals([before.calls, before.estimatedCalls, before.errors], [1, 1, 0]);
-    assert(before.tokenUnits > 0);
+    assert(before.costUnits > 0);
     assertEquals(before.outputTokens, 1);
     await (await fetch(post(BODY))).text();
     const { planned } = await ledger();
     assertEquals([planned.sessions, planned.calls, planned.estimatedCalls], [1, 2, 1]);
-    assertEquals(planned.withoutTokenUnits, planned.tokenUnits);
+    assertEquals(planned.baselineCostUnits, planned.costUnits);
   }
 });
 
@@ -135,26 +135,26 @@ Deno.test("telemetry: every sent request is counted, with any reply", async () =
       resolve();
       return answer(controller.signal);
     });
-    const asked = fetch(post(body), controller).then((response) => response.text()).catch(() => {});
+    const request = fetch(post(body), controller).then((response) => response.text()).catch(() => {});
     await sent;
     if (answer === never || answer === open) controller.abort();
-    await asked;
+    await request;
     const { planned } = await ledger();
     assertEquals([planned.calls, planned.estimatedCalls, planned.outputTokens], [1, 1, outputTokens], name);
-    assert(planned.tokenUnits > 0, name);
+    assert(planned.costUnits > 0, name);
   }
 });
 
 Deno.test("telemetry: a disconnected client cancels the call, and a broken upstream fails it", async () => {
   for (const headers of [{}, { "x-tare": "off" }]) {
     assertEquals(
-      (await told(post({ ...BODY, stream: true }, headers), () => begun(() => {}), leave)).errors,
+      (await reportedBy(post({ ...BODY, stream: true }, headers), () => begun(() => {}), leave)).errors,
       [
         "cancelled",
       ],
     );
   }
-  const broken = await told(
+  const broken = await reportedBy(
     post({ ...BODY, stream: true }),
     () => begun((one) => one.error(new TypeError("x"))),
   );
@@ -163,7 +163,7 @@ Deno.test("telemetry: a disconnected client cancels the call, and a broken upstr
 
 Deno.test("telemetry: calls after a recall are siblings in the client's span", async () => {
   const request = post({ ...BODY, stream: true, tools: [READ] }, { traceparent: "theirs" });
-  const { errors, spans, count, seen } = await told(request, (_, index) => {
+  const { errors, spans, count, seen } = await reportedBy(request, (_, index) => {
     const calls = { tool_calls: [{ index: 0, ...call("recall", { ref: "0".repeat(16) }, "r") }] };
     return index === 0
       ? sse(chunk(calls), chunk({}, "tool_calls"), "[DONE]")
@@ -193,9 +193,9 @@ Deno.test("telemetry: a failing store is counted", async () => {
 });
 
 Deno.test("telemetry: failures of planning are counted by their consequence", async () => {
-  const unread = await told(post({ ...BODY, messages: 5 }), () => completion({ content: "So." }));
+  const unread = await reportedBy(post({ ...BODY, messages: 5 }), () => completion({ content: "So." }));
   assertEquals(unread.count("tare.fail_opens", "tare.fail_open.cause"), { request: 1 });
-  const reply = await told(
+  const reply = await reportedBy(
     post(BODY),
     () => new Response("{", { headers: { "content-type": "application/json" } }),
   );
@@ -226,8 +226,8 @@ Deno.test("gateway() ends and records a key's call when its client disconnects f
       return Promise.resolve(new Response(body, { headers: { "content-type": "text/event-stream" } }));
     },
   });
-  const asker = { name: "ann", routes: ["gateway"] } as const;
-  const { body } = await fetch(post({ ...BODY, stream: true }), { asker });
+  const caller = { name: "ann", routes: ["gateway"] } as const;
+  const { body } = await fetch(post({ ...BODY, stream: true }), { caller });
   const reader = body!.getReader();
   const read = (async () => {
     while (!(await reader.read()).done);

@@ -54,9 +54,9 @@ Deno.test("policy classic: gateway prunes by triggers, permanently and without c
     /^\[elided: read result, \d+ bytes; recall with ref \w{16}\]$/,
   );
   assertEquals(answers.map(({ headers }) => headers.get("x-tare-epoch")), ["0", "1", "1"]);
-  assertEquals(answers.map(({ headers }) => headers.get("x-tare-saved-token-units")), [null, null, null]);
+  assertEquals(answers.map(({ headers }) => headers.get("x-tare-saved-cost-units")), [null, null, null]);
   const planned = await sentFor(histories.slice(0, 1), SMALL);
-  assertEquals(planned.answers[0]?.headers.get("x-tare-saved-token-units"), "0");
+  assertEquals(planned.answers[0]?.headers.get("x-tare-saved-cost-units"), "0");
 });
 
 Deno.test("policy classic: gateway evicts old turns of a tool loop, and the model recalls them", async () => {

@@ -9,12 +9,17 @@ import {
   execCommand,
   type Json,
   longResult,
+  messageItem,
   PATCH,
-  said,
   spelledByCodex,
 } from "./agents_fixture_test.ts";
 import { call, chunk, completion, gatewayed, OPTIONS, post, READ, sse } from "./fixture_test.ts";
-import { type AskedResponse, functionCall, responsesUpstream, says } from "./responses_fixture_test.ts";
+import {
+  functionCall,
+  type ResponsesRequest,
+  responsesUpstream,
+  textItems,
+} from "./responses_fixture_test.ts";
 
 const NAMES = Array.from({ length: 8 }, (_, at) => `file${at}.ts`);
 
@@ -35,41 +40,41 @@ async function playCodex(
     }
     await ask(input);
     input = [
-      ...cut([...input, said("assistant", `Answer ${at}.`, `msg_a${at}`)]),
-      said("user", task, `msg_u${at}`),
+      ...cut([...input, messageItem("assistant", `Answer ${at}.`, `msg_a${at}`)]),
+      messageItem("user", task, `msg_u${at}`),
     ];
   }
   await ask(input);
-  return { input, asked: upstream.asked.at(-1)! };
+  return { input, requests: upstream.requests.at(-1)! };
 }
 
 const TASKS = ["Find the constants.", "Now sum them up.", "Now write them down.", "What did I ask first?"];
 
 Deno.test("real agents: rules, environments and tasks in user messages are retained", async () => {
-  const { input, asked } = await playCodex(TASKS);
+  const { input, requests } = await playCodex(TASKS);
   assertEquals(
-    asked.input.filter(({ type }) => type === "message"),
+    requests.input.filter(({ type }) => type === "message"),
     input.filter(({ type }) => type === "message"),
   );
-  assertStringIncludes(JSON.stringify(asked.input), "RULE-7: never touch generated files.");
-  assert(JSON.stringify(asked).length < JSON.stringify(input).length / 2);
-  assertMatch(JSON.stringify(asked.input), /\[elided: /);
+  assertStringIncludes(JSON.stringify(requests.input), "RULE-7: never touch generated files.");
+  assert(JSON.stringify(requests).length < JSON.stringify(input).length / 2);
+  assertMatch(JSON.stringify(requests.input), /\[elided: /);
 });
 
 Deno.test("real agents: an interrupted turn is retained with all its calls", async () => {
-  const interrupted = said(
+  const interrupted = messageItem(
     "user",
     "<turn_aborted>The user interrupted the turn.</turn_aborted>",
     "msg_aborted",
   );
   // Without a final answer the turn ends in the result of its last call.
-  const { input, asked } = await playCodex(
+  const { input, requests } = await playCodex(
     ["Find the constants.", "Continue."],
     (input) => [...input.slice(0, -1), interrupted],
   );
   const shape = (items: readonly Json[]) => items.map(({ type, id, call_id }) => [type, id, call_id]);
-  assertEquals(shape(asked.input), shape(input));
-  assertMatch(JSON.stringify(asked.input), /\[elided: exec_command result/);
+  assertEquals(shape(requests.input), shape(input));
+  assertMatch(JSON.stringify(requests.input), /\[elided: exec_command result/);
 });
 
 const RECALLING = { content: null, tool_calls: [call("recall", { ref: "none" }, "r1")] };
@@ -98,8 +103,8 @@ Deno.test("usage: the client receives the last call's usage, the ledger records 
     const { fetch, ledger } = gatewayed((_, index) => answers[index]!(1000 + 100 * index));
     const options = stream ? { stream, stream_options: { include_usage: true } } : {};
     const text = await (await fetch(post({ ...HELLO, ...options }))).text();
-    const told = Array.from(text.matchAll(/"usage":(\{[^}]*\})/g), ([, json]) => JSON.parse(json!));
-    assertEquals(told, [usage(1100)]);
+    const usages = Array.from(text.matchAll(/"usage":(\{[^}]*\})/g), ([, json]) => JSON.parse(json!));
+    assertEquals(usages, [usage(1100)]);
     const { planned } = await ledger();
     assertEquals([planned.calls, planned.promptTokens, planned.outputTokens], [2, 2100, 10]);
   }
@@ -107,12 +112,14 @@ Deno.test("usage: the client receives the last call's usage, the ledger records 
 
 Deno.test("usage: the responses API reports the last call's usage, whole and streamed", async () => {
   for (const stream of [false, true]) {
-    const upstream = responsesUpstream([[functionCall("recall", { ref: "none" }, "r1")], [says("Done.")]]);
+    const upstream = responsesUpstream([[functionCall("recall", { ref: "none" }, "r1")], [
+      textItems("Done."),
+    ]]);
     const { fetch } = gateway({ ...OPTIONS, fetch: upstream.fetch });
     const tools = [{ type: "function", name: "read", parameters: {} }];
     const response = await fetch(post({ model: "m", input: "Go.", tools, stream }, {}, "/responses"));
     const text = await response?.text() ?? "";
-    const last = Math.ceil(JSON.stringify(upstream.asked[1]).length / 4);
+    const last = Math.ceil(JSON.stringify(upstream.requests[1]).length / 4);
     assertEquals(Array.from(text.matchAll(/"input_tokens":(\d+)/g), ([, number]) => Number(number)), [last]);
   }
 });
@@ -169,12 +176,12 @@ Deno.test("recall: repeated streamed recalls end with a text in one stream witho
   assertEquals([text.includes("tool_calls"), seen.length], [false, 5]);
 
   const recalls = Array.from({ length: 4 }, (_, at) => [functionCall("recall", { ref: "none" }, `r${at}`)]);
-  const upstream = responsesUpstream([...recalls, [says("Done.")]]);
+  const upstream = responsesUpstream([...recalls, [textItems("Done.")]]);
   const { fetch: ask } = gateway({ ...OPTIONS, fetch: upstream.fetch });
   const events = await (await ask(codexRequest(codexOpening("Find the constants."))))?.text() ?? "";
   const { response } = JSON.parse(events.trim().split("data: ").at(-1) ?? "");
-  assertEquals(response.output, [says("Done.")]);
-  assertEquals(upstream.asked.map(({ tools }) => tools?.length), [...Array(4).fill(2), 1]);
+  assertEquals(response.output, [textItems("Done.")]);
+  assertEquals(upstream.requests.map(({ tools }) => tools?.length), [...Array(4).fill(2), 1]);
 });
 
 Deno.test("schemas: descriptions of uncalled tools and of recall are retained", async () => {
@@ -207,40 +214,44 @@ Deno.test("real agents: each item is restored to its first spelling, so that rec
   for (const spelled of [spelledByCodex, spelledByOpencode]) {
     const upstream = responsesUpstream([
       [reasoning("rs_1"), functionCall("recall", { ref: "none" }, "r1")],
-      [reasoning("rs_2"), says("Wait.", "msg_2"), functionCall("recall", { ref: "none" }, "r2")],
+      [reasoning("rs_2"), textItems("Wait.", "msg_2"), functionCall("recall", { ref: "none" }, "r2")],
       [reasoning("rs_3"), execCommand("a.ts")],
-      [says("Done.")],
+      [textItems("Done.")],
     ]);
     const { fetch } = gateway({ ...OPTIONS, fetch: upstream.fetch });
     const input = codexOpening("Find the constants.");
     await (await fetch(codexRequest(input)))?.text();
-    const shown = [
+    const visible = [
       reasoning("rs_1"),
       reasoning("rs_2"),
-      says("Wait.", "msg_2"),
+      textItems("Wait.", "msg_2"),
       reasoning("rs_3"),
       execCommand("a.ts"),
     ].map((item) => spelled(item));
     const output = { type: "function_call_output", id: "fco_1", call_id: "call_a.ts", output: "one line" };
-    await (await fetch(codexRequest([...input, ...shown, output])))?.text();
-    const [before, after] = upstream.asked.slice(2) as [AskedResponse, AskedResponse];
-    assertEquals(after.input, [...before.input, ...shown.slice(-2), output]);
+    await (await fetch(codexRequest([...input, ...visible, output])))?.text();
+    const [before, after] = upstream.requests.slice(2) as [ResponsesRequest, ResponsesRequest];
+    assertEquals(after.input, [...before.input, ...visible.slice(-2), output]);
   }
 });
 
 Deno.test("recall: recalls of several replies appear at their places before and after texts", async () => {
   const upstream = responsesUpstream([
-    [functionCall("recall", { ref: "none" }, "r1"), says("One.", "msg_1"), functionCall("recall", {}, "r2")],
+    [
+      functionCall("recall", { ref: "none" }, "r1"),
+      textItems("One.", "msg_1"),
+      functionCall("recall", {}, "r2"),
+    ],
     [functionCall("recall", { ref: "none" }, "r3"), execCommand("a.ts")],
-    [says("Done.")],
+    [textItems("Done.")],
   ]);
   const { fetch } = gateway({ ...OPTIONS, fetch: upstream.fetch });
   const input = codexOpening("Find the constants.");
   await (await fetch(codexRequest(input)))?.text();
-  const shown = [says("One.", "msg_1"), execCommand("a.ts")].map((item) => spelledByCodex(item));
+  const visible = [textItems("One.", "msg_1"), execCommand("a.ts")].map((item) => spelledByCodex(item));
   const output = { type: "function_call_output", id: "fco_1", call_id: "call_a.ts", output: "one line" };
-  await (await fetch(codexRequest([...input, ...shown, output])))?.text();
-  const [before, after] = upstream.asked.slice(1) as [AskedResponse, AskedResponse];
+  await (await fetch(codexRequest([...input, ...visible, output])))?.text();
+  const [before, after] = upstream.requests.slice(1) as [ResponsesRequest, ResponsesRequest];
   assertEquals(after.input.slice(0, before.input.length), before.input);
   const rest = after.input.slice(before.input.length).map(({ type, call_id }) => `${type} ${call_id}`);
   assertEquals(rest, [
@@ -266,10 +277,10 @@ Deno.test("sessions: a session resumed by Codex with respelled items continues",
     assertEquals(await ask(input), session);
   }
   const respelled = input.map((item) => item.type === "reasoning" ? { ...item, content: null } : item);
-  const said = { type: "message", status: "completed", role: "assistant", content: "Done." };
-  assertEquals(await ask([...respelled, said, { role: "user", content: "Continue." }]), session);
-  const outputs = ({ input }: AskedResponse) => input.flatMap(({ output }) => output ?? []);
-  const [before, after] = upstream.asked.slice(-2).map(outputs);
+  const message = { type: "message", status: "completed", role: "assistant", content: "Done." };
+  assertEquals(await ask([...respelled, message, { role: "user", content: "Continue." }]), session);
+  const outputs = ({ input }: ResponsesRequest) => input.flatMap(({ output }) => output ?? []);
+  const [before, after] = upstream.requests.slice(-2).map(outputs);
   assertMatch(String(before?.[0]), /^\[elided: exec_command result/);
   // A new turn may evict more, and evictions remain.
   for (const [at, output] of before!.entries()) {

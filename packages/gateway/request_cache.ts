@@ -109,9 +109,9 @@ export class JsonCache<T> implements JsonReader<T> {
     const json = readJsonAt(bytes, { start, end });
     const size = ENTRY_BYTES + end - start;
     let piece: ReturnType<JsonReader<T>["read"]> = { key: bytesKey, value: read(json) };
-    const said = spelling?.said(piece.value);
-    if (spelling && said) {
-      const names = said.map((json) => keyOf(`${kind} said`, json));
+    const spelled = spelling?.spelled(piece.value);
+    if (spelling && spelled) {
+      const names = spelled.map((json) => keyOf(`${kind} said`, json));
       const key = names.length === 1 ? names[0]! : keyOf(`${kind} parts`, names.join());
       const other = this.#pieces.get(key);
       const value = spelling.named(piece.value, names);

@@ -5,11 +5,11 @@ import type { JsonRecord } from "@tare/wire";
 import { chatStep, type Json, longResult } from "./agents_fixture_test.ts";
 import { call, completion, gatewayed, post, READ } from "./fixture_test.ts";
 import {
-  type Asked,
   conversation,
   MANNERS,
   type Played,
   played,
+  type SentRequest,
   whole,
 } from "./sessions/conversations_fixture_test.ts";
 import { type Dialect, DIALECTS } from "./sessions/dialects_fixture_test.ts";
@@ -111,12 +111,12 @@ const RESPELL: Readonly<Record<string, Respell>> = {
       return thoughtless ? [] : [empty ? { ...item, content: [], status: null } : item];
     }
     const { id: _, ...without } = rest;
-    const said = texts(content, spelling, item.role === "assistant" ? "output_text" : "input_text");
+    const contents = texts(content, spelling, item.role === "assistant" ? "output_text" : "input_text");
     return [{
       ...(empty ? { ...without, status: "completed", phase: null } : rest),
-      ...(type === "message" && empty && Array.isArray(said)
-        ? { type, content: said.map((part) => ({ ...part, annotations: [] })) }
-        : { type, ...(content !== undefined && { content: said }) }),
+      ...(type === "message" && empty && Array.isArray(contents)
+        ? { type, content: contents.map((part) => ({ ...part, annotations: [] })) }
+        : { type, ...(content !== undefined && { content: contents }) }),
       ...(output !== undefined && { output: texts(output, spelling, "input_text") }),
       ...("arguments" in item && { arguments: widened(item.arguments, wide) }),
       ...("call_id" in item && { call_id: idOf(item.call_id) }),
@@ -153,24 +153,27 @@ interface Respelled {
 
 function respelled(
   { name }: Dialect,
-  asked: Asked,
+  request: SentRequest,
   { spelling: { ids, ...spelling }, seen }: {
     readonly spelling: Spelling;
     readonly seen: ReadonlySet<string>;
   },
-): { readonly asked: Asked; readonly items: readonly Respelled[] } {
+): { readonly request: SentRequest; readonly items: readonly Respelled[] } {
   const known = new Map<string, string>();
   const idOf = (id: unknown) => {
     const text = String(id);
     if (!known.has(text)) known.set(text, ids === "shortened" ? text.replaceAll("_", "") : `c${known.size}`);
     return ids === "kept" ? text : known.get(text)!;
   };
-  const items = listOf(asked.body).map((before): Respelled => {
+  const items = listOf(request.body).map((before): Respelled => {
     const how = seen.has(bare(before)) ? spelling : KEPT;
     return { before, now: RESPELL[name]!(before, { ...how, idOf }) };
   });
-  const field = "input" in asked.body ? "input" : "messages";
-  return { asked: { ...asked, body: { ...asked.body, [field]: items.flatMap(({ now }) => now) } }, items };
+  const field = "input" in request.body ? "input" : "messages";
+  return {
+    request: { ...request, body: { ...request.body, [field]: items.flatMap(({ now }) => now) } },
+    items,
+  };
 }
 
 /** Returns an item without cache breakpoints, with texts of the Messages format as blocks. */
@@ -183,7 +186,7 @@ function bare(item: Json): string {
   });
 }
 
-const marks = (body: JsonRecord) =>
+const breakpoints = (body: JsonRecord) =>
   listOf(body).flatMap((item, at) => JSON.stringify(item).includes('"cache_control":{') ? [at] : []);
 
 const RESULT_ID: Readonly<Record<string, string>> = { chat: "tool_call_id", responses: "call_id" };
@@ -258,9 +261,9 @@ function callsOf<T>({ places }: Played, calls: readonly T[]): (readonly T[])[] {
   return places.map((place, at) => calls.slice(places[at - 1]?.calls ?? 0, place.calls));
 }
 
-function requestsOf(dialect: Dialect, asked: readonly Asked[], spellings: readonly Spelling[]) {
+function requestsOf(dialect: Dialect, calls: readonly SentRequest[], spellings: readonly Spelling[]) {
   const seen = new Set<string>();
-  return asked.map((one, at) => {
+  return calls.map((one, at) => {
     const made = respelled(dialect, one, { spelling: spellings[at]!, seen });
     for (const item of listOf(one.body)) seen.add(bare(item));
     return made;
@@ -269,20 +272,24 @@ function requestsOf(dialect: Dialect, asked: readonly Asked[], spellings: readon
 
 interface Way {
   readonly how: Spelling;
-  readonly isAnew: boolean;
+  readonly isRestarted: boolean;
 }
 
 function ways(length: number, how: fc.Arbitrary<Spelling>, restarts: boolean): fc.Arbitrary<Way[]> {
-  const isAnew = restarts ? fc.boolean() : fc.constant(false);
-  const way = fc.record({ how: fc.oneof(fc.constant(KEPT), how), isAnew });
+  const isRestarted = restarts ? fc.boolean() : fc.constant(false);
+  const way = fc.record({ how: fc.oneof(fc.constant(KEPT), how), isRestarted });
   return fc.array(way, { minLength: length, maxLength: length });
 }
 
-async function playedIn(ways: readonly Way[], asked: readonly Asked[], dialect: Dialect): Promise<Played> {
+async function playedIn(
+  ways: readonly Way[],
+  calls: readonly SentRequest[],
+  dialect: Dialect,
+): Promise<Played> {
   const store = memoryStore();
-  return await played(asked, dialect, {
+  return await played(calls, dialect, {
     store: () => store,
-    gatewayAt: (at) => ({ isAnew: ways[at]!.isAnew }),
+    gatewayAt: (at) => ({ isRestarted: ways[at]!.isRestarted }),
   });
 }
 
@@ -299,23 +306,23 @@ function promptsOf(
 
 function restOf(text: string): unknown {
   const { messages: _, input: __, ...rest }: JsonRecord = JSON.parse(text);
-  return [rest, marks(JSON.parse(text))];
+  return [rest, breakpoints(JSON.parse(text))];
 }
 
 for (const dialect of DIALECTS) {
-  const asked = conversation(dialect, MANNERS[0]!).slice(0, 34);
+  const calls = conversation(dialect, MANNERS[0]!).slice(0, 34);
   for (const restarts of [false, true]) {
     const of = `${dialect.name}, ${restarts ? "with restarts" : "without a restart"}`;
     Deno.test(`respelling: changes that the model doesn't see change nothing else: ${of}`, async () => {
-      const expected = await whole(asked, dialect);
+      const expected = await whole(calls, dialect);
       const counted = callsOf(expected, expected.sent);
       assert(recalled(expected).some((count) => count > 1));
       await fc.assert(
-        fc.asyncProperty(ways(asked.length, unseen, restarts), async (ways) => {
-          const requests = requestsOf(dialect, asked, ways.map(({ how }) => how));
-          const asSpelled = requests.map(({ asked }, at) => ({ ...asked, countsAs: counted[at]! }));
+        fc.asyncProperty(ways(calls.length, unseen, restarts), async (ways) => {
+          const requests = requestsOf(dialect, calls, ways.map(({ how }) => how));
+          const asSpelled = requests.map(({ request }, at) => ({ ...request, countsAs: counted[at]! }));
           const actual = await playedIn(ways, asSpelled, dialect);
-          assertEquals([actual.told, actual.got], [[], expected.got]);
+          assertEquals([actual.reported, actual.got], [[], expected.got]);
           assertEquals(sessionsOf(actual), sessionsOf(expected));
           assertEquals(
             promptsOf(dialect, actual, requests),
@@ -343,16 +350,16 @@ function broken(run: Played, prompts: ReturnType<typeof promptsOf>): number[] {
 
 for (const dialect of DIALECTS) {
   // In this conversation only the client breaks prefixes.
-  const asked = conversation(dialect, MANNERS[0]!).slice(0, 23);
+  const calls = conversation(dialect, MANNERS[0]!).slice(0, 23);
   for (const restarts of [false, true]) {
     const of = `${dialect.name}, ${restarts ? "with restarts" : "without a restart"}`;
     Deno.test(`respelling: sessions, evictions and recalls survive any change of spelling: ${of}`, async () => {
       let most = 0;
       await fc.assert(
-        fc.asyncProperty(ways(asked.length, any, restarts), async (ways) => {
-          const requests = requestsOf(dialect, asked, ways.map(({ how }) => how));
-          const actual = await playedIn(ways, requests.map(({ asked }) => asked), dialect);
-          assertEquals([actual.told, new Set(sessionsOf(actual)).size], [[], 1]);
+        fc.asyncProperty(ways(calls.length, any, restarts), async (ways) => {
+          const requests = requestsOf(dialect, calls, ways.map(({ how }) => how));
+          const actual = await playedIn(ways, requests.map(({ request }) => request), dialect);
+          assertEquals([actual.reported, new Set(sessionsOf(actual)).size], [[], 1]);
           const prompts = promptsOf(dialect, actual, requests);
           assertEquals(broken(actual, prompts), []);
           most = Math.max(most, ...recalled(actual));
@@ -378,17 +385,17 @@ function replaced(item: Json, what: RegExp, by: (found: string) => string): Json
 }
 
 for (const dialect of DIALECTS) {
-  const asked = conversation(dialect, MANNERS[0]!).slice(0, 12);
+  const calls = conversation(dialect, MANNERS[0]!).slice(0, 12);
   for (const [what, change] of Object.entries(CHANGES)) {
     Deno.test(`respelling: a change of ${what} begins another conversation, in any spelling: ${dialect.name}`, async () => {
       let changed = 0;
-      const about = fc.record({ at: fc.nat(20), how: any, isAnew: fc.boolean() });
+      const about = fc.record({ at: fc.nat(20), how: any, isRestarted: fc.boolean() });
       await fc.assert(
-        fc.asyncProperty(about, async ({ at, how, isAnew }) => {
-          const newest = asked.at(-1)!;
+        fc.asyncProperty(about, async ({ at, how, isRestarted }) => {
+          const newest = calls.at(-1)!;
           const items = listOf(newest.body);
           // After the opening: with another opening it may be a history without its beginning.
-          const sent = listOf(asked.at(-2)!.body).length;
+          const sent = listOf(calls.at(-2)!.body).length;
           const first = items.findIndex(({ role, type }) => role === "assistant" || type === "reasoning");
           const places = [...items.keys()].slice(first, sent).filter((place) => change(items[place]!));
           const place = places[at % places.length]!;
@@ -397,8 +404,8 @@ for (const dialect of DIALECTS) {
           const [last] = requestsOf(dialect, [{ ...newest, body: { ...newest.body, [field]: other } }], [
             how,
           ]);
-          const all = [...asked.slice(0, -1), last!.asked];
-          const ways = all.map((_, it) => ({ how: KEPT, isAnew: isAnew && it === all.length - 1 }));
+          const all = [...calls.slice(0, -1), last!.request];
+          const ways = all.map((_, it) => ({ how: KEPT, isRestarted: isRestarted && it === all.length - 1 }));
           const run = await playedIn(ways, all, dialect);
           assertNotEquals(run.places.at(-1)!.session, run.places.at(-2)!.session);
           changed++;
@@ -440,17 +447,17 @@ Deno.test("respelling: openclaw, which removes underscores from ids, retains rec
     result("calla5501", "a."),
   ];
   const second = [...first, reads("b", "callb5510"), result("callb5510", "B.")];
-  const told = [];
+  const reported = [];
   for (const messages of [[task], first, second]) {
     const response = await fetch(post({ model: "m", messages, tools: [READ] }));
     await response.text();
-    told.push(response.headers.get("x-tare-session"));
+    reported.push(response.headers.get("x-tare-session"));
   }
   const sent = seen.map(({ body }) => body.messages);
   const recall = sent[1].slice(1);
   assertEquals(recall.map(({ role }: Json) => role), ["assistant", "tool"]);
   const { tool_calls: calls } = reads("a", "calla5500", "calla5501");
-  const shownFirst = [
+  const visibleFirst = [
     task,
     ...recall,
     { role: "assistant", tool_calls: calls },
@@ -460,22 +467,22 @@ Deno.test("respelling: openclaw, which removes underscores from ids, retains rec
     sent.slice(2).map((messages) =>
       messages.map(({ content, ...rest }: Json) => content ? { ...rest, content } : rest)
     ),
-    [shownFirst, [...shownFirst, ...second.slice(-2)]].map((messages) =>
+    [visibleFirst, [...visibleFirst, ...second.slice(-2)]].map((messages) =>
       messages.map(({ content, ...rest }: Json) => content ? { ...rest, content } : rest)
     ),
   );
-  assertEquals(new Set(told).size, 1);
+  assertEquals(new Set(reported).size, 1);
 });
 
 Deno.test("respelling: Copilot's optional fields, which differ between processes, continue its session", async () => {
   const { fetch, seen } = gatewayed(() => completion({ content: "Yes." }));
   const results = Array.from({ length: 24 }, (_, at) => chatStep(`f${at}.ts`, longResult(`f${at}.ts`)))
     .flat();
-  const told: (string | null)[] = [];
+  const reported: (string | null)[] = [];
   const ask = async (messages: readonly Json[]) => {
     const response = await fetch(post({ model: "m", messages, tools: [READ] }));
     await response.text();
-    told.push(response.headers.get("x-tare-session"));
+    reported.push(response.headers.get("x-tare-session"));
   };
   const live = [{ role: "user", content: "Go." }, ...results].map((message) =>
     message.role === "assistant" ? { ...message, refusal: null } : message
@@ -486,7 +493,7 @@ Deno.test("respelling: Copilot's optional fields, which differ between processes
   );
   const more = [{ role: "assistant", content: "Yes." }, { role: "user", content: "And now?" }];
   await ask([...resumed, ...more]);
-  assertEquals(new Set(told).size, 1);
+  assertEquals(new Set(reported).size, 1);
   const [before, after] = seen.slice(-2).map(({ body }) => body.messages as Json[]);
   assertStringIncludes(JSON.stringify(before), "[elided: ");
   // Placeholders remain, with the client's current fields.

@@ -6,25 +6,25 @@
 /** A reply: its items. */
 export type ScriptedItems = readonly Readonly<Record<string, unknown>>[];
 
-export interface AskedResponse {
+export interface ResponsesRequest {
   readonly input: readonly Readonly<Record<string, unknown>>[];
   readonly tools?: readonly Readonly<Record<string, unknown>>[];
   readonly previous_response_id?: string;
 }
 
 export function responsesUpstream(
-  replies: readonly (ScriptedItems | ((asked: AskedResponse) => ScriptedItems))[],
+  replies: readonly (ScriptedItems | ((sentRequest: ResponsesRequest) => ScriptedItems))[],
 ): {
   readonly fetch: typeof fetch;
-  readonly asked: AskedResponse[];
+  readonly requests: ResponsesRequest[];
 } {
-  const asked: AskedResponse[] = [];
+  const requests: ResponsesRequest[] = [];
   return {
-    asked,
+    requests,
     fetch: (async (...args: Parameters<typeof fetch>) => {
       const body = await new Request(...args).json();
-      const reply = replies[asked.length];
-      asked.push(body);
+      const reply = replies[requests.length];
+      requests.push(body);
       const output = typeof reply === "function" ? reply(body) : reply ?? [];
       const usage = {
         input_tokens: Math.ceil(JSON.stringify(body).length / 4),
@@ -34,7 +34,7 @@ export function responsesUpstream(
         total_tokens: 10 + Math.ceil(JSON.stringify(body).length / 4),
       };
       const response = {
-        id: `resp_${asked.length}`,
+        id: `resp_${requests.length}`,
         object: "response",
         created_at: 1,
         model: body.model,
@@ -72,7 +72,7 @@ export function functionCall(name: string, args: unknown, call_id: string): Scri
   };
 }
 
-export function says(text: string, id = "msg_1"): ScriptedItems[number] {
+export function textItems(text: string, id = "msg_1"): ScriptedItems[number] {
   return {
     type: "message",
     id,

@@ -1,7 +1,12 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { gateway } from "@tare/gateway";
 import { OPTIONS, post } from "./fixture_test.ts";
-import { type AskedResponse, functionCall, responsesUpstream, says } from "./responses_fixture_test.ts";
+import {
+  functionCall,
+  type ResponsesRequest,
+  responsesUpstream,
+  textItems,
+} from "./responses_fixture_test.ts";
 
 const READ = { type: "function", name: "read", parameters: { type: "object", properties: {} } };
 const USER = { role: "user", content: "Go." };
@@ -12,7 +17,7 @@ function gatewayTo({ fetch }: ReturnType<typeof responsesUpstream>) {
     (await ask(post({ model: "m", ...body }, {}, "/responses"))) ?? new Response();
 }
 
-const shape = ({ input }: AskedResponse) =>
+const shape = ({ input }: ResponsesRequest) =>
   input.map(({ type, role, call_id, id }) => [type ?? role, call_id ?? id].filter(Boolean).join(" "));
 
 Deno.test("responses: recalls are answered and retained at their places", async () => {
@@ -23,13 +28,13 @@ Deno.test("responses: recalls are answered and retained at their places", async 
       functionCall("read", {}, "c1"),
       functionCall("recall", {}, "r2"),
     ],
-    [says("Done.")],
+    [textItems("Done.")],
   ]);
   const ask = gatewayTo(upstream);
   const first = await (await ask({ input: "Go.", tools: [READ] })).json();
   assertEquals(first.output.map(({ id }: { id: string }) => id), ["rs_1", "rs_2", "fc_c1"]);
-  assertEquals(upstream.asked[0]?.tools?.at(-1), {
-    ...upstream.asked[0]?.tools?.at(-1),
+  assertEquals(upstream.requests[0]?.tools?.at(-1), {
+    ...upstream.requests[0]?.tools?.at(-1),
     name: "recall",
     strict: false,
   });
@@ -47,7 +52,7 @@ Deno.test("responses: recalls are answered and retained at their places", async 
     "function_call_output c1",
   ];
   assertEquals(
-    shape({ input: upstream.asked[2]!.input.filter((item) => typeof item === "object") }).slice(-8),
+    shape({ input: upstream.requests[2]!.input.filter((item) => typeof item === "object") }).slice(-8),
     expected,
   );
 });
@@ -55,7 +60,7 @@ Deno.test("responses: recalls are answered and retained at their places", async 
 Deno.test("responses: a hidden streamed recall leaves ids, indexes and sequence numbers continuous", async () => {
   const upstream = responsesUpstream([
     [{ type: "reasoning", id: "rs_1", summary: [] }, functionCall("recall", { ref: "none" }, "r1")],
-    [says("Done.")],
+    [textItems("Done.")],
   ]);
   const text = await (await gatewayTo(upstream)({ input: [USER], tools: [READ], stream: true })).text();
   const events = text.trim().split("\n\n").map((event) => JSON.parse(/^data: (.*)$/m.exec(event)![1]!));
@@ -79,13 +84,13 @@ Deno.test("responses: an open recall of a stored response is answered under the 
   const upstream = responsesUpstream([
     [functionCall("recall", { ref: "none" }, "r1")],
     [functionCall("recall", { ref: "none" }, "r2"), functionCall("read", {}, "c1")],
-    [says("Done.")],
+    [textItems("Done.")],
   ]);
   const ask = gatewayTo(upstream);
   await (await ask({ input: [USER], tools: [READ], stream: true })).text();
   const output = { type: "function_call_output", call_id: "c1", output: "A." };
   await (await ask({ input: [output], tools: [READ], previous_response_id: "resp_1" })).text();
-  const last = upstream.asked[2];
+  const last = upstream.requests[2];
   assert(last);
   assertEquals([last.previous_response_id, shape(last)], ["resp_2", [
     "function_call_output r2",
@@ -95,24 +100,24 @@ Deno.test("responses: an open recall of a stored response is answered under the 
 
 Deno.test("responses: a conversation stored by the upstream gets each item once, and no recall tool", async () => {
   const stored: object[] = [];
-  const reply = (asked: AskedResponse) => {
-    const names = asked.tools?.map(({ name }) => name) ?? [];
-    const isAnswered = asked.input.some(({ type, call_id }) =>
+  const reply = (request: ResponsesRequest) => {
+    const names = request.tools?.map(({ name }) => name) ?? [];
+    const isAnswered = request.input.some(({ type, call_id }) =>
       type === "function_call_output" && String(call_id).startsWith("r")
     );
     const output = names.includes("recall") && !isAnswered
       ? functionCall("recall", { ref: "none" }, `r${stored.length}`)
-      : says("Done.", `msg_${stored.length}`);
-    stored.push(...asked.input, output);
+      : textItems("Done.", `msg_${stored.length}`);
+    stored.push(...request.input, output);
     return [output];
   };
   const ask = gatewayTo(responsesUpstream(Array(4).fill(reply)));
   const input = (at: number) => [{ role: "user", content: `Question ${at}.` }];
   for (const [at, conversation] of ["conv_1", { id: "conv_1" }].entries()) {
-    const told = await ask({ input: input(at), tools: [READ], conversation, stream: at > 0 });
-    assertMatch(await told.text(), /Done\./);
+    const answered = await ask({ input: input(at), tools: [READ], conversation, stream: at > 0 });
+    assertMatch(await answered.text(), /Done\./);
   }
-  assertEquals(stored, [...input(0), says("Done.", "msg_0"), ...input(1), says("Done.", "msg_2")]);
+  assertEquals(stored, [...input(0), textItems("Done.", "msg_0"), ...input(1), textItems("Done.", "msg_2")]);
 });
 
 Deno.test("responses: only outputs of function calls are edited", async () => {
@@ -126,7 +131,7 @@ Deno.test("responses: only outputs of function calls are edited", async () => {
     input.push({ type: "function_call_output", call_id: `c${at}`, output: result, extra: 2 });
     await (await ask({ input, tools: [READ], instructions: "Be brief." })).text();
   }
-  const sent = upstream.asked.at(-1)!.input;
+  const sent = upstream.requests.at(-1)!.input;
   assertEquals(sent.length, input.length);
   const edited = sent.filter((item, at) => JSON.stringify(item) !== JSON.stringify(input[at]));
   assert(edited.length > 0);

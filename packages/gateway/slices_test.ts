@@ -11,11 +11,11 @@ Deno.test("gateway() answers a short request before a long history has been read
         body: JSON.stringify({ model: "m", messages }),
       }),
     );
-  const said = Array.from(
+  const messages = Array.from(
     { length: 3_000 },
     (_, at) => ({ role: "user", content: `${at} some words`.repeat(9) }),
   );
-  const answers = await Promise.all([post(said), post([{ role: "user", content: "Short." }])]);
+  const answers = await Promise.all([post(messages), post([{ role: "user", content: "Short." }])]);
   assertEquals(answers.map(({ status }) => status), [200, 200]);
   assertEquals(seen.map(({ body }) => body.messages.length), [1, 3_000]);
 });

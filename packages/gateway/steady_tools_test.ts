@@ -4,7 +4,7 @@ import { claudeGateway } from "./claude_code_fixture_test.ts";
 import { completion, gatewayed, post } from "./fixture_test.ts";
 
 const user = (content: string) => ({ role: "user", content });
-const said = [user("Mend it."), { role: "assistant", content: "Yes." }, user("Go on.")];
+const messages = [user("Mend it."), { role: "assistant", content: "Yes." }, user("Go on.")];
 const tool = (name: string, more: object = {}) => ({
   type: "function",
   function: { name, description: `Does ${name}.`, parameters: { type: "object", properties: {} }, ...more },
@@ -13,7 +13,7 @@ const tool = (name: string, more: object = {}) => ({
 function sentTools(options: Parameters<typeof gatewayed>[1] = {}) {
   const { fetch, seen } = gatewayed(() => completion({ content: "Yes." }), { recall: false, ...options });
   const ask = async (tools: readonly object[], headers: Record<string, string> = {}) => {
-    await (await fetch(post({ model: "m", messages: said, tools }, headers))).text();
+    await (await fetch(post({ model: "m", messages: messages, tools }, headers))).text();
     return seen.at(-1)!;
   };
   return { ask, names: async (...args: Parameters<typeof ask>) => namesOf((await ask(...args)).body.tools) };
@@ -46,13 +46,13 @@ Deno.test("tools: their first spelling is retained, and unchanged bodies are for
   const before = await ask(first);
   const after = await ask(turned);
   assertEquals(JSON.stringify(after.body.tools), JSON.stringify(before.body.tools));
-  const left: readonly { readonly headers?: Record<string, string>; readonly control?: number }[] = [
-    { headers: { "x-tare": "observe" } },
+  const left: readonly { readonly headers?: Record<string, string>; readonly holdout?: number }[] = [
+    { headers: { "x-tare": "dry-run" } },
     { headers: { "x-tare": "off" } },
-    { control: 1 },
+    { holdout: 1 },
   ];
-  for (const { headers = {}, control = 0 } of left) {
-    const own = sentTools({ control });
+  for (const { headers = {}, holdout = 0 } of left) {
+    const own = sentTools({ holdout });
     await own.ask(first, headers);
     const { body } = await own.ask(turned, headers);
     assertEquals(JSON.stringify(body.tools), JSON.stringify(turned));
@@ -74,7 +74,7 @@ async function sentMessages(
       },
     });
   for (const request of requests) {
-    const body = { model: "m", max_tokens: 9, messages: said, ...request };
+    const body = { model: "m", max_tokens: 9, messages: messages, ...request };
     await (await fetch(post(body, { "anthropic-version": "2023-06-01", ...headers }, "/messages"))).text();
   }
   return seen.map(({ body }) => body);
@@ -88,12 +88,12 @@ Deno.test("tools: cache breakpoints retain their positions when tools are reorde
     { tools: [named("b"), named("a", mark)] },
     { tools: [named("c"), named("b"), named("a", mark)] },
   ]);
-  const marks = bodies.map(({ tools }) =>
+  const breakpoints = bodies.map(({ tools }) =>
     tools.slice(0, -1).map((one: { readonly name: string; readonly cache_control?: object }) =>
       one.name + (one.cache_control ? "!" : "")
     ).join(" ")
   );
-  assertEquals(marks, ["a b!", "a b!", "a b c!"]);
+  assertEquals(breakpoints, ["a b!", "a b!", "a b c!"]);
 });
 
 Deno.test("gateway() fixes the billing number in instructions, which only Anthropic removes", async () => {
@@ -102,11 +102,11 @@ Deno.test("gateway() fixes the billing number in instructions, which only Anthro
     number: string,
   ) => [{ type: "text", text: line(number) }, { type: "text", text: "Be brief." }];
   const requests = ["a1b", "c2d"].map((number) => ({ system: systemOf(number) }));
-  const told = async (options: Parameters<typeof sentMessages>[1] = {}) =>
+  const sentCount = async (options: Parameters<typeof sentMessages>[1] = {}) =>
     (await sentMessages(requests, options)).map(({ system }) => system[0].text);
-  assertEquals(await told(), [line("000"), line("000")]);
-  assertEquals(await told({ headers: { "x-tare": "observe" } }), [line("a1b"), line("c2d")]);
-  assertEquals(await told({ baseURL: "https://api.anthropic.com/v1" }), [line("a1b"), line("c2d")]);
+  assertEquals(await sentCount(), [line("000"), line("000")]);
+  assertEquals(await sentCount({ headers: { "x-tare": "dry-run" } }), [line("a1b"), line("c2d")]);
+  assertEquals(await sentCount({ baseURL: "https://api.anthropic.com/v1" }), [line("a1b"), line("c2d")]);
   const [body] = await sentMessages([{ system: line("a1b") }]);
   assertEquals(body.system, line("000"));
 });

@@ -15,7 +15,7 @@ import {
   longResult,
 } from "./agents_fixture_test.ts";
 import { completion, gatewayed, OPTIONS, post } from "./fixture_test.ts";
-import { type Asked, play, type Step, turn } from "./sessions/conversations_fixture_test.ts";
+import { play, type SentRequest, type Step, turn } from "./sessions/conversations_fixture_test.ts";
 import { type Dialect, DIALECTS } from "./sessions/dialects_fixture_test.ts";
 import { responsesUpstream } from "./responses_fixture_test.ts";
 
@@ -33,20 +33,24 @@ function withText(item: Json, text: string): Json {
 const TAILS: Readonly<
   Record<string, (history: readonly Json[], at: number, dialect: Dialect) => readonly Json[]>
 > = {
-  "an item": (history, at, dialect) => [...history, dialect.says("user", blockAt(at), `msg_context${at}`)],
+  "an item": (history, at, dialect) => [...history, dialect.message("user", blockAt(at), `msg_context${at}`)],
   "text in the last item": (history, at) => [...history.slice(0, -1), withText(history.at(-1)!, blockAt(at))],
 };
 
-function requests(dialect: Dialect, tail: (typeof TAILS)[string], headers: Record<string, string>): Asked[] {
+function requests(
+  dialect: Dialect,
+  tail: (typeof TAILS)[string],
+  headers: Record<string, string>,
+): SentRequest[] {
   const names = (of: string, count: number) => Array.from({ length: count }, (_, at) => `${of}${at}.ts`);
   const first = turn(
     dialect,
     dialect.opening("Find the constants in all files of the folder."),
     names("a", 8),
   );
-  const next = [...first.after, dialect.says("user", "Now sum them up.", "msg_next")];
+  const next = [...first.after, dialect.message("user", "Now sum them up.", "msg_next")];
   const second = turn(dialect, next, names("b", 12));
-  return [...first.steps, ...second.steps].map(({ history, reply }: Step, at): Asked => ({
+  return [...first.steps, ...second.steps].map(({ history, reply }: Step, at): SentRequest => ({
     path: dialect.path,
     body: {
       ...dialect.body(tail(history, at, dialect), { rules: "You are a coding agent.", tools: true }),
@@ -61,23 +65,23 @@ function requests(dialect: Dialect, tail: (typeof TAILS)[string], headers: Recor
 for (const dialect of DIALECTS) {
   for (const [what, tail] of Object.entries(TAILS)) {
     Deno.test(`sessions: requests that end in changing context continue a session: ${dialect.name}, ${what}`, async () => {
-      const played = async (headers: Record<string, string>, isAnew = false) => {
+      const played = async (headers: Record<string, string>, isRestarted = false) => {
         const store = memoryStore();
         let one: HttpGateway | undefined;
         return await play(requests(dialect, tail, headers), dialect, async (at, options) => {
           // A first message that ends in another text is recognised after a restart once it has been answered.
-          if (isAnew && at > 1) {
+          if (isRestarted && at > 1) {
             await one?.close();
             one = undefined;
           }
           return one ??= gateway({ ...options, store });
         });
       };
-      for (const isAnew of [false, true]) {
-        const expected = await played({ "x-tare-session": "mine" }, isAnew);
+      for (const isRestarted of [false, true]) {
+        const expected = await played({ "x-tare-session": "mine" }, isRestarted);
         assertMatch(expected.sent.join(), /\[elided: [^\]]*\bref [0-9a-f]{16}\]/);
         assert(expected.sent.length > expected.places.length);
-        const { sent, places } = await played({}, isAnew);
+        const { sent, places } = await played({}, isRestarted);
         assertEquals(new Set(places.map(({ session }) => session)).size, 1);
         for (const [at, text] of expected.sent.entries()) assert(sent[at] === text, `call ${at}`);
       }
@@ -114,11 +118,11 @@ Deno.test("sessions: conversations with titles and subagents between their reque
   const system = (content: string) => ({ role: "system", content });
   const user = (content: string) => ({ role: "user", content });
   const main = [system("You are an agent."), user("Find the four constants of the folder src/.")];
-  const helper = [system("You explore a folder."), user("Find the four constants of the folder src/.")];
+  const subagent = [system("You explore a folder."), user("Find the four constants of the folder src/.")];
   const title = [system("You write titles."), user("Title: Find the four constants of the folder src/.")];
   const found: (string | null)[][] = [[], []];
   for (let step = 0; step < 6; step++) {
-    for (const [at, messages] of [main, helper].entries()) {
+    for (const [at, messages] of [main, subagent].entries()) {
       found[at]!.push(await ask(messages, [BASH]));
       messages.push(
         ...chatStep(`${at}-${step}.ts`, longResult(`${step}`)) as { role: string; content: string }[],

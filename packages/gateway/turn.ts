@@ -24,7 +24,7 @@ import {
   withFoundTools,
   writeRequest,
 } from "@tare/wire/internal";
-import { keptOut, withoutSearches } from "./deferral.ts";
+import { tokensOmitted, withoutSearches } from "./deferral.ts";
 import type { HeldPrompt, HeldPrompts } from "@tare/planner/internal/parts";
 import type { Followed } from "./request_cache.ts";
 import type { HiddenPlace } from "./sessions/history.ts";
@@ -147,7 +147,7 @@ export class GatewayTurn {
   /** Returns the headers of answers to the client. */
   headers(): Readonly<Record<string, string>> {
     const { session: { session }, request, countTokens } = this.#options;
-    const { epoch, savedTokenUnits } = session.state;
+    const { epoch, savedCostUnits } = session.state;
     const messages = messagesOf(request.items);
     const { definitions = [], search } = this.#options.deferred ?? {};
     const tools = [...this.#tools(false).filter((tool) => tool !== search), ...definitions];
@@ -161,7 +161,7 @@ export class GatewayTurn {
         "x-tare-cached-predicted": String(this.#predictedTokens(this.#view)),
       }),
       // Policies without a cost model have no estimate.
-      ...(session.knowsCosts && { "x-tare-saved-token-units": String(Math.round(savedTokenUnits)) }),
+      ...(session.knowsCosts && { "x-tare-saved-cost-units": String(Math.round(savedCostUnits)) }),
     };
   }
 
@@ -206,17 +206,19 @@ export class GatewayTurn {
     const bytes = writeRequest(withKnown(request, spelled, items), {
       items,
       ...(this.#view ?? { ...history, places: history.messages.map((_, at) => at) }),
-      kept: this.#view && session.sharedWith(this.#view.messages),
+      sharedCount: this.#view && session.sharedWith(this.#view.messages),
       isLast: oneShot === "compaction",
       follows: follows?.upstreamId,
       fields: this.#routed?.fields,
-      completesMarks: precedes ? undefined : this.#routed && (this.#routed.needsMarks ? "any" : "some"),
+      completesBreakpoints: precedes
+        ? undefined
+        : this.#routed && (this.#routed.needsBreakpoints ? "any" : "some"),
       marked: (at) => ends = at,
     });
     this.#edited ||= bytes !== request.bytes;
-    const { messages: shown, tools } = this.#view ?? history;
+    const { messages: visible, tools } = this.#view ?? history;
     const places = this.#view?.places;
-    const sent = !isRespelled ? shown : shown.map((message, at) => {
+    const sent = !isRespelled ? visible : visible.map((message, at) => {
       const place = places ? places[at] ?? -1 : at;
       return message === messages[place] ? own[place]! : message;
     });
@@ -239,14 +241,14 @@ export class GatewayTurn {
     const isKnown = ({ parts }: WireItem) =>
       parts.every(({ finds = [] }) => finds.every((name) => names.has(name)));
     const mayShow = (item: WireItem) => !hidden.has(item) || (deferred !== undefined && isKnown(item));
-    const shown = hidden.size === 0
+    const visible = hidden.size === 0
       ? items
       : items.map((item) => mayShow(item) ? item : withoutSearches(item, reading));
-    const found = withFoundTools(shown, tools);
+    const found = withFoundTools(visible, tools);
     if (!deferred) return { items: found };
     return {
       items: found,
-      deferred: keptOut(deferred, found.filter((_, at) => hidden.has(items[at]!)), reading),
+      deferred: tokensOmitted(deferred, found.filter((_, at) => hidden.has(items[at]!)), reading),
     };
   }
 
@@ -344,10 +346,10 @@ export class GatewayTurn {
   async #answer({ arguments: text }: WireReply["recalls"][number]): Promise<string> {
     const { session, countTokens } = this.#options;
     try {
-      const asked: Pick<Recalled, keyof Recalled> = JSON.parse(text.trim() || "{}");
-      const shown = () => this.#view?.messages ?? [];
-      const archive = session.readableWith(shown);
-      return (await recallOriginal(archive, asked, { countTokens, shown })).content;
+      const given: Pick<Recalled, keyof Recalled> = JSON.parse(text.trim() || "{}");
+      const visible = () => this.#view?.messages ?? [];
+      const archive = session.readableWith(visible);
+      return (await recallOriginal(archive, given, { countTokens, visible })).content;
     } catch (error) {
       return `Cannot recall: ${reasonOf(error)}`;
     }
@@ -402,7 +404,7 @@ const QUOTED_SHARE = 0.95;
  */
 async function elideQuotes(
   body: Uint8Array<ArrayBuffer>,
-  session: Pick<GatewaySession, "shown" | "archive">,
+  session: Pick<GatewaySession, "visible" | "archive">,
   share: number,
 ): Promise<Uint8Array<ArrayBuffer> | undefined> {
   const before = new TextDecoder().decode(body);
@@ -432,10 +434,10 @@ function withoutQuotes(text: string, original: string, line: string): string {
 
 /** Returns the texts of evicted results, each with its placeholder. */
 async function goneOf(
-  { shown, archive }: Pick<GatewaySession, "shown" | "archive">,
+  { visible, archive }: Pick<GatewaySession, "visible" | "archive">,
 ): Promise<(readonly [original: string, line: string])[]> {
   const gone: [string, string][] = [];
-  for (const message of shown) {
+  for (const message of visible) {
     // Messages without placeholders may be known only by their hashes.
     if (typeof message === "number") continue;
     const line = contentText(message.content);

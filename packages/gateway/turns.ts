@@ -1,6 +1,12 @@
-import type { Warmth } from "@tare/session";
+import type { CacheKeepAlive } from "@tare/session";
 import { Session } from "@tare/session/internal";
-import { type CallReport, reportCall, type Sums, sumsOf, UNFINISHED } from "@tare/session/internal/report";
+import {
+  type CallReport,
+  reportCall,
+  UNFINISHED,
+  type UsageTotals,
+  usageTotals,
+} from "@tare/session/internal/report";
 import { contentText, type CountTokens } from "@tare/messages";
 import { reasonOf } from "@tare/messages/internal";
 import { listPrice, listWindow, readTooLong } from "@tare/planner";
@@ -32,7 +38,7 @@ import { LRUCache } from "lru-cache";
 import { createHash } from "node:crypto";
 import { setTimeout as setTimer } from "node:timers";
 import { functionsInFront } from "./deferral.ts";
-import { type EndedTurn, keyOf, pingableOf, SubAgents } from "./keep_warm.ts";
+import { type EndedTurn, keyOf, pingableOf, SubAgents } from "./keep_alive.ts";
 import { type Followed, RequestCache } from "./request_cache.ts";
 import type { SetOptions } from "./options.ts";
 import { countInstructions, hasAnswers, textOf } from "./sessions/history.ts";
@@ -71,7 +77,7 @@ export class Turns {
   readonly #options: SetOptions;
   #countTokens: CountTokens | undefined;
   readonly #cache: RequestCache;
-  readonly #warmth: Warmth | undefined;
+  readonly #keepAlive: CacheKeepAlive | undefined;
   readonly #subAgents = new SubAgents();
   /** Windows that errors reported, by client: an error may quote the client's content. */
   readonly #windows = new LRUCache<string, number>({ max: MAX_WINDOWS });
@@ -79,13 +85,13 @@ export class Turns {
   readonly #millions = new LRUCache<string, true>({ max: MAX_WINDOWS });
 
   constructor(options: SetOptions) {
-    const { control, now, store, warmth, limits: { memoryBytes = 96 * 2 ** 20 } = {}, retention = {} } =
+    const { holdout, now, store, keepAlive, limits: { memoryBytes = 96 * 2 ** 20 } = {}, retention = {} } =
       options;
     this.#options = options;
-    this.#warmth = warmth;
+    this.#keepAlive = keepAlive;
     this.#cache = new RequestCache({ maxBytes: memoryBytes });
     this.sessions = new GatewaySessions({
-      ...{ control, warmth, now },
+      ...{ holdout, keepAlive, now },
       resumed: (session, { uncounted: [made] }) => made && this.#countCompaction(session, made),
       maxBytes: this.#cache.sessionBytes,
       storing: store && {
@@ -111,7 +117,7 @@ export class Turns {
   }
 
   async close(): Promise<void> {
-    this.#warmth?.close();
+    this.#keepAlive?.close();
     await this.sessions.close();
   }
 
@@ -151,10 +157,10 @@ export class Turns {
     const { recall: offers = true, now } = this.#options;
     const client = clientOf(protocol, request, by);
     const readers = this.#cache.readers(client);
-    const isObserved = request.headers.get("x-tare")?.toLowerCase() === "observe";
+    const isDryRun = request.headers.get("x-tare")?.toLowerCase() === "dry-run";
     const upstream = upstreamOf(protocol, this.#options);
     const { baseURL } = upstream;
-    const isOwn = isObserved || counts || baseURL.startsWith(MESSAGES_PROVIDER.baseURL);
+    const isOwn = isDryRun || counts || baseURL.startsWith(MESSAGES_PROVIDER.baseURL);
     if (bytes.length > MAX_PLANNED_BYTES) {
       throw new RangeError(`it has more than ${MAX_PLANNED_BYTES} bytes`);
     }
@@ -189,7 +195,7 @@ export class Turns {
       agent: agentOf(request.headers),
       items: wire.items,
       hasTools,
-      isObserved,
+      isDryRun,
       basis: { model: wire.model, ...(ttlMs !== undefined && { ttlMs }) },
       countTokens,
       prompts: this.#promptsOf(protocol, { client, countTokens }),
@@ -211,13 +217,13 @@ export class Turns {
     const precedes = isFirst && !counts;
     const session = found ??
       (precedes ? sessions.precede(recognised) : about?.known ?? sessions.sessionOf(recognised));
-    if (this.#warmth && protocol.pings && !counts && (!oneShot || precedes)) {
-      if (!oneShot) this.#warmth.goesOn(session.id);
+    if (this.#keepAlive && protocol.pings && !counts && (!oneShot || precedes)) {
+      if (!oneShot) this.#keepAlive.cancelNext(session.id);
       // A subagent without tools begins with a request that may be no turn.
       if (recognised.isKeyed) this.#subAgents.asks(session);
     }
-    session.asked({ atMs: now(), ...((!oneShot || precedes) && { model: wire.model }) });
-    if (isObserved && !session.facts.control) session.leave();
+    session.addRequest({ atMs: now(), ...((!oneShot || precedes) && { model: wire.model }) });
+    if (isDryRun && !session.facts.holdout) session.leave();
     const prompts = isStateful
       ? undefined
       : precedes
@@ -225,9 +231,9 @@ export class Turns {
       : oneShot
       ? viewFor(oneShot, wire)
       : session.session;
-    const isLeft = session.facts.control || session.facts.isReverted;
+    const isLeft = session.facts.holdout || session.facts.isReverted;
     const isHelped = !isLeft && !counts && (!oneShot || prompts !== undefined);
-    const asked = isHelped
+    const requested = isHelped
       ? session.steady(wire, { isTurn: !oneShot })
       : still && isLeft
       ? await Session.inSlices(readingRequest(sent, protocol, readers))
@@ -245,7 +251,7 @@ export class Turns {
     const functionsInFront = decided ?? "all";
     const deferred = isLeft || !maySearch || functionsInFront === "all"
       ? undefined
-      : deferTools(asked, (name) => functionsInFront.includes(name));
+      : deferTools(requested, (name) => functionsInFront.includes(name));
     // Nothing is evicted from a conversation that the upstream stores, and a recall's request would add its items
     // again.
     const recall = offers && !isAppended && !session.facts.isReverted && (wire.tools ?? []).length > 0 &&
@@ -253,7 +259,7 @@ export class Turns {
     return new GatewayTurn({
       client,
       session,
-      request: deferred?.request ?? asked,
+      request: deferred?.request ?? requested,
       deferred,
       recall: recall === true,
       follows: followed,
@@ -315,20 +321,20 @@ export class Turns {
     const sent = turn.sent(reply, written);
     const call = this.#noteCall(turn, sent, oneShot ?? "turn");
     if (!oneShot || !isAnswer(reply)) return sent;
-    const isSaid = oneShot === "compaction";
-    if (!isSaid && !(session.facts.hasTools && (reply.text ?? "").length >= SUMMARY_CHARS)) return sent;
-    const { promptTokens, cachedTokens, outputTokens, tokenUnits, usd } = call;
+    const isRequested = oneShot === "compaction";
+    if (!isRequested && !(session.facts.hasTools && (reply.text ?? "").length >= SUMMARY_CHARS)) return sent;
+    const { promptTokens, cachedTokens, outputTokens, costUnits, usd } = call;
     const money = usd !== null && { usd };
     const made = {
       atMs: this.#options.now(),
       promptTokens,
       cachedTokens,
       outputTokens,
-      tokenUnits,
+      costUnits,
       ...money,
     };
-    if (isSaid) this.#countCompaction(session, made);
-    session.sumUp({ text: reply.text ?? "", isSaid, uncounted: isSaid ? [] : [made] });
+    if (isRequested) this.#countCompaction(session, made);
+    session.sumUp({ text: reply.text ?? "", isRequested, uncounted: isRequested ? [] : [made] });
     return sent;
   }
 
@@ -347,8 +353,9 @@ export class Turns {
 
   /** Whether keep-alive may follow a turn: not for one-shot requests, the holdout and subagents. */
   keepsWarm({ session, oneShot, request: { protocol } }: GatewayTurn): boolean {
-    const { facts: { control } } = session;
-    return this.#warmth !== undefined && protocol.pings !== undefined && oneShot === undefined && !control &&
+    const { facts: { holdout } } = session;
+    return this.#keepAlive !== undefined && protocol.pings !== undefined && oneShot === undefined &&
+      !holdout &&
       !this.#subAgents.has(session);
   }
 
@@ -361,16 +368,16 @@ export class Turns {
       ...call,
       isCurrent: async () => this.sessions.isCurrent(session) && await this.sessions.isNewest(session),
       booked: (entry) => {
-        this.book(session, sumsOf.ping(entry, rates), { model });
+        this.book(session, usageTotals.ping(entry, rates), { model });
         this.sessions.save(session);
       },
     }, this.#options);
-    if (pingable) this.#warmth?.waits(pingable);
+    if (pingable) this.#keepAlive?.waits(pingable);
   }
 
   book(
     session: GatewaySession,
-    more: Partial<Sums>,
+    more: Partial<UsageTotals>,
     which?: { readonly model: string | undefined; readonly tool?: string },
   ): void {
     const atMs = this.#options.now();
@@ -393,10 +400,10 @@ export class Turns {
   ): CallReport {
     const { session, oneShot, request: { model } } = turn;
     const rates = this.#ratesOf(turn);
-    const { upgrade } = entry?.warmth ?? {};
-    if (upgrade) this.#warmth?.observe(keyOf(turn, this.#options), upgrade);
+    const { upgrade } = entry?.keepAlive ?? {};
+    if (upgrade) this.#keepAlive?.observe(keyOf(turn, this.#options), upgrade);
     const made = reportCall(usage, {
-      number: 1 + sumsOf.days(session.session.state.days).calls,
+      number: 1 + usageTotals.days(session.session.state.days).calls,
       at: new Date(this.#options.now()).toISOString(),
       turn: oneShot === undefined ? session.facts.turns?.all ?? null : null,
       purpose,
@@ -404,15 +411,15 @@ export class Turns {
       rates,
       rewrites: purpose === "turn" ? session.session.state.unsent : [],
     });
-    const pingCreditTokenUnits = entry?.warmth?.creditTokenUnits ?? 0;
-    this.book(session, { ...sumsOf.call(made), pingCreditTokenUnits, savedTokens }, { model });
+    const pingCreditCostUnits = entry?.keepAlive?.creditCostUnits ?? 0;
+    this.book(session, { ...usageTotals.call(made), pingCreditCostUnits, savedTokens }, { model });
     session.session.note(made);
     return made;
   }
 
   #countCompaction(session: GatewaySession, made: Compaction): void {
-    const { tokenUnits: compactionTokenUnits, usd: compactionUsd = 0 } = made;
-    this.book(session, { compactions: 1, compactionTokenUnits, compactionUsd });
+    const { costUnits: compactionCostUnits, usd: compactionUsd = 0 } = made;
+    this.book(session, { compactions: 1, compactionCostUnits, compactionUsd });
     session.compacted(made);
   }
 
@@ -457,23 +464,23 @@ export class Turns {
     const { mechanisms = {} } = planning;
     const { truncate = true } = mechanisms;
     const { profile: rules, baseURL } = upstreamOf(protocol, this.#options);
-    return ({ archive, control, agent = "", basis: { model, ttlMs } }, stored) => {
+    return ({ archive, holdout, agent = "", basis: { model, ttlMs } }, stored) => {
       const profile = () => typeof rules === "function" ? rules(model) : rules;
       // If the client sets no breakpoints, Tare does, with the shortest lifetime.
-      const isMarked = ttlMs === 0 && !control && routeToCache({ baseURL, model, key: "" }).needsMarks;
+      const isMarked = ttlMs === 0 && !holdout && routeToCache({ baseURL, model, key: "" }).needsBreakpoints;
       return policySession({
         ...planning,
         ...{ archive, countTokens, state: stored?.state },
         // The upstream's profile may become known later.
         profile: () => ttlMs === undefined || isMarked ? profile() : profileForTtl(profile(), ttlMs),
         windowTokens: () => this.#windowOf(protocol, { client, model }),
-        observe: control,
+        dryRun: holdout,
         mechanisms: { ...mechanisms, truncate: truncate && recall },
         advanced: {
           inSlices: Session.inSlices,
           assumesWindow: () => this.#assumesWindow(protocol, { client, model }),
           compaction: compactionOf(agent) ?? protocol.compaction,
-          lookedAt: stored?.lookedAt,
+          inspected: stored?.inspected,
         },
       });
     };
@@ -551,15 +558,17 @@ function oneShotOf(
     readonly about: () => About<GatewaySession> | undefined;
   },
 ): OneShot | undefined {
-  const said = items.at(-1)?.parts.at(-1)?.purpose ?? purpose ??
+  const summaryText = items.at(-1)?.parts.at(-1)?.purpose ?? purpose ??
     (replyTokens <= minReplyTokens ? "other" : undefined);
-  const asks = said === undefined && asksForSummary(items);
-  if (said === "turn" || (said === undefined && hasTools && !asks)) return undefined;
+  const asks = summaryText === undefined && asksForSummary(items);
+  if (summaryText === "turn" || (summaryText === undefined && hasTools && !asks)) return undefined;
   const about = look();
   const isBegun = about?.known.isBegun ?? false;
   // A request that is about no session begins none.
   const isMeant = about !== undefined || isNamed || isKeyed;
-  if (said !== undefined) return { purpose: said, about, isFirst: !isBegun && said === "other" && isMeant };
+  if (summaryText !== undefined) {
+    return { purpose: summaryText, about, isFirst: !isBegun && summaryText === "other" && isMeant };
+  }
   const lacksTools = !hasTools && (about && isBegun ? about.known.facts.hasTools : hasResults(items));
   const isKnown = about && (about.shared > 0 || about.isCutOff);
   if (asks && (lacksTools || isKnown)) return { purpose: "compaction", about };

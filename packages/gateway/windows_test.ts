@@ -17,22 +17,22 @@ async function play(windowTokens: GatewayUpstream["windowTokens"], model = "gpt-
       isRefused
         ? Response.json({ error: { message: TOO_LONG } }, { status: 400 })
         : completion({ content: "Hi" }, Math.ceil(text.length / 4)),
-    { upstreams: { chat }, control: 0 },
+    { upstreams: { chat }, holdout: 0 },
   );
   const messages: object[] = [{ role: "user", content: "Read all." }];
-  const shown = async (more: readonly object[]) => {
+  const visible = async (more: readonly object[]) => {
     messages.push(...more);
     await (await fetch(post({ model, messages, tools: [BASH] }))).text();
     return seen.at(-1)?.text.match(/all of file\d: one/g)?.length;
   };
   let before: number | undefined;
   for (let at = 0; at < 7; at++) {
-    before = await shown(chatStep(`file${at}`, `all of file${at}: ${"one two three four ".repeat(1_500)}`));
+    before = await visible(chatStep(`file${at}`, `all of file${at}: ${"one two three four ".repeat(1_500)}`));
   }
   isRefused = true;
-  await shown([]);
+  await visible([]);
   isRefused = false;
-  const after = await shown([{ role: "assistant", content: "Hi" }, { role: "user", content: "Go on." }]);
+  const after = await visible([{ role: "assistant", content: "Hi" }, { role: "user", content: "Go on." }]);
   return { before: before === 7, after: after === 7 };
 }
 
@@ -43,9 +43,9 @@ Deno.test("window: the published window counts until an error of the provider re
 });
 
 Deno.test("window: an error overrides the option's function, and its number only if smaller", async () => {
-  const asked = (tokens: number) => (model: string) => model === "gpt-5" ? tokens : undefined;
-  assertEquals(await play(asked(30_000)), { before: false, after: false });
-  assertEquals(await play(asked(200_000)), { before: true, after: false });
+  const windowOf = (tokens: number) => (model: string) => model === "gpt-5" ? tokens : undefined;
+  assertEquals(await play(windowOf(30_000)), { before: false, after: false });
+  assertEquals(await play(windowOf(200_000)), { before: true, after: false });
   assertEquals(await play(200_000), { before: true, after: false });
   assertEquals(await play(30_000), { before: false, after: false });
 });
@@ -67,7 +67,7 @@ Deno.test("window: a request rejected for its length is shortened and sent once 
       Math.ceil(text.length / 4) > 40_000
         ? Response.json({ error: { message: TOO_LONG } }, { status: 400 })
         : completion({ content: "Hi" }, Math.ceil(text.length / 4)),
-    { upstreams: { chat: rest }, control: 0 },
+    { upstreams: { chat: rest }, holdout: 0 },
   );
   const response = await fetch(post({ model: "other", messages: longConversation(8), tools: [BASH] }));
   assertEquals([response.status, (await response.json()).choices[0].message.content], [200, "Hi"]);
@@ -78,7 +78,7 @@ Deno.test("window: user text beyond the window is rejected in the protocol's for
   const chat = { ...UPSTREAM, windowTokens: 10_000 };
   const { fetch, seen } = gatewayed(() => completion({ content: "Hi" }), {
     upstreams: { chat, messages: chat },
-    control: 0,
+    holdout: 0,
   });
   const messages = [{ role: "user", content: "so many words ".repeat(20_000) }];
   const chatted = await fetch(post({ model: "m", messages }));
@@ -106,7 +106,7 @@ Deno.test("window: user text beyond the window is rejected in the protocol's for
 
 function longMessages(results: number): object[] {
   // Texts differ, so that nothing is deduplicated.
-  const said = (at: number) =>
+  const messagesUpTo = (at: number) =>
     Array.from({ length: 1_900 }, (_, line) => `word ${at}/${line} said`).join("\n");
   return [
     { role: "user", content: "Read all." },
@@ -117,7 +117,7 @@ function longMessages(results: number): object[] {
       },
       {
         role: "user",
-        content: [{ type: "tool_result", tool_use_id: `t${at}`, content: said(at) }],
+        content: [{ type: "tool_result", tool_use_id: `t${at}`, content: messagesUpTo(at) }],
       },
     ]).flat(),
   ];
@@ -138,7 +138,7 @@ async function firstSight(
     Response.json({
       ...{ id: "m", type: "message", role: "assistant", content: [{ type: "text", text: "Hi" }] },
       ...{ stop_reason: "end_turn", usage: { input_tokens: 9, output_tokens: 1 } },
-    }), { upstreams: { messages: rest }, control: 0 });
+    }), { upstreams: { messages: rest }, holdout: 0 });
   const body = { model, max_tokens: 100, messages: longMessages(results), tools: [CLAUDE_BASH] };
   const response = await fetch(post(body, { "x-api-key": "k", ...headers }, "/messages"));
   await response.text();

@@ -15,10 +15,10 @@ import { describeCall, nearestName, toolResultMessage, untilAborted } from "@tar
 import { isDeepStrictEqual } from "node:util";
 import {
   type AnsweredCall,
-  type AskedCall,
   type Journal,
   type Judge,
   type LoopEvent,
+  type PendingCall,
   pinOf,
 } from "./event.ts";
 import { MadeCalls } from "./made_calls.ts";
@@ -50,7 +50,7 @@ interface RunToolsOptions extends Omit<RunCallOptions, "output" | "answer" | "be
 
 export interface ToolAnswers {
   readonly answers: readonly ToolMessage[];
-  readonly asked: readonly AskedCall[];
+  readonly pending: readonly PendingCall[];
 }
 
 interface Finished {
@@ -69,12 +69,12 @@ export async function* runTools(
   const running = new Map<number, Promise<Finished>>();
   const outcomes: [ToolCall, CallOutcome][] = [];
   const answers = new Map<ToolCall, ToolMessage>();
-  const open = new Map<ToolCall, readonly AskedCall[]>();
+  const open = new Map<ToolCall, readonly PendingCall[]>();
   const isClients = (call: ToolCall) =>
     clientTools.some((tool) => tool.function.name === describeCall(call).name);
 
   const live = new LiveOutput(clock);
-  const told = new Told();
+  const reports = new Reports();
   // Calls begin in order, however long decisions take.
   let judged: Promise<unknown> = Promise.resolve();
   const inOrder = (judge: Judge): Judge => (call) => {
@@ -89,7 +89,7 @@ export async function* runTools(
     const outcome = await runCall(call, {
       ...options,
       judge,
-      answer: answered.find((one) => one.call === call && one.asked.id === call.id),
+      answer: answered.find((one) => one.call === call && one.question.id === call.id),
       output: (text) => live.push(call.id, text),
       makes: async () => madeBy(call, await options.journal?.(call)),
     });
@@ -98,12 +98,12 @@ export async function* runTools(
   const madeBy = (parent: ToolCall, journal: Journal | undefined) =>
     new MadeCalls(parent, {
       ...options,
-      ...{ journal, nowMs: options.now(), tell: told.tell },
+      ...{ journal, nowMs: options.now(), tell: reports.tell },
       run: (call, begins) =>
         runCall(call, {
           ...options,
           ...{ begins, judge: journal?.made.has(call.id) ? judge : usual },
-          answer: answered.find((one) => one.call === parent && one.asked.id === call.id),
+          answer: answered.find((one) => one.call === parent && one.question.id === call.id),
           output: (text) => live.push(call.id, text, parent.id),
         }),
     });
@@ -119,11 +119,11 @@ export async function* runTools(
       }
       if (running.size === 0) break;
       const next = Promise.race(running.values());
-      const either = Promise.race([next, live.due, told.due]);
+      const either = Promise.race([next, live.due, reports.due]);
       // Once the turn is stopped, each call ends with an answer.
       const finished = await watchdog.wait(() => either).catch(() => next);
       for (const piece of live.take(finished?.call.id)) yield { type: "tool_output", step, ...piece };
-      for (const { event, taken } of told.take()) {
+      for (const { event, taken } of reports.take()) {
         if (event.type === "tool_result") live.forget(event.id);
         yield event;
         taken();
@@ -131,19 +131,19 @@ export async function* runTools(
       if (!finished) continue;
       const { index, call, outcome, durationMs } = finished;
       running.delete(index);
-      if ("asked" in outcome) {
-        open.set(call, outcome.asked);
+      if ("pending" in outcome) {
+        open.set(call, outcome.pending);
         continue;
       }
       const content = repeated.contentFor(call, outcome, visible);
       outcomes[index] = [call, outcome];
       // A note that replaces a repeated result has no images: they are in the first.
-      const pictures = content.startsWith(outcome.content) ? outcome.pictures : undefined;
+      const images = content.startsWith(outcome.content) ? outcome.images : undefined;
       const { error, change, made } = outcome;
-      answers.set(call, toolResultMessage(call.id, content, { pictures, failed: error }));
+      answers.set(call, toolResultMessage(call.id, content, { images, failed: error }));
       yield resultEvent(step, call, {
         ...{ content, error, durationMs },
-        ...{ ...(change && { change }), ...(pictures && { pictures }), ...(made && { made }) },
+        ...{ ...(change && { change }), ...(images && { images }), ...(made && { made }) },
       });
     }
   } finally {
@@ -159,7 +159,7 @@ export async function* runTools(
   }
   return {
     answers: calls.flatMap((call) => answers.get(call) ?? []),
-    asked: watchdog.signal.aborted ? [] : calls.flatMap((call) => open.get(call) ?? []),
+    pending: watchdog.signal.aborted ? [] : calls.flatMap((call) => open.get(call) ?? []),
   };
 }
 
@@ -191,7 +191,7 @@ function resultEvent(
     readonly durationMs: number;
     readonly change?: FileChange;
     readonly made?: ReturnType<MadeCalls["sum"]>;
-    readonly pictures?: readonly string[];
+    readonly images?: readonly string[];
   },
 ): LoopEvent {
   const bytes = new TextEncoder().encode(result.content).length;
@@ -205,7 +205,7 @@ interface CallOutcome {
   readonly changedState: boolean;
   readonly change?: FileChange | undefined;
   readonly made?: ReturnType<MadeCalls["sum"]> | undefined;
-  readonly pictures?: readonly string[] | undefined;
+  readonly images?: readonly string[] | undefined;
 }
 
 interface RunCallOptions {
@@ -224,7 +224,7 @@ interface RunCallOptions {
 }
 
 interface OpenCall {
-  readonly asked: readonly AskedCall[];
+  readonly pending: readonly PendingCall[];
 }
 
 /** Runs one call within the turn. Never rejects: failures are outcomes. */
@@ -246,27 +246,27 @@ async function runCall(call: ToolCall, options: RunCallOptions): Promise<CallOut
   if (watchdog.signal.aborted) return refused(`Cannot run ${name}: the turn was stopped before it started.`);
   if (judgement.decision === "deny") return refused(`Cannot run ${name}: ${judgement.reason}`);
   const { tool, args } = resolved;
-  const asked = askedFor(call, resolved, judgement);
-  if (answer && !isSame(asked, answer.asked)) return refused(`Cannot run ${name}: ${HAS_CHANGED}`);
+  const question = questionFor(call, resolved, judgement);
+  if (answer && !isSame(question, answer.question)) return refused(`Cannot run ${name}: ${HAS_CHANGED}`);
   const within = <Value>(work: (context: ToolContext) => Promise<Value> | Value) =>
     inTime(work, { ...options, name, callId: call.id, tool, allows: judgement.allows });
   const preview = async () => {
     const found = await within(async (context) => await tool.preview?.(args, context));
     return "value" in found ? found.value : found;
   };
-  if (answer?.asked.change) {
+  if (answer?.question.change) {
     const change = await preview();
     // If the preview fails now, so does the call.
-    if (!change || ("diff" in change && !isSameChange(change, answer.asked.change))) {
+    if (!change || ("diff" in change && !isSameChange(change, answer.question.change))) {
       return refused(`Cannot run ${name}: ${HAS_CHANGED}`);
     }
   }
   if (judgement.decision === "ask" && !answer) {
     if (cannotAsk !== undefined) return refused(`Cannot run ${name}: ${cannotAsk}`);
     const change = await preview();
-    if (change && "diff" in change) return { asked: [{ ...asked, change }] };
+    if (change && "diff" in change) return { pending: [{ ...question, change }] };
     // A call that has taken effect may fail its preview: the user decides.
-    return change && !asked.begun ? refused(change.problem) : { asked: [asked] };
+    return change && !question.begun ? refused(change.problem) : { pending: [question] };
   }
 
   const calls = tool.replays && await options.makes?.();
@@ -294,7 +294,7 @@ async function outcomeOf(
   name: string,
 ): Promise<CallOutcome | OpenCall> {
   await made.ended();
-  const { changedState, diverged, asked, wrote } = made;
+  const { changedState, diverged, pending, wrote } = made;
   const value = "value" in ran ? ran.value : { content: ran.problem, error: true };
   const { content, error, waits = false } = typeof value === "string"
     ? { content: value, error: false }
@@ -305,7 +305,7 @@ async function outcomeOf(
       "Earlier effects remain; nothing more was run.";
     return { content: problem, error: true, changedState, made: made.sum(problem) };
   }
-  if (waits && asked.length > 0) return { asked };
+  if (waits && pending.length > 0) return { pending };
   const all = wrote.length === 0 ? content : `${content}\n\n[Written: ${wrote.join(", ")}]`;
   return { content: all, error, changedState, made: made.sum(all) };
 }
@@ -355,11 +355,11 @@ function parse({ parse }: PreparedTool, text: string): CheckedArguments {
 const HAS_CHANGED =
   "the tool, its files or its arguments have changed since the approval. Call again if you need it.";
 
-function askedFor(
+function questionFor(
   { id }: ToolCall,
   { tool, args }: ResolvedCall,
-  { why, effects, begun }: Pick<AskedCall, "why" | "effects" | "begun">,
-): AskedCall {
+  { why, effects, begun }: Pick<PendingCall, "why" | "effects" | "begun">,
+): PendingCall {
   const { name } = tool.definition.function;
   return {
     ...{ id, name, arguments: JSON.stringify(args), pin: pinOf(tool) },
@@ -370,7 +370,7 @@ function askedFor(
 }
 
 /** Whether tool, definition, arguments and effects are still the approved ones. */
-function isSame(one: AskedCall, other: AskedCall): boolean {
+function isSame(one: PendingCall, other: PendingCall): boolean {
   return one.name === other.name && one.arguments === other.arguments &&
     isDeepStrictEqual([one.pin, one.effects], [other.pin, other.effects]);
 }
@@ -391,8 +391,8 @@ const MAX_NAME = 200;
 function unknownTool(name: string, tools: RunCallOptions["tools"]): string {
   const closest = name.length > MAX_NAME ? undefined : nearestName(name, tools.keys());
   const names = [...tools].flatMap(([name, { isListed }]) => isListed ? [name] : []);
-  const shown = name.length > MAX_NAME ? `${name.slice(0, MAX_NAME)}…` : name;
-  return `Cannot run "${shown}": there is no such tool. ` + (closest ? `Did you mean ${closest}? ` : "") +
+  const printable = name.length > MAX_NAME ? `${name.slice(0, MAX_NAME)}…` : name;
+  return `Cannot run "${printable}": there is no such tool. ` + (closest ? `Did you mean ${closest}? ` : "") +
     (names.length > 0 ? `The tools are: ${names.join(", ")}.` : "There are no tools. Answer without them.");
 }
 
@@ -476,7 +476,7 @@ type Piece = Pick<Extract<LoopEvent, { readonly type: "tool_output" }>, "id" | "
 class LiveOutput {
   readonly #clock: Clock;
   readonly #pieces = new Map<string, Piece>();
-  readonly #shown = new Map<string, number>();
+  readonly #counts = new Map<string, number>();
   #due = Promise.withResolvers<undefined>();
   #disarm: (() => void) | undefined;
 
@@ -490,10 +490,10 @@ class LiveOutput {
 
   /** `parent` is the calling call. */
   push(id: string, text: string, parent?: string): void {
-    const shown = this.#shown.get(id) ?? 0;
-    if (text === "" || shown > MAX_CHARS) return;
-    this.#shown.set(id, shown + text.length);
-    const piece = shown + text.length <= MAX_CHARS ? text : text.slice(0, MAX_CHARS - shown) + MORE;
+    const count = this.#counts.get(id) ?? 0;
+    if (text === "" || count > MAX_CHARS) return;
+    this.#counts.set(id, count + text.length);
+    const piece = count + text.length <= MAX_CHARS ? text : text.slice(0, MAX_CHARS - count) + MORE;
     const gathered = (this.#pieces.get(id)?.text ?? "") + piece;
     this.#pieces.set(id, { id, text: gathered, ...(parent !== undefined && { parent }) });
     this.#disarm ??= this.#clock.after(EVERY_MS, () => this.#due.resolve(undefined));
@@ -520,7 +520,7 @@ class LiveOutput {
   }
 }
 
-class Told {
+class Reports {
   #events: { readonly event: LoopEvent; readonly taken: () => void }[] = [];
   #due = Promise.withResolvers<undefined>();
 

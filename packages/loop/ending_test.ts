@@ -47,9 +47,9 @@ Deno.test("endingByLimit() ends a turn at its output limit, but accepts an answe
 
 Deno.test("run() calls the context hook once more after a prompt that is too long", async () => {
   const tooLong = new ModelError("prompt_too_long", "prompt is too long: 9 tokens > 8 maximum");
-  const asked: number[] = [];
+  const sizes: number[] = [];
   const model: Model = async function* ({ messages }) {
-    asked.push(messages.length);
+    sizes.push(messages.length);
     if (messages.length > 1) throw tooLong;
     yield {
       type: "completed",
@@ -59,8 +59,8 @@ Deno.test("run() calls the context hook once more after a prompt that is too lon
     };
   };
   const rejected: string[] = [];
-  const play = async (shown: readonly number[]) => {
-    asked.length = rejected.length = 0;
+  const play = async (visible: readonly number[]) => {
+    sizes.length = rejected.length = 0;
     const history = [{ role: "user", content: "One." }, { role: "assistant", content: "Two." }] as const;
     let views = 0;
     const { result: { reason, code, ledger } } = await collect(run({
@@ -68,27 +68,27 @@ Deno.test("run() calls the context hook once more after a prompt that is too lon
       history,
       input: "Three.",
       context: ({ messages, tools }) => ({
-        messages: messages.slice(-shown[views++]!),
+        messages: messages.slice(-visible[views++]!),
         tools,
         rejected: (words) => rejected.push(words),
       }),
     }));
-    return { reason, code, calls: ledger.calls, asked: [...asked], rejected: [...rejected] };
+    return { reason, code, calls: ledger.calls, sizes: [...sizes], rejected: [...rejected] };
   };
-  const told = [tooLong.message];
+  const reported = [tooLong.message];
   assertEquals(await play([3, 1]), {
     reason: "completed",
     code: undefined,
     calls: 1,
-    asked: [3, 1],
-    rejected: told,
+    sizes: [3, 1],
+    rejected: reported,
   });
   assertEquals(await play([3, 2, 1]), {
     reason: "model_error",
     code: "prompt_too_long",
     calls: 0,
-    asked: [3, 2],
-    rejected: [...told, ...told],
+    sizes: [3, 2],
+    rejected: [...reported, ...reported],
   });
 });
 

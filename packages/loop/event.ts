@@ -64,7 +64,7 @@ export type LoopEvent =
     readonly id: string;
     readonly name: string;
     readonly arguments: string;
-  } & Pick<AskedCall, "parent" | "beganAtMs">)
+  } & Pick<PendingCall, "parent" | "beganAtMs">)
   /** Output of a running call, truncated if long. */
   | {
     readonly type: "tool_output";
@@ -91,21 +91,21 @@ export type LoopEvent =
      * Nested calls, those that failed, and the tokens of their results that were not returned. These are not an
      * estimated saving.
      */
-    readonly made?: { readonly calls: number; readonly failed: number; readonly keptTokens: number };
+    readonly made?: { readonly calls: number; readonly failed: number; readonly omittedTokens: number };
     /** Images for the model, as `data:` URLs. */
-    readonly pictures?: readonly string[];
+    readonly images?: readonly string[];
   }
   /** The call didn't run; the turn ends until the decision. */
   | ({
-    readonly type: "approval_asked";
+    readonly type: "approval_requested";
     readonly step: number;
     /** Id of the approval, on a server. */
     readonly approvalId?: string;
     /** Milliseconds since the epoch, on a server. */
-    readonly askedAtMs?: number;
+    readonly requestedAtMs?: number;
     /** Milliseconds since the epoch, if it expires. */
     readonly expiresAtMs?: number;
-  } & AskedCall)
+  } & PendingCall)
   | {
     readonly type: "step_end";
     readonly step: number;
@@ -148,10 +148,10 @@ export type Judgement =
     readonly decision: "allow" | "ask";
     /** Access of the running call. Default: unlimited. */
     readonly allows?: NonNullable<ToolContext["allows"]>;
-  } & Pick<AskedCall, "why" | "effects" | "begun">);
+  } & Pick<PendingCall, "why" | "effects" | "begun">);
 
 /** A call that needs an approval. */
-export interface AskedCall {
+export interface PendingCall {
   readonly id: string;
   readonly name: string;
   readonly arguments: string;
@@ -176,13 +176,13 @@ export interface AskedCall {
 }
 
 /** Identity of a tool, as SHA-256 of its parts in hex: an approval holds for no other tool of that name. */
-export type ToolPin = NonNullable<AskedCall["pin"]>;
+export type ToolPin = NonNullable<PendingCall["pin"]>;
 
 /** Returns the identity of a tool. */
-export function pinOf({ definition: { function: told }, stance, hints }: Tool): ToolPin {
+export function pinOf({ definition: { function: definition }, stance, hints }: Tool): ToolPin {
   return {
-    description: sha256(told.description ?? null),
-    parameters: sha256([told.parameters ?? null, told.strict ?? null]),
+    description: sha256(definition.description ?? null),
+    parameters: sha256([definition.parameters ?? null, definition.strict ?? null]),
     hints: sha256([stance ?? null, hints ?? null]),
   };
 }
@@ -196,7 +196,7 @@ export interface AnsweredCall {
   /** The call in the history; `asked` may be nested in it. */
   readonly call: ToolCall;
   /** The approved call. It runs only if unchanged. */
-  readonly asked: AskedCall;
+  readonly question: PendingCall;
   /** Why it is denied, in a sentence for the model. Absent: it may run. */
   readonly denied?: string;
 }
@@ -243,7 +243,7 @@ export function addLedgers(a: TurnLedger, b: TurnLedger): TurnLedger {
     outputTokens: a.outputTokens + b.outputTokens,
     saved,
     estimated: a.estimated || b.estimated,
-    ...sumKnown("tokenUnits", a, b),
+    ...sumKnown("costUnits", a, b),
     ...sumKnown("usd", a, b),
   };
 }

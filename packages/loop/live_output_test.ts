@@ -25,14 +25,14 @@ Deno.test("run() emits the output of long calls at intervals, up to a limit", as
   const { events } = await collect(
     run({ model, tools: [long, quick], history: [], input: "Go", time: { clock } }),
   );
-  const shown = events.flatMap((event) =>
+  const visible = events.flatMap((event) =>
     event.type === "tool_output"
       ? [[event.step, event.id, event.text.slice(0, 12), event.text.indexOf("\n["), event.text.slice(65_529)]]
       : event.type === "tool_result"
       ? [[event.step, event.id, event.content]]
       : []
   );
-  assertEquals(shown, [
+  assertEquals(visible, [
     [1, "b", "done"],
     [1, "a", "one two", -1, ""],
     [1, "a", "threethreeth", 65_529, "\n[Further output is omitted while it runs.]\n"],

@@ -8,7 +8,7 @@ import type {
   ToolDefinition,
 } from "@tare/messages";
 import type { NestedCalls } from "@tare/messages/internal";
-import type { AskedCall, Journal, LoopEvent } from "./event.ts";
+import type { Journal, LoopEvent, PendingCall } from "./event.ts";
 import type { Clock } from "./run_options.ts";
 
 /** Most nested calls of one call. */
@@ -29,7 +29,7 @@ interface MadeCallsOptions {
   readonly tell: (event: LoopEvent) => Promise<void>;
   /** `begins` is called right before the tool runs. Never rejects. */
   readonly run: (call: ToolCall, begins: () => Promise<void>) => Promise<
-    { readonly asked: readonly AskedCall[] } | Outcome
+    { readonly pending: readonly PendingCall[] } | Outcome
   >;
 }
 
@@ -58,7 +58,7 @@ export class MadeCalls implements NestedCalls {
   #tokens = 0;
   readonly #wrote = new Map<string, string | undefined>();
   #changedState = false;
-  #asked: readonly AskedCall[] = [];
+  #pending: readonly PendingCall[] = [];
   #diverged: string | undefined;
 
   constructor(parent: ToolCall, options: MadeCallsOptions) {
@@ -74,8 +74,8 @@ export class MadeCalls implements NestedCalls {
   }
 
   /** Calls that need an approval. */
-  get asked(): readonly AskedCall[] {
-    return this.#asked;
+  get pending(): readonly PendingCall[] {
+    return this.#pending;
   }
 
   /** The call that differs from the recorded one; nothing more runs. */
@@ -93,9 +93,9 @@ export class MadeCalls implements NestedCalls {
   }
 
   /** Returns totals for a call that returns `content`. */
-  sum(content: string): { readonly calls: number; readonly failed: number; readonly keptTokens: number } {
-    const keptTokens = Math.max(0, this.#tokens - this.#options.countTokens(content));
-    return { calls: this.#made, failed: this.#failed, keptTokens };
+  sum(content: string): { readonly calls: number; readonly failed: number; readonly omittedTokens: number } {
+    const omittedTokens = Math.max(0, this.#tokens - this.#options.countTokens(content));
+    return { calls: this.#made, failed: this.#failed, omittedTokens };
   }
 
   async ended(): Promise<void> {
@@ -143,8 +143,8 @@ export class MadeCalls implements NestedCalls {
     const { step, maxParallelTools, clock, tell } = this.#options;
     const { id, function: { name, arguments: text } } = call;
     const of = { parent: this.#parent.id, beganAtMs: this.beganAtMs };
-    let told: Promise<void> | undefined;
-    const begins = () => told = tell({ type: "tool_call", step, id, name, arguments: text, ...of });
+    let reporting: Promise<void> | undefined;
+    const begins = () => reporting = tell({ type: "tool_call", step, id, name, arguments: text, ...of });
     if (this.#busy === maxParallelTools) await new Promise<void>((resolve) => this.#waiting.push(resolve));
     else this.#busy++;
     const startedAt = clock.now();
@@ -152,12 +152,12 @@ export class MadeCalls implements NestedCalls {
     const next = this.#waiting.shift();
     if (next) next();
     else this.#busy--;
-    if ("asked" in outcome) {
-      this.#asked = [...this.#asked, ...outcome.asked.map((one) => ({ ...one, ...of }))];
+    if ("pending" in outcome) {
+      this.#pending = [...this.#pending, ...outcome.pending.map((one) => ({ ...one, ...of }))];
       return undefined;
     }
     const { content, error, change } = outcome;
-    if (!told) begins();
+    if (!reporting) begins();
     const bytes = new TextEncoder().encode(content).length;
     const result = { content, error, bytes, durationMs: clock.now() - startedAt, ...(change && { change }) };
     tell({ type: "tool_result", step, id, name, ...result, parent: of.parent });

@@ -35,12 +35,12 @@
  */
 export {
   type AnsweredCall,
-  type AskedCall,
   type Journal,
   type Judge,
   type Judgement,
   type LoopEvent,
   ModelError,
+  type PendingCall,
   type TurnEnd,
   type TurnLedger,
 } from "./event.ts";

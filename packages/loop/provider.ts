@@ -198,22 +198,22 @@ const CUT_OFF = "the stream ended before the reply was complete";
 /** Returns a model over a provider's SDK. Failures are a `ModelError` without the API key. */
 export function streamModel<Reader extends ReplyReader>(options: StreamModelOptions<Reader>): Model {
   const { host, author, maxRetries, busyWaitsMs, noReply, forms, reader, keepable, open } = options;
-  return async function* (asked) {
-    const request = { ...asked, messages: readableBy(author, asked.messages) };
+  return async function* (incoming) {
+    const request = { ...incoming, messages: readableBy(author, incoming.messages) };
     const takenIds = callIds(request.messages);
     const waits = busyWaitsMs.values();
     for (let attempt = 0;;) {
       const reply = reader();
       let failure: unknown;
       /** Whether deltas were emitted. Calls run only after the whole reply. */
-      let isShown = false;
+      let isVisible = false;
       try {
         let chars = 0;
         for await (const piece of open(request, reply)) {
           for (const event of reply.read(piece)) {
             chars += charsOf(event);
             if (chars > MAX_CHARS) throw new ReplyTooLong(`the reply has more than ${MAX_CHARS} characters`);
-            isShown ||= event.type !== "tool_call_delta";
+            isVisible ||= event.type !== "tool_call_delta";
             yield event;
           }
         }
@@ -233,14 +233,14 @@ export function streamModel<Reader extends ReplyReader>(options: StreamModelOpti
         // A retry would be as long.
         if (error instanceof ReplyTooLong) throw failure;
       }
-      if (!(failure instanceof ModelError) || isShown && !request.restarted) throw failure;
+      if (!(failure instanceof ModelError) || isVisible && !request.restarted) throw failure;
       const { value: wait } = failure instanceof BusyError ? waits.next() : {};
       if (wait !== undefined) {
         const { signal } = request;
         await pause(failure.retryAfterMs ?? wait, undefined, { signal }).catch(() => {});
         signal.throwIfAborted();
       } else if (failure.code !== "bad_response" || attempt++ >= maxRetries) throw failure;
-      if (isShown) request.restarted?.(failure.message);
+      if (isVisible) request.restarted?.(failure.message);
     }
   };
 }
@@ -482,7 +482,7 @@ function judge(
   const status = error.status ?? (typeof error.code === "number" ? error.code : statusOf(error.type));
   const details = JSON.stringify(error.error ?? error.message);
   const quote = [status, quoteOf(error, apiKey)].filter(Boolean).join(": ");
-  const told = quote ? ` (${quote})` : "";
+  const quoted = quote ? ` (${quote})` : "";
   if (status === 401) {
     // Providers quote parts of the key here.
     return {
@@ -492,11 +492,11 @@ function judge(
         : `it requires an API key (401)${apiKeyName ? `. Set ${apiKeyName}` : ""}`,
     };
   }
-  if (status === 403) return { code: "bad_key", state: `the API key doesn't permit this${told}` };
+  if (status === 403) return { code: "bad_key", state: `the API key doesn't permit this${quoted}` };
   if (status === 429) {
     // An exhausted quota isn't retried.
     const isBusy = error.code !== "insufficient_quota";
-    return { code: "rate_limited", state: `it ${rateLimit(error.headers)}${told}`, isBusy };
+    return { code: "rate_limited", state: `it ${rateLimit(error.headers)}${quoted}`, isBusy };
   }
   if (status !== undefined && status >= 300 && status < 400) {
     const location = error.headers?.get("location");
@@ -507,14 +507,17 @@ function judge(
     };
   }
   if (status === 413 || TOO_LONG.test(details)) {
-    return { code: "prompt_too_long", state: `the prompt is too long for ${model}${told}` };
+    return { code: "prompt_too_long", state: `the prompt is too long for ${model}${quoted}` };
   }
   if (status === 404 || NO_SUCH_MODEL.test(details)) {
-    return { code: "no_such_model", state: `there is no model "${model}", or the base URL is wrong${told}` };
+    return {
+      code: "no_such_model",
+      state: `there is no model "${model}", or the base URL is wrong${quoted}`,
+    };
   }
   return status !== undefined && status >= 400 && status < 500 && status !== 402 && status !== 408
-    ? { code: "bad_request", state: `it refused the request${told}` }
-    : { code: "provider_error", state: `it failed${told}`, isBusy: (status ?? 0) >= 500 };
+    ? { code: "bad_request", state: `it refused the request${quoted}` }
+    : { code: "provider_error", state: `it failed${quoted}`, isBusy: (status ?? 0) >= 500 };
 }
 
 /** Returns the provider's message on one line, redacted. */
@@ -523,14 +526,14 @@ function quoteOf({ error, message, status }: ApiError, apiKey: string | undefine
   const body = asRecord(whole?.error) ?? whole;
   // OpenRouter forwards the upstream's message.
   const inner = asRecord(body?.metadata)?.raw;
-  const said = typeof error === "string"
+  const entry = typeof error === "string"
     ? error
     : body
     ? [body.message ?? body.detail ?? JSON.stringify(body), inner].filter((part) => typeof part === "string")
       .join(" ")
     : message.replace(`${status} `, "");
   // Redacted before truncation.
-  const line = (apiKey ? said.replaceAll(apiKey, "***") : said).replaceAll(/\s+/g, " ").trim();
+  const line = (apiKey ? entry.replaceAll(apiKey, "***") : entry).replaceAll(/\s+/g, " ").trim();
   if (line.startsWith("<") || line === "status code (no body)") return "";
   return line.length > MAX_QUOTE ? `${line.slice(0, MAX_QUOTE)}…` : line.replace(/\.$/, "");
 }

@@ -4,7 +4,7 @@ import { openaiModel, type OpenaiModelOptions } from "@tare/loop/openai";
 import { assert } from "@std/assert";
 import { refusedBy } from "../../tests/refused.ts";
 
-export interface Asked {
+export interface SentRequest {
   readonly events: ModelEvent[];
   readonly bodies: Record<string, unknown>[];
   readonly headers: Headers;
@@ -49,7 +49,7 @@ export function reply(...chunks: readonly unknown[]): Response {
 export async function ask(
   answers: Response | readonly Response[],
   options: Partial<OpenaiModelOptions> & { readonly request?: Partial<ModelRequest> } = {},
-): Promise<Asked> {
+): Promise<SentRequest> {
   const { request, ...modelOptions } = options;
   const make = (url: string) =>
     openaiModel({ model: "m", baseURL: `${url}/v1`, maxRetries: 0, ...modelOptions });
@@ -62,7 +62,7 @@ export async function askProvider(
     readonly make: (url: string) => Model;
     readonly request?: Partial<ModelRequest> | undefined;
   },
-): Promise<Asked> {
+): Promise<SentRequest> {
   const waiting = Array.isArray(answers) ? [...answers] : [answers];
   const bodies: Record<string, unknown>[] = [];
   let headers = new Headers();
@@ -88,7 +88,7 @@ export async function askProvider(
   }
 }
 
-export function completed({ events, error }: Asked): Extract<ModelEvent, { type: "completed" }> {
+export function completed({ events, error }: SentRequest): Extract<ModelEvent, { type: "completed" }> {
   if (error) throw error;
   const last = events.at(-1);
   assert(last?.type === "completed");
@@ -97,10 +97,10 @@ export function completed({ events, error }: Asked): Extract<ModelEvent, { type:
 
 /** Returns a model whose provider hangs after this text. `gone` resolves when the client disconnects. */
 export function endless(
-  says: string = sse(delta({ content: "Hi" })),
+  answered: string = sse(delta({ content: "Hi" })),
 ): { readonly model: Model; readonly gone: Promise<void> } {
   const left = Promise.withResolvers<void>();
-  const first = new TextEncoder().encode(says);
+  const first = new TextEncoder().encode(answered);
   const server = Deno.serve({ port: 0, onListen() {} }, () =>
     new Response(
       new ReadableStream({ start: (stream) => stream.enqueue(first), cancel: () => left.resolve() }),

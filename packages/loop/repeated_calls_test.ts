@@ -66,8 +66,8 @@ Deno.test("RepeatedCalls restarts after a call that may have changed something, 
 
 Deno.test("RepeatedCalls counts failures too, which change nothing", async () => {
   const failing = call("1", "reed", { path: "a" });
-  const told = 'Cannot run "reed": there is no such tool. Did you mean read? The tools are: read.';
-  assertEquals(await results([[failing], [failing]], [read]), [told, told + note(1)]);
+  const expected = 'Cannot run "reed": there is no such tool. Did you mean read? The tools are: read.';
+  assertEquals(await results([[failing], [failing]], [read]), [expected, expected + note(1)]);
 });
 
 Deno.test("RepeatedCalls compares with earlier steps only, whichever call ends first", async () => {

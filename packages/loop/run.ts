@@ -63,7 +63,7 @@ interface Turn {
   ledger: TurnLedger;
   text: string;
   /** Some models think for long before each reply: one warning per turn. */
-  isSilenceTold: boolean;
+  isSilenceReported: boolean;
 }
 
 /**
@@ -72,7 +72,7 @@ interface Turn {
  *
  * A turn starts with `turn_start` and ends with exactly one `turn_end`, even if the model, a tool or the context hook
  * fails. The events of a step are `step_start`, `context_rewritten` and `warning`, deltas, `assistant_message`,
- * `tool_call` (in the order of the calls), `tool_result` (as each ends), `step_end`, `approval_asked` (in the order of
+ * `tool_call` (in the order of the calls), `tool_result` (as each ends), `step_end`, `approval_requested` (in the order of
  * the calls). A step whose reply failed has no `step_end`; each incomplete reply has a `reply_unfinished`. The results
  * of `answered` calls precede the first step.
  *
@@ -119,8 +119,8 @@ async function* playTurn(
   const { input, resumed } = options;
   const opening: readonly Message[] = input === undefined ? [] : [{ role: "user", content: input }];
   const { messages = opening, ledger = EMPTY_LEDGER } = resumed ?? {};
-  const text = messages.map(answerIn).findLast((said) => said !== "") ?? "";
-  const turn: Turn = { messages, ledger, text, isSilenceTold: false };
+  const text = messages.map(answerIn).findLast((ownText) => ownText !== "") ?? "";
+  const turn: Turn = { messages, ledger, text, isSilenceReported: false };
   if (!resumed) yield { type: "turn_start", ...(input !== undefined && { input }) };
   let ending: Ending;
   try {
@@ -130,8 +130,8 @@ async function* playTurn(
   } finally {
     await watchdog.close();
   }
-  const { error, ...told } = ending;
-  const end: TurnEnd = { ...told, text: turn.text, ledger: options.totalOf(turn.ledger) };
+  const { error, ...rest } = ending;
+  const end: TurnEnd = { ...rest, text: turn.text, ledger: options.totalOf(turn.ledger) };
   yield { type: "turn_end", ...end };
   return { ...end, messages: turn.messages, ...(error !== undefined && { error }) };
 }
@@ -156,16 +156,16 @@ async function* playSteps(
     const done = yield* runAnswered(repeated, { ...options, step: 1, watchdog, unfinished });
     turn.messages = [...done.answers, ...turn.messages];
     watchdog.signal.throwIfAborted();
-    for (const one of done.asked) yield { type: "approval_asked", step: 1, ...one };
-    if (done.asked.length > 0) return { reason: "approval" };
+    for (const one of done.pending) yield { type: "approval_requested", step: 1, ...one };
+    if (done.pending.length > 0) return { reason: "approval" };
   }
   const { calls: again = [], step: first = 1, judge = options.judge, answered = [] } = options.resumed ?? {};
   if (again.length > 0) {
     const usual = options.judge;
     const about = { judge, usual, answered, repeated, step: first, watchdog, unfinished };
-    const asked = yield* runAgain(again, turn, { ...options, ...about });
+    const pending = yield* runAgain(again, turn, { ...options, ...about });
     watchdog.signal.throwIfAborted();
-    if (asked.length > 0) return { reason: "approval" };
+    if (pending.length > 0) return { reason: "approval" };
   }
   // Only a resumed turn can be at its limits here; a budget can be exhausted in any.
   const reached = endingByLimit(options.totalOf(turn.ledger), { ...options, step: first - 1 });
@@ -192,7 +192,7 @@ async function* playSteps(
       reply = yield* callAgain(view, turn, stepOptions);
     }
     let isHandedOver = false;
-    let asked: ToolAnswers["asked"] = [];
+    let pending: ToolAnswers["pending"] = [];
     const { message, finishReason, usage } = reply;
     const ledger = view.succeeded?.(usage);
     const cost = costOf?.(usage);
@@ -207,15 +207,15 @@ async function* playSteps(
       const isWhole = finishReason === "stop" || finishReason === "tool_calls";
       const done: ToolAnswers = isWhole
         ? yield* runTools(calls, { ...newCalls(stepOptions), repeated, visible: view.messages })
-        : { answers: yield* refuseCalls(calls, step, CUT_OFF), asked: [] };
+        : { answers: yield* refuseCalls(calls, step, CUT_OFF), pending: [] };
       turn.messages = [...turn.messages, message, ...done.answers];
       isHandedOver = done.answers.length < calls.length;
-      asked = done.asked;
+      pending = done.pending;
     }
     yield { type: "step_end", step, usage, ...(cost && { cost }), finishReason, ...(ledger && { ledger }) };
-    for (const one of asked) yield { type: "approval_asked", step, ...one };
+    for (const one of pending) yield { type: "approval_requested", step, ...one };
     const ending = isHandedOver
-      ? { reason: asked.length > 0 ? "approval" : "tool_calls" } as const
+      ? { reason: pending.length > 0 ? "approval" : "tool_calls" } as const
       : endingByReply(reply);
     const steering = ending?.reason === "completed" ? options.steering() : [];
     if (ending && steering.length === 0) return ending;
@@ -245,7 +245,7 @@ async function* runAgain(
   calls: readonly ToolCall[],
   turn: Turn,
   { step, ...options }: StepOptions & { readonly repeated: RepeatedCalls; readonly usual: Judge },
-): AsyncGenerator<LoopEvent, ToolAnswers["asked"]> {
+): AsyncGenerator<LoopEvent, ToolAnswers["pending"]> {
   const all = [...options.history, ...turn.messages];
   const of = Math.max(1, step - 1);
   const done = yield* runTools(calls, { ...options, step: of, visible: all });
@@ -253,8 +253,8 @@ async function* runAgain(
   const reply = all.slice(all.findLastIndex(({ role }) => role === "assistant"));
   const inOrder = pairCalls([...reply, ...done.answers]).flatMap(({ answer }) => answer?.message ?? []);
   turn.messages = [...turn.messages.slice(0, at), ...inOrder];
-  for (const one of done.asked) yield { type: "approval_asked", step: of, ...one };
-  return done.asked;
+  for (const one of done.pending) yield { type: "approval_requested", step: of, ...one };
+  return done.pending;
 }
 
 /** Returns a reply's text, or its refusal. */
@@ -342,8 +342,8 @@ async function* callModel(
   try {
     for (let isFirst = true;; isFirst = false) {
       const next = watchdog.wait(() => events.next());
-      if (isFirst && !turn.isSilenceTold && await isSilent(next, clock)) {
-        turn.isSilenceTold = true;
+      if (isFirst && !turn.isSilenceReported && await isSilent(next, clock)) {
+        turn.isSilenceReported = true;
         yield { type: "warning", message: refusal === undefined ? SILENT : `${refusal}. ${ASKED_AGAIN}` };
       }
       const { done, value: event } = await next;
@@ -373,7 +373,7 @@ async function* callModel(
 
 /** Makes call ids distinct. `carried` contains the provider's ids and is then omitted. */
 function withDistinctIds(message: AssistantMessage, before: readonly Message[]): AssistantMessage {
-  const { tool_calls: calls = [], carried: _, ...said } = message;
+  const { tool_calls: calls = [], carried: _, ...entry } = message;
   const used = new Set<string>();
   const distinct = calls.map((call) => {
     const isFree = freeCallId(call.id, used) === call.id;
@@ -381,7 +381,7 @@ function withDistinctIds(message: AssistantMessage, before: readonly Message[]):
     used.add(id);
     return isFree ? call : { ...call, id };
   });
-  return distinct.every((call, at) => call === calls[at]) ? message : { ...said, tool_calls: distinct };
+  return distinct.every((call, at) => call === calls[at]) ? message : { ...entry, tool_calls: distinct };
 }
 
 const SILENT_MS = 10_000;
@@ -441,8 +441,8 @@ const EMPTY_REPLY = "The model's reply was empty.";
 
 /** Providers refuse a history with an empty reply. */
 function isEmptyReply({ content, refusal, tool_calls: calls }: AssistantMessage): boolean {
-  const said = typeof content === "string" ? content.trim() : content ?? "";
-  return said.length === 0 && !refusal && !calls?.length;
+  const ownText = typeof content === "string" ? content.trim() : content ?? "";
+  return ownText.length === 0 && !refusal && !calls?.length;
 }
 
 /** Returns `undefined` if the turn continues. */

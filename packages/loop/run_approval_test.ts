@@ -52,13 +52,20 @@ Deno.test("run() leaves a call open that needs an approval, and runs the others 
     "assistant_message",
     ...["tool_call a", "tool_call b", "tool_call c", "tool_call d"],
     "step_end",
-    "approval_asked",
-    "approval_asked",
+    "approval_requested",
+    "approval_requested",
     "turn_end approval",
   ]);
-  assertEquals(events.filter(({ type }) => type === "approval_asked"), [
-    { type: "approval_asked", step: 1, id: "a", name: "write", arguments: '{"n":1}', pin: pinOf(tools[1]!) },
-    { type: "approval_asked", step: 1, id: "d", name: "write", arguments: "{}", pin: pinOf(tools[1]!) },
+  assertEquals(events.filter(({ type }) => type === "approval_requested"), [
+    {
+      type: "approval_requested",
+      step: 1,
+      id: "a",
+      name: "write",
+      arguments: '{"n":1}',
+      pin: pinOf(tools[1]!),
+    },
+    { type: "approval_requested", step: 1, id: "d", name: "write", arguments: "{}", pin: pinOf(tools[1]!) },
   ]);
   assertEquals(ran, [["read", {}]]);
   assertEquals(result.messages.slice(2), [
@@ -110,14 +117,14 @@ Deno.test("run() requires an approval before it repeats a call with an unknown o
     ...{ model, tools, history: [] },
     resumed: { messages, step: 3, ledger: EMPTY_LEDGER, calls: reply.tool_calls ?? [], judge: asks },
   }));
-  assertEquals(outline(events), ["approval_asked", "turn_end approval"]);
+  assertEquals(outline(events), ["approval_requested", "turn_end approval"]);
   assertEquals([ran, result.messages, result.text], [[], messages, "I look."]);
 });
 
 Deno.test("run() continues with answered calls before the model is called, and runs none that was denied", async () => {
   const { ran, tools } = noted("write");
   const calls = [call("a", "write", { n: 1 }), call("b", "write", { n: 2 })];
-  const asked = (call: FunctionToolCall) => ({
+  const questionOf = (call: FunctionToolCall) => ({
     id: call.id,
     name: "write",
     arguments: call.function.arguments,
@@ -126,8 +133,8 @@ Deno.test("run() continues with answered calls before the model is called, and r
   const { events, result, requests } = await goOn(calls, {
     tools,
     answered: [
-      { call: calls[0]!, asked: asked(calls[0]!) },
-      { call: calls[1]!, asked: asked(calls[1]!), denied: "not that one." },
+      { call: calls[0]!, question: questionOf(calls[0]!) },
+      { call: calls[1]!, question: questionOf(calls[1]!), denied: "not that one." },
     ],
   });
   assertEquals(outline(events).slice(0, 4).sort(), [
@@ -150,10 +157,10 @@ Deno.test("run() limits an approval to the approved call, and to calls that aren
   const { ran, tools } = noted("write", "drop");
   const answer = async (
     given: FunctionToolCall,
-    asked: { name: string; arguments: string },
+    question: { name: string; arguments: string },
     more?: Tool[],
   ) => {
-    const answered = [{ call: given, asked: { id: given.id, pin: pinOf(tools[0]!), ...asked } }];
+    const answered = [{ call: given, question: { id: given.id, pin: pinOf(tools[0]!), ...question } }];
     const { result } = await goOn([given], { tools: more ?? tools, answered });
     return String(result.messages[0]?.content);
   };
@@ -169,8 +176,8 @@ Deno.test("run() limits an approval to the approved call, and to calls that aren
   assertMatch(await answer(call("a", "drop"), { name: "drop", arguments: "{}" }), /nothing is dropped here/);
   assertMatch(await answer(given, { name: "write", arguments: '{"n":1}' }, []), /there is no such tool/);
   const { definition, ...write } = tools[0]!;
-  const told = { ...definition.function, description: "Sends it to all users." };
-  const changed = { ...write, definition: { ...definition, function: told } };
+  const outcome = { ...definition.function, description: "Sends it to all users." };
+  const changed = { ...write, definition: { ...definition, function: outcome } };
   const once = { name: "write", arguments: '{"n":1}' };
   assertMatch(await answer(given, once, [changed]), /have changed since the approval/);
   assertMatch(
@@ -181,10 +188,10 @@ Deno.test("run() limits an approval to the approved call, and to calls that aren
 });
 
 Deno.test("run() passes the permitted access to a tool, and limits an approval to its files", async () => {
-  const asked: string[] = [];
+  const requests: string[] = [];
   let leadsTo = "/w/a";
   const write = tool("write", (_args, { allows }) => {
-    asked.push(...["/w/a", "/w/b"].filter((path) => allows?.(path, "writes")));
+    requests.push(...["/w/a", "/w/b"].filter((path) => allows?.(path, "writes")));
     return "ran";
   }, { effects: () => Promise.resolve({ root: "/w", writes: [leadsTo] }) });
   const judging: Judge = async ({ tool, args }) => {
@@ -196,14 +203,14 @@ Deno.test("run() passes the permitted access to a tool, and limits an approval t
   const { events } = await collect(
     run({ model, tools: [write], history: [], input: "Go", approvals: { judge: judging } }),
   );
-  const question = events.find((event) => event.type === "approval_asked")!;
+  const question = events.find((event) => event.type === "approval_requested")!;
   assertEquals(question.effects, { root: "/w", writes: ["/w/a"] });
-  const options = { tools: [write], answered: [{ call: given, asked: question }], judge: judging };
+  const options = { tools: [write], answered: [{ call: given, question: question }], judge: judging };
   await goOn([given], options);
   leadsTo = "/w/b";
   const { result } = await goOn([given], options);
   assertMatch(String(result.messages[0]?.content), /have changed since the approval/);
-  assertEquals(asked, ["/w/a"]);
+  assertEquals(requests, ["/w/a"]);
 });
 
 Deno.test("run() decides on the tool that a call resolves to", async () => {
@@ -216,13 +223,13 @@ Deno.test("run() decides on the tool that a call resolves to", async () => {
   const { events } = await collect(
     run({ model, tools: [general], history: [], input: "Go", approvals: { judge } }),
   );
-  const asked = { id: "a", name: "write", arguments: '{"n":3}', pin: pinOf(write!) };
-  assertEquals(events.find(({ type }) => type === "approval_asked"), {
-    type: "approval_asked",
+  const question = { id: "a", name: "write", arguments: '{"n":3}', pin: pinOf(write!) };
+  assertEquals(events.find(({ type }) => type === "approval_requested"), {
+    type: "approval_requested",
     step: 1,
-    ...asked,
+    ...question,
   });
-  await goOn([given], { tools: [general], answered: [{ call: given, asked }] });
+  await goOn([given], { tools: [general], answered: [{ call: given, question }] });
   assertEquals(ran, [["write", { n: 3 }]]);
 });
 
@@ -248,7 +255,7 @@ Deno.test("run() gives distinct ids to calls whose id is empty, repeated or that
   const { events, result } = await collect(
     run({ model, tools, history: [], input: "Go", approvals: { judge } }),
   );
-  const ids = events.flatMap((event) => event.type === "approval_asked" ? [event.id] : []);
+  const ids = events.flatMap((event) => event.type === "approval_requested" ? [event.id] : []);
   assertEquals([result.reason, ids.length, new Set(ids).size, ids[1]], ["approval", 4, 4, "x"]);
   assertEquals([ids.includes(""), ids.includes("x/1"), ran], [false, false, []]);
   const reply = result.messages.at(-1);
@@ -274,12 +281,15 @@ Deno.test("run() leaves no approval pending when it is stopped, answered calls i
   });
   const { events, result } = await collect(turn);
   assertWhole(result);
-  assertEquals([result.reason, events.some(({ type }) => type === "approval_asked")], ["cancelled", false]);
+  assertEquals([result.reason, events.some(({ type }) => type === "approval_requested")], [
+    "cancelled",
+    false,
+  ]);
 
   const given = call("c", "write");
   const answered = [{
     call: given,
-    asked: { id: "c", name: "write", arguments: "{}", pin: pinOf(tools[0]!) },
+    question: { id: "c", name: "write", arguments: "{}", pin: pinOf(tools[0]!) },
   }];
   const late = await goOn([given], { tools, answered, signal });
   assertEquals(late.result.reason, "cancelled");
@@ -336,7 +346,7 @@ Deno.test("run() requests approval with the change, and not for calls that would
   };
   const { events, result } = await collect(run({ ...options, input: "Go" }));
   assertEquals(
-    events.filter((event) => event.type === "approval_asked").map(({ id, change }) => [id, change]),
+    events.filter((event) => event.type === "approval_requested").map(({ id, change }) => [id, change]),
     [["a", CHANGE], ["d", undefined]],
   );
   assertEquals(result.messages.slice(2), [
@@ -353,34 +363,34 @@ Deno.test("run() requires an approval before it repeats a call that may have tak
   const { events } = await collect(
     run({ model, tools: [edit], history: [], input: "Go", approvals: { judge: begun } }),
   );
-  assertEquals(outline(events).at(-2), "approval_asked");
+  assertEquals(outline(events).at(-2), "approval_requested");
 });
 
 Deno.test("run() limits an approval to the displayed change, at any position in the file", async () => {
   const given = call("a", "write");
   const answer = async (now: FileChange | { problem: string } | undefined) => {
     const { edit, ran } = telling([now]);
-    const asked = { id: "a", name: "write", arguments: "{}", pin: pinOf(edit), change: CHANGE };
-    const { events, result } = await goOn([given], { tools: [edit], answered: [{ call: given, asked }] });
-    const told = events.find((event) => event.type === "tool_result");
-    return [ran.length, result.messages[0]?.content, told?.change];
+    const question = { id: "a", name: "write", arguments: "{}", pin: pinOf(edit), change: CHANGE };
+    const { events, result } = await goOn([given], { tools: [edit], answered: [{ call: given, question }] });
+    const outcome = events.find((event) => event.type === "tool_result");
+    return [ran.length, result.messages[0]?.content, outcome?.change];
   };
   const moved = { ...CHANGE, diff: "@@ -7,2 +9,2 @@\n else\n-two\n+three" };
   assertEquals(await answer(moved), [1, "written", CHANGE]);
   assertEquals(await answer({ problem: "It would fail." }), [1, "written", CHANGE]);
   // A missing preview is a different change too.
   for (const other of [{ ...CHANGE, diff: "@@ -1,2 +1,2 @@\n one\n-2\n+three" }, undefined]) {
-    const [ran, said] = await answer(other);
+    const [ran, refused] = await answer(other);
     assertEquals(ran, 0);
-    assertMatch(String(said), /have changed since the approval/);
+    assertMatch(String(refused), /have changed since the approval/);
   }
 });
 
 Deno.test("run() adds the input after the results of answered calls", async () => {
   const { tools } = noted("write");
   const given = call("a", "write");
-  const asked = { id: "a", name: "write", arguments: "{}", pin: pinOf(tools[0]!) };
-  const answered = [{ call: given, asked }];
+  const question = { id: "a", name: "write", arguments: "{}", pin: pinOf(tools[0]!) };
+  const answered = [{ call: given, question }];
   const { requests, result } = await goOn([given], { tools, answered, input: "And be brief." });
   const added: Message[] = [
     { role: "tool", tool_call_id: "a", content: "write ran" },

@@ -125,11 +125,11 @@ Deno.test("runCall() stops a tool at its own limit, or else at the loop's, and r
     throw signal.reason;
   };
   let clock = new FakeClock();
-  const told = (seconds: number) =>
+  const timeoutText = (seconds: number) =>
     `Cannot finish f: it exceeded its limit of ${seconds} s and was stopped. Request less in one call.`;
   assertEquals(
     await resultOf(call("1", "f"), [tool("f", slow)], { time: { clock }, limits: { toolTimeoutMs: 1_500 } }),
-    { content: told(1.5), error: true },
+    { content: timeoutText(1.5), error: true },
   );
   clock = new FakeClock();
   assertEquals(
@@ -137,7 +137,7 @@ Deno.test("runCall() stops a tool at its own limit, or else at the loop's, and r
       time: { clock },
       limits: { toolTimeoutMs: 1_500 },
     }),
-    { content: told(1), error: true },
+    { content: timeoutText(1), error: true },
   );
   assertEquals(reasons, ["TimeoutError", "TimeoutError"]);
 });

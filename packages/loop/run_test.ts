@@ -93,9 +93,9 @@ Deno.test("run() emits the context hook's rewrites and sums up its savings", asy
     tokensBefore: 9,
     tokensAfter: 2,
   };
-  const asked: Parameters<ContextHook>[0][] = [];
+  const calls: Parameters<ContextHook>[0][] = [];
   const context: ContextHook = (request) => {
-    asked.push(request);
+    calls.push(request);
     return {
       messages: request.messages.slice(-1),
       tools: [],
@@ -120,10 +120,10 @@ Deno.test("run() emits the context hook's rewrites and sums up its savings", asy
   assertEquals(events[2], { type: "context_rewritten", step: 1, ...rewrite });
   assertEquals(result.ledger.saved, { prune: 14, schemas: 3 });
   assertEquals(
-    asked.map(({ messages, turnStart, step }) => [messages.length, turnStart, step]),
+    calls.map(({ messages, turnStart, step }) => [messages.length, turnStart, step]),
     [[4, 2, 1], [6, 2, 2]],
   );
-  assertEquals(asked[0]?.tools, [echo.definition]);
+  assertEquals(calls[0]?.tools, [echo.definition]);
   assertEquals(requests.map(({ messages, tools }) => [messages.length, tools.length]), [[1, 0], [1, 0]]);
 });
 

@@ -76,8 +76,8 @@ Deno.test("runTools() answers each of several calls that share an id", async () 
 });
 
 Deno.test("runTools() adds images after a result's text, in the history and in the event", async () => {
-  const pictures = ["data:image/png;base64,AAAA"];
-  const look = tool("look", () => ({ content: "a picture", error: false, pictures }));
+  const images = ["data:image/png;base64,AAAA"];
+  const look = tool("look", () => ({ content: "a picture", error: false, images }));
   const { model } = scripted(callTools(call("1", "look")), say("Done."));
   const { events, result } = await collect(run({ model, tools: [look], history: [], input: "Go" }));
   assertEquals(result.messages[2], {
@@ -89,5 +89,5 @@ Deno.test("runTools() adds images after a result's text, in the history and in t
     ],
   });
   const event = events.find((event) => event.type === "tool_result");
-  assertEquals([event?.content, event?.bytes, event?.pictures], ["a picture", 9, pictures]);
+  assertEquals([event?.content, event?.bytes, event?.images], ["a picture", 9, images]);
 });

@@ -13,12 +13,12 @@ const SETTINGS: ModelSettings = {
 
 Deno.test("openaiModel() sends settings unchanged, overridden by its configured fields", async () => {
   const settings = { ...SETTINGS, seed: 7, frequency_penalty: 1, presence_penalty: -1, verbosity: "low" };
-  const asked = await ask(reply(delta({ content: "ok" }, "stop")), {
+  const outcome = await ask(reply(delta({ content: "ok" }, "stop")), {
     request: { settings },
     extraBody: { top_p: 1 },
   });
   const { path: _, model: _model, messages: _messages, stream: _stream, stream_options: _options, ...rest } =
-    asked.bodies[0]!;
+    outcome.bodies[0]!;
   assertEquals(rest, { ...settings, top_p: 1 });
 });
 

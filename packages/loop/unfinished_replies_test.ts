@@ -6,7 +6,7 @@ import { countRequestTokens, estimateTokens, type Model, type ModelEvent, type U
 import fc from "../../tests/cases.ts";
 import { call, callTools, collect, say, tool, USAGE } from "./fixture_test.ts";
 
-const costOf = (usage: Usage) => ({ tokenUnits: usage.promptTokens, usd: usage.outputTokens });
+const costOf = (usage: Usage) => ({ costUnits: usage.promptTokens, usd: usage.outputTokens });
 
 type Ending = "complete" | "broken" | "refused" | "silent";
 

@@ -102,14 +102,14 @@ Deno.test("Watchdog uses the real time by default", async () => {
 Deno.test("run() warns once in a turn about a silent model, and continues to wait", async () => {
   const clock = new FakeClock();
   const { model: answers } = scripted(callTools(call("a", "f")), callTools(call("b", "f")), say("Done."));
-  const told: string[] = [];
+  const reported: string[] = [];
   const late = Promise.withResolvers<void>();
   const model: Model = async function* (request) {
-    if (told.length > 1) {
+    if (reported.length > 1) {
       await breathe();
       clock.advance(9_999);
       await breathe();
-      told.push("ten seconds");
+      reported.push("ten seconds");
       clock.advance(1);
       await late.promise;
     }
@@ -119,12 +119,12 @@ Deno.test("run() warns once in a turn about a silent model, and continues to wai
   for await (
     const event of run({ ...idle, limits: { idleTimeoutMs: 60_000 }, model, tools, time: { clock } })
   ) {
-    if (event.type === "step_start" || event.type === "assistant_message") told.push(event.type);
+    if (event.type === "step_start" || event.type === "assistant_message") reported.push(event.type);
     if (event.type !== "warning") continue;
-    told.push(event.message);
+    reported.push(event.message);
     late.resolve();
   }
-  assertEquals(told, [
+  assertEquals(reported, [
     ...["step_start", "assistant_message", "step_start", "ten seconds"],
     "The model has not responded for 10 seconds: it is thinking, or its provider hangs. The turn waits.",
     ...["assistant_message", "step_start", "ten seconds", "assistant_message"],
@@ -133,7 +133,7 @@ Deno.test("run() warns once in a turn about a silent model, and continues to wai
 });
 
 /** Returns the warnings of a silent model whose provider sent these refusals. */
-async function toldOf(...answered: readonly (string | undefined)[]): Promise<readonly string[]> {
+async function reportsOf(...answered: readonly (string | undefined)[]): Promise<readonly string[]> {
   const clock = new FakeClock();
   const { model: answers } = scripted(say("Done."));
   const late = Promise.withResolvers<void>();
@@ -144,17 +144,17 @@ async function toldOf(...answered: readonly (string | undefined)[]): Promise<rea
     await late.promise;
     yield* answers(request);
   };
-  const told: string[] = [];
+  const reported: string[] = [];
   for await (const event of run({ ...idle, limits: { idleTimeoutMs: 60_000 }, model, time: { clock } })) {
     if (event.type !== "warning") continue;
-    told.push(event.message);
+    reported.push(event.message);
     late.resolve();
   }
-  return told;
+  return reported;
 }
 
 Deno.test("run() reports the provider's refusals if they cause the silence", async () => {
   const refusal = "api.example failed (529)";
-  assertEquals(await toldOf(refusal), [`${refusal}. The request is retried. The turn waits.`]);
-  assertEquals(await toldOf(refusal, undefined), await toldOf());
+  assertEquals(await reportsOf(refusal), [`${refusal}. The request is retried. The turn waits.`]);
+  assertEquals(await reportsOf(refusal, undefined), await reportsOf());
 });

@@ -6,8 +6,8 @@ import type { ToolDefinition } from "./tool.ts";
 export interface CountTokens {
   (text: string): number;
   /** Tokens of an image, or `undefined` if unknown. Default: those of a photograph. */
-  readonly ofPicture?: (
-    picture: { readonly url: string; readonly detail?: string },
+  readonly forImage?: (
+    image: { readonly url: string; readonly detail?: string },
   ) => number | undefined;
 }
 
@@ -128,7 +128,7 @@ function countPart(part: ContentPart, countTokens: CountTokens): number {
   if (typeof Object(part)[part.type] !== "object") return countUnknown(part, countTokens);
   switch (part.type) {
     case "image_url":
-      return countTokens.ofPicture?.(part.image_url) ??
+      return countTokens.forImage?.(part.image_url) ??
         (part.image_url.detail === "low" ? LOW_IMAGE_TOKENS : IMAGE_TOKENS);
     case "input_audio":
       return Math.ceil(part.input_audio.data.length / STREAM_CHARS_PER_TOKEN);

@@ -19,13 +19,13 @@ export {
   hashText,
   meantCall,
   pairCalls,
-  personsWords,
   sameData,
   toolResultMessage,
   transcribe,
+  userWords,
 } from "./message.ts";
 export { addUsage } from "./model.ts";
-export { countingPictures, pictureHead } from "./picture.ts";
+export { countingImages, imageHead } from "./image.ts";
 export { nearestName } from "./nearest_name.ts";
 export { PLAN_TOOL_NAME, planAfter, type WorkPlan } from "./plan.ts";
 export { sliceText } from "./slice_text.ts";

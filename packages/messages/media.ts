@@ -99,8 +99,8 @@ interface Payload {
 function readMedia(block: Fields, kind: MediaKind): readonly ContentPart[] {
   const payload = findPayload(block, () => mediaTypeOf(block, kind));
   if (!payload?.isData) {
-    const said = readText(block);
-    if (said) return said;
+    const ownText = readText(block);
+    if (ownText) return ownText;
   }
   return [mediaPart(payload ?? { url: "", isData: false }, block, kind)];
 }
@@ -109,15 +109,15 @@ function readMedia(block: Fields, kind: MediaKind): readonly ContentPart[] {
 function readText(block: Fields): readonly ContentPart[] | undefined {
   for (const holder of [block.source, block.data, block.file, block.resource, block]) {
     const { type, text, data, content } = Object(holder) as Fields;
-    const said = typeof text === "string"
+    const ownText = typeof text === "string"
       ? text
       : type === "text"
       ? data
       : type === "content"
       ? content
       : undefined;
-    if (typeof said === "string") return [{ type: "text", text: said }];
-    if (Array.isArray(said) && said.length > 0) return said.flatMap(partsOfBlock);
+    if (typeof ownText === "string") return [{ type: "text", text: ownText }];
+    if (Array.isArray(ownText) && ownText.length > 0) return ownText.flatMap(partsOfBlock);
   }
   return undefined;
 }

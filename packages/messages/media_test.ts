@@ -43,7 +43,7 @@ const BLOCKS: Readonly<Record<string, (data: string, bytes: Uint8Array) => objec
   "AI SDK 6 file": (data) => ({ type: "file-data", mediaType: "application/pdf", data }),
   "AI SDK 6 image URL": (data) => ({ type: "image-url", url: `data:image/png;base64,${data}` }),
   "AI SDK 6 file URL": (data) => ({ type: "file-url", url: new URL(`data:image/png;base64,${data}`) }),
-  "AI SDK 6 custom": (data) => ({ type: "custom", value: { picture: data } }),
+  "AI SDK 6 custom": (data) => ({ type: "custom", value: { image: data } }),
   "AI SDK 7 file": (data) => ({ type: "file", mediaType: "image/png", data: { type: "data", data } }),
   "AI SDK 7 file of bytes": (_, data) => ({
     type: "file",
@@ -181,8 +181,8 @@ Deno.test("partsOfBlock() returns text anywhere in a block as text", () => {
     { type: "resource", resource: { uri: "file:///a", text } },
   ];
   assertEquals(blocks.map(partsOfBlock), blocks.map(() => [{ type: "text" as const, text }]));
-  const shown = { type: "text", text: "data:image/png;base64,AAAA" } as const;
-  assertEquals(partsOfBlock(shown), [shown]);
+  const visible = { type: "text", text: "data:image/png;base64,AAAA" } as const;
+  assertEquals(partsOfBlock(visible), [visible]);
 });
 
 Deno.test("partsOfBlock() returns structured data as its JSON text", () => {

@@ -120,13 +120,13 @@ export type Message =
 export function toolResultMessage(
   id: string,
   text: string,
-  { pictures = [], failed = false }: {
-    readonly pictures?: readonly string[] | undefined;
+  { images = [], failed = false }: {
+    readonly images?: readonly string[] | undefined;
     readonly failed?: boolean;
   } = {},
 ): ToolMessage {
-  const shown = pictures.map((url): ContentPart => ({ type: "image_url", image_url: { url } }));
-  const content = shown.length === 0 ? text : [{ type: "text", text } as const, ...shown];
+  const parts = images.map((url): ContentPart => ({ type: "image_url", image_url: { url } }));
+  const content = parts.length === 0 ? text : [{ type: "text", text } as const, ...parts];
   return { role: "tool", tool_call_id: id, content, ...(failed && { failed }) };
 }
 
@@ -216,12 +216,12 @@ export function hashText(text: string): number {
 
 /** Returns the cached hash, by meaning where {@linkcode tellBy} set it. */
 export function hashPiece(piece: Message | ToolDefinition): number {
-  return (told.get(piece) ?? toldByBytes(piece)).hash;
+  return (memos.get(piece) ?? memoOf(piece)).hash;
 }
 
 /** Returns the cached hash of the bytes, which a provider's cache compares. */
 export function hashBytes(piece: Message | ToolDefinition): number {
-  const known = told.get(piece) ?? toldByBytes(piece);
+  const known = memos.get(piece) ?? memoOf(piece);
   return known.bytesHash ??= hashText(JSON.stringify(piece));
 }
 
@@ -230,20 +230,20 @@ export function hashBytes(piece: Message | ToolDefinition): number {
  * JSON.
  */
 export function tellBy(message: Message, hash: number, bytesHash?: number): void {
-  told.set(message, { hash, bytesHash });
+  memos.set(message, { hash, bytesHash });
 }
 
-interface Told {
+interface Memo {
   readonly hash: number;
   bytesHash: number | undefined;
 }
 
-const told = new WeakMap<Message | ToolDefinition, Told>();
+const memos = new WeakMap<Message | ToolDefinition, Memo>();
 
-function toldByBytes(piece: Message | ToolDefinition): Told {
+function memoOf(piece: Message | ToolDefinition): Memo {
   const hash = hashText(JSON.stringify(piece));
   const known = { hash, bytesHash: hash };
-  told.set(piece, known);
+  memos.set(piece, known);
   return known;
 }
 
@@ -385,7 +385,7 @@ const BLOCK = /^[ \t]*<([A-Za-z][\w-]*)(?: [^<>\n]*)?>/gm;
  * Returns the text that the user wrote, without blocks that agents add, such as `<environment_context>` or
  * `<system-reminder>`, and without summaries. Empty if there is none.
  */
-export function personsWords(
+export function userWords(
   { role, content }: Pick<Message, "role"> & { readonly content?: Content | null },
 ): string {
   if (role !== "user" || !content) return "";

@@ -29,9 +29,9 @@ Deno.test("transcribe() writes roles and texts with their line breaks", () => {
 });
 
 Deno.test("transcribe() names media", () => {
-  const picture = { type: "image_url", image_url: { url: "data:image/png;base64,AA" } } as const;
+  const image = { type: "image_url", image_url: { url: "data:image/png;base64,AA" } } as const;
   assertEquals(
-    transcribe({ role: "user", content: [{ type: "text", text: "Look:" }, picture] }),
+    transcribe({ role: "user", content: [{ type: "text", text: "Look:" }, image] }),
     "user:\nLook:\n(image_url)",
   );
 });

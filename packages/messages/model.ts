@@ -109,10 +109,10 @@ export interface Rewrite {
   readonly tokensBefore: number;
   readonly tokensAfter: number;
   /** Fulfilled user requests. Default: none. */
-  readonly asked?: readonly {
+  readonly pins?: readonly {
     readonly place: number;
     /** Retains or evicts the message. */
-    readonly wish: "keep" | "let_go";
+    readonly wish: "retain" | "evict";
     readonly by: string;
   }[];
 }
@@ -185,7 +185,7 @@ export interface Usage {
 /** Cost of model calls. */
 export interface Cost {
   /** Cost of prompts, without output, in cost units: one is the price of one uncached input token. */
-  readonly tokenUnits: number;
+  readonly costUnits: number;
   /** Total cost in US dollars; absent if the price is unknown. */
   readonly usd?: number;
 }

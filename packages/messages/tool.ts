@@ -26,7 +26,7 @@ export interface ToolContext {
   /** Absent where there is only one. */
   readonly session?: string;
   /** Whether the model reads images. Default: false. */
-  readonly seesPictures?: boolean;
+  readonly supportsImages?: boolean;
   /**
    * Throws if the call must not run any more although it isn't aborted, for example because another server
    * owns the session. Called right before acting. Default: allowed.
@@ -87,8 +87,8 @@ export type ToolOutput = string | {
   readonly change?: FileChange | undefined;
   /** True if the tool waits for approvals, and is run again afterwards. */
   readonly waits?: true;
-  /** Images after the text, as `data:` URLs. Only with {@linkcode ToolContext.seesPictures}. */
-  readonly pictures?: readonly string[];
+  /** Images after the text, as `data:` URLs. Only with {@linkcode ToolContext.supportsImages}. */
+  readonly images?: readonly string[];
 };
 
 /** An executable tool. */

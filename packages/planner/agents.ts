@@ -20,13 +20,13 @@ const HABITS: Readonly<Record<string, CompactionHabit>> = {
   pi: {
     ...BY_TRANSCRIPT,
     fullFrom: (windowTokens) => windowTokens - 16_384,
-    keptChars: () => 4 * 20_000,
+    retainedChars: () => 4 * 20_000,
   },
   opencode: {
     ...BY_TRANSCRIPT,
     fullFrom: (windowTokens, replyTokens = Infinity) => windowTokens - Math.min(replyTokens, 32_000),
     isLate: true,
-    keptChars: (fullFrom) => 4 * Math.min(15_000, fullFrom / 4),
+    retainedChars: (fullFrom) => 4 * Math.min(15_000, fullFrom / 4),
   },
   codex_exec: SEALED,
   codex_cli_rs: SEALED,
@@ -34,13 +34,13 @@ const HABITS: Readonly<Record<string, CompactionHabit>> = {
     // Reserve for a summary; in smaller windows a share.
     fullFrom: (windowTokens) =>
       Math.min(0.85 * windowTokens, windowTokens > 33_000 ? windowTokens - 33_000 : Infinity),
-    keptTokens: 2_300,
+    retainedTokens: 2_300,
     keepsFront: true,
   },
   "claude-cli": {
     // A smaller window is learned from the provider's refusal.
     fullFrom: (windowTokens) => windowTokens < 100_000 ? windowTokens : windowTokens - 33_000,
-    keptTokens: 10_000,
+    retainedTokens: 10_000,
     keepsFront: false,
   },
 };

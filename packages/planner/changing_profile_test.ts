@@ -31,7 +31,7 @@ async function play(profileAt: (call: number) => Profile) {
       schemas: true,
       truncate: false,
       references: false,
-      notation: false,
+      normalization: false,
     },
   });
   const messages: Message[] = [{ role: "user", content: "Read it all." }];

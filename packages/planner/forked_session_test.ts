@@ -97,10 +97,10 @@ async function playForks(plan: ForkPlan): Promise<{ readonly costs: number[]; re
       cache.store(sent, nowMs);
       cost += promptCost(profile, usage);
       const entry = session.sent(usage, view)!;
-      const isCharged = entry.stopped || entry.withoutTokenUnits < entry.tokenUnits - 1e-6;
+      const isCharged = entry.stopped || entry.baselineCostUnits < entry.costUnits - 1e-6;
       if (job !== "" && !hasRewritten && isCharged) {
         charges.push(
-          `call ${step}: ${entry.tokenUnits} against ${entry.withoutTokenUnits}, ${entry.stopped}`,
+          `call ${step}: ${entry.costUnits} against ${entry.baselineCostUnits}, ${entry.stopped}`,
         );
       }
       const id = `${job}${step}`;
@@ -169,8 +169,8 @@ Deno.test("PlanningSession.fork(): content after the fork is not a rewrite of th
   const stored = JSON.parse(JSON.stringify(session.state));
   for (const parent of [session, plannerSession({ ...options, state: stored })]) {
     const fork = parent.fork(4, archive);
-    const kept = plannerSession({ ...options, state: JSON.parse(JSON.stringify(fork.state)) });
-    for (const one of [fork, kept]) {
+    const retained = plannerSession({ ...options, state: JSON.parse(JSON.stringify(fork.state)) });
+    for (const one of [fork, retained]) {
       const messages = [...history.slice(0, 4), QUESTION];
       const { promptTokens, predictedCachedTokens } = await one.view({ messages, tools: [] }, {
         nowMs: 1_000,

@@ -57,7 +57,7 @@ interface Played {
   readonly views: readonly SessionView[];
   readonly entries: readonly (LedgerEntry | undefined)[];
   /** Number of the call of each summary request. */
-  readonly asked: readonly { readonly call: number; readonly request: Parameters<Summarise>[0] }[];
+  readonly requests: readonly { readonly call: number; readonly request: Parameters<Summarise>[0] }[];
   readonly warnings: readonly string[];
   readonly archive: Archive;
   readonly state: unknown;
@@ -78,7 +78,7 @@ async function play(
   const cache = new PrefixCache(PROFILES[profile]!);
   const views: SessionView[] = [];
   const entries: (LedgerEntry | undefined)[] = [];
-  const asked: { call: number; request: Parameters<Summarise>[0] }[] = [];
+  const requests: { call: number; request: Parameters<Summarise>[0] }[] = [];
   let state: unknown;
   const make = () =>
     plannerSession({
@@ -91,8 +91,8 @@ async function play(
       ...options,
       ...(summarise && {
         summarise: (request: Parameters<Summarise>[0]) => {
-          asked.push({ call: views.length, request });
-          return summarise(asked.length);
+          requests.push({ call: views.length, request });
+          return summarise(requests.length);
         },
       }),
       ...(state !== undefined && { state: JSON.parse(JSON.stringify(state)) }),
@@ -105,10 +105,10 @@ async function play(
     const view = await session.view(conversation, { nowMs });
     const stored = session.state;
     // A second view changes nothing and requests nothing.
-    const questions = asked.length;
+    const questions = requests.length;
     assertEquals((await session.view(conversation, { nowMs })).messages, view.messages);
     assertStrictEquals(session.state, stored);
-    assertEquals(asked.length, questions);
+    assertEquals(requests.length, questions);
     state = stored;
     check?.(view, call);
     views.push(view);
@@ -121,7 +121,7 @@ async function play(
     state = restored.state;
   }
   const warnings = views.flatMap(({ warnings }) => warnings);
-  return { views, entries, asked, warnings, archive, state };
+  return { views, entries, requests, warnings, archive, state };
 }
 
 function fits({ promptTokens }: SessionView): void {
@@ -157,23 +157,23 @@ Deno.test("plannerSession(): 20 text-heavy turns fit a small window, and no summ
     summarise: () => Promise.resolve({ text, usage: summaryUsage }),
     check: fits,
   });
-  const calls = played.asked.map(({ call }) => call);
+  const calls = played.requests.map(({ call }) => call);
   assertGreater(calls.length, 1);
   for (const [at, call] of calls.entries()) assert(call - (calls[at - 1] ?? -9) > 2, `${calls}`);
   // All words of the user are visible.
-  const said = history.flatMap(({ role, content }) => role === "user" ? [contentText(content)] : []);
-  assertEquals(userTexts(played.views.at(-1)!), said);
-  const told = played.warnings.filter((warning) => warning.startsWith("The window is full: "));
-  assertEquals(told.length, calls.length);
+  const texts = history.flatMap(({ role, content }) => role === "user" ? [contentText(content)] : []);
+  assertEquals(userTexts(played.views.at(-1)!), texts);
+  const warnings = played.warnings.filter((warning) => warning.startsWith("The window is full: "));
+  assertEquals(warnings.length, calls.length);
   await assertNothingLost(history, played);
 });
 
 Deno.test("plannerSession() requests a summary as a continuation of the sent prompt, and records its usage", async () => {
   const history = talk(20, { asks: 150, answers: 1_300 });
-  const { asked, views, entries } = await play(history, {
+  const { requests, views, entries } = await play(history, {
     summarise: () => Promise.resolve({ text, usage: summaryUsage }),
   });
-  for (const { call, request: { sent, messages, users, next, windowTokens } } of asked) {
+  for (const { call, request: { sent, messages, users, next, windowTokens } } of requests) {
     assertEquals(JSON.stringify(sent.messages), JSON.stringify(views[call - 1]!.messages));
     assertEquals(JSON.stringify(sent.tools), JSON.stringify(views[call - 1]!.tools));
     assertEquals([users, next?.role], [[], "user"]);
@@ -183,10 +183,10 @@ Deno.test("plannerSession() requests a summary as a continuation of the sent pro
     const entry = entries[call]!;
     assertEquals(entry.summary, summaryUsage);
     const profile = profileNamed("anthropic-5m");
-    assertEquals(entry.tokenUnits, promptCost(profile, entry.usage) + promptCost(profile, summaryUsage));
+    assertEquals(entry.costUnits, promptCost(profile, entry.usage) + promptCost(profile, summaryUsage));
   }
   const booked = entries.filter((entry) => entry?.summary).length;
-  assertEquals(booked, asked.length);
+  assertEquals(booked, requests.length);
 });
 
 Deno.test("plannerSession() pays for a failing summary once, and requests it again after the history grew", async () => {
@@ -198,7 +198,7 @@ Deno.test("plannerSession() pays for a failing summary once, and requests it aga
   const history = talk(30, { asks: 150, answers: 1_300 });
   for (const summarise of failures) {
     const played = await play(history, { summarise, check: fits });
-    const calls = played.asked.map(({ call }) => call);
+    const calls = played.requests.map(({ call }) => call);
     assertGreater(calls.length, 1);
     assertLess(calls.length, 5);
     for (const [at, call] of calls.entries()) assert(call - (calls[at - 1] ?? -9) > 3, `${calls}`);
@@ -247,11 +247,13 @@ Deno.test("plannerSession() includes the oldest user messages in the summary, ne
   assertEquals(last[0], first.content);
   assertEquals(last.at(-1), history.at(-2)?.content);
   // The newest others are visible.
-  const said = history.flatMap(({ role, content }) => role === "user" ? [contentText(content)] : []);
-  assertEquals(last.slice(1), said.slice(1 - last.length));
-  const joined = played.asked.flatMap(({ request }) => request.users);
-  assertEquals(joined.map(({ content }) => content), said.slice(1, 1 + joined.length));
-  for (const [at, { call }] of played.asked.entries()) assert(call - (played.asked[at - 1]?.call ?? -9) > 1);
+  const texts = history.flatMap(({ role, content }) => role === "user" ? [contentText(content)] : []);
+  assertEquals(last.slice(1), texts.slice(1 - last.length));
+  const joined = played.requests.flatMap(({ request }) => request.users);
+  assertEquals(joined.map(({ content }) => content), texts.slice(1, 1 + joined.length));
+  for (const [at, { call }] of played.requests.entries()) {
+    assert(call - (played.requests[at - 1]?.call ?? -9) > 1);
+  }
   await assertNothingLost(history, played);
 });
 
@@ -271,18 +273,18 @@ Deno.test("plannerSession() shows head and tail of the user's long texts before 
     { role: "assistant", content: "read too" },
     { role: "user", content: prose(3_500, "active") },
   ];
-  let asked = 0;
+  let requestCount = 0;
   const played = await play(history, {
-    summarise: () => (asked++, Promise.resolve({ text, usage: summaryUsage })),
+    summarise: () => (requestCount++, Promise.resolve({ text, usage: summaryUsage })),
     windowTokens: 12_000,
   });
   const { messages, places } = played.views.at(-1)!;
-  assertEquals([asked, places], [0, [0, 1, 2, 3, 4, 5, 6, 7]]);
+  assertEquals([requestCount, places], [0, [0, 1, 2, 3, 4, 5, 6, 7]]);
   assertEquals([messages[1], messages[7]], [first, history[7]]);
   for (const at of [3, 5]) {
-    const shown = contentText(messages[at]?.content);
-    assert(/\n\[elided: middle of this message, \d+ bytes; recall with ref [0-9a-f]{16}\]\n/.test(shown));
-    assertLess(countTokens(shown), 1_020);
+    const visible = contentText(messages[at]?.content);
+    assert(/\n\[elided: middle of this message, \d+ bytes; recall with ref [0-9a-f]{16}\]\n/.test(visible));
+    assertLess(countTokens(visible), 1_020);
   }
   assert(contentText(messages[5]?.content).endsWith("Look at this."));
   const warning = "The window is full: only head and tail of 1 long message of the user are visible.";
@@ -300,11 +302,11 @@ Deno.test("plannerSession() warns once that the window is full if nothing would 
   for (let turn = 0; turn < 8; turn++) {
     history.push({ role: "assistant", content: "ok" }, { role: "user", content: prose(250, `more${turn}`) });
   }
-  let asked = 0;
+  let requestCount = 0;
   const { warnings, views } = await play(history, {
-    summarise: () => (asked++, Promise.resolve({ text, usage: summaryUsage })),
+    summarise: () => (requestCount++, Promise.resolve({ text, usage: summaryUsage })),
   });
-  assertEquals(asked, 0);
+  assertEquals(requestCount, 0);
   assertEquals(warnings, [
     "The window is full, and no further eviction would free a tenth of the prompt.",
   ]);
@@ -321,24 +323,24 @@ Deno.test("plannerSession() keeps a turn that continues an interrupted one", asy
     { role: "tool", tool_call_id: "1", content: "interrupted" },
     { role: "user", content: prose(2_500, "continue") },
   ];
-  const { views, asked } = await play(history, {
+  const { views, requests } = await play(history, {
     summarise: () => Promise.resolve({ text, usage: summaryUsage }),
     windowTokens: 12_000,
     mechanisms: { prune: false },
   });
-  assertEquals(asked.length > 0, true);
+  assertEquals(requests.length > 0, true);
   assertEquals(views.at(-1)?.messages.slice(-4), history.slice(-4));
 });
 
 Deno.test("plannerSession() changes nothing and warns if a full window can't be archived", async () => {
   const history = talk(12, { asks: 150, answers: 1_300 });
   const archive: Archive = { ...memoryArchive(), put: () => Promise.reject(new Error("the disk is full")) };
-  let asked = 0;
+  let requestCount = 0;
   const { views, warnings } = await play(history, {
     archive,
-    summarise: () => (asked++, Promise.resolve({ text, usage: summaryUsage })),
+    summarise: () => (requestCount++, Promise.resolve({ text, usage: summaryUsage })),
   });
-  assertEquals([asked, views.at(-1)?.messages], [0, history]);
+  assertEquals([requestCount, views.at(-1)?.messages], [0, history]);
   assert(warnings.length > 0 && warnings.every((warning) => warning.includes("the disk is full")));
 });
 
@@ -352,7 +354,7 @@ Deno.test("plannerSession() evicts even unseen results from a full window", asyn
   ];
   // A reply with two calls: the answer to the first is before the second call.
   const history = [first, ...read("one", 20_000), ...read("two", 50)];
-  const shown = async (windowTokens: number) => {
+  const visible = async (windowTokens: number) => {
     const archive = memoryArchive();
     const session = plannerSession({
       profile: profileNamed("none"),
@@ -367,8 +369,8 @@ Deno.test("plannerSession() evicts even unseen results from a full window", asyn
     return { result: contentText(messages[2]!.content), archive };
   };
   const whole = contentText(history[2]!.content);
-  assertEquals((await shown(64_000)).result, whole);
-  const { result, archive } = await shown(WINDOW);
+  assertEquals((await visible(64_000)).result, whole);
+  const { result, archive } = await visible(WINDOW);
   const ref = /ref ([0-9a-f]{16})\]$/.exec(result)?.[1] ?? "";
   assertEquals([result.startsWith("[elided: read result"), await archive.get(ref)], [true, whole]);
 });

@@ -86,7 +86,7 @@ export function sessions(messages: fc.Arbitrary<readonly Message[]>): fc.Arbitra
           fc.record({
             at: fc.double({ min: 0, max: 1, noNaN: true, maxExcluded: true }),
             of: fc.constantFrom("history", "what left"),
-            wish: fc.constantFrom<Pin["wish"] | "nothing">("keep", "keep", "let_go", "let_go", "nothing"),
+            wish: fc.constantFrom<Pin["wish"] | "nothing">("retain", "retain", "evict", "evict", "nothing"),
           }),
           { maxLength: 3 },
         ),
@@ -163,9 +163,9 @@ export function ask(
   { asks, view }: { readonly asks: Session["calls"][number]["asks"]; readonly view: SessionView | undefined },
 ): readonly Pin[] {
   let after = pins;
-  const shown = new Set(view?.messages);
+  const visible = new Set(view?.messages);
   const newest = view?.places.at(-1) ?? 0;
-  const left = messages.flatMap((message, at) => at < newest && !shown.has(message) ? [at] : []);
+  const left = messages.flatMap((message, at) => at < newest && !visible.has(message) ? [at] : []);
   for (const { at, of, wish } of asks) {
     const places = of === "what left" && left.length > 0 ? left : [...messages.keys()];
     const place = places[Math.floor(at * places.length)] ?? 0;
@@ -210,11 +210,11 @@ export async function run(
     const known = steps.at(-1)?.history.messages.length ?? 0;
     const before = new Set(editsBefore.map((edit) => JSON.stringify(edit)));
     pins = ask(pins, history.messages, { asks, view: steps.at(-1)?.view });
-    const asked = { ...made, pins };
-    let seen = await session.view(history, asked);
+    const pinned = { ...made, pins };
+    let seen = await session.view(history, pinned);
     if (crash === "archived") {
       session = restart();
-      seen = await session.view(history, asked);
+      seen = await session.view(history, pinned);
     }
     stored = session.state;
     pins = withoutEnded(pins, seen);

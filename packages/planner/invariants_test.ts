@@ -29,9 +29,9 @@ Deno.test("invariant 1: all evicted content can be recalled, also after a restar
     const archive = memoryArchive();
     for (const { history, view: seen, edits } of await run(session, { archive })) {
       const archived = await readBack(history.messages, edits, archive);
-      const shown = new Set(seen.messages);
+      const visible = new Set(seen.messages);
       for (const [index, message] of history.messages.entries()) {
-        assert(shown.has(message) || archived.has(index), `message ${index} is nowhere`);
+        assert(visible.has(message) || archived.has(index), `message ${index} is nowhere`);
       }
     }
   }));
@@ -66,8 +66,8 @@ Deno.test("invariant 2: pairs stay whole, and assistant messages are never alter
       assertEquals(orphans, []);
       const open = callPairs(history.messages).unanswered.map((at) => history.messages[at]);
       assertEquals(unanswered.filter((at) => !open.includes(messages[at])), []);
-      const said = new Set(history.messages);
-      const summaries = messages.filter((message) => message.role === "assistant" && !said.has(message));
+      const dialogue = new Set(history.messages);
+      const summaries = messages.filter((message) => message.role === "assistant" && !dialogue.has(message));
       assertEquals(summaries.filter((message) => "tool_calls" in message), []);
     }
   }));
@@ -118,14 +118,14 @@ Deno.test("invariant 4: a session that is stored and restored between any two ca
   const policies = fc.constantFrom(plannerSession, classicSession);
   await fc.assert(fc.asyncProperty(sessions(any()), policies, async (session, make) => {
     const archive = memoryArchive();
-    const kept = make({ ...optionsOf(session), archive });
+    const copy = make({ ...optionsOf(session), archive });
     let restored = make({ ...optionsOf(session), archive });
     let pins: readonly Pin[] = [];
     let view: SessionView | undefined;
     for (const { history, call: made, reports, asks } of callsOf(session)) {
       pins = ask(pins, history.messages, { asks, view });
       const call = { ...made, pins };
-      const [one, other] = [await kept.view(history, call), await restored.view(history, call)];
+      const [one, other] = [await copy.view(history, call), await restored.view(history, call)];
       assertEquals(
         JSON.stringify([other.messages, other.tools, other.places]),
         JSON.stringify([one.messages, one.tools, one.places]),
@@ -134,8 +134,8 @@ Deno.test("invariant 4: a session that is stored and restored between any two ca
       view = one;
       pins = withoutEnded(pins, one);
       const usage = { promptTokens: one.promptTokens, cachedTokens: 0, outputTokens: 1, estimated: !reports };
-      assertEquals(restored.sent(usage), kept.sent(usage));
-      assertEquals(JSON.stringify(restored.state), JSON.stringify(kept.state));
+      assertEquals(restored.sent(usage), copy.sent(usage));
+      assertEquals(JSON.stringify(restored.state), JSON.stringify(copy.state));
       restored = make({ ...optionsOf(session, restored.state), archive });
     }
   }));
@@ -189,16 +189,17 @@ Deno.test("invariant 5: viewing twice without new information changes nothing", 
 Deno.test("invariant 6: evicted content is archived before its edit exists; without an archive nothing is evicted", async () => {
   await fc.assert(
     fc.asyncProperty(sessions(any()), fc.integer({ min: 0, max: 5 }), async (session, works) => {
-      const kept = memoryArchive();
+      const retained = memoryArchive();
       let puts = 0;
       const archive: Archive = {
-        ...kept,
-        put: (content) => puts++ < works ? kept.put(content) : Promise.reject(new Error("the disk is full")),
+        ...retained,
+        put: (content) =>
+          puts++ < works ? retained.put(content) : Promise.reject(new Error("the disk is full")),
       };
       for (const { view, newEdits } of await run(session, { archive })) {
         for (const edit of newEdits) {
           if (edit.type === "compact" || edit.type === "keep") continue;
-          const original = await kept.get(edit.ref);
+          const original = await retained.get(edit.ref);
           assert(original !== undefined);
           assertEquals(await archiveRef(original), edit.ref);
         }
@@ -211,7 +212,7 @@ Deno.test("invariant 6: evicted content is archived before its edit exists; with
   );
 });
 
-function shownAt({ messages, places }: SessionView, place: number): Message | undefined {
+function visibleAt({ messages, places }: SessionView, place: number): Message | undefined {
   return messages[places.indexOf(place)];
 }
 
@@ -222,12 +223,12 @@ Deno.test("pins: applied with the next rewrite, and only a full window evicts re
       const before = steps[at - 1];
       const newest = messages.findLastIndex(({ role }) => role === "assistant");
       for (const { place, wish, hash } of pins) {
-        const shown = shownAt(view, place);
-        const isWhole = shown === messages[place];
-        if (wish === "keep") {
+        const visible = visibleAt(view, place);
+        const isWhole = visible === messages[place];
+        if (wish === "retain") {
           const wasWhole = before && place < before.history.messages.length &&
             before.pins.some((pin) => pin.place === place && pin.wish === wish && pin.hash === hash) &&
-            shownAt(before.view, place) === messages[place];
+            visibleAt(before.view, place) === messages[place];
           assert(isWhole || !isRewritten && !wasWhole, `message ${place} isn't kept`);
         } else if (isRewritten && place < Math.min(newest, seenBefore)) {
           assert(!isWhole, `message ${place} is still there`);
@@ -258,7 +259,7 @@ Deno.test("invariant 7: no session costs over 1.1 times resending everything, or
       // The rewrite cost covers only the current cache; a rewrite breaks those of other models and tools as
       // well. Of 3,000 such sessions the worst three cost 1.63, 1.50 and 1.46 times as much.
       assert(paid <= (steady ? 1.1 : 2) * resend, `${paid} against ${resend}`);
-      assert(Math.abs((entry?.tokenUnits ?? 0) - promptCost(profile, usage)) < 1e-6);
+      assert(Math.abs((entry?.costUnits ?? 0) - promptCost(profile, usage)) < 1e-6);
     }
   }));
 });
@@ -277,7 +278,7 @@ Deno.test("invariant 11: a session without evictions has an estimated saving of 
       schemas: false,
       truncate: false,
       references: false,
-      notation: false,
+      normalization: false,
     };
     const planner = plannerSession({ ...options, windowTokens: Infinity, ...(isOff && { mechanisms: off }) });
     for (const [at, { history, call, reports }] of [...callsOf(session)].entries()) {
@@ -291,7 +292,7 @@ Deno.test("invariant 11: a session without evictions has an estimated saving of 
         : {};
       const usage = { promptTokens, cachedTokens, outputTokens: 1, ...writes };
       const entry = planner.sent(reports ? usage : undefined);
-      assertEquals(entry?.savedTokenUnits, 0);
+      assertEquals(entry?.savedCostUnits, 0);
       const { estimated: _, ...taken } = entry!.usage;
       assertEquals(entry!.without, taken);
     }
@@ -309,7 +310,7 @@ Deno.test("invariant 11: the ledger's baseline equals the cost of sending everyt
     }));
     let [claimed, real] = [0, 0];
     for (const { entry, resendCost } of await run({ ...session, windowTokens: Infinity, calls })) {
-      claimed += entry!.withoutTokenUnits;
+      claimed += entry!.baselineCostUnits;
       real += resendCost;
     }
     // Rounding of a cache's smallest unit in short prompts.
@@ -322,19 +323,21 @@ Deno.test("invariant 9: a request for a summary contains all evicted content, as
     fc.asyncProperty(sessions(any()), async (given) => {
       await run(given, {
         async check(session, history, call) {
-          const before = JSON.stringify([session.state, session.lookedAt]);
+          const before = JSON.stringify([session.state, session.inspected]);
           const once = { ...call, oneShot: true };
           const asTurn = await session.view(history, once);
           const view = await session.view(history, { ...once, restores: true });
           session.sent({ promptTokens: view.promptTokens, cachedTokens: 0, outputTokens: 9 }, view);
-          assertEquals(JSON.stringify([session.state, session.lookedAt]), before);
-          const said = new Set(editsOf(session).flatMap((edit) => edit.type === "say" ? [edit.index] : []));
-          const shown = new Set(view.messages);
-          const hidden = history.messages.filter((message, at) => !shown.has(message) && !said.has(at));
+          assertEquals(JSON.stringify([session.state, session.inspected]), before);
+          const ingested = new Set(
+            editsOf(session).flatMap((edit) => edit.type === "say" ? [edit.index] : []),
+          );
+          const visible = new Set(view.messages);
+          const hidden = history.messages.filter((message, at) => !visible.has(message) && !ingested.has(at));
           if (given.windowTokens === 1_000_000) assertEquals(hidden, []);
           assert(view.promptTokens <= Math.max(asTurn.promptTokens, given.windowTokens));
           const all = new Set(asTurn.messages);
-          for (const message of history.messages) assert(!all.has(message) || shown.has(message));
+          for (const message of history.messages) assert(!all.has(message) || visible.has(message));
           // The turn itself is recorded next.
           await session.view(history, call);
         },

@@ -5,7 +5,7 @@ import { plannerSession } from "@tare/planner";
 import { PROFILES } from "@tare/planner/internal";
 import { memoryArchive } from "@tare/prune";
 import { conversations } from "../../tests/conversations.ts";
-import { checkAllIsShown, play } from "../../tests/played_session.ts";
+import { checkAllIsVisible, play } from "../../tests/played_session.ts";
 
 const MINUTE = 60_000;
 
@@ -92,7 +92,7 @@ Deno.test("invariant 8: user messages, final answers and the text of an unfinish
         profile: scaled,
         windowTokens: 1_000_000,
         idleMs: () => idle.next().value,
-        check: checkAllIsShown,
+        check: checkAllIsVisible,
       });
     },
   ));
@@ -104,21 +104,21 @@ Deno.test("invariant 9: a request that isn't a turn gets the last view and chang
     fc.constantFrom(...Object.values(PROFILES)),
     async (messages, profile) => {
       const make = () => plannerSession({ profile, countTokens: estimateTokens, archive: memoryArchive() });
-      const [asked, other] = [make(), make()];
+      const [requested, other] = [make(), make()];
       let nowMs = 0;
       for (const messages_ of historiesOf(messages)) {
         const history = { messages: messages_, tools: [] };
         const call = { nowMs: nowMs += 400_000, recall: true };
-        const seen = await asked.view(history, call);
+        const seen = await requested.view(history, call);
         assertEquals(seen, await other.view(history, call));
         const usage = { promptTokens: seen.promptTokens, cachedTokens: 0, outputTokens: 1 };
-        assertEquals(asked.sent(usage), other.sent(usage));
-        const { state } = asked;
+        assertEquals(requested.sent(usage), other.sent(usage));
+        const { state } = requested;
         const summary = { messages: [...messages_, ask("Summarise all this.")], tools: [] };
-        const looked = await asked.view(summary, { ...call, oneShot: true });
+        const looked = await requested.view(summary, { ...call, oneShot: true });
         assertEquals<readonly unknown[]>(looked.messages, [...seen.messages, summary.messages.at(-1)]);
-        assertEquals([looked.rewrites, asked.sent(usage)], [[], undefined]);
-        assertStrictEquals(asked.state, state);
+        assertEquals([looked.rewrites, requested.sent(usage)], [[], undefined]);
+        assertStrictEquals(requested.state, state);
       }
     },
   ));

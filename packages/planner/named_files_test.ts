@@ -60,11 +60,11 @@ async function play(
 
 for (const [files, named] of [[41, 20], [60, 60]] as const) {
   Deno.test(`retention: a task of ${files} files costs at most 1.3 times as much if the user names ${named}, within the window`, async () => {
-    const [plain, asked] = [await play(files, 0), await play(files, named)];
-    assertLess(asked.cost, 1.3 * plain.cost);
+    const [plain, requested] = [await play(files, 0), await play(files, named)];
+    assertLess(requested.cost, 1.3 * plain.cost);
     // Named files stay longer.
-    assert(asked.cost > plain.cost);
-    assertLess(asked.longest, WINDOW_TOKENS);
+    assert(requested.cost > plain.cost);
+    assertLess(requested.longest, WINDOW_TOKENS);
   });
 }
 

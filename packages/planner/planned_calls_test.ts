@@ -105,8 +105,8 @@ Deno.test("plannerSession() records each call's cost, content and causes of unca
     results: 3_004,
     placeholders: 0,
   });
-  assertEquals(first.tokenUnits, 1.25 * first.usage.promptTokens);
-  assertEquals([first.withoutTokenUnits, first.savedTokenUnits], [first.tokenUnits, 0]);
+  assertEquals(first.costUnits, 1.25 * first.usage.promptTokens);
+  assertEquals([first.baselineCostUnits, first.savedCostUnits], [first.costUnits, 0]);
 
   const next = (await call([...start, answer("Done."), ask("More.")], { nowMs: 1_000 })).entry;
   assertEquals([next.predictedCachedTokens, causes(next)], [first.usage.promptTokens, ["new"]]);
@@ -147,7 +147,7 @@ Deno.test("plannerSession() elides at once without a cache, and reports its own 
   const { edits, entry } = await none.call(messages);
   assertEquals(edits.map((edit) => edit.type === "elide" && edit.index), [2, 4]);
   assertEquals(entry.decision?.cause, "price");
-  assert(entry.savedTokenUnits > 5_900);
+  assert(entry.savedCostUnits > 5_900);
 
   const warm = session();
   const rounds = [ask("Run. ".repeat(2_000)), ...round(1, 6_000), ...round(2, 6_000)];
@@ -240,7 +240,7 @@ Deno.test("plannerSession() summarizes old turns if evictions can't make room, a
   assertEquals(edits.map(({ type }) => type), ["summarise", "elide"]);
   assertEquals(view.messages.slice(0, 3).map(({ role }) => role), ["user", "assistant", "user"]);
   assertStringIncludes(String(view.messages[1]?.content), "I told a story.");
-  assertEquals(entry.tokenUnits, view.promptTokens + usage.promptTokens);
+  assertEquals(entry.costUnits, view.promptTokens + usage.promptTokens);
 });
 
 Deno.test("plannerSession() stops rewriting a session that lost by it, and warns", async () => {

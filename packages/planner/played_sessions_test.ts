@@ -124,12 +124,12 @@ const PLAYED: Readonly<
       STEADY,
       {
         ...STEADY,
-        asks: [{ at: 0.5, of: "history", wish: "keep" }, { at: 0.9, of: "history", wish: "let_go" }],
+        asks: [{ at: 0.5, of: "history", wish: "retain" }, { at: 0.9, of: "history", wish: "evict" }],
       },
       STEADY,
       {
         ...STEADY,
-        asks: [{ at: 0.3, of: "what left", wish: "keep" }, { at: 0.5, of: "history", wish: "nothing" }],
+        asks: [{ at: 0.3, of: "what left", wish: "retain" }, { at: 0.5, of: "history", wish: "nothing" }],
       },
     ],
   },
@@ -164,23 +164,23 @@ async function played(name: string): Promise<readonly string[]> {
   const digests: string[] = [];
   let cost = 0;
   for (const [at, { view, entry, newEdits, edits }] of (await run(session)).entries()) {
-    cost += entry?.tokenUnits ?? 0;
+    cost += entry?.costUnits ?? 0;
     digests.push(
       text({ ...view, messages: view.messages.map(({ content }) => content) }),
       text({ entry, edits }),
     );
     const rewrites = newEdits.filter(({ type }) => type !== "say");
     if (rewrites.length === 0 || !entry) continue;
-    const { decision, usage, tokenUnits, withoutTokenUnits, uncached } = entry;
+    const { decision, usage, costUnits, baselineCostUnits, uncached } = entry;
     const counted = Object.entries(Object.groupBy(rewrites, ({ type }: Edit) => type))
       .map(([type, all]) => `${all!.length} ${type}`).join(", ");
     const causes = uncached.map(({ cause, tokens }) => `${cause} ${tokens}`).join(", ");
     const why = decision
-      ? `${decision.cause} rent ${Math.round(decision.rent)} price ${Math.round(decision.price)}`
+      ? `${decision.cause} rent ${Math.round(decision.carryingCost)} price ${Math.round(decision.price)}`
       : "no price";
     lines.push(
       `${at}: ${counted}; ${why}; ${usage.promptTokens} tokens, ${causes}; ` +
-        `${Math.round(tokenUnits)} of ${Math.round(withoutTokenUnits)} units`,
+        `${Math.round(costUnits)} of ${Math.round(baselineCostUnits)} units`,
     );
   }
   lines.push(

@@ -65,5 +65,5 @@ export function policySession(
   checkGiven("policySession()", { "options.triggers": triggers }, { "options.triggers": TRIGGERS });
   if (policy === "planner") return plannerSession(rest);
   // It has no ledger for a dry run.
-  return classicSession({ ...rest, triggers, ...(rest.observe && { mechanisms: NO_MECHANISMS }) });
+  return classicSession({ ...rest, triggers, ...(rest.dryRun && { mechanisms: NO_MECHANISMS }) });
 }

@@ -15,7 +15,7 @@ const TEXT: Rule = {
 
 const LINE = '{"idleMs": 60000, "probability": 0.9}';
 
-const RULES: Readonly<Record<Exclude<keyof Profile, "warmth"> | "profile", Rule>> = {
+const RULES: Readonly<Record<Exclude<keyof Profile, "cacheLifetime"> | "profile", Rule>> = {
   profile: oneOf(Object.keys(PROFILES)),
   name: TEXT,
   minTokens: wholeFrom(0),
@@ -41,7 +41,7 @@ const RULES: Readonly<Record<Exclude<keyof Profile, "warmth"> | "profile", Rule>
   source: TEXT,
 };
 
-const FIELDS = [...Object.keys(RULES), "warmth"];
+const FIELDS = [...Object.keys(RULES), "cacheLifetime"];
 
 /**
  * Parses a profile file: a JSON object with `profile`, the name of a known profile, and any fields of
@@ -55,9 +55,9 @@ export function readProfileFile(text: string): Profile {
     if (!FIELDS.includes(field)) {
       refuse(`unknown field ${JSON.stringify(field)}. Known fields: ${FIELDS.join(", ")}.`);
     }
-    if (field !== "warmth") check(field, value, RULES[field as keyof typeof RULES]);
+    if (field !== "cacheLifetime") check(field, value, RULES[field as keyof typeof RULES]);
   }
-  if ("warmth" in own) checkWarmth(own.warmth);
+  if ("cacheLifetime" in own) checkCacheLifetime(own.cacheLifetime);
   return { ...profileNamed(String(profile)), ...own as Partial<Profile> };
 }
 
@@ -72,11 +72,11 @@ function parseObject(text: string): Readonly<Record<string, unknown>> {
   return value as Readonly<Record<string, unknown>>;
 }
 
-function checkWarmth(lines: unknown): void {
+function checkCacheLifetime(lines: unknown): void {
   const list = { right: `a list of entries such as ${LINE}`, holds: Array.isArray };
   check("warmth", lines, list);
-  let before: Profile["warmth"][number] = { idleMs: 0, probability: 1 };
-  for (const [at, line] of (lines as Profile["warmth"]).entries()) {
+  let before: Profile["cacheLifetime"][number] = { idleMs: 0, probability: 1 };
+  for (const [at, line] of (lines as Profile["cacheLifetime"]).entries()) {
     const name = `warmth[${at}]`;
     check(name, line, {
       right: `an entry such as ${LINE}`,

@@ -7,9 +7,9 @@ const WARMTH = [{ idleMs: 60_000, probability: 0.98 }, { idleMs: 3_600_000, prob
 Deno.test("readProfileFile() takes fields from the file, and the rest from the named profile", () => {
   assertEquals(
     readProfileFile(
-      JSON.stringify({ profile: "openai", name: "openai, measured", ttlMs: 60_000, warmth: WARMTH }),
+      JSON.stringify({ profile: "openai", name: "openai, measured", ttlMs: 60_000, cacheLifetime: WARMTH }),
     ),
-    { ...profileNamed("openai"), name: "openai, measured", ttlMs: 60_000, warmth: WARMTH },
+    { ...profileNamed("openai"), name: "openai, measured", ttlMs: 60_000, cacheLifetime: WARMTH },
   );
   assertEquals(readProfileFile('{"profile": "deepseek"}'), profileNamed("deepseek"));
   assertEquals(readProfileFile('{"profile": "none", "warmth": []}'), chooseProfile({}));
@@ -20,7 +20,7 @@ Deno.test("readProfileFile() takes fields from the file, and the rest from the n
 Deno.test("readProfileFile() throws naming the field and the requirement", () => {
   const faults: [unknown, string][] = [
     [[], "it is not a JSON object."],
-    [{ warmth: WARMTH }, "profile is missing. It must be one of anthropic-5m, "],
+    [{ cacheLifetime: WARMTH }, "profile is missing. It must be one of anthropic-5m, "],
     [{ profile: "x" }, 'profile is "x". It must be one of anthropic-5m, '],
     [{ profile: "none", warm: [] }, 'unknown field "warm". Known fields: profile, name, minTokens, '],
     [{ profile: "none", name: "" }, 'name is "". It must be a non-empty string'],
@@ -40,26 +40,26 @@ Deno.test("readProfileFile() throws naming the field and the requirement", () =>
     [{ profile: "none", blockTokens: 0 }, "blockTokens is 0. It must be a whole number from 1"],
     [{ profile: "none", minTokens: 1.5 }, "minTokens is 1.5. It must be a whole number from 0"],
     [{ profile: "none", dialect: "x" }, 'dialect is "x". It must be one of anthropic, '],
-    [{ profile: "none", warmth: {} }, "warmth is {}. It must be a list of entries such as "],
+    [{ profile: "none", cacheLifetime: {} }, "warmth is {}. It must be a list of entries such as "],
     [
-      { profile: "none", warmth: [{ idleMs: 1 }] },
+      { profile: "none", cacheLifetime: [{ idleMs: 1 }] },
       "warmth[0].probability is missing. It must be a number from 0 to 1",
     ],
     [
-      { profile: "none", warmth: [{ idleMs: 1, probability: 1.4 }] },
+      { profile: "none", cacheLifetime: [{ idleMs: 1, probability: 1.4 }] },
       "warmth[0].probability is 1.4. It must be a number from 0 to 1",
     ],
     [
-      { profile: "none", warmth: [{ idleMs: "1m", probability: 1 }] },
+      { profile: "none", cacheLifetime: [{ idleMs: "1m", probability: 1 }] },
       'warmth[0].idleMs is "1m". It must be a number above 0',
     ],
-    [{ profile: "none", warmth: [null] }, "warmth[0] is null. It must be an entry such as "],
+    [{ profile: "none", cacheLifetime: [null] }, "warmth[0] is null. It must be an entry such as "],
     [
-      { profile: "none", warmth: [{ idleMs: 2, probability: 1 }, { idleMs: 2, probability: 0 }] },
+      { profile: "none", cacheLifetime: [{ idleMs: 2, probability: 1 }, { idleMs: 2, probability: 0 }] },
       "warmth[1].idleMs is 2. It must be a number above 2",
     ],
     [
-      { profile: "none", warmth: [{ idleMs: 1, probability: 0.5 }, { idleMs: 2, probability: 0.6 }] },
+      { profile: "none", cacheLifetime: [{ idleMs: 1, probability: 0.5 }, { idleMs: 2, probability: 0.6 }] },
       "warmth[1].probability is 0.6. It must be a number from 0 to 0.5: a lost prefix doesn't return",
     ],
   ];

@@ -20,7 +20,7 @@ export interface Mechanisms {
   /** Deduplication by references. */
   readonly references: boolean;
   /** Normalization of results. */
-  readonly notation: boolean;
+  readonly normalization: boolean;
 }
 
 /** Options of a {@linkcode PromptSession}. */
@@ -43,7 +43,7 @@ export interface PromptSessionOptions {
    * Dry run: requests are sent unchanged, and the ledger contains the plan's cost (`LedgerEntry.projected`).
    * Nothing is archived or summarized. Default: false.
    */
-  readonly observe?: boolean | undefined;
+  readonly dryRun?: boolean | undefined;
   /** Active mechanisms. Default: all; `references` only in lossless mode and where cache reads are cheap. */
   readonly mechanisms?: Partial<Mechanisms> | undefined;
   /**
@@ -90,9 +90,9 @@ export interface AdvancedSessionOptions {
      */
     readonly resultChars?: number;
     /** Returns the characters of the retained newest messages, as JSON, by `fullFrom`. Default: none. */
-    readonly keptChars?: (fullFrom: number) => number;
+    readonly retainedChars?: (fullFrom: number) => number;
     /** Tokens of other content retained after the session's first prompt. Default: 0. */
-    readonly keptTokens?: number;
+    readonly retainedTokens?: number;
     /** Whether that first prompt is unchanged, so that a warm cache serves it. */
     readonly keepsFront: boolean;
   };
@@ -110,8 +110,8 @@ export interface AdvancedSessionOptions {
   readonly lossLimit?: number;
   /** Runs long work step by step, so that other work can run in between. Default: all steps at once. */
   readonly inSlices?: (steps: Iterator<void, void>) => Promise<void>;
-  /** Stored {@linkcode PromptSession.lookedAt}. Default: none. */
-  readonly lookedAt?: unknown;
+  /** Stored {@linkcode PromptSession.inspected}. Default: none. */
+  readonly inspected?: unknown;
 }
 
 export interface FlatSessionOptions extends Omit<PromptSessionOptions, "advanced">, AdvancedSessionOptions {}
@@ -187,7 +187,7 @@ export interface PromptCall {
    */
   readonly restores?: boolean;
   /** Whether everything evictable is evicted with this call, whatever it costs. Default: false. */
-  readonly leavesNow?: boolean | undefined;
+  readonly evictNow?: boolean | undefined;
   /** Longest reply in tokens, for the client's compaction. Default: unknown. */
   readonly replyTokens?: number | undefined;
   /** Tools whose definitions are not in the request. Default: none. */
@@ -272,9 +272,9 @@ export interface Quote {
     readonly promptTokens: number;
     readonly cachedTokens: number;
     /** Cost with a warm cache. */
-    readonly warmTokenUnits: number;
+    readonly warmCostUnits: number;
     /** Cost with a cold cache. */
-    readonly coldTokenUnits: number;
+    readonly coldCostUnits: number;
   };
   /** The prompt without everything evictable, estimated. */
   readonly rewritten: Quote["asIs"];
@@ -356,7 +356,7 @@ export interface PromptSession {
    * }
    * // To be stored for each provider, key and model.
    * let trial = UNTRIED;
-   * const ping = session.nextPing({ nowMs: 40 * 60_000, pending: "person", trial });
+   * const ping = session.nextPing({ nowMs: 40 * 60_000, pending: "user", trial });
    * assertEquals([ping?.type, ping?.atMs], ["upgrade", 39 * 60_000 + 280_000]);
    * // Send it then, and pass the reported usage: here the provider grants the hour.
    * const usage = {
@@ -366,10 +366,10 @@ export interface PromptSession {
    *   hourWriteTokens: 300,
    *   outputTokens: 0,
    * };
-   * const { tokenUnits, upgrade } = session.pinged({ type: "upgrade", atMs: ping!.atMs, usage });
+   * const { costUnits, upgrade } = session.pinged({ type: "upgrade", atMs: ping!.atMs, usage });
    * if (upgrade) trial = observeUpgrade(trial, upgrade); // also with `warmth.upgrade` of each ledger entry
-   * assertEquals([tokenUnits, trial.isBilled], [5_605, true]);
-   * assertEquals(session.nextPing({ nowMs: ping!.atMs, pending: "person", trial }), undefined);
+   * assertEquals([costUnits, trial.isBilled], [5_605, true]);
+   * assertEquals(session.nextPing({ nowMs: ping!.atMs, pending: "user", trial }), undefined);
    * ```
    */
   readonly nextPing?: (idle: Idle) => Ping | undefined;
@@ -388,7 +388,7 @@ export interface PromptSession {
    * one viewed last: hashes and token counts of its messages, as plain JSON data, made on access. Absent:
    * there was no view, or the policy needs none.
    */
-  readonly lookedAt?: unknown;
+  readonly inspected?: unknown;
   /**
    * Continues from a {@linkcode PromptSession.state} that this session reached elsewhere, without analyzing
    * the messages again. No call may be in progress. Absent: make a session with that state.
@@ -418,6 +418,6 @@ export function eachMechanism<T>(value: T): Readonly<Record<keyof Mechanisms, T>
     schemas: value,
     truncate: value,
     references: value,
-    notation: value,
+    normalization: value,
   };
 }

@@ -27,7 +27,7 @@ export interface Profile {
   /** Idle time after which a cache is certainly cold, in milliseconds. */
   readonly coldAfterMs: number;
   /** Cache hit probability over idle time, ascending; after the last entry it is 0. */
-  readonly warmth: readonly {
+  readonly cacheLifetime: readonly {
     /** Longest idle time of this entry, in milliseconds. */
     readonly idleMs: number;
     /** Probability, from 0 to 1, that a prefix last used that long ago is still cached. */
@@ -52,7 +52,9 @@ const COMMON = {
   coldAfterMs: 24 * HOUR,
 } as const;
 
-function warm(...chances: readonly (readonly [minutes: number, probability: number])[]): Profile["warmth"] {
+function warm(
+  ...chances: readonly (readonly [minutes: number, probability: number])[]
+): Profile["cacheLifetime"] {
   return chances.map(([minutes, probability]) => ({ idleMs: minutes * MINUTE, probability }));
 }
 
@@ -62,7 +64,7 @@ const DAY = 1_440;
  * Best-effort caches without published lifetimes. A short lifetime and the lowest published read price are
  * assumed.
  */
-const BEST_EFFORT = { ...COMMON, read: 0.1, warmth: warm([1, 0.9], [5, 0.7], [60, 0.2], [DAY, 0.02]) };
+const BEST_EFFORT = { ...COMMON, read: 0.1, cacheLifetime: warm([1, 0.9], [5, 0.7], [60, 0.2], [DAY, 0.02]) };
 
 const ANTHROPIC = {
   ...COMMON,
@@ -97,20 +99,20 @@ const RULES: Readonly<Record<string, Omit<Profile, "name">>> = {
     ...ANTHROPIC,
     write: 1.25,
     // From 17,523 recorded calls, some with an hour's lifetime.
-    warmth: warm([1, 0.994], [5, 0.913], [10, 0.516], [30, 0.457], [60, 0.404], [120, 0.045]),
+    cacheLifetime: warm([1, 0.994], [5, 0.913], [10, 0.516], [30, 0.457], [60, 0.404], [120, 0.045]),
   },
   "anthropic-1h": {
     ...ANTHROPIC,
     ttlMs: HOUR,
     write: 2,
-    warmth: warm([1, 0.994], [5, 0.95], [60, 0.9], [120, 0.05]),
+    cacheLifetime: warm([1, 0.994], [5, 0.95], [60, 0.9], [120, 0.05]),
   },
   openai: {
     ...COMMON,
     blockTokens: 128,
     ttlMs: 10 * MINUTE,
     read: 0.1,
-    warmth: warm([1, 0.95], [5, 0.9], [10, 0.7], [60, 0.2], [DAY, 0.02]),
+    cacheLifetime: warm([1, 0.95], [5, 0.9], [10, 0.7], [60, 0.2], [DAY, 0.02]),
     // https://platform.openai.com/docs/guides/prompt-caching
     // Models to GPT-5.5. Idle prefixes expire after 5 to 10 minutes, at most 1 hour; prompt_cache_retention
     // can request 24 hours. Older models read at 0.25 to 0.5. Azure caches likewise, but its deployment names
@@ -123,7 +125,7 @@ const RULES: Readonly<Record<string, Omit<Profile, "name">>> = {
     ttlMs: 24 * HOUR,
     read: 0.1,
     coldAfterMs: 48 * HOUR,
-    warmth: warm([1, 0.97], [60, 0.93], [DAY, 0.8], [2 * DAY, 0.02]),
+    cacheLifetime: warm([1, 0.97], [60, 0.93], [DAY, 0.8], [2 * DAY, 0.02]),
     // https://platform.openai.com/docs/guides/prompt-caching
     // Models to GPT-5.5 with prompt_cache_retention; up to 24 hours.
   },
@@ -133,7 +135,7 @@ const RULES: Readonly<Record<string, Omit<Profile, "name">>> = {
     ttlMs: 30 * MINUTE,
     write: 1.25,
     read: 0.1,
-    warmth: warm([1, 0.99], [30, 0.97], [60, 0.5], [DAY, 0.05]),
+    cacheLifetime: warm([1, 0.99], [30, 0.97], [60, 0.5], [DAY, 0.05]),
     // https://platform.openai.com/docs/guides/prompt-caching
     // Models from GPT-5.6; at least 30 minutes.
   },
@@ -145,7 +147,7 @@ const RULES: Readonly<Record<string, Omit<Profile, "name">>> = {
     ttlMs: 24 * HOUR,
     read: 0.025,
     coldAfterMs: 7 * 24 * HOUR,
-    warmth: warm([60, 0.99], [DAY, 0.9], [3 * DAY, 0.5], [7 * DAY, 0.1]),
+    cacheLifetime: warm([60, 0.99], [DAY, 0.9], [3 * DAY, 0.5], [7 * DAY, 0.1]),
     // https://api-docs.deepseek.com/guides/kv_cache
     // Reads cost 1/30 to 1/50. A prefix three days old was served at 99.2 %.
   },
@@ -198,7 +200,7 @@ const RULES: Readonly<Record<string, Omit<Profile, "name">>> = {
     blockTokens: 16,
     ttlMs: 24 * HOUR,
     read: 0,
-    warmth: warm([60, 0.99], [DAY, 0.99]),
+    cacheLifetime: warm([60, 0.99], [DAY, 0.99]),
     // https://docs.vllm.ai/en/latest/design/prefix_caching.html
     // llama.cpp, vLLM, Ollama. A prefix lives while memory lasts; the price is prefill time.
   },
@@ -207,7 +209,7 @@ const RULES: Readonly<Record<string, Omit<Profile, "name">>> = {
     minTokens: Infinity,
     ttlMs: 0,
     read: 1,
-    warmth: [],
+    cacheLifetime: [],
   },
 };
 
@@ -241,7 +243,7 @@ export function profileNamed(name: string): Profile {
 
 /** Returns the rules for a provider that reports no cache reads: those without a cache. */
 export function withoutCache({ writes: _, ...profile }: Profile): Profile {
-  return { ...profile, minTokens: Infinity, write: 1, read: 1, warmth: [] };
+  return { ...profile, minTokens: Infinity, write: 1, read: 1, cacheLifetime: [] };
 }
 
 /** Read price below which references save. */
@@ -287,7 +289,7 @@ interface CacheRoute {
   /** Models whose prompts are cached for a day at no price with `prompt_cache_retention`. Default: none. */
   readonly day?: RegExp;
   /** Whether only marked content is cached. Default: false. */
-  readonly needsMarks?: true;
+  readonly needsBreakpoints?: true;
   readonly searchesTools?: RegExp;
 }
 
@@ -309,7 +311,7 @@ const CACHE_ROUTES: readonly CacheRoute[] = [
     address: /^https:\/\/api\.anthropic\.com\/v1$/,
     fields: [],
     headers: [],
-    needsMarks: true,
+    needsBreakpoints: true,
     searchesTools: TOOL_SEARCHERS,
     // https://docs.claude.com/en/docs/build-with-claude/prompt-caching
   },
@@ -368,7 +370,7 @@ export interface CacheRouting {
   /** Headers, unless the client sets one of them. */
   readonly headers: Readonly<Record<string, string>>;
   /** Whether only marked content is cached. Absent: unknown. */
-  readonly needsMarks?: true;
+  readonly needsBreakpoints?: true;
 }
 
 /**
@@ -396,7 +398,7 @@ export function routeToCache({ baseURL, model, key }: CacheRequest): CacheRoutin
       ...(lastsADay({ baseURL, model }) && { prompt_cache_retention: "24h" }),
     },
     headers: keyed(route.headers),
-    ...(route.needsMarks && { needsMarks: true }),
+    ...(route.needsBreakpoints && { needsBreakpoints: true }),
   };
 }
 
@@ -876,7 +878,7 @@ export interface ModelProtocol {
    * Whether it accepts images in results; false if unknown, because providers refuse the whole request
    * otherwise.
    */
-  readonly seesPictures: boolean;
+  readonly supportsImages: boolean;
 }
 
 /**
@@ -904,7 +906,7 @@ export function howToAsk({ model, baseURL }: Pick<CacheRequest, "model" | "baseU
     protocol: routeAt(baseURL)?.address === OPENAI ? "responses" : "chat",
     ...(efforts !== undefined && { efforts: efforts.split(" ").filter(Boolean) }),
     ...reasoning,
-    seesPictures: SEEING.test(name),
+    supportsImages: SEEING.test(name),
   };
 }
 

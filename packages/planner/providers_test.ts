@@ -28,11 +28,14 @@ Deno.test("profileNamed() throws for an unknown name, listing the known ones", (
 });
 
 Deno.test("PROFILES have priors that fall with idle time", () => {
-  for (const { warmth } of Object.values(PROFILES)) {
-    assertEquals(warmth.toSorted((a, b) => a.idleMs - b.idleMs || b.probability - a.probability), warmth);
+  for (const { cacheLifetime } of Object.values(PROFILES)) {
     assertEquals(
-      warmth.map(({ probability }) => probability).toSorted((a, b) => b - a),
-      warmth.map((w) => w.probability),
+      cacheLifetime.toSorted((a, b) => a.idleMs - b.idleMs || b.probability - a.probability),
+      cacheLifetime,
+    );
+    assertEquals(
+      cacheLifetime.map(({ probability }) => probability).toSorted((a, b) => b - a),
+      cacheLifetime.map((w) => w.probability),
     );
   }
 });
@@ -121,8 +124,8 @@ Deno.test("recogniseProfile() goes by the reported lifetime of writes", () => {
       recogniseProfile(usage, name && profileNamed(name))
     )
   );
-  const told = ["anthropic-5m", "anthropic-5m", "anthropic-1h", undefined];
-  assertEquals(recognised, [told, told, told, [undefined, undefined, undefined, undefined]]);
+  const expected = ["anthropic-5m", "anthropic-5m", "anthropic-1h", undefined];
+  assertEquals(recognised, [expected, expected, expected, [undefined, undefined, undefined, undefined]]);
 });
 
 Deno.test("profileForTtl() returns the same provider's profile for a lifetime", () => {

@@ -1,7 +1,7 @@
 import { countRequestTokens, type Usage } from "@tare/messages";
 import { addUsage, checkGiven, type NeededOptions, sameData } from "@tare/messages/internal";
 import { type Archive, archiveRef, RECALL_TOOL } from "@tare/prune";
-import type { Arrival, Arrived } from "./arrival/arrival.ts";
+import type { Arrived, Ingestion } from "./ingestion/ingestion.ts";
 import { servedTokens } from "./cache/prefix.ts";
 import { fittingPins } from "./edits/pin.ts";
 import { type Edit, fittingEdits, leadingEdits } from "./edits/edit.ts";
@@ -25,7 +25,7 @@ import {
 import { currentProfile, currentWindow, type Profile, referencesPay } from "./providers.ts";
 import { KEEP_WANTED } from "./retention/retention.ts";
 import { decide, type FullWindow, NEVER_FULL, quotePrompt } from "./rule/decide.ts";
-import { KnownSession, type LookedAt, type Plan, planAsItIs, staysAsItIs } from "./rule/look.ts";
+import { type Inspection, KnownSession, type Plan, planAsItIs, staysAsItIs } from "./rule/inspect.ts";
 
 /** A {@linkcode PromptSession} of the planner. */
 export interface PlanningSession extends PromptSession {
@@ -42,7 +42,7 @@ interface SessionState {
   readonly planner: PlannerState;
   readonly fullWindow: FullWindow;
   readonly summary?: Usage;
-  readonly stopSaid: boolean;
+  readonly isStopReported: boolean;
   readonly unreadReported: boolean;
   readonly reverted: boolean;
 }
@@ -52,7 +52,7 @@ const NEW_STATE: SessionState = {
   truncated: [],
   planner: NEW_SESSION,
   fullWindow: NEVER_FULL,
-  stopSaid: false,
+  isStopReported: false,
   unreadReported: false,
   reverted: false,
 };
@@ -89,7 +89,7 @@ const UNREAD =
  * const messages = [{ role: "user", content: "Why do nightly builds fail?" }] as const;
  * const view = await session.view({ messages, tools: [] }, { nowMs: 0 });
  * assertEquals(view.messages, messages);
- * assertEquals(session.sent({ promptTokens: 14, cachedTokens: 0, outputTokens: 5 })?.tokenUnits, 14);
+ * assertEquals(session.sent({ promptTokens: 14, cachedTokens: 0, outputTokens: 5 })?.costUnits, 14);
  * ```
  */
 export function plannerSession(options: PromptSessionOptions): PlanningSession {
@@ -109,11 +109,11 @@ function checkState(state: unknown): void {
 
 function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSession {
   const { summarise: _, ...alone } = given;
-  let told: { profile?: Profile; windowTokens?: number } = {};
+  let about: { profile?: Profile; windowTokens?: number } = {};
   const options: FlatSessionOptions = {
-    ...given.observe ? { ...alone, archive: NOTHING_KEPT } : given,
-    profile: () => told.profile ??= currentProfile(given.profile),
-    windowTokens: () => told.windowTokens ??= currentWindow(given.windowTokens),
+    ...given.dryRun ? { ...alone, archive: NOTHING_KEPT } : given,
+    profile: () => about.profile ??= currentProfile(given.profile),
+    windowTokens: () => about.windowTokens ??= currentWindow(given.windowTokens),
   };
   const stored = options.state as Partial<SessionState> | undefined;
   let state: SessionState = { ...NEW_STATE, ...stored };
@@ -121,21 +121,21 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
   const wanted = { ...eachMechanism(true), ...options.mechanisms };
   const mechanisms = { ...wanted, truncate: wanted.truncate && !isLossless };
   /** Ingestion, loaded with the first result. */
-  let arrival: Arrival | undefined;
-  const know = (account: PlannerState, from?: KnownSession, before?: LookedAt) =>
+  let ingestion: Ingestion | undefined;
+  const know = (account: PlannerState, from?: KnownSession, before?: Inspection) =>
     new KnownSession({
       ...options,
       retention: retentionOf(state.reverted ? NO_MECHANISMS : mechanisms, options.retention),
       lossLimit: options.lossLimit ?? 0.05,
     }, { account, from, before });
-  let known = know(state.planner, from, options.lookedAt as LookedAt | undefined);
+  let known = know(state.planner, from, options.inspected as Inspection | undefined);
   const { inSlices = allAtOnce } = options;
   const plans = new WeakMap<SessionView, Plan | undefined>();
   const restorations = new WeakMap<SessionView, Restored>();
   let isRefused = false;
   let newest: SessionView | undefined;
 
-  const isEdited = () => !options.observe && !state.reverted && Object.values(mechanisms).includes(true);
+  const isEdited = () => !options.dryRun && !state.reverted && Object.values(mechanisms).includes(true);
 
   function requestOf(history: History, call: PromptCall) {
     const { pins = [] } = call;
@@ -183,25 +183,25 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
 
   async function makeView(history: History, call: PromptCall): Promise<SessionView> {
     checkCall({ history, call });
-    told = {};
-    if (call.oneShot) return options.observe ? showAll(history, call) : await look(history, call);
+    about = {};
+    if (call.oneShot) return options.dryRun ? showAll(history, call) : await look(history, call);
     if (!known.isStartOf(history.messages)) {
       const edits = fittingEdits(state.edits, history.messages);
       if (edits.length < state.edits.length) state = { ...state, edits };
     }
-    if (!arrival && !state.reverted && history.messages.some(isOfCalls)) {
-      const { Arrival } = await import("./arrival/arrival.ts");
-      arrival = new Arrival({ ...options, ...mechanisms });
+    if (!ingestion && !state.reverted && history.messages.some(isOfCalls)) {
+      const { Ingestion } = await import("./ingestion/ingestion.ts");
+      ingestion = new Ingestion({ ...options, ...mechanisms });
     }
-    const arrived = !arrival || state.reverted
+    const arrived = !ingestion || state.reverted
       ? NOTHING_ARRIVED
-      : await arrival.arrive(history.messages, state.edits, {
+      : await ingestion.arrive(history.messages, state.edits, {
         limitTokens: mechanisms.truncate ? options.truncateTokens ?? TRUNCATE_TOKENS : undefined,
         recall: canRecall(history, call),
         references: options.mechanisms?.references ?? (isLossless || referencesPay(known.profile)),
         stays: new Set([
           ...state.truncated,
-          ...(call.pins ?? []).flatMap(({ wish, place }) => wish === "keep" ? [place] : []),
+          ...(call.pins ?? []).flatMap(({ wish, place }) => wish === "retain" ? [place] : []),
         ]),
       });
     if (arrived.edits.length > 0) {
@@ -211,27 +211,29 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
         truncated: [...state.truncated, ...arrived.truncated],
       };
     }
-    arrival?.settle(state.edits);
+    ingestion?.settle(state.edits);
     const request = requestOf(history, call);
     const relievesWindow = mechanisms.context && !state.reverted;
     // `revert()` may replace `known` meanwhile; the next call is then analyzed again.
-    const asked = known;
-    await inSlices(asked.take(history.messages, state.edits));
-    const looked = asked.look({ ...request, emptiedTokens: state.fullWindow.emptiedTokens });
+    const requested = known;
+    await inSlices(requested.take(history.messages, state.edits));
+    const looked = requested.look({ ...request, emptiedTokens: state.fullWindow.emptiedTokens });
     const first = { ...looked, ...decide(looked.situation) };
     const plan = staysAsItIs(first, { fullWindow: state.fullWindow, relievesWindow })
       ? planAsItIs(first, request, options)
       : await (await import("./edits/rewrite.ts")).rewrite(first, request, {
         ...options,
-        windowTokens: asked.windowOf(call.model),
-        look: (request) => asked.look(request),
+        windowTokens: requested.windowOf(call.model),
+        look: (request) => requested.look(request),
         relievesWindow,
-        writeOut: (edits) => arrival?.writeOut(edits, canRecall(history, call)) ?? edits,
+        writeOut: (edits) => ingestion?.writeOut(edits, canRecall(history, call)) ?? edits,
       });
-    asked.notePlan(plan);
-    const tooLong = relievesWindow && asked.isSureOfWindow(call.model) ? asked.tooLong(plan) : undefined;
+    requested.notePlan(plan);
+    const tooLong = relievesWindow && requested.isSureOfWindow(call.model)
+      ? requested.tooLong(plan)
+      : undefined;
     const { stopped } = known.account;
-    const stopsNow = stopped && !state.stopSaid;
+    const stopsNow = stopped && !state.isStopReported;
     if (plan.fullWindow !== state.fullWindow) state = { ...state, fullWindow: plan.fullWindow };
     if (plan.summary) {
       state = { ...state, summary: state.summary ? addUsage(state.summary, plan.summary) : plan.summary };
@@ -240,17 +242,17 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
     if (isUnreadNow) state = { ...state, unreadReported: true };
     if (plan.rewrite || stopsNow) {
       const replaced = new Set(plan.edits.flatMap((edit) => edit.type === "elide" ? [edit.index] : []));
-      const back = new Set(plan.asked.flatMap(({ wish, place }) => wish === "keep" ? [place] : []));
+      const back = new Set(plan.requested.flatMap(({ wish, place }) => wish === "retain" ? [place] : []));
       state = {
         ...state,
         edits: plan.allEdits,
         truncated: state.truncated.filter((index) => !replaced.has(index) && !back.has(index)),
-        stopSaid: stopped,
+        isStopReported: stopped,
       };
     }
     if (known.account !== state.planner) state = { ...state, planner: known.account };
     if (tooLong) throw tooLong;
-    if (options.observe) {
+    if (options.dryRun) {
       const whole = showAll(history, call);
       plans.set(whole, plan);
       return whole;
@@ -286,7 +288,7 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
     view: oneByOne(makeView),
     sent(usage, view = newest, heldTokens) {
       checkUsage(usage);
-      told = {};
+      about = {};
       if (!view || !plans.has(view)) {
         throw new Error("Cannot record a call: this session made no view for it. Call view() first.");
       }
@@ -305,7 +307,7 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
       }
       const plan = plans.get(view);
       if (!plan) return;
-      told = {};
+      about = {};
       if (restorations.has(view) && limit === undefined) {
         isRefused = true;
         return;
@@ -316,17 +318,17 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
     get state() {
       return state;
     },
-    get lookedAt() {
-      return known.lookedAt;
+    get inspected() {
+      return known.inspected;
     },
     quote(history, call) {
-      told = {};
+      about = {};
       const edits = fittingEdits(state.edits, history.messages);
       const { situation } = known.lookAside({ ...requestOf(history, call), edits });
-      return quotePrompt(situation.removals.filter(({ goes }) => goes), situation);
+      return quotePrompt(situation.removals.filter(({ evicts }) => evicts), situation);
     },
     nextPing(idle) {
-      told = {};
+      about = {};
       return known.nextPing(idle);
     },
     pinged(ping) {
@@ -335,13 +337,13 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
           "Cannot record a keep-alive request: this session has sent nothing yet. Call sent() first.",
         );
       }
-      told = {};
-      const entry = known.bookPing(ping);
+      about = {};
+      const entry = known.recordKeepAlive(ping);
       state = { ...state, planner: known.account };
       return entry;
     },
     get profile() {
-      told = {};
+      about = {};
       return known.profile;
     },
     resume(stored) {
@@ -350,7 +352,7 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
       if (next.reverted !== state.reverted) {
         state = next;
         known = know(state.planner);
-        arrival = undefined;
+        ingestion = undefined;
       } else {
         state = { ...next, edits: withKnown(next.edits, state.edits) };
         known.resume(state.planner);
@@ -365,7 +367,7 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
       const edited = { ...rest, ...cutBack(state, length) };
       if (aside) return makeSession({ ...given, archive, state: edited }, known);
       const fork = known.fork(length, edited.edits);
-      const forked: SessionState = { ...edited, planner: fork.account, stopSaid: false };
+      const forked: SessionState = { ...edited, planner: fork.account, isStopReported: false };
       return makeSession({ ...given, archive, state: forked }, fork);
     },
     get noPins() {
@@ -434,7 +436,7 @@ const SESSION_OPTIONS: NeededOptions<PromptSessionOptions> = {
   archive: { put: "function", get: "function" },
   countTokens: "counter",
   "windowTokens?": ["positive", "function"],
-  "observe?": ON_OR_OFF,
+  "dryRun?": ON_OR_OFF,
   "mechanisms?": Object.fromEntries(Object.keys(NO_MECHANISMS).map((name) => [`${name}?`, ON_OR_OFF])),
   "forget?": new Set(["costly", "nothing"]),
   "tools?": "object",
@@ -457,7 +459,7 @@ const SESSION_OPTIONS: NeededOptions<PromptSessionOptions> = {
     } satisfies NeededOptions<Partial<Retention>>,
     "lossLimit?": "count",
     "inSlices?": "function",
-    "lookedAt?": "object",
+    "inspected?": "object",
   } satisfies NeededOptions<AdvancedSessionOptions>,
 };
 
@@ -469,7 +471,7 @@ const PROFILE_FIELDS: NeededOptions<Profile> = {
   write: "count",
   read: "count",
   coldAfterMs: "count",
-  warmth: "array",
+  cacheLifetime: "array",
   "writes?": "object",
   "price?": "object",
   dialect: "string",
@@ -486,7 +488,7 @@ const VIEW = {
     "step?": "count",
     "oneShot?": "boolean",
     "restores?": "boolean",
-    "leavesNow?": "boolean",
+    "evictNow?": "boolean",
     "replyTokens?": "count",
     "deferred?": { tokens: "number", isDetour: "boolean" },
     "recall?": "boolean",

@@ -22,7 +22,7 @@ const OFF = {
   schemas: false,
   truncate: false,
   references: false,
-  notation: false,
+  normalization: false,
 };
 
 const read: Tool = {
@@ -82,15 +82,15 @@ Deno.test("plannerSession() reports the unchanged part of a prompt, also after a
     profile: { ...profileNamed("anthropic-5m"), minTokens: 0 },
   });
   const sent: (object | undefined)[] = [];
-  let shown: SessionView | undefined;
+  let visible: SessionView | undefined;
   const call = async (messages: readonly Message[]) => {
-    const before = shown;
-    shown = await view(messages);
-    const { stable, promptTokens } = shown;
+    const before = visible;
+    visible = await view(messages);
+    const { stable, promptTokens } = visible;
     sent.push(stable);
     const { shared } = stable!;
-    assertEquals(shown.messages.slice(0, shared), before?.messages.slice(0, shared) ?? []);
-    session.sent(usage(promptTokens), shown);
+    assertEquals(visible.messages.slice(0, shared), before?.messages.slice(0, shared) ?? []);
+    session.sent(usage(promptTokens), visible);
   };
   // The result is truncated at ingestion, so the model has never seen another form.
   const first = turn("a", 10_000);
@@ -99,7 +99,7 @@ Deno.test("plannerSession() reports the unchanged part of a prompt, also after a
   assertEquals(sent, [{ shared: 0, edited: 0 }, { shared: 3, edited: 0 }]);
   // Until its carrying cost has paid for it: the old result is evicted, and messages before it are shared.
   const messages = [...first, question];
-  while (shown!.rewrites.length === 0) {
+  while (visible!.rewrites.length === 0) {
     messages.push(answer, question);
     await call(messages);
   }
@@ -173,7 +173,7 @@ Deno.test("plannerSession() with every mechanism off shows everything", async ()
   const seen = await view(messages);
   assertEquals([seen.messages, seen.tools, seen.rewrites], [messages, [read.definition], []]);
   assertEquals([seen.saved, seen.warnings], [
-    { context: 0, prune: 0, schemas: 0, truncate: 0, references: 0, notation: 0 },
+    { context: 0, prune: 0, schemas: 0, truncate: 0, references: 0, normalization: 0 },
     [],
   ]);
 });
@@ -193,14 +193,17 @@ Deno.test("plannerSession() requests a summary when messages other than results 
     { role: "user", content: `Question ${index}.` },
     { role: "assistant", content: `Answer ${index}. `.repeat(1_000) },
   ]).flat();
-  let asked = 0;
+  let requestCount = 0;
   const { view } = make({
     windowTokens: 100_000,
     profile: profileNamed("anthropic-5m"),
-    summarise: () => (asked++, Promise.resolve({ text: "They counted.", usage: usage(90_000) })),
+    summarise: () => (requestCount++, Promise.resolve({ text: "They counted.", usage: usage(90_000) })),
   });
   const seen = await view([...text, question]);
-  assertEquals([asked, seen.rewrites.length], [seen.messages.length < text.length ? asked : -1, 1]);
+  assertEquals([requestCount, seen.rewrites.length], [
+    seen.messages.length < text.length ? requestCount : -1,
+    1,
+  ]);
   const total = seen.messages.reduce((sum, { content }) => sum + estimateTokens(String(content)), 0);
   assertEquals(total < 90_000, true);
 });
@@ -299,7 +302,7 @@ Deno.test("plannerSession() has no saving or loss by a client's own compaction",
     question,
   ];
   const entry = await book(fresh, 100);
-  assertEquals([entry?.tokenUnits, Math.round(entry?.savedTokenUnits ?? NaN)], [entry?.withoutTokenUnits, 0]);
+  assertEquals([entry?.costUnits, Math.round(entry?.savedCostUnits ?? NaN)], [entry?.baselineCostUnits, 0]);
 });
 
 Deno.test("plannerSession() forks with the plan of the start, and an account of its own", async () => {
@@ -320,8 +323,8 @@ Deno.test("plannerSession() forks with the plan of the start, and an account of 
   assertEquals(seen.rewrites.map(({ removed }) => removed), ["1 old result"]);
   const entry = fork.sent(usage(5_000));
   assert(first && entry);
-  const saved = first.withoutTokenUnits - first.tokenUnits + entry.withoutTokenUnits - entry.tokenUnits;
-  assertEquals(Math.round(entry.savedTokenUnits), Math.round(saved));
+  const saved = first.baselineCostUnits - first.costUnits + entry.baselineCostUnits - entry.costUnits;
+  assertEquals(Math.round(entry.savedCostUnits), Math.round(saved));
   const ref = /ref ([0-9a-f]{16})/.exec(String(seen.messages[10]?.content))?.[1] ?? "";
   assertEquals([await own.get(ref), await archive.get(ref)], [messages[10]?.content, undefined]);
   assertStrictEquals(session.state, state);
@@ -385,9 +388,9 @@ Deno.test("quote() calculates a history that went back, whatever was edited afte
   }
   for (const length of [1, 5]) {
     const back = { messages: history.slice(0, length), tools: [] };
-    const shown = await session.view(back, { nowMs: 1, model: "m", oneShot: true });
+    const visible = await session.view(back, { nowMs: 1, model: "m", oneShot: true });
     const { asIs } = session.quote!(back, { nowMs: 1, model: "m" });
-    assertEquals(asIs.promptTokens, shown.promptTokens);
+    assertEquals(asIs.promptTokens, visible.promptTokens);
   }
 });
 
@@ -402,11 +405,11 @@ Deno.test("sent() claims nothing if neither the provider's cache is known nor us
   for (let at = 0; at < 12; at++) {
     messages.push(...turn(`${at}.ts`, 30_000));
     const view = await session.view({ messages, tools: [RECALL_TOOL] }, { nowMs: at });
-    const isTold = at > 9;
+    const isReported = at > 9;
     const usage = { promptTokens: view.promptTokens, cachedTokens: 0, outputTokens: 9 };
-    const { tokenUnits, withoutTokenUnits, savedTokenUnits } = session.sent(isTold ? usage : undefined)!;
-    claims.push(Math.round(withoutTokenUnits - tokenUnits));
-    if (!isTold) assertEquals(savedTokenUnits, 0);
+    const { costUnits, baselineCostUnits, savedCostUnits } = session.sent(isReported ? usage : undefined)!;
+    claims.push(Math.round(baselineCostUnits - costUnits));
+    if (!isReported) assertEquals(savedCostUnits, 0);
   }
   assertEquals(claims.slice(0, 10), Array.from({ length: 10 }, () => 0));
   assertGreater(Math.min(...claims.slice(10)), 0);

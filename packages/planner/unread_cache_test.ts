@@ -68,9 +68,9 @@ Deno.test("plannerSession() assumes no cache after two calls without reads, unti
         at >= 2 ? [1, 1] : [profile.read, profile.write],
       );
       const { promptTokens } = entry.usage;
-      assertAlmostEquals(entry.tokenUnits, promptTokens * (isBelieved ? 1 : profile.write), 1e-6);
+      assertAlmostEquals(entry.costUnits, promptTokens * (isBelieved ? 1 : profile.write), 1e-6);
       // The baseline isn't cheaper.
-      assertEquals(entry.withoutTokenUnits >= entry.tokenUnits - 1e-6, true);
+      assertEquals(entry.baselineCostUnits >= entry.costUnits - 1e-6, true);
       if (isBelieved) assertEquals(entry.predictedCachedTokens, 0);
       history.push(...step(`${profile.name} ${at}`, 3));
     }
@@ -82,7 +82,7 @@ Deno.test("plannerSession() assumes no cache after two calls without reads, unti
       profile.name,
       profile.read,
     ]);
-    assertAlmostEquals(entry.tokenUnits, promptCost(profile, entry.usage), 1e-6);
+    assertAlmostEquals(entry.costUnits, promptCost(profile, entry.usage), 1e-6);
     assertEquals((await call(history)).warnings, []);
   }
 });

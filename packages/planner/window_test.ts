@@ -181,7 +181,11 @@ Deno.test("view() truncates new results that exceed the window, the longest firs
 
 /** Returns the cost of results that repeatedly just overflow a window, and the calls with rewrites. */
 async function overflowing(
-  { calls, chars, said }: { readonly calls: number; readonly chars: number; readonly said: number },
+  { calls, chars, ingestedShare }: {
+    readonly calls: number;
+    readonly chars: number;
+    readonly ingestedShare: number;
+  },
 ) {
   const profile = profileNamed("deepseek");
   const windowTokens = 128_000;
@@ -190,7 +194,7 @@ async function overflowing(
   // User messages stay, and fill a part of the window for good.
   const messages: Message[] = [{
     role: "user",
-    content: "said ".repeat(Math.ceil(0.8 * said * windowTokens)),
+    content: "said ".repeat(Math.ceil(0.8 * ingestedShare * windowTokens)),
   }];
   const rewritten: number[] = [];
   let [cost, whole, longest] = [0, 0, 0];
@@ -256,9 +260,9 @@ Deno.test("view() truncates new results whose references were expanded in a full
 });
 
 Deno.test("view() doesn't rewrite a full window twice in a row for the same room", async () => {
-  for (const said of [0, 0.5, 0.7, 0.8, 0.84]) {
+  for (const ingestedShare of [0, 0.5, 0.7, 0.8, 0.84]) {
     for (const chars of [4_000, 8_000, 16_000]) {
-      const { rewritten, share } = await overflowing({ calls: 60, chars, said });
+      const { rewritten, share } = await overflowing({ calls: 60, chars, ingestedShare });
       const gaps = rewritten.slice(1).map((call, at) => call - rewritten[at]!);
       assert(gaps.every((gap) => gap > 2), `${rewritten}`);
       assertLessOrEqual(share, 1.02);
@@ -268,13 +272,13 @@ Deno.test("view() doesn't rewrite a full window twice in a row for the same room
 
 async function* turnOf(
   steps: number,
-  { says, ...options }: Partial<PromptSessionOptions> & { says: string | null },
+  { reply, ...options }: Partial<PromptSessionOptions> & { reply: string | null },
 ) {
   const planned = session({ profile: profileNamed("anthropic-5m"), ...options });
   const messages: Message[] = [{ role: "user", content: "Go on until all is done." }];
   for (let at = 0; at < steps; at++) {
     const [call, result] = step(at, 800) as [AssistantMessage, Message];
-    messages.push({ ...call, content: says }, result);
+    messages.push({ ...call, content: reply }, result);
     const view = await planned.view({ messages: [...messages], tools }, { nowMs: at * 1_000 });
     yield { messages, view };
     const { promptTokens, predictedCachedTokens } = view;
@@ -284,7 +288,7 @@ async function* turnOf(
 
 Deno.test("view() evicts steps of an endless turn with only calls left, and keeps the newest", async () => {
   let last: { readonly messages: readonly Message[]; readonly view: SessionView } | undefined;
-  for await (const now of turnOf(1_000, { says: null, windowTokens: 10 ** 9 })) last = now;
+  for await (const now of turnOf(1_000, { reply: null, windowTokens: 10 ** 9 })) last = now;
   const { messages, view } = last!;
   assertLess(view.messages.length, 900);
   // After the first remaining step, each message is visible.
@@ -292,7 +296,7 @@ Deno.test("view() evicts steps of an endless turn with only calls left, and keep
   assertEquals(view.places.filter((place) => place >= newest).length, 2 * 200);
   assertEquals(view.messages[0], messages[0]);
   // The model's texts stay.
-  for await (const now of turnOf(1_000, { says: "I look at the next.", windowTokens: 10 ** 9 })) last = now;
+  for await (const now of turnOf(1_000, { reply: "I look at the next.", windowTokens: 10 ** 9 })) last = now;
   assertEquals(last!.view.messages.length, last!.messages.length);
 });
 
@@ -300,7 +304,7 @@ Deno.test("view() stays within the window in an endless turn, whatever the model
   let most = 0;
   let rewrites = 0;
   const warnings = new Set<string>();
-  for await (const { view } of turnOf(1_500, { says: "I look at the next file, as it was asked for." })) {
+  for await (const { view } of turnOf(1_500, { reply: "I look at the next file, as it was asked for." })) {
     most = Math.max(most, view.promptTokens);
     rewrites += view.rewrites.length;
     for (const warning of view.warnings) warnings.add(warning.replace(/\d+/, "n"));

@@ -91,9 +91,9 @@ Deno.test("invariant 1, nothing is lost: the archive contains every message that
         keepTokens: 0,
       }));
       if (done === undefined) return assertStrictEquals(summarised, messages);
-      const kept = (await archive.get(done.ref))?.split("\n") ?? [];
+      const retained = (await archive.get(done.ref))?.split("\n") ?? [];
       const left = messages.filter((message) => !summarised.includes(message));
-      for (const message of left) assert(kept.includes(JSON.stringify(message)));
+      for (const message of left) assert(retained.includes(JSON.stringify(message)));
     }
   }));
 

@@ -9,7 +9,9 @@ import { fitHead } from "./truncate_results.ts";
 export async function readOriginal(
   archive: Archive,
   request: RecallRequest,
-  { countTokens, limitTokens, shown, seesPictures }: Bounds & Pick<RecallOptions, "shown" | "seesPictures">,
+  { countTokens, limitTokens, visible, supportsImages }:
+    & Bounds
+    & Pick<RecallOptions, "visible" | "supportsImages">,
 ): Promise<RecallResult> {
   const { lines, find, offset = 0 } = request;
   const unfit = find === undefined ? undefined : unfitText(find);
@@ -19,8 +21,8 @@ export async function readOriginal(
     if (find === undefined || lines !== undefined || offset > 0) {
       return refuse(`Cannot recall: ${WITHOUT_REF}`);
     }
-    if (shown || archive.refs) {
-      return await searchAll(archive, { find, shown: shown?.() ?? [], countTokens, limitTokens });
+    if (visible || archive.refs) {
+      return await searchAll(archive, { find, visible: visible?.() ?? [], countTokens, limitTokens });
     }
     return refuse(
       "Cannot search all evicted content: the conversation is unknown. Pass a ref as well.",
@@ -33,11 +35,11 @@ export async function readOriginal(
         `an ${ANY_PLACEHOLDER} line of this conversation.`,
     );
   }
-  const pictured = readPictures(archived);
+  const pictured = readImages(archived);
   if (pictured) {
-    const { text, pictures } = pictured;
-    return seesPictures
-      ? { content: text, error: false, pictures }
+    const { text, images } = pictured;
+    return supportsImages
+      ? { content: text, error: false, images }
       : refuse(`Cannot recall it: it is a ${text}, and this model accepts no images.`);
   }
   const messages = readMessages(archived);
@@ -50,33 +52,33 @@ export async function readOriginal(
   const region = { start: Math.max(range.start, offset), end: range.end, countTokens, limitTokens };
   if (find !== undefined) return search(original, { ...region, find });
   const { content, end } = read(original, region);
-  const pictures = seesPictures ? picturesIn(messages ?? [], { start: region.start, end }) : [];
-  const first = pictures.slice(0, MAX_PICTURES);
-  const more = pictures.length - first.length;
+  const images = supportsImages ? imagesIn(messages ?? [], { start: region.start, end }) : [];
+  const first = images.slice(0, MAX_PICTURES);
+  const more = images.length - first.length;
   return {
     content: more > 0 ? `${content}\n[${more} more pictures; recall fewer lines]` : content,
     error: false,
-    ...(first.length > 0 && { pictures: first }),
+    ...(first.length > 0 && { images: first }),
   };
 }
 
 const MAX_PICTURES = 8;
 
-function picturesIn(messages: readonly Transcribed[], { start, end }: Range): string[] {
+function imagesIn(messages: readonly Transcribed[], { start, end }: Range): string[] {
   let from = 0;
   return messages.flatMap(({ message: { content }, text }) => {
-    const isShown = from < end && from + text.length > start;
+    const isVisible = from < end && from + text.length > start;
     from += text.length + BETWEEN.length;
-    if (!isShown || !Array.isArray(content)) return [];
+    if (!isVisible || !Array.isArray(content)) return [];
     return (content as readonly ContentPart[]).flatMap((part) =>
       part.type === "image_url" && part.image_url.url?.startsWith("data:") ? [part.image_url.url] : []
     );
   });
 }
 
-function readPictures(
+function readImages(
   original: string,
-): { readonly text: string; readonly pictures: readonly string[] } | undefined {
+): { readonly text: string; readonly images: readonly string[] } | undefined {
   if (
     !original.startsWith('[{"type":"') || !original.includes('{"type":"image_url","image_url":{"url":"data:')
   ) {
@@ -84,8 +86,8 @@ function readPictures(
   }
   try {
     const content: readonly ContentPart[] = JSON.parse(original);
-    const pictures = content.flatMap((part) => part.type === "image_url" ? [part.image_url.url] : []);
-    return { text: contentText(content), pictures };
+    const images = content.flatMap((part) => part.type === "image_url" ? [part.image_url.url] : []);
+    return { text: contentText(content), images };
   } catch {
     return undefined;
   }
@@ -175,13 +177,13 @@ function read(
 ): { readonly content: string; readonly end: number } {
   const text = original.slice(start, end);
   if (fitHead(text, { maxTokens: limitTokens, countTokens }) === text) return { content: text, end };
-  const shown = fitHead(text, { maxTokens: limitTokens - NOTICE_TOKENS, countTokens });
-  const next = start + shown.length;
+  const visible = fitHead(text, { maxTokens: limitTokens - NOTICE_TOKENS, countTokens });
+  const next = start + visible.length;
   const [first, last, all] = [start, next - 1, original.length].map((at) => lineNumber(original, at));
   const notice =
     `[characters ${start} to ${next} of ${original.length}, lines ${first} to ${last} of ${all}; ` +
     `continue with offset ${next}]`;
-  return { content: `${shown.replace(/\n$/, "")}\n${notice}`, end: next };
+  return { content: `${visible.replace(/\n$/, "")}\n${notice}`, end: next };
 }
 
 const LINES_AROUND = 2;
@@ -209,24 +211,24 @@ const LINES_OF_EACH = 3;
 
 async function searchAll(
   archive: Archive,
-  { find, shown, countTokens, limitTokens }: Bounds & {
+  { find, visible, countTokens, limitTokens }: Bounds & {
     readonly find: string;
-    readonly shown: readonly Message[];
+    readonly visible: readonly Message[];
   },
 ): Promise<RecallResult> {
   const found: string[] = [];
   const originals = new Set<string>();
   let left = Math.min(limitTokens, ALL_TOKENS) - NOTICE_TOKENS;
   let more = 0;
-  for await (const { ref, what, text, firstLine } of allThatLeft(shown, { archive, seen: originals })) {
+  for await (const { ref, what, text, firstLine } of allThatLeft(visible, { archive, seen: originals })) {
     const lines = [...findText(text, { find, firstLine })];
     if (lines.length === 0) continue;
     const some = lines.slice(0, LINES_OF_EACH).map((line) => line.text);
-    const told = `ref ${ref}, ${what}: ${lines.length} of ${text.split("\n").length} lines\n${
+    const header = `ref ${ref}, ${what}: ${lines.length} of ${text.split("\n").length} lines\n${
       some.join("\n")
     }`;
-    left -= countTokens(`${told}\n`);
-    if (left >= 0) found.push(told);
+    left -= countTokens(`${header}\n`);
+    if (left >= 0) found.push(header);
     else more++;
   }
   if (more > 0) found.push(`[${more} more earlier ones; find a longer text]`);
@@ -284,11 +286,11 @@ async function* originalsOf(ref: string, what: string, reading: Reading): AsyncG
     return;
   }
   const left = inside.map(({ message }) => message);
-  const told = callsOf(left);
+  const calls = callsOf(left);
   const pieces: Left[] = [];
   let firstLine = 1;
   for (const { message, text } of inside) {
-    if (!isRecall(message, told)) pieces.push({ ref, what: describe(message, told), text, firstLine });
+    if (!isRecall(message, calls)) pieces.push({ ref, what: describe(message, calls), text, firstLine });
     firstLine += `${text}${BETWEEN}`.split("\n").length - 1;
   }
   yield* pieces.toReversed();
@@ -363,8 +365,8 @@ function* findText(text: string, options: {
       while (at >= 0 && at < lineEnd) {
         const from = Math.max(lineStart, at - MARGIN_CHARS);
         const to = Math.min(lineEnd, from + EXCERPT_CHARS);
-        const shown = text.slice(from, to).toWellFormed();
-        yield { text: `${number}, offset ${from}: … ${shown} …`, isFound: true, start: at };
+        const visible = text.slice(from, to).toWellFormed();
+        yield { text: `${number}, offset ${from}: … ${visible} …`, isFound: true, start: at };
         at = folded.indexOf(wanted, Math.max(at + 1, to - wanted.length + 1));
       }
       [before, behind, hasFound, isGap] = [[], around, true, false];

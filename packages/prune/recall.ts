@@ -38,15 +38,15 @@ export async function recallOriginal(
     options: {
       "countTokens?": "counter",
       "limitTokens?": "number",
-      "shown?": "function",
-      "seesPictures?": "boolean",
+      "visible?": "function",
+      "supportsImages?": "boolean",
     },
   });
-  const { countTokens = estimateTokens, limitTokens = 7_000, shown, seesPictures = false } = options;
+  const { countTokens = estimateTokens, limitTokens = 7_000, visible, supportsImages = false } = options;
   if (!(limitTokens >= 200)) {
     throw new RangeError(`Cannot recall within ${limitTokens} tokens: the limit must be at least 200`);
   }
   // Loaded late: models recall rarely.
   const { readOriginal } = await import("./read_original.ts");
-  return await readOriginal(archive, request, { countTokens, limitTokens, shown, seesPictures });
+  return await readOriginal(archive, request, { countTokens, limitTokens, visible, supportsImages });
 }

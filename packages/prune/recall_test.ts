@@ -70,11 +70,11 @@ Deno.test("recallOriginal() returns images only to a model that accepts them, an
   const ref = await archive.put(
     JSON.stringify([{ type: "text", text: "A chart." }, { type: "image_url", image_url: { url } }]),
   );
-  const visible = await recallOriginal(archive, { ref }, { seesPictures: true });
-  assertEquals([visible.error, visible.pictures], [false, [url]]);
+  const visible = await recallOriginal(archive, { ref }, { supportsImages: true });
+  assertEquals([visible.error, visible.images], [false, [url]]);
   assertStringIncludes(visible.content, "A chart.");
   const refused = await recallOriginal(archive, { ref });
-  assertEquals([refused.error, refused.pictures], [true, undefined]);
+  assertEquals([refused.error, refused.images], [true, undefined]);
   assertStringIncludes(refused.content, "this model accepts no images");
   const quoted = `See ${await archive.get(ref)}`;
   for (const original of ['[{"type":"text","text":"A chart."}]', quoted]) {
@@ -396,14 +396,14 @@ Deno.test("recallOriginal() without a ref lists the evicted originals that conta
   const file = await elided(lines(9).replaceAll("line", "timeout"), "read");
   const again = await elided("deep\nTIMEOUT = 1\n", "recall");
   const unseen = await archive.put("timeout, in what left another conversation");
-  const shown: Message[] = [
+  const visible: Message[] = [
     { role: "user", content: formatPlaceholder(gone, { recall: true }) },
     ...step("3", ["read", { path: "a.ts" }], file.line),
     ...step("4", ["read", { path: "b.ts" }], "timeout, which is shown"),
     ...step("5", ["recall", { ref: inner.ref }], again.line),
     { role: "user", content: `Not archived: [elided: read result, 1 bytes; ref 0123456789abcdef]` },
   ];
-  const all = (find: string) => recallOriginal(archive, { find }, { shown: () => shown });
+  const all = (find: string) => recallOriginal(archive, { find }, { visible: () => visible });
   const { content, error } = await all("timeout");
   assertEquals([content.split("\n"), error], [[
     `ref ${file.ref}, read {"path":"a.ts"}: 9 of 9 lines`,
@@ -426,7 +426,7 @@ Deno.test("recallOriginal() without a ref lists the evicted originals that conta
     content: "No evicted content contains 'which is shown'.",
     error: false,
   });
-  assertEquals(await recallOriginal(archive, { find: "timeout" }, { shown: () => [] }), {
+  assertEquals(await recallOriginal(archive, { find: "timeout" }, { visible: () => [] }), {
     content: "No placeholder is visible: give the ref of an original.",
     error: false,
   });
@@ -437,8 +437,8 @@ Deno.test("recallOriginal() searches all that an archive lists, with or without 
   const contents = new Map<string, string>();
   const texts = memoryArchive(contents);
   const archive = { ...texts, refs: () => refs };
-  const find = async (find: string, shown: readonly Message[] = []) =>
-    (await recallOriginal(archive, { find }, { shown: () => shown })).content;
+  const find = async (find: string, visible: readonly Message[] = []) =>
+    (await recallOriginal(archive, { find }, { visible: () => visible })).content;
   assertEquals(await find("port"), "Nothing was evicted from this conversation.");
   refs.push(await texts.put("first\nport = 1"), await texts.put("second\nport = 2"));
   const [first, second] = refs;
@@ -462,18 +462,18 @@ Deno.test("recallOriginal() searches all that an archive lists, with or without 
 
 Deno.test("recallOriginal() without a ref answers within its limits, however many texts match", async () => {
   const archive = memoryArchive();
-  const shown: Message[] = [];
+  const visible: Message[] = [];
   for (let at = 0; at < 300; at++) {
     const ref = await archive.put(`${at}\n${lines(500)}${"long ".repeat(1_000)}`);
     const content = formatPlaceholder({ of: "result", tool: "read", bytes: 9, ref }, { recall: true });
-    shown.push(...step(`${at}`, ["read", { path: `${at}.ts` }], content));
+    visible.push(...step(`${at}`, ["read", { path: `${at}.ts` }], content));
   }
-  const { content } = await recallOriginal(archive, { find: "line 499" }, { shown: () => shown });
+  const { content } = await recallOriginal(archive, { find: "line 499" }, { visible: () => visible });
   assert(estimateTokens(content) <= 2_000);
-  const told = content.match(/^ref /gm)?.length ?? 0;
-  assertStringIncludes(content, `\n[${300 - told} more earlier ones; find a longer text]`);
-  assert(told > 20);
-  const little = await recallOriginal(archive, { find: "e" }, { shown: () => shown, limitTokens: 200 });
+  const refCount = content.match(/^ref /gm)?.length ?? 0;
+  assertStringIncludes(content, `\n[${300 - refCount} more earlier ones; find a longer text]`);
+  assert(refCount > 20);
+  const little = await recallOriginal(archive, { find: "e" }, { visible: () => visible, limitTokens: 200 });
   assert(estimateTokens(little.content) <= 200);
 });
 
@@ -481,11 +481,11 @@ Deno.test("recallOriginal() without a ref states the missing argument", async ()
   const missing =
     "Cannot recall: the ref is missing. Copy the 16 hex digits after 'ref' from an [elided: …] line of " +
     "this conversation, or give nothing but find, to search all that left it.";
-  const shown = () => [];
+  const visible = () => [];
   for (
     const request of [{}, { ref: "" }, { lines: "2" }, { find: "x", lines: "2" }, { find: "x", offset: 1 }]
   ) {
-    assertEquals(await recallOriginal(memoryArchive(), request, { shown }), {
+    assertEquals(await recallOriginal(memoryArchive(), request, { visible }), {
       content: missing,
       error: true,
     });
@@ -505,16 +505,16 @@ Deno.test("recallOriginal() returns the images of evicted messages in the reques
     content: [{ type: "text", text: `Shot ${at}.` }, { type: "image_url", image_url: { url: url(at) } }],
   }));
   const { ref } = await archiveMessages(messages, { archive, purpose: "drop" });
-  const seesPictures = true;
-  const all = await recallOriginal(archive, { ref }, { seesPictures });
-  assertEquals(all.pictures, [0, 1, 2, 3, 4, 5, 6, 7].map(url));
+  const supportsImages = true;
+  const all = await recallOriginal(archive, { ref }, { supportsImages });
+  assertEquals(all.images, [0, 1, 2, 3, 4, 5, 6, 7].map(url));
   assertStringIncludes(all.content, "Shot 9.");
   assertStringIncludes(all.content, "[2 more pictures; recall fewer lines]");
   assertEquals(
-    (await recallOriginal(archive, { ref, lines: "33-39" }, { seesPictures })).pictures,
+    (await recallOriginal(archive, { ref, lines: "33-39" }, { supportsImages })).images,
     [8, 9].map(url),
   );
-  assertEquals((await recallOriginal(archive, { ref, lines: "5-7" }, { seesPictures })).pictures, [url(1)]);
-  assertEquals((await recallOriginal(archive, { ref, find: "Shot" }, { seesPictures })).pictures, undefined);
-  assertEquals((await recallOriginal(archive, { ref })).pictures, undefined);
+  assertEquals((await recallOriginal(archive, { ref, lines: "5-7" }, { supportsImages })).images, [url(1)]);
+  assertEquals((await recallOriginal(archive, { ref, find: "Shot" }, { supportsImages })).images, undefined);
+  assertEquals((await recallOriginal(archive, { ref })).images, undefined);
 });

@@ -60,9 +60,9 @@ export interface RecallOptions {
    */
   readonly limitTokens?: number;
   /** Returns the visible messages; without a reference, the originals of their placeholders are searched. */
-  readonly shown?: (() => readonly Message[]) | undefined;
+  readonly visible?: (() => readonly Message[]) | undefined;
   /** Whether the model accepts images. Default: originals with images can't be recalled. */
-  readonly seesPictures?: boolean;
+  readonly supportsImages?: boolean;
 }
 
 /** Answer to a recall. */
@@ -71,5 +71,5 @@ export interface RecallResult {
   /** True if the request failed; `content` states how to correct it. */
   readonly error: boolean;
   /** Images of the original, as data URLs. Absent: none. */
-  readonly pictures?: readonly string[];
+  readonly images?: readonly string[];
 }

@@ -119,14 +119,17 @@ Deno.test("selectElisions() retains the protected tail, 16,384 tokens and at mos
   const messages = Array.from({ length: 40 }, (_, n) => step("shell", { n }, text(996))).flat().concat(
     say(""),
   );
-  const kept = (options: Partial<PruneOptions>) =>
+  const retained = (options: Partial<PruneOptions>) =>
     40 - selectElisions(messages, { countTokens: estimateTokens, ...options }).length;
-  assertEquals([{}, { windowTokens: 20_000 }, { windowTokens: 200_000 }, { protectTokens: 5000 }].map(kept), [
-    16,
-    9,
-    16,
-    4,
-  ]);
+  assertEquals(
+    [{}, { windowTokens: 20_000 }, { windowTokens: 200_000 }, { protectTokens: 5000 }].map(retained),
+    [
+      16,
+      9,
+      16,
+      4,
+    ],
+  );
 });
 
 Deno.test("selectElisions() retains results that the model has not seen, however long", () => {

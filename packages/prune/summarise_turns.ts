@@ -32,18 +32,18 @@ export function applySummary<M extends Message>(
   summary: Pick<NonNullable<SummarisedTurns<M>["summary"]>, "end" | "kind" | "text">,
 ): (M | SummaryMessage)[] {
   const { end, kind, text } = summary;
-  const kept = messages.slice(0, end).filter(({ role }) =>
+  const retained = messages.slice(0, end).filter(({ role }) =>
     role === "system" || role === "developer" || (kind === "summary" && role === "user")
   );
   const role = kind === "summary" ? "assistant" : "user";
-  return [...kept, { role, content: text }, ...messages.slice(end)];
+  return [...retained, { role, content: text }, ...messages.slice(end)];
 }
 
 const KEEP_TOKENS = 16_384;
 const KEEP_SHARE = 0.25;
 
 /** Returns the default of retained tokens. */
-export function keptTokens(windowTokens: number = Infinity): number {
+export function retainedTokens(windowTokens: number = Infinity): number {
   return Math.min(KEEP_TOKENS, KEEP_SHARE * windowTokens);
 }
 
@@ -157,9 +157,9 @@ export async function summariseTurns<M extends Message>(
   const old = messages.slice(0, end).filter((message) =>
     message.role !== "system" && message.role !== "developer"
   );
-  const leaving = old.filter((message) => message.role !== "user");
+  const evicted = old.filter((message) => message.role !== "user");
   const minGain = MIN_SHARE * tokensBefore;
-  if (countRequestTokens({ messages: leaving }, countTokens) <= minGain + LINE_TOKENS) return unchanged;
+  if (countRequestTokens({ messages: evicted }, countTokens) <= minGain + LINE_TOKENS) return unchanged;
 
   let archived: ArchivedStretch;
   try {
@@ -201,7 +201,7 @@ export async function summariseTurns<M extends Message>(
  */
 function summaryEnd(messages: readonly Message[], options: SummariseTurnsOptions): number {
   const { countTokens = estimateTokens, windowTokens, activeTurnStart = messages.length } = options;
-  const { keepTokens = keptTokens(windowTokens) } = options;
+  const { keepTokens = retainedTokens(windowTokens) } = options;
   const pairs = pairCalls(messages);
   let tokens = 0;
   let end: number | undefined;

@@ -30,14 +30,14 @@ const outline = (messages: readonly Message[]) =>
 
 Deno.test("summariseTurns() summarises the oldest turns, user messages verbatim, and archives them", async () => {
   const archive = spyArchive();
-  const asked: (readonly Message[])[] = [];
+  const requests: (readonly Message[])[] = [];
   const summarised = await summariseWith(
-    (messages) => (asked.push(messages), Promise.resolve(" A and B. ")),
+    (messages) => (requests.push(messages), Promise.resolve(" A and B. ")),
     {
       archive,
     },
   );
-  assertEquals(asked, [session.slice(1, 5)]);
+  assertEquals(requests, [session.slice(1, 5)]);
   assertEquals(outline(summarised.messages), [
     "system: Be brief.",
     "user: question a",
@@ -80,7 +80,7 @@ Deno.test("summariseTurns() states how to recall the messages if recall is avail
 
 Deno.test("summariseTurns() retains the last turn, however long, and recent ones up to a quarter of the window", async () => {
   const summarise = () => Promise.resolve("S");
-  const kept = async (options: Partial<Parameters<typeof summariseTurns>[1]>) => {
+  const retainedOf = async (options: Partial<Parameters<typeof summariseTurns>[1]>) => {
     const { messages } = await archived(summariseTurns(session, {
       archive: spyArchive(),
       countTokens: estimateTokens,
@@ -89,7 +89,11 @@ Deno.test("summariseTurns() retains the last turn, however long, and recent ones
     }));
     return messages.filter(({ content }) => String(content).length > 1000).length;
   };
-  assertEquals([await kept({ keepTokens: 0 }), await kept({ windowTokens: 5000 }), await kept({})], [
+  assertEquals([
+    await retainedOf({ keepTokens: 0 }),
+    await retainedOf({ windowTokens: 5000 }),
+    await retainedOf({}),
+  ], [
     1,
     2,
     4,

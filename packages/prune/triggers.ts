@@ -8,7 +8,7 @@ import {
   pruneResults,
 } from "./prune_results.ts";
 import {
-  keptTokens,
+  retainedTokens,
   type SummarisedTurns,
   summariseTurns,
   type SummariseTurnsOptions,
@@ -124,7 +124,7 @@ export async function relievePressure<M extends Message>(
   const movable = pruned.messages.filter(({ role }) => role === "assistant" || role === "tool");
   const fixedTokens = countPrompt(pruned.messages) - tokensOf(movable);
   const room = Math.max(0, ROOMY_SHARE * windowTokens - fixedTokens);
-  const keepTokens = options.keepTokens ?? Math.min(keptTokens(windowTokens), room);
+  const keepTokens = options.keepTokens ?? Math.min(retainedTokens(windowTokens), room);
   const summarised = await summariseTurns(pruned.messages, { ...options, keepTokens });
   const { elisions } = pruned;
   if (summarised.failure) {

@@ -99,7 +99,7 @@ Deno.test("relievePressure() prunes and summarises from the given shares", async
 });
 
 Deno.test("relievePressure() retains the newest turns up to a quarter of the window, and fewer if user messages fill it", async () => {
-  const kept = async (userTokens: number, keepTokens?: number) => {
+  const retainedOf = async (userTokens: number, keepTokens?: number) => {
     const turns = Array.from(
       { length: 16 },
       (_, n) => [user(n === 0 ? text(userTokens) : "more"), say(text(48, `${n}`))],
@@ -112,7 +112,12 @@ Deno.test("relievePressure() retains the newest turns up to a quarter of the win
       role === "assistant" && !String(content).includes("summary")
     ).length;
   };
-  assertEquals(await Promise.all([kept(1), kept(400), kept(1, 120), kept(1, 0)]), [4, 1, 2, 0]);
+  assertEquals(await Promise.all([retainedOf(1), retainedOf(400), retainedOf(1, 120), retainedOf(1, 0)]), [
+    4,
+    1,
+    2,
+    0,
+  ]);
 });
 
 Deno.test("relievePressure() avoids the summary by pruning at 850 of 1,000", async () => {

@@ -81,8 +81,11 @@ Deno.test("truncateResults() retains results of keep tools, and those with other
     type: "image_url",
     image_url: { url: "data:" },
   }] as const;
-  const kept = step("ask_user", {}, text(9000));
-  assertEquals((await truncated(kept, { archive, tools: { ask_user: { stance: "keep" } } })).elisions, []);
+  const retained = step("ask_user", {}, text(9000));
+  assertEquals(
+    (await truncated(retained, { archive, tools: { ask_user: { stance: "keep" } } })).elisions,
+    [],
+  );
   assertEquals(
     (await truncated([call!, { ...result, content: parts } as Message], { archive })).elisions,
     [],

@@ -61,14 +61,14 @@ Deno.test("Catalogue.text() shortens the lines of many tools, and never exceeds 
 });
 
 Deno.test("Catalogue.changes() lists added, changed and removed tools, and no others", () => {
-  const { told } = new Catalogue(ISSUES, { countTokens });
-  assertEquals(new Catalogue([...ISSUES].reverse(), { countTokens }).changes(told), undefined);
+  const { announced } = new Catalogue(ISSUES, { countTokens });
+  assertEquals(new Catalogue([...ISSUES].reverse(), { countTokens }).changes(announced), undefined);
   const now = [
     ...ISSUES.slice(2),
     define("list_issues", "List issues", "owner"),
     define("new_one", "Is new."),
   ];
-  const text = new Catalogue(now, { countTokens }).changes(told)!;
+  const text = new Catalogue(now, { countTokens }).changes(announced)!;
   assertEquals(text.split("\n"), [
     "The tools of find_tools and call_tool have changed.",
     "New:",
@@ -78,19 +78,19 @@ Deno.test("Catalogue.changes() lists added, changed and removed tools, and no ot
     "Removed: create_issue",
   ]);
   const all = new Catalogue(now, { countTokens });
-  assertEquals(all.changes(all.told), undefined);
-  const said = (role: "system" | "user", content: string) => Catalogue.tells({ role, content });
-  assertEquals([said("system", text), said("system", new Catalogue(now, { countTokens }).text())], [
+  assertEquals(all.changes(all.announced), undefined);
+  const announces = (role: "system" | "user", content: string) => Catalogue.announces({ role, content });
+  assertEquals([announces("system", text), announces("system", new Catalogue(now, { countTokens }).text())], [
     true,
     true,
   ]);
-  assertEquals([said("user", text), said("system", "Be brief.")], [false, false]);
+  assertEquals([announces("user", text), announces("system", "Be brief.")], [false, false]);
 });
 
 Deno.test("Catalogue.changes() has a heading for each kind of change", () => {
   const [one, two] = [define("one", "The first."), define("two", "The second.")];
   const changes = (before: readonly ToolDefinition[], now: readonly ToolDefinition[]) =>
-    new Catalogue(now, { countTokens }).changes(new Catalogue(before, { countTokens }).told)?.split("\n")
+    new Catalogue(now, { countTokens }).changes(new Catalogue(before, { countTokens }).announced)?.split("\n")
       .slice(1);
   assertEquals(changes([one], [one, two]), ["New:", "two: The second."]);
   assertEquals(changes([one, two], [one]), ["Removed: two"]);
@@ -133,16 +133,16 @@ async function find(
 }
 
 Deno.test("standIns() find tools by name, else by words", async () => {
-  const shown = async (query: string, limit?: number) =>
+  const visible = async (query: string, limit?: number) =>
     (await find(ISSUES, { query, ...(limit && { limit }) })).split("\n")
       .flatMap((line) => line.startsWith("{") ? [JSON.parse(line).name] : []);
-  assertEquals(await shown("list_issues, getWeather"), ["getWeather", "list_issues"]);
-  assertEquals(await shown("open an issue with this title"), ["create_issue", "list_issues"]);
-  assertEquals(await shown("issues", 1), ["create_issue"]);
-  assertEquals(await shown("weather"), ["getWeather"]);
-  assertEquals(await shown("what is the weather in a city"), ["getWeather"]);
-  assertEquals(await shown("MERGE requests"), ["merge_pull_request"]);
-  assertEquals(await shown("zebra"), []);
+  assertEquals(await visible("list_issues, getWeather"), ["getWeather", "list_issues"]);
+  assertEquals(await visible("open an issue with this title"), ["create_issue", "list_issues"]);
+  assertEquals(await visible("issues", 1), ["create_issue"]);
+  assertEquals(await visible("weather"), ["getWeather"]);
+  assertEquals(await visible("what is the weather in a city"), ["getWeather"]);
+  assertEquals(await visible("MERGE requests"), ["merge_pull_request"]);
+  assertEquals(await visible("zebra"), []);
   assertEquals(
     await find(ISSUES, { query: "zebra" }),
     'None of the 5 tools fits "zebra". Use other words, or a name.',
@@ -238,7 +238,7 @@ Deno.test("standIns() report an invalid definition, and call the others", () => 
 
 Deno.test("Catalogue is empty without tools", () => {
   const catalogue = new Catalogue([], { countTokens });
-  assertEquals([catalogue.text(), catalogue.changes({}), catalogue.told], ["", undefined, {}]);
+  assertEquals([catalogue.text(), catalogue.changes({}), catalogue.announced], ["", undefined, {}]);
 });
 
 Deno.test("standIns(), Catalogue: missing arguments are reported", () => {

@@ -28,4 +28,4 @@
  * @module
  */
 export { Catalogue, standIns, type StandInsOptions, type ToolPair } from "./stand_ins.ts";
-export { compactTool, shownTools, type ShownToolsOptions, type ToolsView } from "./shown_tools.ts";
+export { compactTool, compactTools, type CompactToolsOptions, type ToolsView } from "./compact_tools.ts";

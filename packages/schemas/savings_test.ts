@@ -1,15 +1,15 @@
 import { assertEquals, assertLess } from "@std/assert";
 import type { ToolDefinition } from "@tare/messages";
 import { loadTokenizer } from "@tare/tiktoken";
-import { shownTools } from "@tare/schemas";
+import { compactTools } from "@tare/schemas";
 import { needs, RECORDINGS } from "../../tests/needs.ts";
 
 const { count: countTokens } = await loadTokenizer();
 
 /** Returns the tokens of a set of tools in the first request and in later ones. */
 function measure(tools: readonly ToolDefinition[]): { before: number; after: number } {
-  const first = shownTools(tools, { exposed: new Set(), countTokens, minTokens: 0 });
-  const second = shownTools(tools, { exposed: first.exposed, countTokens, minTokens: 0 });
+  const first = compactTools(tools, { exposed: new Set(), countTokens, minTokens: 0 });
+  const second = compactTools(tools, { exposed: first.exposed, countTokens, minTokens: 0 });
   return { before: first.tokensAfter, after: second.tokensAfter };
 }
 

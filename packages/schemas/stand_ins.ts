@@ -111,9 +111,9 @@ export function standIns(tools: readonly Tool[], options: StandInsOptions): Tool
 const MAX_NAME = 200;
 
 function unknownTool(name: string, tools: readonly ToolDefinition[]): string {
-  const shown = name.length > MAX_NAME ? `${sliceText(name, 0, MAX_NAME)}…` : name;
-  const close = rankTools(tools, shown).slice(0, 3).map(({ tool }) => tool.function.name);
-  return `Cannot call ${JSON.stringify(shown)}: there is no such tool. ` +
+  const printable = name.length > MAX_NAME ? `${sliceText(name, 0, MAX_NAME)}…` : name;
+  const close = rankTools(tools, printable).slice(0, 3).map(({ tool }) => tool.function.name);
+  return `Cannot call ${JSON.stringify(printable)}: there is no such tool. ` +
     (close.length > 0 ? `Did you mean ${close.join(", ")}?` : "Look for it with find_tools.");
 }
 
@@ -167,22 +167,22 @@ function findTools(
   if (fitting.length === 0) {
     return `None of the ${tools.length} tools fits ${JSON.stringify(query)}. Use other words, or a name.`;
   }
-  const shown: string[] = [];
+  const visible: string[] = [];
   let tokens = 0;
   for (const { tool } of fitting) {
     const text = JSON.stringify(tool.function);
     tokens += countTokens(text);
-    if (shown.length > 0 && tokens > MAX_SHOWN_TOKENS) break;
-    shown.push(text);
+    if (visible.length > 0 && tokens > MAX_SHOWN_TOKENS) break;
+    visible.push(text);
   }
-  const also = ranked.slice(shown.length, shown.length + ALSO).map(({ tool }) => toolLine(tool, 50));
+  const also = ranked.slice(visible.length, visible.length + ALSO).map(({ tool }) => toolLine(tool, 50));
   return [
-    `${shown.length} of ${tools.length} tools. Call one by call_tool, with its name and arguments that fit its parameters:`,
-    ...shown,
+    `${visible.length} of ${tools.length} tools. Call one by call_tool, with its name and arguments that fit its parameters:`,
+    ...visible,
     ...(also.length > 0 && named.length === 0 ? ["Perhaps also:", ...also] : []),
-    ...(shown.length < named.length
+    ...(visible.length < named.length
       ? [
-        `Omitted for length: ${named.slice(shown.length).map(({ tool }) => tool.function.name).join(", ")}`,
+        `Omitted for length: ${named.slice(visible.length).map(({ tool }) => tool.function.name).join(", ")}`,
       ]
       : []),
   ].join("\n");
@@ -197,11 +197,11 @@ interface Ranked {
 const WEIGHTS = { name: 4, description: 1, argument: 1 };
 
 function rankTools(tools: readonly ToolDefinition[], query: string): readonly Ranked[] {
-  const asked = new Set(wordsOf(query));
+  const requested = new Set(wordsOf(query));
   const given = new Set(query.split(/[\s,;"'`]+/));
   const weighed = tools.map((tool) => ({ tool, weights: weightsOf(tool) }));
   const rarity = new Map<string, number>();
-  for (const word of asked) {
+  for (const word of requested) {
     const having = weighed.filter(({ weights }) => weights.has(word)).length;
     if (having > 0) rarity.set(word, Math.log(1 + tools.length / having));
   }
@@ -263,7 +263,7 @@ const CHANGED = "The tools of find_tools and call_tool have changed.";
  */
 export class Catalogue {
   /** State of these tools for {@linkcode Catalogue.changes}. Plain data. */
-  readonly told: Readonly<Record<string, number>>;
+  readonly announced: Readonly<Record<string, number>>;
   readonly #tools: readonly ToolDefinition[];
   readonly #countTokens: CountTokens;
 
@@ -277,14 +277,14 @@ export class Catalogue {
     });
     this.#tools = tools;
     this.#countTokens = options.countTokens ?? estimateTokens;
-    this.told = Object.fromEntries(tools.map((tool) => [tool.function.name, hashPiece(tool)]));
+    this.announced = Object.fromEntries(tools.map((tool) => [tool.function.name, hashPiece(tool)]));
   }
 
   /** Returns whether a message contains {@linkcode Catalogue.text} or {@linkcode Catalogue.changes}. */
-  static tells({ role, content }: Message): boolean {
-    const isTold = typeof content === "string" &&
+  static announces({ role, content }: Message): boolean {
+    const isAnnounced = typeof content === "string" &&
       (content.startsWith(BESIDES) || content.startsWith(CHANGED));
-    return role === "system" && isTold;
+    return role === "system" && isAnnounced;
   }
 
   /** Returns the list for the beginning of the prompt; empty without tools. */
@@ -298,13 +298,13 @@ export class Catalogue {
   }
 
   /** Returns the changes since the state `told`, for the end of the prompt; `undefined` if there are none. */
-  changes(told: Catalogue["told"]): string | undefined {
-    const wasTold = ({ function: { name } }: ToolDefinition) => Object.hasOwn(told, name);
-    const added = this.#tools.filter((tool) => !wasTold(tool));
+  changes(announced: Catalogue["announced"]): string | undefined {
+    const wasAnnounced = ({ function: { name } }: ToolDefinition) => Object.hasOwn(announced, name);
+    const added = this.#tools.filter((tool) => !wasAnnounced(tool));
     const changed = this.#tools.filter((tool) =>
-      wasTold(tool) && told[tool.function.name] !== this.told[tool.function.name]
+      wasAnnounced(tool) && announced[tool.function.name] !== this.announced[tool.function.name]
     );
-    const gone = Object.keys(told).filter((name) => !Object.hasOwn(this.told, name));
+    const gone = Object.keys(announced).filter((name) => !Object.hasOwn(this.announced, name));
     if (added.length + changed.length + gone.length === 0) return undefined;
     return [
       CHANGED,
@@ -323,9 +323,9 @@ function listed(tools: readonly ToolDefinition[], countTokens: CountTokens): str
     if (countTokens(lines.join("\n")) <= MAX_TOKENS) return lines;
   }
   const share = MAX_TOKENS / countTokens(names(tools));
-  const shown = Math.max(1, Math.floor(share * tools.length));
+  const visible = Math.max(1, Math.floor(share * tools.length));
   return [
-    `${names(tools.slice(0, shown))}, and ${tools.length - shown} more: search for them with find_tools`,
+    `${names(tools.slice(0, visible))}, and ${tools.length - visible} more: search for them with find_tools`,
   ];
 }
 

@@ -118,36 +118,36 @@ export function agentHandler(options: AgentOptions): HttpAgent {
   checkAgentOptions(options);
   const { store, gateway, keys, http = {}, onError = () => {} } = options;
   const { files, heartbeat = {}, maxBodyBytes = 10 * 2 ** 20 } = http;
-  const { figures } = http.metrics ?? {};
-  const { webhooks, ...told } = webhooksOf(options);
+  const { metricRegistry } = http.metrics ?? {};
+  const { webhooks, ...rest } = webhooksOf(options);
   const sessions = new Sessions(
-    { telemetry: new Telemetry("@tare/server", { figures }), ...options },
-    told.teller,
+    { telemetry: new Telemetry("@tare/server", { metricRegistry }), ...options },
+    rest.notifier,
   );
   const registry: ServerSessions = new SessionRegistry([sessions, ...gateway?.sessions.kinds ?? []]);
   const { routes: healthRoutes, end } = health(options);
   const routes: readonly Route[] = routeTable({
     ...options,
-    ...{ sessions, registry, healthRoutes, heartbeat, onError, webhooks, deliverer: told.deliverer },
+    ...{ sessions, registry, healthRoutes, heartbeat, onError, webhooks, deliverer: rest.deliverer },
   });
-  const admit = admission({ assertSees: (id, asker) => assertSees(registry, id, asker), keys });
+  const admit = admission({ assertSees: (id, caller) => assertSees(registry, id, caller), keys });
   const { answer, isPublic, placeOf } = dispatcher(routes, {
     ...{ maxBodyBytes, store, files, onError, admit, gateway, respondAt },
   });
   const fetch = guard(answer, { ...http, ...(keys && { keys }), isPublic, respondAt, onError });
-  if (figures) observeServer(figures, { store, sessions });
+  if (metricRegistry) observeServer(metricRegistry, { store, sessions });
   return {
-    fetch: figures ? measured(figures, fetch, placeOf) : fetch,
+    fetch: metricRegistry ? measured(metricRegistry, fetch, placeOf) : fetch,
     unguarded: answer,
     expire: (idleMs) => sessions.expire(idleMs),
     attend: () => {
-      told.deliverer?.wake();
+      rest.deliverer?.wake();
       return sessions.attend();
     },
     close: async (options) => {
       end();
       await sessions.close(options);
-      await told.deliverer?.close();
+      await rest.deliverer?.close();
     },
   };
 }
@@ -156,7 +156,7 @@ export function agentHandler(options: AgentOptions): HttpAgent {
 function webhooksOf({ store, onError = () => {}, webhooks: settings }: AgentOptions): {
   readonly webhooks: Webhooks;
   readonly deliverer?: Deliverer;
-  readonly teller?: Teller;
+  readonly notifier?: Teller;
 } {
   const { after = systemClock.after, random, ...reach } = settings ?? { hosts: [] };
   const webhooks = new Webhooks({ store, reach, onError });
@@ -165,7 +165,7 @@ function webhooksOf({ store, onError = () => {}, webhooks: settings }: AgentOpti
   return {
     webhooks,
     deliverer,
-    teller: {
+    notifier: {
       refresh: () => webhooks.ready().catch(onError),
       isHeard: () => webhooks.enabled().length > 0,
       onError,

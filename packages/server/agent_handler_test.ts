@@ -1,5 +1,5 @@
 import { assertEquals, assertMatch, assertThrows } from "@std/assert";
-import { sumsOf } from "@tare/session/internal/report";
+import { usageTotals } from "@tare/session/internal/report";
 import {
   agent,
   call,
@@ -47,9 +47,9 @@ Deno.test("agentHandler() runs a turn with a tool and streams its events, each w
       promptTokens: 20,
       cachedTokens: 10,
       outputTokens: 4,
-      saved: { context: 0, schemas: 0, prune: 0, truncate: 0, references: 0, notation: 0 },
+      saved: { context: 0, schemas: 0, prune: 0, truncate: 0, references: 0, normalization: 0 },
       estimated: false,
-      tokenUnits: 20,
+      costUnits: 20,
     },
   });
   const { body } = await call(handler, "GET", session);
@@ -66,16 +66,16 @@ Deno.test("agentHandler() runs a turn with a tool and streams its events, each w
     metadata: { of: "a test" },
     budget: {},
     approvalRules: [],
-    helpers: [],
+    subagents: [],
     approvals: [],
     turns: 1,
     lastEvent: 11,
     ledger: (end as { ledger: unknown }).ledger,
-    sums: {
-      ...sumsOf.nothing,
-      ...{ calls: 2, promptTokens: 20, cachedTokens: 10, outputTokens: 4, tokenUnits: 20, unpricedCalls: 2 },
-      ...{ withoutTokenUnits: 15.5, fittingCalls: 2, fittingTokenUnits: 20, resendTokenUnits: 15.5 },
-      ...{ cacheReadTokenUnits: 10, newTokenUnits: 10, projectedTokenUnits: 20 },
+    totals: {
+      ...usageTotals.nothing,
+      ...{ calls: 2, promptTokens: 20, cachedTokens: 10, outputTokens: 4, costUnits: 20, unpricedCalls: 2 },
+      ...{ baselineCostUnits: 15.5, fittingCalls: 2, fittingCostUnits: 20, resendCostUnits: 15.5 },
+      ...{ cacheReadCostUnits: 10, newCostUnits: 10, projectedCostUnits: 20 },
     },
     prompt: { tokens: 10, windowTokens: 100_000 },
     messages: [
@@ -139,11 +139,11 @@ Deno.test("agentHandler() creates sessions with their own instructions, model an
 });
 
 Deno.test("agentHandler() refuses a second turn while one runs, and cancels the running one", async () => {
-  const { model, asked } = silentModel();
+  const { model, requested } = silentModel();
   const handler = agent(model);
   const session = await newSession(handler);
   const running = turn(handler, session, "q");
-  await asked;
+  await requested;
   const id = session.split("/").at(-1);
   assertEquals(
     await refused(handler, "POST", `${session}/turns`, { input: "again" }),
@@ -164,10 +164,10 @@ Deno.test("agentHandler() refuses a second turn while one runs, and cancels the 
 
 Deno.test("agentHandler() continues a turn whose client disconnects; its events can be read later", async () => {
   const gate = Promise.withResolvers<void>();
-  const handler = agent(async function* (asked) {
+  const handler = agent(async function* (incoming) {
     yield { type: "text_delta", text: "first " };
     await gate.promise;
-    yield* scriptedModel([{ content: "last" }])(asked);
+    yield* scriptedModel([{ content: "last" }])(incoming);
   });
   const session = await newSession(handler);
   const response = await handler.fetch(request("POST", `${session}/turns`, { input: "q" }));
@@ -193,8 +193,8 @@ Deno.test("agentHandler() deletes a session whose turn runs, and close() ends al
   const handler = agent(first.model, { model: (name) => name === "2" ? second.model : first.model });
   const [one, two] = [await newSession(handler), await newSession(handler, { model: "2" })];
   const turns = [turn(handler, one, "q"), turn(handler, two, "q")];
-  await first.asked;
-  await second.asked;
+  await first.requested;
+  await second.requested;
   assertEquals((await call(handler, "DELETE", one)).status, 204);
   await handler.close();
   const ends = (await Promise.all(turns)).map((seen) => seen.at(-1)!.event);
@@ -247,7 +247,7 @@ Deno.test("agentHandler() answers bad input with one JSON shape", async () => {
 });
 
 Deno.test("agentHandler() hides internal errors from clients and passes them to onError", async () => {
-  const told: unknown[] = [];
+  const reported: unknown[] = [];
   const bug = new Error("secret");
   const store = watchedStore((records) => {
     const events = records.flatMap((record) => record.type === "events" ? record.events : []);
@@ -255,7 +255,7 @@ Deno.test("agentHandler() hides internal errors from clients and passes them to 
   });
   const broken = agent(scriptedModel([{ content: "a" }]), {
     store,
-    onError: (error) => told.push(error),
+    onError: (error) => reported.push(error),
   });
   const seen = await turn(broken, await newSession(broken), "q");
   const end = seen.at(-1)!.event;
@@ -263,7 +263,7 @@ Deno.test("agentHandler() hides internal errors from clients and passes them to 
     "internal_error",
     "Internal server error: the server's log has the details.",
   ]);
-  assertEquals(told, [bug]);
+  assertEquals(reported, [bug]);
   assertEquals(JSON.stringify(seen).includes("secret"), false);
 });
 
@@ -293,23 +293,23 @@ Deno.test("agentHandler() reports its workspace, if configured, its approvals an
     (await call(agent(scriptedModel([]), workspace), "GET", "/tare/v1/agent")).body;
   assertEquals(await ask({}), { model: "scripted", windowTokens: 100_000 });
   assertEquals(await ask({ folder: "/w" }), { workspace: "/w", model: "scripted", windowTokens: 100_000 });
-  const seesPictures = (model: string) => model === "scripted";
-  assertEquals(await ask({ seesPictures }), {
+  const supportsImages = (model: string) => model === "scripted";
+  assertEquals(await ask({ supportsImages }), {
     model: "scripted",
     windowTokens: 100_000,
-    seesPictures: true,
+    supportsImages: true,
   });
-  const handler = agent(scriptedModel([]), { seesPictures });
+  const handler = agent(scriptedModel([]), { supportsImages });
   const sees = async (settings: object) => {
     const { body } = await call(handler, "GET", await newSession(handler, settings));
-    return (body as { seesPictures?: boolean }).seesPictures;
+    return (body as { supportsImages?: boolean }).supportsImages;
   };
   assertEquals([await sees({}), await sees({ model: "other" })], [true, false]);
 });
 
 Deno.test("agentHandler() reports a missing route or method in the format of the path's clients", async () => {
   const handler = agent(scriptedModel([]));
-  const told = async (method: string, path: string) => {
+  const reported = async (method: string, path: string) => {
     const { status, body, headers } = await call(handler, method, path);
     return [status, (body as { error: unknown }).error, headers.get("allow")];
   };
@@ -320,23 +320,23 @@ Deno.test("agentHandler() reports a missing route or method in the format of the
     code,
   });
   const missing = (path: string) => `Not found: there is no route ${path}.`;
-  assertEquals(await told("GET", "/v1/embeddings"), [
+  assertEquals(await reported("GET", "/v1/embeddings"), [
     404,
     openai(missing("/v1/embeddings"), "not_found"),
     null,
   ]);
-  assertEquals(await told("PUT", "/v1/responses/x"), [
+  assertEquals(await reported("PUT", "/v1/responses/x"), [
     405,
     openai("Method not allowed: /v1/responses/x accepts GET, HEAD, DELETE, not PUT.", "method_not_allowed"),
     "GET, HEAD, DELETE",
   ]);
-  assertEquals(await told("GET", "/v1/messages"), [
+  assertEquals(await reported("GET", "/v1/messages"), [
     404,
     { type: "not_found_error", message: missing("/v1/messages") },
     null,
   ]);
   for (const path of ["/tare/v1/sessions/x/y", "/nowhere"]) {
-    assertEquals(await told("GET", path), [
+    assertEquals(await reported("GET", path), [
       404,
       { status: 404, code: "not_found", message: missing(path) },
       null,

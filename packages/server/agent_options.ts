@@ -1,5 +1,5 @@
 import type { Keys } from "@tare/session";
-import type { Figures } from "@tare/session/telemetry";
+import type { MetricRegistry } from "@tare/session/telemetry";
 import type { HttpGateway } from "@tare/gateway";
 import { checkGiven, type NeededOptions } from "@tare/messages/internal";
 import type { RunLimits } from "@tare/loop";
@@ -47,14 +47,14 @@ export interface HttpOptions {
   readonly files?: ReadonlyMap<string, (request: Request) => Response>;
   /** Metrics that `GET /metrics` returns. Default: none. */
   readonly metrics?: {
-    readonly figures: Figures;
+    readonly metricRegistry: MetricRegistry;
     /** Whether they are public; otherwise the owner and permitted keys may read them. */
     readonly isOpen: boolean;
   };
   /** Id of this start of the server, for clients. Default: none. */
   readonly instance?: string;
   /** Addresses of the gateway's providers by protocol, as clients see them. Default: hidden. */
-  readonly passesOn?: {
+  readonly forwardsTo?: {
     readonly chat?: string;
     readonly messages?: string;
   };
@@ -101,7 +101,7 @@ const NEEDED: NeededOptions<AgentOptions> = {
     countTokens: "function",
     "efforts?": "function",
     "effort?": "string",
-    "seesPictures?": "function",
+    "supportsImages?": "function",
     "address?": "function",
     "notice?": "string",
   } satisfies NeededOptions<ModelOptions>,
@@ -157,7 +157,7 @@ const NEEDED: NeededOptions<AgentOptions> = {
     "files?": "object",
     "metrics?": "object",
     "instance?": "string",
-    "passesOn?": "object",
+    "forwardsTo?": "object",
   } satisfies NeededOptions<HttpOptions>,
   "webhooks?": {
     hosts: "array",

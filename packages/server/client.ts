@@ -20,12 +20,12 @@ export type Api = {
 };
 
 /** JSON response of a route. */
-export type Told<Name extends keyof Api> = Api[Name]["told"]["json"];
+export type ResponseOf<Name extends keyof Api> = Api[Name]["output"]["json"];
 
-export type SpendReport = Told<"GET /spend">;
+export type SpendReport = ResponseOf<"GET /spend">;
 
 /** JSON body of a route's request. */
-export type Body<Name extends keyof Api> = Api[Name]["asked"]["body"];
+export type Body<Name extends keyof Api> = Api[Name]["input"]["body"];
 
 /** A part of a request, optional if all of its fields are. */
 type Part<Name extends string, T> = unknown extends T ? { readonly [N in Name]?: never }
@@ -34,13 +34,13 @@ type Part<Name extends string, T> = unknown extends T ? { readonly [N in Name]?:
 
 /** A request to a route. */
 export type Asking<Name extends keyof Api> =
-  & Part<"path", Api[Name]["asked"]["path"]>
+  & Part<"path", Api[Name]["input"]["path"]>
   & {
     readonly query?: {
-      readonly [Q in keyof Api[Name]["asked"]["query"]]?: Api[Name]["asked"]["query"][Q] | undefined;
+      readonly [Q in keyof Api[Name]["input"]["query"]]?: Api[Name]["input"]["query"][Q] | undefined;
     };
   }
-  & Part<"body", Api[Name]["asked"]["body"]>
+  & Part<"body", Api[Name]["input"]["body"]>
   & {
     readonly lines?: BodyInit;
     readonly key?: string;
@@ -57,7 +57,7 @@ export interface Numbered<Event> {
 
 /** Event of a route's stream; errors are thrown. */
 export type EventOf<Name extends keyof Api> = Exclude<
-  Api[Name]["told"]["event"],
+  Api[Name]["output"]["event"],
   { readonly error: { readonly code: string } }
 >;
 
@@ -85,7 +85,7 @@ export interface ClientOptions {
 /** A client of the server's routes. All methods reject with a {@linkcode RefusedError} if the request fails. */
 export interface Client {
   send<Name extends keyof Api>(name: Name, ...asking: Arguments<Name>): Promise<Response>;
-  json<Name extends keyof Api>(name: Name, ...asking: Arguments<Name>): Promise<Told<Name>>;
+  json<Name extends keyof Api>(name: Name, ...asking: Arguments<Name>): Promise<ResponseOf<Name>>;
   /** Sends a request with a stream of events. Resolves once the server has accepted it. */
   events<Name extends keyof Api>(
     name: Name,
@@ -117,8 +117,8 @@ export function client(
     }
     if (key !== undefined) headers.set("idempotency-key", key);
     const at = template.replaceAll(/\{(\w+)\}/g, (_, part) => encodeURIComponent(path[part] ?? ""));
-    const asked = Object.entries(query).filter(([, value]) => value !== undefined);
-    const search = new URLSearchParams(asked.map(([part, value]) => [part, String(value)])).toString();
+    const parameters = Object.entries(query).filter(([, value]) => value !== undefined);
+    const search = new URLSearchParams(parameters.map(([part, value]) => [part, String(value)])).toString();
     let response: Response;
     try {
       response = await fetch(
@@ -135,7 +135,7 @@ export function client(
     }
     if (response.ok) return response;
     refused?.(response.status);
-    throw new RefusedError(response.status, await toldBy(response));
+    throw new RefusedError(response.status, await errorText(response));
   };
   return {
     send,
@@ -148,8 +148,11 @@ export function client(
 }
 
 /** Returns all model calls of a session, the oldest first. */
-export async function allCalls(api: Client, id: string): Promise<Told<"GET /sessions/{id}/calls">["calls"]> {
-  const all: Told<"GET /sessions/{id}/calls">["calls"][number][] = [];
+export async function allCalls(
+  api: Client,
+  id: string,
+): Promise<ResponseOf<"GET /sessions/{id}/calls">["calls"]> {
+  const all: ResponseOf<"GET /sessions/{id}/calls">["calls"][number][] = [];
   for (;;) {
     const query = { limit: 10_000, after: all.at(-1)?.number ?? 0 };
     const { calls, hasMore } = await api.json("GET /sessions/{id}/calls", { path: { id }, query });
@@ -158,7 +161,7 @@ export async function allCalls(api: Client, id: string): Promise<Told<"GET /sess
   }
 }
 
-async function toldBy(response: Response): Promise<string> {
+async function errorText(response: Response): Promise<string> {
   const text = await response.text();
   try {
     return String(JSON.parse(text).error.message);

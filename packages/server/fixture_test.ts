@@ -55,14 +55,14 @@ export function scriptedModel(
 export const UNREPORTED: Usage = { promptTokens: 0, cachedTokens: 0, outputTokens: 2, estimated: true };
 
 /** Returns a model that is silent until it is stopped; `asked` settles when it is first called. */
-export function silentModel(): { model: Model; asked: Promise<void> } {
-  const { promise: asked, resolve } = Promise.withResolvers<void>();
+export function silentModel(): { model: Model; requested: Promise<void> } {
+  const { promise: requested, resolve } = Promise.withResolvers<void>();
   const model: Model = async function* ({ signal }) {
     resolve();
     await new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
     yield { type: "text_delta", text: "never" };
   };
-  return { model, asked };
+  return { model, requested };
 }
 
 interface Reply {
@@ -74,12 +74,12 @@ interface Reply {
 export function steppedModel() {
   const requests: ModelRequest[] = [];
   const waiting: PromiseWithResolvers<Reply>[] = [];
-  let asked = Promise.withResolvers<void>();
+  let requested = Promise.withResolvers<void>();
   const model: Model = async function* (request) {
     requests.push(request);
     const reply = Promise.withResolvers<Reply>();
     waiting.push(reply);
-    asked.resolve();
+    requested.resolve();
     request.signal.addEventListener("abort", () => reply.reject(request.signal.reason));
     const { text: content, call } = await reply.promise;
     if (content !== null) yield { type: "text_delta", text: content };
@@ -94,18 +94,18 @@ export function steppedModel() {
     model,
     requests,
     /** Settles once a model call waits for a reply. */
-    async asked() {
+    async requested() {
       while (waiting.length === 0) {
-        await asked.promise;
-        asked = Promise.withResolvers();
+        await requested.promise;
+        requested = Promise.withResolvers();
       }
     },
     async reply(text: string) {
-      await this.asked();
+      await this.requested();
       waiting.shift()!.resolve({ text });
     },
     async call(name: string) {
-      await this.asked();
+      await this.requested();
       const call = { id: "1", type: "function", function: { name, arguments: "{}" } } as const;
       waiting.shift()!.resolve({ text: null, call });
     },
@@ -175,10 +175,10 @@ export function agent(
   let document: Promise<OpenapiDocument> | undefined;
   const readDocument = async () => {
     const request = new Request(`http://${hosts[0]}/openapi.json`);
-    return await (await handler.unguarded(request, { asker: Keys.OWNER })).json();
+    return await (await handler.unguarded(request, { caller: Keys.OWNER })).json();
   };
   const checked = checkedFetch(handler.fetch, () => document ??= readDocument(), {
-    passesOn: all.gateway !== undefined,
+    forwardsTo: all.gateway !== undefined,
   });
   // The document contains only routes.
   const isFile = ({ url }: Request) => all.http?.files?.has(new URL(url).pathname) ?? false;

@@ -7,4 +7,4 @@ export { faultOfRules } from "./approvals/rules.ts";
 export { AGENT_MODEL } from "./as_model/errors.ts";
 export { allowedHosts, isLoopback } from "./http/guard.ts";
 export type { NumberedEvent } from "./sessions/session_types.ts";
-export type { Workplace } from "./sessions/session_options.ts";
+export type { EnvironmentDescription } from "./sessions/session_options.ts";

@@ -43,7 +43,7 @@ const NAMES: { readonly [Group in keyof Groups]: Readonly<Record<keyof Groups[Gr
       windowTokens: true,
       assumesWindow: true,
     },
-    ...{ countTokens: true, efforts: true, effort: true, seesPictures: true, address: true, notice: true },
+    ...{ countTokens: true, efforts: true, effort: true, supportsImages: true, address: true, notice: true },
   },
   prompt: {
     ...{
@@ -61,7 +61,7 @@ const NAMES: { readonly [Group in keyof Groups]: Readonly<Record<keyof Groups[Gr
   workspace: { folder: true, sandbox: true, place: true, checkpoints: true, background: true },
   http: {
     ...{ guests: true, hosts: true, origins: true, maxHeaderBytes: true, maxBodyBytes: true },
-    ...{ heartbeat: true, files: true, metrics: true, instance: true, passesOn: true },
+    ...{ heartbeat: true, files: true, metrics: true, instance: true, forwardsTo: true },
   },
   advanced: { toolSource: true, delegates: true, keepWarm: true, clock: true, after: true },
 };

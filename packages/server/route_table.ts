@@ -100,7 +100,7 @@ function agentRoute(
   { workspace: { folder: workspace, sandbox } = {}, models, http, sessions }: TableOptions,
 ) {
   const { defaultModel } = models;
-  const { passesOn } = http ?? {};
+  const { forwardsTo } = http ?? {};
   return route({
     method: "GET",
     path: "/agent",
@@ -121,25 +121,25 @@ function agentRoute(
           model: optionalText(
             "Default model of sessions; absent without an agent.",
           ),
-          passesOn: Type.Optional(closed({
+          forwardsTo: Type.Optional(closed({
             chat: optionalText("Provider of chat completions and responses, if there is one."),
             messages: optionalText("Provider of Messages."),
           }, "PassesOn")),
           windowTokens: Type.Number({ description: "Context window in tokens." }),
-          seesPictures: SEES_PICTURES,
+          supportsImages: SEES_PICTURES,
         }, "Agent"),
       ),
     },
     answer: () => {
-      const seesPictures = defaultModel === undefined ? undefined : sessions.seesPictures(defaultModel);
+      const supportsImages = defaultModel === undefined ? undefined : sessions.supportsImages(defaultModel);
       return {
         json: {
           ...(workspace !== undefined && { workspace }),
           ...(sandbox !== undefined && { sandbox }),
           ...(defaultModel !== undefined && { model: defaultModel }),
-          ...(passesOn !== undefined && { passesOn }),
+          ...(forwardsTo !== undefined && { forwardsTo }),
           windowTokens: sessions.windowOf(defaultModel ?? ""),
-          ...(seesPictures !== undefined && { seesPictures }),
+          ...(supportsImages !== undefined && { supportsImages }),
         },
       };
     },

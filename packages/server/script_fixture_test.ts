@@ -68,7 +68,7 @@ export const scriptTurns: fc.Arbitrary<readonly ScriptTurn[]> = fc.array(fc.arra
 export class Player {
   readonly requests: string[] = [];
   /** Steering inputs, and the number of writes when each was accepted. */
-  readonly accepted: { readonly said: string; readonly writes: number }[] = [];
+  readonly accepted: { readonly text: string; readonly writes: number }[] = [];
   readonly errors: unknown[] = [];
   readonly tools: readonly Tool[];
   #session: AgentSession | undefined;
@@ -106,9 +106,9 @@ export class Player {
       this.requests.push(body);
       const index = next++;
       const { steer, cancels, fails, calls, finish } = steps[index] ?? ANSWER;
-      for (const said of steer) {
-        await this.#session?.steerOrStart({ input: said });
-        this.accepted.push({ said, writes: this.#writes() });
+      for (const text of steer) {
+        await this.#session?.steerOrStart({ input: text });
+        this.accepted.push({ text, writes: this.#writes() });
       }
       if (cancels) this.#session?.cancel();
       if (fails) throw new ModelError("provider_error", "The provider failed.");

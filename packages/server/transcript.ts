@@ -53,9 +53,9 @@ export type TranscriptEntry =
       readonly name: string;
       readonly arguments: string;
       readonly parent?: string;
-      readonly helper?: string;
+      readonly subagent?: string;
       /** Pending approval, or its answer. */
-      readonly approval?: "asked" | Extract<SessionEvent, { readonly type: "approval_answered" }>;
+      readonly approval?: "requested" | Extract<SessionEvent, { readonly type: "approval_answered" }>;
       readonly proposed?: FileChange;
       readonly output?: string;
       /** Absent while it runs. */
@@ -69,7 +69,7 @@ export type TranscriptEntry =
       readonly reason: TurnEnd["reason"];
       readonly message?: string;
       /** True if the provider refused a request with images, which not every model accepts. */
-      readonly refusedPictures?: true;
+      readonly refusedImages?: true;
       /** Cost since the turn's start or its last approval. */
       readonly ledger: TurnLedger;
     }
@@ -96,7 +96,7 @@ export class TranscriptReducer {
   /** Ids of calls that have ended since the last reply, whose later output is ignored. */
   readonly #ended = new Set<string>();
   #warned: string | undefined;
-  #hasPictures = false;
+  #hasImages = false;
 
   constructor({ plan }: { readonly plan?: WorkPlan | undefined } = {}) {
     this.#plan = plan;
@@ -120,10 +120,10 @@ export class TranscriptReducer {
       case "message_added":
         return yield* this.#message(event.message);
       case "turn_start":
-        if (event.input !== undefined) yield this.#said(event.input);
+        if (event.input !== undefined) yield this.#texts(event.input);
         return;
       case "user_message":
-        return yield this.#said(event.input);
+        return yield this.#texts(event.input);
       case "step_start":
         return yield* this.#takeBack();
       case "turn_resumed":
@@ -147,15 +147,15 @@ export class TranscriptReducer {
         const { type: _, step: __, id, name, parent, ...result } = event;
         return yield* this.#settle({ id, name, ...(parent !== undefined && { parent }), result });
       }
-      case "helper_started": {
+      case "subagent_started": {
         const call = this.#find(event.id);
-        if (call) yield this.#change(call, { helper: event.session });
+        if (call) yield this.#change(call, { subagent: event.session });
         return;
       }
-      case "approval_asked": {
+      case "approval_requested": {
         const call = this.#find(event.id);
-        const asked = { approval: "asked", ...(event.change && { proposed: event.change }) } as const;
-        return yield call ? this.#change(call, asked) : this.#begin({ ...callOf(event), ...asked });
+        const pending = { approval: "requested", ...(event.change && { proposed: event.change }) } as const;
+        return yield call ? this.#change(call, pending) : this.#begin({ ...callOf(event), ...pending });
       }
       case "approval_answered": {
         const call = this.#find(event.id);
@@ -182,7 +182,7 @@ export class TranscriptReducer {
   *#message(message: Message): Generator<TranscriptChange, void> {
     switch (message.role) {
       case "user":
-        return yield this.#said(message.content);
+        return yield this.#texts(message.content);
       case "assistant":
         yield* this.#replied(message);
         for (const call of message.tool_calls ?? []) {
@@ -191,10 +191,10 @@ export class TranscriptReducer {
         return;
       case "tool": {
         const { tool_call_id: id, content } = message;
-        const pictures = typeof content === "string"
+        const images = typeof content === "string"
           ? []
           : content.flatMap((part) => part.type === "image_url" ? [part.image_url.url] : []);
-        const result = { content: contentText(content), ...(pictures.length > 0 && { pictures }) };
+        const result = { content: contentText(content), ...(images.length > 0 && { images }) };
         return yield* this.#settle({ id, name: id, result });
       }
       case "function": {
@@ -207,8 +207,8 @@ export class TranscriptReducer {
     }
   }
 
-  #said(content: Content): TranscriptChange {
-    this.#hasPictures ||= typeof content !== "string" && content.some(({ type }) => type === "image_url");
+  #texts(content: Content): TranscriptChange {
+    this.#hasImages ||= typeof content !== "string" && content.some(({ type }) => type === "image_url");
     return { entry: { key: this.#length++, kind: "said", content } };
   }
 
@@ -291,7 +291,7 @@ export class TranscriptReducer {
       entry: {
         ...{ key: this.#length++, kind: "end", reason, ledger },
         ...(message !== undefined && { message }),
-        ...(code === "bad_request" && this.#hasPictures && { refusedPictures: true }),
+        ...(code === "bad_request" && this.#hasImages && { refusedImages: true }),
       },
     };
   }

@@ -129,14 +129,14 @@ Deno.test("agentHandler() with a gateway responds to a client that left while it
 Deno.test("agentHandler() with a gateway lists the models of both, if the provider lists its own", async () => {
   const endless = new ReadableStream({ pull: (controller) => controller.enqueue(new Uint8Array(MIB)) });
   for (
-    const [told, expected] of [
+    const [method, expected] of [
       [Response.json({ data: [{ id: "gpt-5", object: "model" }] }), ["agent", "gpt-5"]],
       [Response.json({ data: [{ id: "gpt-5" }] }, { status: 500 }), ["agent"]],
       [new Response("no"), ["agent"]],
       [new Response(endless), ["agent"]],
     ] as const
   ) {
-    const { data } = await (await both(() => told).ask(get("/v1/models"))).json();
+    const { data } = await (await both(() => method).ask(get("/v1/models"))).json();
     assertEquals(data.map(({ id }: { id: string }) => id), expected);
   }
 });
@@ -189,7 +189,7 @@ Deno.test("agentHandler() with a gateway describes both in one document", async 
 
 Deno.test("agentHandler() with a gateway forwards other paths under /v1, and serves the agent's own", async () => {
   const { ask, seen } = both();
-  const told = async (method: string, path: string, headers: Record<string, string> = {}) => {
+  const answerOf = async (method: string, path: string, headers: Record<string, string> = {}) => {
     const response = await ask(new Request(`http://localhost${path}`, { method, headers }));
     await response.body?.cancel();
     return response.status;
@@ -200,12 +200,12 @@ Deno.test("agentHandler() with a gateway forwards other paths under /v1, and ser
     ["POST", "/v1/responses/resp_1/cancel"],
     ["GET", "/v1/models/gpt-5"],
   ] as const;
-  for (const [method, path] of passed) assertEquals(await told(method, path), 200);
+  for (const [method, path] of passed) assertEquals(await answerOf(method, path), 200);
   assertEquals(seen, passed.map(([, path]) => `http://upstream.example${path}`));
-  assertEquals(await told("PATCH", "/tare/v1/sessions/x"), 405);
-  assertEquals([await told("GET", "/tare/v1/sessions/x"), await told("GET", "/nowhere")], [404, 404]);
-  assertEquals(await told("HEAD", "/"), 200);
-  assertEquals(await told("GET", "/v1/responses", { upgrade: "websocket" }), 426);
+  assertEquals(await answerOf("PATCH", "/tare/v1/sessions/x"), 405);
+  assertEquals([await answerOf("GET", "/tare/v1/sessions/x"), await answerOf("GET", "/nowhere")], [404, 404]);
+  assertEquals(await answerOf("HEAD", "/"), 200);
+  assertEquals(await answerOf("GET", "/v1/responses", { upgrade: "websocket" }), 426);
   assertEquals(seen.length, passed.length);
 });
 
@@ -227,18 +227,18 @@ Deno.test("agentHandler() with a gateway reads compressed bodies to route them",
 
 Deno.test("agentHandler() with a gateway serves the agent's paths and models without an upstream", async () => {
   const { ask } = both(undefined, { isAlone: true });
-  const told = async (method: string, path: string) => {
+  const answerOf = async (method: string, path: string) => {
     const response = await ask(new Request(`http://localhost${path}`, { method }));
     const { error: { code, param }, ...rest } = await response.json();
     assertEquals(rest, {});
     return [response.status, code, param];
   };
-  assertEquals(await told("GET", "/v1/chat/completions"), [405, "method_not_allowed", null]);
-  assertEquals(await told("PATCH", "/v1/responses/resp_1"), [405, "method_not_allowed", null]);
-  assertEquals(await told("GET", "/v1/models/gpt-5"), [404, "model_not_found", "model"]);
-  assertEquals(await told("DELETE", "/v1/responses/resp_1"), [404, "response_not_found", "id"]);
-  assertEquals(await told("GET", "/v1/responses/resp_1/input_items"), [404, "response_not_found", "id"]);
-  assertEquals(await told("POST", "/v1/embeddings"), [404, "no_upstream", null]);
+  assertEquals(await answerOf("GET", "/v1/chat/completions"), [405, "method_not_allowed", null]);
+  assertEquals(await answerOf("PATCH", "/v1/responses/resp_1"), [405, "method_not_allowed", null]);
+  assertEquals(await answerOf("GET", "/v1/models/gpt-5"), [404, "model_not_found", "model"]);
+  assertEquals(await answerOf("DELETE", "/v1/responses/resp_1"), [404, "response_not_found", "id"]);
+  assertEquals(await answerOf("GET", "/v1/responses/resp_1/input_items"), [404, "response_not_found", "id"]);
+  assertEquals(await answerOf("POST", "/v1/embeddings"), [404, "no_upstream", null]);
 });
 
 Deno.test(
@@ -272,11 +272,15 @@ Deno.test("agentHandler() with a gateway reads compressed bodies of the agent's 
     const made = await send(new Uint8Array(compress(plain)), encoding);
     assertEquals([made.status, (await made.json()).metadata], [201, { a: "b" }]);
   }
-  const told = async (response: Response) => [response.status, (await response.json()).error];
+  const errorOf = async (response: Response) => [response.status, (await response.json()).error];
   const bomb = new Uint8Array(gzipSync(new Uint8Array(12 * 2 ** 20)));
   const message = "Cannot read the body: it has more than 10485760 bytes.";
-  assertEquals(await told(await send(bomb, "gzip")), [413, { status: 413, code: "body_too_large", message }]);
-  assertEquals((await told(await send(bomb, "snappy")))[0], 415);
+  assertEquals(await errorOf(await send(bomb, "gzip")), [413, {
+    status: 413,
+    code: "body_too_large",
+    message,
+  }]);
+  assertEquals((await errorOf(await send(bomb, "snappy")))[0], 415);
   assertEquals(seen, []);
 });
 
@@ -302,7 +306,7 @@ const KEY = { apiKey: "sk-server" };
 Deno.test("agentHandler() with a gateway forwards only paths of models with the server's key", async () => {
   const server = both(undefined, KEY);
   for (
-    const asked of [
+    const request of [
       ["GET", "/v1/chat/completions"],
       ["POST", "/v1/completions"],
       ["POST", "/v1/responses/resp_1/cancel"],
@@ -324,8 +328,8 @@ Deno.test("agentHandler() with a gateway forwards only paths of models with the 
       ["POST", "/v1/environments"],
     ] as const
   ) {
-    const { status, passed } = await answered(server, asked);
-    assertEquals([asked[1], status, passed], [asked[1], 200, [asked[1]]]);
+    const { status, passed } = await answered(server, request);
+    assertEquals([request[1], status, passed], [request[1], 200, [request[1]]]);
   }
   for (
     const [method, path] of [
@@ -388,8 +392,8 @@ Deno.test("agentHandler() with a gateway forwards none of its own requests to a 
         ["DELETE", "/health", "GET, HEAD"],
       ] as const
     ) {
-      const { status, allow: told, passed } = await answered(server, [method, path]);
-      assertEquals([path, status, told, passed], [path, 405, allow, []]);
+      const { status, allow: allowed, passed } = await answered(server, [method, path]);
+      assertEquals([path, status, allowed, passed], [path, 405, allow, []]);
     }
     for (
       const path of [
@@ -464,7 +468,7 @@ Deno.test("agentHandler() with a gateway reports its own errors in one format", 
 });
 
 Deno.test("agentHandler() has no routes of its own at the root but those that monitor or describe the server", async () => {
-  const told = async ({ ask }: Pick<ReturnType<typeof both>, "ask">) => {
+  const reportsOf = async ({ ask }: Pick<ReturnType<typeof both>, "ask">) => {
     const { paths } = await (await ask(get("/openapi.json"))).json();
     return Object.keys(paths).filter((path) => !path.startsWith("/tare/v1/"));
   };
@@ -480,8 +484,8 @@ Deno.test("agentHandler() has no routes of its own at the root but those that mo
     "/health/ready",
     "/openapi.json",
   ];
-  assertEquals(await told({ ask }), atRoot);
-  assertEquals(await told({ ask: alone.fetch }), atRoot);
+  assertEquals(await reportsOf({ ask }), atRoot);
+  assertEquals(await reportsOf({ ask: alone.fetch }), atRoot);
 });
 
 Deno.test("agentHandler() with a gateway forwards Anthropic's sessions, which aren't its own", async () => {

@@ -26,7 +26,6 @@ export { hashPrefixes } from "./hash_prefixes.ts";
 export { expiryClock } from "./expiry_clock.ts";
 export { isFenced, type OwnedEvents, type OwnedSession, Ownership, Queue, type Tenure } from "./ownership.ts";
 export {
-  type BookOptions,
   type CacheKeyOptions,
   type CallPlanner,
   type DatedRewrite,
@@ -34,6 +33,7 @@ export {
   type GlimpseOptions,
   type HistoryNow,
   type PinChange,
+  type RecordOptions,
   Session,
   type SessionCall,
   type SessionInit,
@@ -54,7 +54,7 @@ export {
 } from "./registry.ts";
 export type {
   BriefCommit,
-  ConnectionFigures,
+  ConnectionMetrics,
   DeliveryClaim,
   DeliveryLimits,
   DeliveryListing,
@@ -69,8 +69,8 @@ export type {
   KeyRequest,
   ListedSession,
   NamedSession,
-  OpeningFigures,
   OpeningListener,
+  OpeningMetrics,
   ReceiverLimit,
   SessionLimits,
   SessionListing,
@@ -81,9 +81,9 @@ export type {
   StoredDelivery,
   StoredDocument,
   StoredEvent,
-  StoredSums,
+  StoredTotalsRow,
   StoreRecord,
-  SumsQuery,
+  TotalsQuery,
   TypedEvent,
   WaitingSession,
 } from "./store/port.ts";
@@ -94,5 +94,5 @@ export {
   type WriteBehindOptions,
   type WrittenKind,
 } from "./write_behind.ts";
-export type { KeptWarm, Pingable } from "./warmth.ts";
+export type { KeepAlivePeriod, Pingable } from "./cache_keep_alive.ts";
 export { s3Address } from "./store/s3_address.ts";

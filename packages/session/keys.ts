@@ -6,7 +6,7 @@ import { DocumentReader } from "./documents.ts";
 import { isConflict } from "./store/store_error.ts";
 
 /** The key of a request. */
-export interface Asker {
+export interface Caller {
   /** Name of the key: `owner`, `guest` without a key, or the name that the owner chose. */
   readonly name: string;
   /** Permitted uses: model calls through the gateway, agent sessions, approvals, and metrics. */
@@ -14,7 +14,7 @@ export interface Asker {
 }
 
 /** A key without its secret, and its cost today. */
-export interface KeyReport extends Asker {
+export interface KeyReport extends Caller {
   /** Most US dollars that its sessions may cost per UTC day. Default: no limit. */
   readonly budgetUsdPerDay?: number;
   /** Most requests per minute and server. Default: no limit. */
@@ -100,9 +100,9 @@ const UNLIMITED: Reservation = { usd: 0, release() {} };
 export class Keys {
   static readonly NAME: RegExp = /^[a-z0-9][a-z0-9_-]{0,39}$/;
   /** The owner's key: all permissions, access to all sessions. */
-  static readonly OWNER: Asker = { name: "owner", routes: ["gateway", "agent", "approve", "metrics"] };
+  static readonly OWNER: Caller = { name: "owner", routes: ["gateway", "agent", "approve", "metrics"] };
   /** Requests without a key, if permitted: access to sessions made without a key, by id only. */
-  static readonly GUEST: Asker = { name: "guest", routes: ["gateway", "agent"] };
+  static readonly GUEST: Caller = { name: "guest", routes: ["gateway", "agent"] };
   static readonly MOST_OUTPUT_TOKENS: number = MOST_OUTPUT_TOKENS;
   readonly #store: KeysOptions["store"];
   readonly #owners: ReadonlySet<string>;
@@ -118,7 +118,7 @@ export class Keys {
   /** The newest reservation attempt per key: on a shared store they are sequential. */
   readonly #attempts = new Map<string, Promise<unknown>>();
   readonly #gone = new Set<string>();
-  readonly #asked = new Map<string, { readonly minute: number; count: number }>();
+  readonly #counts = new Map<string, { readonly minute: number; count: number }>();
   readonly #keys: DocumentReader<StoredKey>;
   readonly #spent: DocumentReader<Spent & { readonly id: string }>;
   readonly #writing: Coalescer;
@@ -144,17 +144,17 @@ export class Keys {
   }
 
   /** Returns the name stored with a key's sessions; `undefined` for the owner. */
-  static nameOf({ name }: Asker = Keys.OWNER): string | undefined {
+  static nameOf({ name }: Caller = Keys.OWNER): string | undefined {
     return name === Keys.OWNER.name ? undefined : name;
   }
 
-  static sees(asker: Asker | undefined, by: string | undefined): boolean {
-    const own = Keys.nameOf(asker);
+  static sees(caller: Caller | undefined, by: string | undefined): boolean {
+    const own = Keys.nameOf(caller);
     return own === undefined || own === by;
   }
 
   /** Returns the key of this secret; `undefined` if there is none. @throws {StoreError} */
-  async find(secret: string): Promise<Asker | undefined> {
+  async find(secret: string): Promise<Caller | undefined> {
     const hash = sha256(secret);
     if (this.#owners.has(hash)) return Keys.OWNER;
     if (!Keys.isSecret(secret)) return undefined;
@@ -207,19 +207,19 @@ export class Keys {
   }
 
   /** Returns a key and its cost today; `undefined` for the owner and guests. @throws {StoreError} */
-  async report({ name }: Asker): Promise<KeyReport | undefined> {
+  async report({ name }: Caller): Promise<KeyReport | undefined> {
     return (await this.list()).find((key) => key.name === name);
   }
 
   /** Counts a request. Returns the refusal if the key's rate limit is exceeded. */
-  count({ name }: Asker): KeyRefusal | undefined {
+  count({ name }: Caller): KeyRefusal | undefined {
     const { perMinute } = this.#named(name) ?? {};
     if (perMinute === undefined) return undefined;
     const nowMs = this.#store.now();
     const minute = Math.floor(nowMs / MINUTE_MS);
-    const asked = this.#asked.get(name);
-    const now = asked?.minute === minute ? asked : { minute, count: 0 };
-    this.#asked.set(name, now);
+    const minuteCount = this.#counts.get(name);
+    const now = minuteCount?.minute === minute ? minuteCount : { minute, count: 0 };
+    this.#counts.set(name, now);
     if (++now.count <= perMinute) return undefined;
     const retryAfterS = Math.ceil(((minute + 1) * MINUTE_MS - nowMs) / 1000);
     return {
@@ -232,13 +232,13 @@ export class Keys {
   }
 
   /** Returns why a key may not make this request; `undefined` if it may. Calls in progress aren't checked again. */
-  refusal(asker: Asker, route: Asker["routes"][number]): KeyRefusal | undefined {
-    if (!asker.routes.includes(route)) {
-      const routes = asker.routes.join(", ");
-      const message = `Forbidden: key ${asker.name} is for ${routes}, not for ${route}.`;
+  refusal(caller: Caller, route: Caller["routes"][number]): KeyRefusal | undefined {
+    if (!caller.routes.includes(route)) {
+      const routes = caller.routes.join(", ");
+      const message = `Forbidden: key ${caller.name} is for ${routes}, not for ${route}.`;
       return { status: 403, code: "not_for_this_key", message };
     }
-    return this.spent(Keys.nameOf(asker));
+    return this.spent(Keys.nameOf(caller));
   }
 
   /**
@@ -320,8 +320,8 @@ export class Keys {
       await this.#load();
       let others = 0;
       const today = this.#today();
-      for (const { name: whose, day, reservedUsd = 0, server } of this.#others) {
-        if (whose !== name || day !== today || reservedUsd === 0) continue;
+      for (const { name: owner, day, reservedUsd = 0, server } of this.#others) {
+        if (owner !== name || day !== today || reservedUsd === 0) continue;
         if (await this.#isThere(server)) others += reservedUsd;
       }
       if (!this.#hasRoom(name, others)) return undefined;

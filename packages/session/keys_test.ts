@@ -49,8 +49,8 @@ Deno.test("Keys refuses by route, daily budget, unknown price, and after removal
   const keys = new Keys({ store, owners: [] });
   await keys.add({ name: "alice", routes: ["gateway"], budgetUsdPerDay: 1 });
   const alice = (await keys.list())[0]!;
-  const told = (refusal: ReturnType<AnyKeys["spent"]>) => refusal && [refusal.status, refusal.message];
-  assertEquals(told(keys.refusal(alice, "agent")), [
+  const refusalOf = (refusal: ReturnType<AnyKeys["spent"]>) => refusal && [refusal.status, refusal.message];
+  assertEquals(refusalOf(keys.refusal(alice, "agent")), [
     403,
     "Forbidden: key alice is for gateway, not for agent.",
   ]);
@@ -65,19 +65,19 @@ Deno.test("Keys refuses by route, daily budget, unknown price, and after removal
     "Budget exceeded: key alice has spent its budget of $1 for today, $1.2500. Retry after 2026-02-01T00:00Z, " +
     "or raise the budget.",
   ];
-  assertEquals(told(keys.refusal(alice, "gateway")), spent);
+  assertEquals(refusalOf(keys.refusal(alice, "gateway")), spent);
   await keys.close();
   // Neither a restart nor another key of that name resets it.
   const next = new Keys({ store, owners: [] });
   assertEquals((await next.list())[0]?.spentUsd, 1.25);
-  assertEquals(told(next.refusal(alice, "gateway")), spent);
+  assertEquals(refusalOf(next.refusal(alice, "gateway")), spent);
   await next.remove("alice");
-  assertEquals(told(next.spent("alice")), [
+  assertEquals(refusalOf(next.spent("alice")), [
     403,
     "Forbidden: key alice, which pays for this, was removed.",
   ]);
   await next.add({ name: "alice", routes: ["gateway"], budgetUsdPerDay: 1 });
-  assertEquals(told(next.refusal(alice, "gateway")), spent);
+  assertEquals(refusalOf(next.refusal(alice, "gateway")), spent);
   nowMs += 12 * 60 * 60_000;
   assertEquals(next.refusal(alice, "gateway"), undefined);
   // Spending of the previous day is deleted with the first call of the next.
@@ -191,12 +191,12 @@ Deno.test("Keys.reserve() ignores reservations of servers that are gone, and can
   await one.add({ name: "alice", routes: ["gateway"], budgetUsdPerDay: 1 });
   await other.list();
   assert("release" in await one.reserve("alice", 2));
-  const leaving = new AbortController();
-  let asked = 0;
+  const closing = new AbortController();
+  let requestCount = 0;
   const waits = other.reserve("alice", 2, {
-    signal: leaving.signal,
+    signal: closing.signal,
     progress: () => {
-      if (++asked === 2) leaving.abort(new Error("left"));
+      if (++requestCount === 2) closing.abort(new Error("left"));
     },
   });
   await assertRejects(() => waits, Error, "left");

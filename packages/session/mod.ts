@@ -25,7 +25,7 @@
  * @module
  */
 export {
-  type Asker,
+  type Caller,
   type KeyRefusal,
   type KeyReport,
   Keys,
@@ -36,4 +36,4 @@ export { type ContentsSum, copyContents, type StoreContents } from "./store/cont
 export { openFileArchive } from "./store/file_archive.ts";
 export type { Store } from "./store/port.ts";
 export { StoreError } from "./store/store_error.ts";
-export { Warmth, type WarmthOptions } from "./warmth.ts";
+export { CacheKeepAlive, type KeepAliveOptions } from "./cache_keep_alive.ts";

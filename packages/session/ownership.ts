@@ -156,8 +156,8 @@ export class Ownership {
     for (;;) {
       const done = await this.#queue.run(() => this.#here(work));
       if (done) return done.value;
-      const asked = await this.request(request());
-      if (asked) return answered(asked.answer);
+      const requested = await this.request(request());
+      if (requested) return answered(requested.answer);
     }
   }
 
@@ -165,9 +165,9 @@ export class Ownership {
    * Sends a request to the session's owner and reads the resulting writes. Returns `undefined` if no server owns it.
    */
   async request(body: unknown): Promise<{ readonly answer: unknown } | undefined> {
-    const asked = await this.#shared?.ask(this.#session.id, body);
-    if (asked) await this.ready();
-    return asked;
+    const requested = await this.#shared?.ask(this.#session.id, body);
+    if (requested) await this.ready();
+    return requested;
   }
 
   tenure(): Tenure {

@@ -37,7 +37,7 @@ class Counter {
       unsettled: () => called("unsettled"),
       refusal: (why) => new Error(why),
     });
-    store.shared?.listen({ asked: (request) => void this.ownership.receive(request), gone: () => {} });
+    store.shared?.listen({ onRequest: (request) => void this.ownership.receive(request), gone: () => {} });
   }
 
   /** Counts if this server owns the session; otherwise returns the owner's answer. */

@@ -3,11 +3,11 @@
  *
  * @module
  */
-import type { Figures } from "./telemetry.ts";
+import type { MetricRegistry } from "./telemetry.ts";
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
 
-type Options = Parameters<Figures["figure"]>[0];
-type Facts = Parameters<ReturnType<Figures["figure"]>>[1];
+type Options = Parameters<MetricRegistry["figure"]>[0];
+type Facts = Parameters<ReturnType<MetricRegistry["figure"]>>[1];
 
 /** Most series of a metric: names of models and tools come from clients. */
 const MAX_SERIES = 500;
@@ -21,16 +21,16 @@ const OTHER = "_OTHER";
  * Returns a metrics registry in Prometheus' format, with the names of OpenTelemetry's Prometheus exporter. A metric
  * that can't be read is omitted, and `onError` receives the reason.
  */
-export function prometheus({ onError }: { readonly onError: (error: unknown) => void }): Figures {
+export function prometheus({ onError }: { readonly onError: (error: unknown) => void }): MetricRegistry {
   const registry = new Registry();
-  const figures = new Map<string, ReturnType<Figures["figure"]>>();
+  const metricRegistry = new Map<string, ReturnType<MetricRegistry["figure"]>>();
   const about = ({ kind, name, unit, description: help, labels = [] }: Options) => ({
     name: `${plain(name)}${unitOf(unit)}${kind === "sum" ? "_total" : ""}`,
     help,
     labelNames: labels.map(plain),
     registers: [registry],
   });
-  const make = (options: Options): ReturnType<Figures["figure"]> => {
+  const make = (options: Options): ReturnType<MetricRegistry["figure"]> => {
     const labelsOf = labeller(options);
     switch (options.kind) {
       case "sum": {
@@ -50,8 +50,8 @@ export function prometheus({ onError }: { readonly onError: (error: unknown) => 
   return {
     mediaType: registry.contentType,
     figure(options) {
-      const figure = figures.get(options.name) ?? make(options);
-      figures.set(options.name, figure);
+      const figure = metricRegistry.get(options.name) ?? make(options);
+      metricRegistry.set(options.name, figure);
       return figure;
     },
     observe(options, read) {

@@ -11,14 +11,14 @@ import {
   type LedgerReport,
   MAX_WARNINGS,
   type Overview,
+  type ReportedWarnings,
   type SessionGroup,
-  type ToldWarnings,
 } from "./report/calls.ts";
 import { type PinReport, reportPins, type SeenSession } from "./report/prompt_report.ts";
 import { reportSpend, type SpendingReport, type SpendingSession, type SpendOptions } from "./report/spend.ts";
 import type { PinChange, Session } from "./session.ts";
 import type { ListedSession, SessionListing, SessionRecord, Store, StoreRecord } from "./store/port.ts";
-import type { Warmth } from "./warmth.ts";
+import type { CacheKeepAlive } from "./cache_keep_alive.ts";
 
 /** Options of sessions in memory. */
 export interface HeldOptions<S> {
@@ -144,8 +144,8 @@ export interface SessionKind<
   readonly kind: SessionRecord["kind"];
   readonly store?: Store | undefined;
   /** Sends cache keep-alive requests. Absent: disabled. */
-  readonly warmth?: Pick<Warmth, "keepFor"> | undefined;
-  readonly warnings: ToldWarnings;
+  readonly keepAlive?: Pick<CacheKeepAlive, "keepFor"> | undefined;
+  readonly warnings: ReportedWarnings;
   now(): number;
   find(id: string): S | undefined;
   open(id: string): Promise<S | undefined>;
@@ -262,7 +262,7 @@ export class SessionRegistry<Summary = unknown, Details = unknown> {
       signal?.throwIfAborted();
     }
     if (query.by !== "session") return reportSpend(all, query);
-    const { all: sums } = reportSpend(all, { ...query, by: "day" });
+    const { all: total } = reportSpend(all, { ...query, by: "day" });
     const newest: SpendingSession[] = [];
     let isCut = false;
     for (const { kind } of this.kinds) {
@@ -272,7 +272,7 @@ export class SessionRegistry<Summary = unknown, Details = unknown> {
       signal?.throwIfAborted();
     }
     const { rows, hasMore } = reportSpend(newest, query);
-    return { all: sums, rows, hasMore: hasMore || isCut };
+    return { all: total, rows, hasMore: hasMore || isCut };
   }
 
   #kindsOf(wanted: SessionRecord["kind"] | undefined) {
@@ -324,10 +324,10 @@ export class SessionRegistry<Summary = unknown, Details = unknown> {
     { from = FIRST_DAY, to = LAST_DAY, by }: Pick<SpendOptions, "from" | "to"> & Pick<ReportScope, "by">,
   ): Promise<readonly SpendingSession[]> {
     const { kind, store } = one;
-    const summed = await store?.readSums({ kind, from, to, by }) ?? [];
-    const stored = summed.map(({ day, about, sums }): SpendingSession => {
+    const summed = await store?.readTotals({ kind, from, to, by }) ?? [];
+    const stored = summed.map(({ day, about, totals }): SpendingSession => {
       const { model = "", agent = null } = aboutOf({ about });
-      return { id: "", title: "", kind, model, agent, days: { [`${day} ${model}`.trimEnd()]: sums } };
+      return { id: "", title: "", kind, model, agent, days: { [`${day} ${model}`.trimEnd()]: totals } };
     });
     const others = Array.from(
       one.unsummed?.(by) ?? [],
@@ -416,8 +416,8 @@ export class OpenSession<Summary = unknown, Details = unknown> {
   }
 
   /** Keeps its newest prompt cached for at most `ms`; `undefined` if keep-alive is disabled. */
-  keepFor(ms: number): ReturnType<Warmth["keepFor"]> | undefined {
-    return this.#kind.warmth?.keepFor(this.#session.id, ms);
+  keepFor(ms: number): ReturnType<CacheKeepAlive["keepFor"]> | undefined {
+    return this.#kind.keepAlive?.keepFor(this.#session.id, ms);
   }
 
   /** Returns the original of an evicted text by its reference. */

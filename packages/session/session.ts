@@ -20,7 +20,7 @@ import { findClientChange, withClientChange } from "@tare/planner/internal/parts
 import type { Archive } from "@tare/prune";
 import { createHash } from "node:crypto";
 import { setImmediate } from "node:timers";
-import { addDays, addToDay, type CallReport, type Days, type Sums } from "./report/calls.ts";
+import { addDays, addToDay, type CallReport, type Days, type UsageTotals } from "./report/calls.ts";
 import type { SeenSession } from "./report/prompt_report.ts";
 import type { StoredState } from "./store/session_records.ts";
 
@@ -32,13 +32,13 @@ export interface SessionState {
   readonly pins: readonly Pin[];
   readonly epoch: number;
   /** Estimated saving in cost units; 0 without a ledger. */
-  readonly savedTokenUnits: number;
+  readonly savedCostUnits: number;
   /** The newest prompt rewrites, the oldest first. */
   readonly rewrites: readonly DatedRewrite[];
   /** Rewrites whose call has not succeeded yet. */
   readonly unsent: readonly Rewrite[];
   readonly days: Days;
-  readonly figures?: Pick<SessionView, "promptTokens" | "saved"> | undefined;
+  readonly metrics?: Pick<SessionView, "promptTokens" | "saved"> | undefined;
   /** Prompt cache key; absent before the first request. */
   readonly cacheKey?: string | undefined;
 }
@@ -110,7 +110,7 @@ export interface HistoryNow extends History {
 }
 
 /** Options of added totals. */
-export interface BookOptions {
+export interface RecordOptions {
   /** Default: the model that was requested last. */
   readonly model?: string | undefined;
 }
@@ -130,7 +130,7 @@ const NEW: SessionState = {
   model: "",
   pins: [],
   epoch: 0,
-  savedTokenUnits: 0,
+  savedCostUnits: 0,
   rewrites: [],
   unsent: [],
   days: {},
@@ -188,7 +188,7 @@ export class Session {
   #stored: StoredCopy;
   #calls: readonly CallReport[] = [];
   #seen: Pick<SeenSession, "history" | "view"> | undefined;
-  #asked: History | undefined;
+  #requested: History | undefined;
   #changed: NonNullable<LedgerEntry["changed"]> | undefined;
 
   constructor({ id, archive, prompts, countTokens, tools, state, stored = NOT_STORED }: SessionInit) {
@@ -214,7 +214,7 @@ export class Session {
     this.#stored = stored;
   }
 
-  get prompt(): Pick<PromptSession, "state" | "lookedAt"> {
+  get prompt(): Pick<PromptSession, "state" | "inspected"> {
     return this.#prompts;
   }
 
@@ -236,7 +236,7 @@ export class Session {
     return this.#seen;
   }
 
-  asked(model: string): void {
+  addRequest(model: string): void {
     if (model !== this.#state.model) this.#change({ model });
   }
 
@@ -259,9 +259,9 @@ export class Session {
   /** Restarts with `prompts`; only the totals remain. */
   begin(prompts: PromptSession): void {
     this.#prompts = prompts;
-    this.#seen = this.#asked = this.#changed = undefined;
-    const { epoch, savedTokenUnits, rewrites, unsent } = NEW;
-    this.#change({ epoch, savedTokenUnits, rewrites, unsent, figures: undefined, cacheKey: undefined });
+    this.#seen = this.#requested = this.#changed = undefined;
+    const { epoch, savedCostUnits, rewrites, unsent } = NEW;
+    this.#change({ epoch, savedCostUnits, rewrites, unsent, metrics: undefined, cacheKey: undefined });
   }
 
   /**
@@ -276,9 +276,9 @@ export class Session {
     const view = await prompts.view(history, { ...call, pins: this.#state.pins });
     if (call.oneShot || prompts !== this.#prompts) return view;
     const { rewrites, promptTokens, saved, endedPins = [] } = view;
-    const asked = { messages: spelled, tools: history.tools };
-    this.#changed ??= findClientChange(this.#asked, asked, this.#countTokens);
-    this.#asked = asked;
+    const dialogue = { messages: spelled, tools: history.tools };
+    this.#changed ??= findClientChange(this.#requested, dialogue, this.#countTokens);
+    this.#requested = dialogue;
     this.#seen = { history, view };
     const { pins, epoch, rewrites: before, unsent } = this.#state;
     const dated = rewrites.map((rewrite): SessionState["rewrites"][number] => ({
@@ -286,7 +286,7 @@ export class Session {
       ...rewrite,
     }));
     this.#change({
-      figures: { promptTokens, saved },
+      metrics: { promptTokens, saved },
       ...(endedPins.length > 0 &&
         { pins: endedPins.reduce((left, { place }) => pinsAfter(left, { remove: place }), pins) }),
       ...(rewrites.length > 0 && {
@@ -303,7 +303,7 @@ export class Session {
    */
   sent(usage: Usage | undefined, view: SessionView, heldTokens?: number): LedgerEntry | undefined {
     const entry = this.#prompts.sent(usage, view, heldTokens);
-    if (entry) this.#change({ savedTokenUnits: entry.savedTokenUnits });
+    if (entry) this.#change({ savedCostUnits: entry.savedCostUnits });
     const changed = this.#changed;
     this.#changed = undefined;
     return entry && changed ? withClientChange(entry, changed) : entry;
@@ -330,11 +330,11 @@ export class Session {
 
   /** Returns what users see of the newest prompt: the newest turn's view, or a view of this history. */
   async see(history?: HistoryNow): Promise<SeenSession> {
-    const told = { pins: this.#state.pins, countTokens: this.#countTokens };
-    if (!history) return { ...(this.#seen ?? NOTHING_SEEN), ...told };
+    const options = { pins: this.#state.pins, countTokens: this.#countTokens };
+    if (!history) return { ...(this.#seen ?? NOTHING_SEEN), ...options };
     const { nowMs, ...messages } = history;
-    const call = { nowMs, model: this.#state.model, oneShot: true, pins: told.pins };
-    return { history: messages, view: await this.#prompts.view(messages, call), ...told };
+    const call = { nowMs, model: this.#state.model, oneShot: true, pins: options.pins };
+    return { history: messages, view: await this.#prompts.view(messages, call), ...options };
   }
 
   /** Plans a request that may become the first turn. */
@@ -363,7 +363,7 @@ export class Session {
   pinged(sent: PingSent): PingEntry {
     const entry = this.#prompts.pinged?.(sent);
     if (!entry) throw new Error("Cannot record a keep-alive request: the policy has no ledger");
-    this.#change({ savedTokenUnits: entry.savedTokenUnits });
+    this.#change({ savedCostUnits: entry.savedCostUnits });
     return entry;
   }
 
@@ -382,11 +382,11 @@ export class Session {
   }
 
   /** Adds totals at a time in milliseconds. Default: of the last requested model. */
-  book(more: Partial<Sums>, atMs: number, { model = this.#state.model }: BookOptions = {}): void {
+  book(more: Partial<UsageTotals>, atMs: number, { model = this.#state.model }: RecordOptions = {}): void {
     this.#change({ days: addToDay(this.#state.days, more, { atMs, model }) });
   }
 
-  bookDays(more: Days): void {
+  recordDays(more: Days): void {
     this.#change({ days: addDays(this.#state.days, more) });
   }
 
@@ -446,9 +446,9 @@ function reject(
   prompts: PromptSession,
   { words, view }: { readonly words: string; readonly view: SessionView },
 ): boolean {
-  const told = readTooLong(words);
-  if (!told) return false;
-  prompts.rejected(told.windowTokens, { promptTokens: told.promptTokens, view });
+  const tooLong = readTooLong(words);
+  if (!tooLong) return false;
+  prompts.rejected(tooLong.windowTokens, { promptTokens: tooLong.promptTokens, view });
   return true;
 }
 

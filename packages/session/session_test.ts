@@ -34,7 +34,7 @@ const WITH_RESULT: readonly Message[] = [
 
 Deno.test("Session reports the rewrites of a turn with its call", async () => {
   const conversation = newConversation();
-  conversation.asked("m");
+  conversation.addRequest("m");
   conversation.named("Look.");
   const history = { messages: WITH_RESULT, tools: [] };
   const view = await conversation.view(history, { nowMs: 7, recall: true });
@@ -48,8 +48,8 @@ Deno.test("Session reports the rewrites of a turn with its call", async () => {
   ]);
   assertEquals(conversation.newest?.view, view);
   const ledger = conversation.sent(usage, view);
-  const told = { number: 1, at: null, turn: null, purpose: "turn", rates: { profile }, ledger };
-  conversation.note(reportCall(usage, { ...told, rewrites: unsent }));
+  const call = { number: 1, at: null, turn: null, purpose: "turn", rates: { profile }, ledger };
+  conversation.note(reportCall(usage, { ...call, rewrites: unsent }));
   conversation.book({ calls: 1 }, 0);
   assertEquals(conversation.calls.map(({ rewrites }) => rewrites.length), [1]);
   assertEquals([conversation.state.unsent, conversation.state.days["1970-01-01 m"]?.calls], [[], 1]);
@@ -69,7 +69,7 @@ Deno.test("Session.fork() retains the pins of shared messages and no totals", ()
   const conversation = newConversation();
   const messages = [user("one"), user("two")];
   for (const place of [0, 1]) {
-    conversation.pin({ set: conversation.makePin(messages, { place, wish: "keep" }) });
+    conversation.pin({ set: conversation.makePin(messages, { place, wish: "retain" }) });
   }
   conversation.book({ calls: 3 }, 0);
   const { archive } = conversation;
@@ -77,5 +77,5 @@ Deno.test("Session.fork() retains the pins of shared messages and no totals", ()
   assertEquals([fork.id, fork.state.pins.map(({ place }) => place), fork.state.days], ["f", [0], {}]);
   conversation.pin({ remove: 0 });
   assertEquals(conversation.state.pins.map(({ place }) => place), [1]);
-  assertThrows(() => conversation.makePin(messages, { place: 9, wish: "keep" }), RangeError);
+  assertThrows(() => conversation.makePin(messages, { place: 9, wish: "retain" }), RangeError);
 });

@@ -151,15 +151,15 @@ export interface Chat extends Operation {
     readonly entry?: {
       readonly usage: Usage;
       readonly predictedCachedTokens: number;
-      readonly tokenUnits: number;
-      readonly withoutTokenUnits: number;
+      readonly costUnits: number;
+      readonly baselineCostUnits: number;
       readonly decision?: { readonly cause: string };
     } | undefined;
   }): void;
 }
 
 /** A local registry of metrics, in addition to an exporter. */
-export interface Figures {
+export interface MetricRegistry {
   /** Returns a function that adds a value to a metric; the same one per name. */
   figure(options: FigureOptions): (value: number, facts?: Facts) => void;
   observe(
@@ -182,7 +182,7 @@ export interface FigureOptions {
   readonly bounds?: readonly number[];
 }
 
-type Figure = ReturnType<Figures["figure"]>;
+type Figure = ReturnType<MetricRegistry["figure"]>;
 
 /** Histogram bounds prescribed by the conventions. */
 const DURATIONS_S = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
@@ -223,8 +223,8 @@ function instruments(made: (options: FigureOptions) => Figure) {
       unit: "{token}",
       labels: ["tare.mechanism", ...MODEL_LABELS],
     }),
-    savedTokenUnits: level(
-      "tare.saved.token_units",
+    savedCostUnits: level(
+      "tare.saved.cost_units",
       "Estimated saving against the baseline without Tare, in cost units (one = one uncached input token).",
       {
         unit: "{token_unit}",
@@ -288,18 +288,22 @@ function instruments(made: (options: FigureOptions) => Figure) {
 type Instruments = ReturnType<typeof instruments>;
 
 /** Returns a function that adds a value to the exporter's metric and to the local one. */
-function instrument(options: FigureOptions, meter: Meter, figures: Figures | undefined): Figure {
+function instrument(
+  options: FigureOptions,
+  meter: Meter,
+  metricRegistry: MetricRegistry | undefined,
+): Figure {
   const { kind, name, unit, description, bounds = [] } = options;
-  const told = kind === "histogram"
+  const recorded = kind === "histogram"
     ? meter.createHistogram(name, { unit, description, advice: { explicitBucketBoundaries: [...bounds] } })
     : kind === "sum"
     ? meter.createCounter(name, { unit, description })
     : meter.createUpDownCounter(name, { unit, description });
-  const kept = figures?.figure(options);
+  const metric = metricRegistry?.figure(options);
   return (value, facts) => {
-    if ("record" in told) told.record(value, facts);
-    else told.add(value, facts);
-    kept?.(value, facts);
+    if ("record" in recorded) recorded.record(value, facts);
+    else recorded.add(value, facts);
+    metric?.(value, facts);
   };
 }
 
@@ -308,7 +312,7 @@ export interface TelemetryOptions {
   /** Whether spans contain prompts, replies, and arguments and results of tools. Default: no. */
   readonly captureContent?: boolean;
   /** Local registry of metrics. Default: none. */
-  readonly figures?: Figures | undefined;
+  readonly metricRegistry?: MetricRegistry | undefined;
 }
 
 /** Options of a model call. */
@@ -337,15 +341,15 @@ export class Telemetry {
   readonly #instruments: Instruments;
 
   /** Creates the telemetry of a scope, such as `@tare/gateway`. Exporters must be set up before. */
-  constructor(scope: string, { captureContent = false, figures }: TelemetryOptions = {}) {
+  constructor(scope: string, { captureContent = false, metricRegistry }: TelemetryOptions = {}) {
     const provider = trace.getTracerProvider();
     const meter = metrics.getMeter(scope);
     const isTraced = !(provider instanceof ProxyTracerProvider) ||
       provider.getDelegateTracer(scope) !== undefined;
-    this.isOn = isTraced || meter !== createNoopMeter() || figures !== undefined;
+    this.isOn = isTraced || meter !== createNoopMeter() || metricRegistry !== undefined;
     this.captureContent = captureContent;
     this.#tracer = provider.getTracer(scope);
-    this.#instruments = instruments((options) => instrument(options, meter, figures));
+    this.#instruments = instruments((options) => instrument(options, meter, metricRegistry));
   }
 
   /** Returns an error's class: its code or name, never its message. */
@@ -438,9 +442,9 @@ export class Telemetry {
 
   /** Records calls or the cost of keep-alive requests. */
   booked(
-    { usd = 0, withoutUsd = 0, promptTokens = 0, cachedTokens = 0 }: {
+    { usd = 0, baselineUsd = 0, promptTokens = 0, cachedTokens = 0 }: {
       readonly usd?: number;
-      readonly withoutUsd?: number;
+      readonly baselineUsd?: number;
       readonly promptTokens?: number;
       readonly cachedTokens?: number;
     },
@@ -448,13 +452,13 @@ export class Telemetry {
   ): void {
     const { cost, costWithout, promptTokens: prompts, cachedTokens: cached } = this.#instruments;
     const facts = { "gen_ai.request.model": model };
-    const told = [
+    const attributes = [
       [cost, usd],
-      [costWithout, withoutUsd],
+      [costWithout, baselineUsd],
       [prompts, promptTokens],
       [cached, cachedTokens],
     ] as const;
-    for (const [figure, value] of told) if (value > 0) figure(value, facts);
+    for (const [figure, value] of attributes) if (value > 0) figure(value, facts);
   }
 
   /** Counts originals of evicted text that a model recalled. */
@@ -478,7 +482,7 @@ export class Telemetry {
       | "usage"
       | "recall"
       | "memory"
-      | "warmth"
+      | "keep_alive"
       | "store",
   ): void {
     this.#instruments.failOpens(1, { "tare.fail_open.cause": cause });
@@ -563,13 +567,16 @@ class SpanChat extends SpanOperation implements Chat {
   }
 
   planned({ rewrites, saved, entry }: PlannedChat): void {
-    const { rewrites: rewritten, savedTokens, savedTokenUnits, predictedTokens, reportedTokens } =
+    const { rewrites: rewritten, savedTokens, savedCostUnits, predictedTokens, reportedTokens } =
       this.#instruments;
     for (const { mechanism, tokensBefore, tokensAfter } of rewrites) {
-      const told = { "tare.rewrite.mechanism": mechanism, "tare.rewrite.cause": causeOf(mechanism, entry) };
-      rewritten(1, told);
+      const attributes = {
+        "tare.rewrite.mechanism": mechanism,
+        "tare.rewrite.cause": causeOf(mechanism, entry),
+      };
+      rewritten(1, attributes);
       this.note("tare.rewrite", {
-        ...told,
+        ...attributes,
         "tare.rewrite.tokens_before": whole(tokensBefore),
         "tare.rewrite.tokens_after": whole(tokensAfter),
       });
@@ -582,10 +589,10 @@ class SpanChat extends SpanOperation implements Chat {
     }
     this.set({ "tare.saved.tokens": whole(sum) });
     if (!entry) return;
-    const { usage, predictedCachedTokens, tokenUnits, withoutTokenUnits } = entry;
-    savedTokenUnits(withoutTokenUnits - tokenUnits, this.#labels);
+    const { usage, predictedCachedTokens, costUnits, baselineCostUnits } = entry;
+    savedCostUnits(baselineCostUnits - costUnits, this.#labels);
     this.set({
-      "tare.saved.token_units": withoutTokenUnits - tokenUnits,
+      "tare.saved.cost_units": baselineCostUnits - costUnits,
       "tare.cache.predicted_tokens": whole(predictedCachedTokens),
     });
     if (usage.estimated) return;
@@ -599,7 +606,7 @@ type PlannedChat = Parameters<Chat["planned"]>[0];
 function causeOf(mechanism: string, entry: PlannedChat["entry"]): string {
   if (mechanism === "planner") return entry?.decision?.cause === "price" ? "price" : "window";
   if (mechanism === "truncate") return "arrival";
-  return mechanism === "pins" ? "asked" : "trigger";
+  return mechanism === "pins" ? "requested" : "trigger";
 }
 
 function settingsOf(settings: ModelSettings): Facts {
@@ -653,10 +660,10 @@ function partsOf(message: Message): readonly Part[] {
     return [{ type: "tool_call_response", id, response: contentText(content) }];
   }
   const { content } = message;
-  const said = typeof content === "string"
+  const text = typeof content === "string"
     ? (content === "" ? [] : [{ type: "text", content }])
     : (content ?? []).map(partOf);
-  return message.role === "assistant" ? [...said, ...(message.tool_calls ?? []).map(callPart)] : said;
+  return message.role === "assistant" ? [...text, ...(message.tool_calls ?? []).map(callPart)] : text;
 }
 
 /** Returns a part without the content of images, audio and files. */

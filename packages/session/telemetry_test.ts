@@ -28,7 +28,7 @@ Deno.test("Telemetry records nested spans of a turn, its calls and tools, with u
   chat.took(usage);
   chat.took({ ...usage, estimated: true });
   const rewrite = (mechanism: string) => ({ mechanism, tokensBefore: 9, tokensAfter: 8 });
-  const entry = { usage, predictedCachedTokens: 30, tokenUnits: 10, withoutTokenUnits: 15 };
+  const entry = { usage, predictedCachedTokens: 30, costUnits: 10, baselineCostUnits: 15 };
   const rewrites = ["planner", "truncate", "pins", "context"].map(rewrite);
   chat.planned({ rewrites, saved: { prune: 7, deferred: -3 }, entry });
   chat.planned({
@@ -55,8 +55,8 @@ Deno.test("Telemetry records nested spans of a turn, its calls and tools, with u
     ["execute_tool look", "invoke_agent a", true, true],
     ["chat", "execute_tool look", true, true],
   ]);
-  const { "gen_ai.response.time_to_first_chunk": seconds, ...told } = spans[1]!.attributes;
-  assertEquals([typeof seconds, told], ["number", {
+  const { "gen_ai.response.time_to_first_chunk": seconds, ...rest } = spans[1]!.attributes;
+  assertEquals([typeof seconds, rest], ["number", {
     "gen_ai.operation.name": "chat",
     "gen_ai.provider.name": "p",
     "gen_ai.request.model": "m",
@@ -76,7 +76,7 @@ Deno.test("Telemetry records nested spans of a turn, its calls and tools, with u
     "gen_ai.usage.cache_read.input_tokens": 40,
     "gen_ai.usage.cache_creation.input_tokens": 5,
     "tare.saved.tokens": 0,
-    "tare.saved.token_units": 5,
+    "tare.saved.cost_units": 5,
     "tare.cache.predicted_tokens": 30,
   }]);
   assertEquals(spans[1]!.events, Array(5).fill("tare.rewrite"));
@@ -88,7 +88,7 @@ Deno.test("Telemetry records nested spans of a turn, its calls and tools, with u
       count("gen_ai.invoke_agent.duration", "error.type"),
       count("tare.rewrites", "tare.rewrite.cause"),
       count("tare.saved.tokens", "tare.mechanism"),
-      count("tare.saved.token_units"),
+      count("tare.saved.cost_units"),
       count("tare.cache.predicted_tokens"),
       count("tare.cache.reported_tokens"),
       count("tare.recalls"),
@@ -99,7 +99,7 @@ Deno.test("Telemetry records nested spans of a turn, its calls and tools, with u
       { "": 1, "429": 1 },
       { timeout: 1 },
       { "": 1 },
-      { window: 1, arrival: 1, asked: 1, trigger: 1, price: 1 },
+      { window: 1, ingestion: 1, requested: 1, trigger: 1, price: 1 },
       { prune: 7 },
       { "": 10 },
       { "": 60 },
@@ -133,13 +133,13 @@ Deno.test("Telemetry records content only if enabled, in the conventions' form",
     telemetry.chat({ provider: "p", prompt: { messages: [], tools: [] } }).end();
     telemetry.tool({ name: "look", agent: "a", args: { at: "x" } }).end();
   }
-  const told = (at: number) =>
+  const attributesAt = (at: number) =>
     Object.fromEntries(
       Object.entries(spans[at]!.attributes).filter(([name]) => /messages|definitions|arguments/.test(name))
         .map(([name, value]) => [name, JSON.parse(String(value))]),
     );
-  assertEquals([0, 1, 2].map(told), [{}, {}, {}]);
-  assertEquals([3, 4, 5].map(told), [
+  assertEquals([0, 1, 2].map(attributesAt), [{}, {}, {}]);
+  assertEquals([3, 4, 5].map(attributesAt), [
     {
       "gen_ai.input.messages": [
         { role: "system", parts: [] },

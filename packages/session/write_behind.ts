@@ -325,7 +325,7 @@ export class WriteBehind<S extends RegisteredSession> {
     const { refs, parent, attempts, ...known } = session.stored;
     const before = attempts?.find((attempt) => writes.includes(attempt.writes[0]!)) ?? known;
     const unsummed = Accounts.daysBeyond(session.state.days, before.summed ?? {});
-    session.bookDays(Accounts.daysBeyond(days, before.days));
+    session.recordDays(Accounts.daysBeyond(days, before.days));
     // The server that recorded the rest has added it to the store's totals.
     const summed = Accounts.daysBeyond(session.state.days, unsummed);
     const { lastCall } = before;

@@ -145,8 +145,10 @@ function checkChat(body: Fields, dialect: Dialect): void {
     }
     const calls = made === undefined || made === null ? [] : listOf(made);
     if (Array.isArray(made) && calls.length === 0) refuse(`[] is too short - 'messages.${at}.tool_calls'`);
-    const isSaid = contentText(content as Content) !== "" || dialect === "openai" && Boolean(refusal);
-    if (calls.length === 0 && !isSaid) refuse("Invalid assistant message: content or tool_calls must be set");
+    const hasText = contentText(content as Content) !== "" || dialect === "openai" && Boolean(refusal);
+    if (calls.length === 0 && !hasText) {
+      refuse("Invalid assistant message: content or tool_calls must be set");
+    }
     open = new Map(
       calls.map((call, place) => readCall(call, `messages[${at}].tool_calls[${place}]`, dialect)),
     );
@@ -154,9 +156,9 @@ function checkChat(body: Fields, dialect: Dialect): void {
   });
   if (open.size > 0) refuse(`tool_call_ids did not have response messages: ${[...open.keys()]}`);
   const names = tools.map((value, at) => {
-    const { type, function: shown } = fieldsOf(value, `tools[${at}]`);
+    const { type, function: definition } = fieldsOf(value, `tools[${at}]`);
     if (type === "custom") return String((value as { custom?: Fields }).custom?.name);
-    const { name, description = "", parameters } = fieldsOf(shown, `tools[${at}].function`);
+    const { name, description = "", parameters } = fieldsOf(definition, `tools[${at}].function`);
     textOf(description, `tools[${at}].function.description`);
     checkName(name, `tools[${at}].function.name`, dialect);
     if (parameters !== undefined && parameters !== null) {
@@ -400,7 +402,7 @@ function checkPairs(
       }
       return;
     }
-    const asked = new Set(
+    const calls = new Set(
       turns[place - 1]?.blocks.filter(({ type }) => type === "tool_use").map(({ id }) => id) ?? [],
     );
     let isBehind = false;
@@ -409,7 +411,7 @@ function checkPairs(
         isBehind = true;
         continue;
       }
-      if (!asked.delete(id)) {
+      if (!calls.delete(id)) {
         refuse(`messages.${at}: unexpected \`tool_use_id\` found in \`tool_result\` blocks: ${id}`);
       }
       if (isBehind) refuse(`messages.${at}: \`tool_result\` blocks must come first in the content`);

@@ -85,8 +85,8 @@ export function replay(messages: readonly Message[]): SimulatedModel {
   let given = 0;
   let previous = "";
   return (request) => {
-    const asked = JSON.stringify(request.messages);
-    if (given > 0 && asked === previous) given--;
+    const messagesText = JSON.stringify(request.messages);
+    if (given > 0 && messagesText === previous) given--;
     const reply = replies[given];
     if (!reply) {
       throw new ApiError(400, `Cannot reply: all ${replies.length} recorded replies have been given.`, {
@@ -94,7 +94,7 @@ export function replay(messages: readonly Message[]): SimulatedModel {
       });
     }
     given++;
-    previous = asked;
+    previous = messagesText;
     return reply;
   };
 }

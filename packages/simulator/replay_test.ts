@@ -15,15 +15,15 @@ const replies: (SimulatedReply & { signature?: string })[] = [
   { content: "It is done.", tool_calls: [] },
 ];
 
-function asked(content: string) {
+function question(content: string) {
   return { model: "m", messages: [{ role: "user", content } as const], tools: [] };
 }
 
 Deno.test("replay() gives the recorded replies in order for any requests", async () => {
   const model = replay(recorded);
-  assertEquals([await model(asked("whole")), await model(asked("cut down"))], replies);
+  assertEquals([await model(question("whole")), await model(question("cut down"))], replies);
   await assertRejects(
-    async () => await model(asked("more")),
+    async () => await model(question("more")),
     Error,
     "all 2 recorded replies have been given",
   );
@@ -32,10 +32,10 @@ Deno.test("replay() gives the recorded replies in order for any requests", async
 Deno.test("replay() gives a repeated request the same reply", async () => {
   const model = replay(recorded);
   assertEquals([
-    await model(asked("a")),
-    await model(asked("a")),
-    await model(asked("b")),
-    await model(asked("b")),
+    await model(question("a")),
+    await model(question("a")),
+    await model(question("b")),
+    await model(question("b")),
   ], [
     replies[0],
     replies[0],

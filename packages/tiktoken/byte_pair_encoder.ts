@@ -30,13 +30,13 @@ export function bytePairEncoder({ bpe_ranks, pat_str }: EncodingData): BytePairE
   const table = new RankTable(bpe_ranks);
   const merger = new BytePairMerger(table);
   const pattern = new RegExp(pat_str, "uy");
-  const kept = makeBuffers(KEPT_LENGTH);
+  const reusable = makeBuffers(KEPT_LENGTH);
   // Names are repeated often, and merging takes ten times as long as a lookup.
   const known = new Map<string, number>();
 
   /** Encodes a piece into the sink; returns the number of its tokens. */
   const encodePiece = (piece: string, sink: number[] | undefined): number => {
-    const { bytes, tokens } = piece.length <= KEPT_LENGTH ? kept : makeBuffers(piece.length);
+    const { bytes, tokens } = piece.length <= KEPT_LENGTH ? reusable : makeBuffers(piece.length);
     const length = utf8(piece, bytes);
     const rank = table.rank(bytes, length);
     if (rank >= 0) {
@@ -129,7 +129,7 @@ const KEPT_BYTES = 4096;
 export class BytePairMerger {
   readonly #table: RankTable;
   readonly #byteRanks: Int32Array;
-  readonly #kept: Workspace = makeWorkspace(KEPT_BYTES);
+  readonly #reusable: Workspace = makeWorkspace(KEPT_BYTES);
   /** First and last entry of each rank's list; -1 if empty. */
   readonly #heads: Int32Array;
   readonly #tails: Int32Array;
@@ -149,7 +149,7 @@ export class BytePairMerger {
     const heads = this.#heads;
     const tails = this.#tails;
     const heap = this.#heap;
-    const space = length <= KEPT_BYTES ? this.#kept : makeWorkspace(length);
+    const space = length <= KEPT_BYTES ? this.#reusable : makeWorkspace(length);
     const { hashes, next, previous, union, entryAt, entryNext, batch } = space;
     let entries = 0;
     let waitingRanks = 0;

@@ -89,7 +89,7 @@ export interface RecallToolOptions {
   /**
    * Returns the visible messages, whose evicted originals a call without a reference searches. Default: none.
    */
-  readonly shown?: () => readonly Message[];
+  readonly visible?: () => readonly Message[];
 }
 
 /**
@@ -114,6 +114,6 @@ export function recallTool(archive: Archive, options: RecallToolOptions = {}): T
   return {
     definition: RECALL_TOOL,
     stance: "rederivable",
-    run: (args, { seesPictures = false }) => recallOriginal(archive, args, { ...options, seesPictures }),
+    run: (args, { supportsImages = false }) => recallOriginal(archive, args, { ...options, supportsImages }),
   };
 }

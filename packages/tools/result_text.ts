@@ -35,12 +35,12 @@ const MAX_LINE_CHARS = 300;
  * Returns an excerpt of lines: without the middle ones if there are many, and without the ends of long ones.
  */
 export function shortLines(lines: readonly string[]): string {
-  const shown = lines.length <= MAX_LINES ? lines : [
+  const visible = lines.length <= MAX_LINES ? lines : [
     ...lines.slice(0, MAX_LINES / 2),
     `[… ${lines.length - MAX_LINES} lines …]`,
     ...lines.slice(-MAX_LINES / 2),
   ];
-  return shown
+  return visible
     .map((line) => line.length > MAX_LINE_CHARS ? `${sliceText(line, 0, MAX_LINE_CHARS)}…` : line)
     .join("\n");
 }

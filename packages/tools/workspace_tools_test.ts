@@ -67,7 +67,7 @@ Deno.test("recall returns an original whole, by lines or by a text, and finds a 
   const archive = memoryArchive();
   const ref = await archive.put("apple\nbanana\ncherry");
   const line = `[elided: read result, 19 bytes; recall with ref ${ref}]`;
-  const recall = recallTool(archive, { shown: () => [{ role: "user", content: line }] });
+  const recall = recallTool(archive, { visible: () => [{ role: "user", content: line }] });
   assertEquals(await callOk(recall, { ref }), "apple\nbanana\ncherry");
   assertEquals(await callOk(recall, { ref, lines: "2-2" }), "banana");
   assertEquals(await callOk(recall, { ref, find: "CH" }), "1-apple\n2-banana\n3:cherry");
@@ -107,7 +107,7 @@ Deno.test("workspaceTools() hides a folder from the file tools in every spelling
     ...["data/tare.db", "./data//tare.db", "sub/../data/tare.db", "link/tare.db", "link/../data/tare.db"],
     ...["sub/file", "dangling", "data/new/file", ws.at("data/tare.db")],
   ];
-  const kept = "it is in a folder of the server, which no tool may access.";
+  const retained = "it is in a folder of the server, which no tool may access.";
   for (const path of paths) {
     const calls = {
       read_file: { path },
@@ -117,7 +117,7 @@ Deno.test("workspaceTools() hides a folder from the file tools in every spelling
       edit_file: { path, old_text: "sessions", new_text: "" },
     };
     for (const [name, args] of Object.entries(calls)) {
-      assertStringIncludes(await callError(named.get(name)!, args), kept, `${name} ${path}`);
+      assertStringIncludes(await callError(named.get(name)!, args), retained, `${name} ${path}`);
     }
   }
   assertEquals(

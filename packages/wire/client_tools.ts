@@ -67,7 +67,7 @@ export function steadyTools(
   first: readonly (NonNullable<WireRequest["tools"]>[number] & {
     readonly name: string;
     /** Fields without the breakpoint. */
-    readonly said: JsonRecord;
+    readonly body: JsonRecord;
     /** Breakpoint, as JSON. Default: none. */
     readonly mark?: string;
   })[],
@@ -88,7 +88,7 @@ export function steadyTools(
   for (const [at, tool] of sorted.entries()) {
     const place = placeOf(tool);
     const before = first[place];
-    const isSame = before && sameData(before.said, tool.said);
+    const isSame = before && sameData(before.body, tool.body);
     // The original is a view of the whole request.
     if (!isSame) known[before ? place : known.length] = { ...tool, bytes: tool.bytes.slice() };
     const { mark } = now[at]!;
@@ -118,10 +118,10 @@ export function steadyTools(
 function readFirst(tool: WireTool, markField: string): FirstTool | undefined {
   const json = readJsonAt(tool.bytes);
   if (!isRecord(json)) return undefined;
-  const { [markField]: mark, ...said } = json;
-  const { name = isRecord(said.function) ? said.function.name : said.type } = said;
+  const { [markField]: mark, ...body } = json;
+  const { name = isRecord(body.function) ? body.function.name : body.type } = body;
   if (typeof name !== "string") return undefined;
-  return { ...tool, name, said, ...(isRecord(mark) && { mark: JSON.stringify(mark) }) };
+  return { ...tool, name, body, ...(isRecord(mark) && { mark: JSON.stringify(mark) }) };
 }
 
 const encoder = new TextEncoder();

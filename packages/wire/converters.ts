@@ -160,7 +160,7 @@ interface Api {
 }
 
 interface Known<Made> {
-  readonly said: unknown;
+  readonly spelled: unknown;
   readonly made: Made;
 }
 
@@ -181,8 +181,8 @@ const RESPONSES: Api = {
 const READER: JsonReader<never> = {
   read(bytes, { read, spelling, ...span }) {
     const made = read(readJsonAt(bytes, span));
-    const said = spelling?.said(made);
-    return { key: "", value: spelling && said ? spelling.named(made, said) : made };
+    const spelled = spelling?.spelled(made);
+    return { key: "", value: spelling && spelled ? spelling.named(made, spelled) : made };
   },
 };
 
@@ -196,9 +196,9 @@ function knownOf<Made>(
 ): Made {
   if (typeof value !== "object" || value === null) return make(encode(value));
   const before = known.get(value);
-  if (before && sameData(before.said, value)) return before.made;
+  if (before && sameData(before.spelled, value)) return before.made;
   const made = make(encode(value));
-  known.set(value, { said: copyOf(value), made });
+  known.set(value, { spelled: copyOf(value), made });
   return made;
 }
 

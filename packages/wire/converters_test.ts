@@ -9,7 +9,7 @@ const text = fc.string({ minLength: 1, unit: "grapheme" });
 const mark = fc.constantFrom({}, {}, {}, { cache_control: { type: "ephemeral" } });
 const marked = (block: fc.Arbitrary<Json>) =>
   fc.tuple(block, mark).map(([one, more]) => ({ ...one, ...more }));
-const picture = fc.base64String({ minLength: 4 }).map((data): Json => ({
+const image = fc.base64String({ minLength: 4 }).map((data): Json => ({
   type: "image",
   source: { type: "base64", media_type: "image/png", data },
 }));
@@ -20,31 +20,31 @@ const steps = fc.array(
   fc.record({
     thinking: fc.option(fc.record({ type: fc.constant("thinking"), thinking: text, signature: text })),
     sealed: fc.option(fc.record({ type: fc.constant("redacted_thinking"), data: text })),
-    said: fc.option(words),
+    content: fc.option(words),
     calls: fc.array(
       fc.record({
         input: fc.dictionary(text, fc.jsonValue()),
-        result: fc.oneof(text, fc.array(fc.oneof(words, picture), { minLength: 1 })),
+        result: fc.oneof(text, fc.array(fc.oneof(words, image), { minLength: 1 })),
         failed: fc.option(fc.boolean(), { nil: undefined }),
         more: mark,
       }),
       { maxLength: 3 },
     ),
-    asks: fc.array(marked(fc.oneof(words, picture)), { maxLength: 2 }),
+    asks: fc.array(marked(fc.oneof(words, image)), { maxLength: 2 }),
   }),
   { minLength: 1, maxLength: 6 },
 ).map((steps) => {
   const messages: { readonly role: string; readonly content: string | readonly Json[] }[] = [
     { role: "user", content: "Find it." },
   ];
-  for (const [step, { thinking, sealed, said, calls, asks }] of steps.entries()) {
+  for (const [step, { thinking, sealed, content, calls, asks }] of steps.entries()) {
     const uses = calls.map(({ input }, at) => ({
       type: "tool_use",
       id: `${step}.${at}`,
       name: "read",
       input,
     }));
-    const reply = [thinking, sealed, said, ...uses].filter((block) => block !== null);
+    const reply = [thinking, sealed, content, ...uses].filter((block) => block !== null);
     if (reply.length > 0) messages.push({ role: "assistant", content: reply });
     const results = calls.map(({ result: content, failed, more }, at): Json => ({
       type: "tool_result",
@@ -80,12 +80,12 @@ Deno.test("toAnthropic() changes only the texts of evicted results", () => {
     const request = { model: "claude-sonnet-5", messages };
     const view = everything(fromAnthropic(request));
     const left = new Set<string>();
-    const shown = view.messages.map((message) => {
+    const visible = view.messages.map((message) => {
       if (message.role !== "tool" || !choose.next().value) return message;
       left.add(message.tool_call_id);
       return { ...message, content: "[elided]" };
     });
-    const written = toAnthropic(request, { ...view, messages: shown });
+    const written = toAnthropic(request, { ...view, messages: visible });
     const expected = messages.map(({ role, content }) => ({
       role,
       content: typeof content === "string"
@@ -96,17 +96,17 @@ Deno.test("toAnthropic() changes only the texts of evicted results", () => {
             : block
         ),
     }));
-    assertEquals(withoutMarks(written.messages), withoutMarks(expected));
+    assertEquals(withoutBreakpoints(written.messages), withoutBreakpoints(expected));
   }));
 });
 
 /** Eviction may add and move cache breakpoints. */
-function withoutMarks(value: unknown): unknown {
+function withoutBreakpoints(value: unknown): unknown {
   return JSON.parse(JSON.stringify(value, (name, field) => name === "cache_control" ? undefined : field));
 }
 
 Deno.test("fromAnthropic() returns identical messages for unchanged input and reads changed input again", () => {
-  const [question, picture, result] = [
+  const [question, image, result] = [
     { role: "user", content: "Why?" },
     { role: "user", content: [{ type: "image", source: { type: "url", url: "https://a.test/1.png" } }] },
     { role: "user", content: [{ type: "tool_result", tool_use_id: "1", content: "A line." }] },
@@ -115,12 +115,12 @@ Deno.test("fromAnthropic() returns identical messages for unchanged input and re
     role: "assistant",
     content: [{ type: "tool_use", id: "1", name: "look", input: { at: { x: 1 } } }],
   };
-  const first = fromAnthropic({ messages: [question, picture, reply], tools: anthropicTools });
-  const second = fromAnthropic({ messages: [question, picture, reply, result], tools: anthropicTools });
+  const first = fromAnthropic({ messages: [question, image, reply], tools: anthropicTools });
+  const second = fromAnthropic({ messages: [question, image, reply, result], tools: anthropicTools });
   first.messages.forEach((message, at) => assertStrictEquals(second.messages[at], message));
   assertStrictEquals(second.tools[0], first.tools[0]);
   reply.content[0]!.input.at.x = 2;
-  const third = fromAnthropic({ messages: [question, picture, reply, result] });
+  const third = fromAnthropic({ messages: [question, image, reply, result] });
   assertEquals(third.messages[2], {
     role: "assistant",
     content: null,
@@ -151,7 +151,7 @@ Deno.test("toAnthropic() omits evicted messages, writes placeholders and adds to
 const items = fc.array(
   fc.record({
     thought: fc.option(fc.record({ summary: text, sealed: text })),
-    said: fc.option(text),
+    content: fc.option(text),
     calls: fc.array(
       fc.record({
         arguments: fc.json(),
@@ -169,8 +169,8 @@ const items = fc.array(
   }),
   { minLength: 1, maxLength: 6 },
 ).map((steps): Json[] =>
-  steps.flatMap(({ thought, said, calls, asks }, step): Json[] => [
-    ...(thought && (said !== null || calls.length > 0)
+  steps.flatMap(({ thought, content, calls, asks }, step): Json[] => [
+    ...(thought && (content !== null || calls.length > 0)
       ? [{
         type: "reasoning",
         id: `rs_${step}`,
@@ -178,12 +178,12 @@ const items = fc.array(
         encrypted_content: thought.sealed,
       }]
       : []),
-    ...(said !== null
+    ...(content !== null
       ? [{
         type: "message",
         id: `m_${step}`,
         role: "assistant",
-        content: [{ type: "output_text", text: said, annotations: [] }],
+        content: [{ type: "output_text", text: content, annotations: [] }],
       }]
       : []),
     ...calls.map(({ arguments: args }, at) => ({
@@ -214,14 +214,14 @@ Deno.test("toResponses() changes the texts of evicted results and keeps reasonin
     const request = { model: "gpt-5.5", input };
     const view = everything(fromResponses(request));
     const left = new Set<string>();
-    const shown = view.messages.map((message) => {
+    const visible = view.messages.map((message) => {
       if (message.role !== "tool" || !choose.next().value) return message;
       left.add(message.tool_call_id);
       return { ...message, content: "[elided]" };
     });
     const isLeft = ({ type, call_id: id }: Json) => type === "function_call_output" && left.has(String(id));
     assertEquals(
-      toResponses(request, { ...view, messages: shown }).input,
+      toResponses(request, { ...view, messages: visible }).input,
       input.map((item) => isLeft(item) ? { ...item, output: "[elided]" } : item),
     );
   }));

@@ -2,7 +2,7 @@ import { assertEquals, assertStrictEquals } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
 import { countMessageTokens } from "@tare/messages/internal";
 import { MESSAGES_PROTOCOL, RESPONSES_PROTOCOL, toolsInFront, writeRequest } from "@tare/wire/internal";
-import { decode, newReaders, requestOf, shown } from "./request_fixture_test.ts";
+import { decode, newReaders, requestOf, visible } from "./request_fixture_test.ts";
 
 const tool = (name: string, more: object = {}) => ({
   name,
@@ -72,7 +72,7 @@ Deno.test("writeRequest() keeps deferred and server tools unchanged whatever hap
   const tools = [tool("b", LATER), tool("a"), SEARCH];
   const body = JSON.stringify({ model: "m", messages: MESSAGES, tools });
   const request = requestOf(body, MESSAGES_PROTOCOL);
-  const whole = { ...shown(request), tools: toolsInFront(request) };
+  const whole = { ...visible(request), tools: toolsInFront(request) };
   assertStrictEquals(writeRequest(request, whole), request.bytes);
   const brief = { type: "function", function: { name: "a", parameters: { type: "object" } } } as const;
   const recall = { type: "function", function: { name: "recall", parameters: {} } } as const;

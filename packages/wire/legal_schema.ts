@@ -351,19 +351,19 @@ function fixRequired(node: Record<string, unknown>): void {
 
 /** Moves what grammars don't support to the description. */
 function fixForGrammar(node: Record<string, unknown>): void {
-  const told: string[] = [];
+  const notes: string[] = [];
   if (node.pattern !== undefined && !isPlainPattern(node.pattern)) {
-    if (typeof node.pattern === "string") told.push(`Pattern: ${node.pattern}`);
+    if (typeof node.pattern === "string") notes.push(`Pattern: ${node.pattern}`);
     delete node.pattern;
   }
   for (const name of BOUNDS) {
     const bound = node[name];
     if (bound === undefined || typeof bound === "number" && bound <= MAX_BOUND) continue;
-    told.push(`${name}: ${bound}`);
+    notes.push(`${name}: ${bound}`);
     delete node[name];
   }
-  if (told.length > 0) {
-    node.description = [node.description, ...told].filter((text) => text !== undefined && text !== "").join(
+  if (notes.length > 0) {
+    node.description = [node.description, ...notes].filter((text) => text !== undefined && text !== "").join(
       "\n",
     );
   }

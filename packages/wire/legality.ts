@@ -173,13 +173,13 @@ function makeLegalTool(tool: ToolDefinition, forms: LegalForms): LegalTool {
   if (parameters === undefined && forms.allowsNoSchema) return { definition: tool, renamed: new Map() };
   const { schema, note, renamed } = legalSchema(parameters, forms.schema);
   if (schema === parameters) return { definition: tool, renamed };
-  const told = [description, note].filter((text) => text !== undefined && text !== "").join("\n");
+  const text = [description, note].filter((text) => text !== undefined && text !== "").join("\n");
   return {
     definition: {
       ...tool,
       function: {
         ...rest,
-        ...(told !== "" && { description: told }),
+        ...(text !== "" && { description: text }),
         parameters: schema,
         // A changed schema may not be strict.
         ...(rest.strict && { strict: false }),
@@ -205,10 +205,10 @@ function legalMessages(
   for (const [at, message] of messages.entries()) {
     if (message.role === "tool") {
       if (answers.has(at)) continue;
-      const shown: Content = typeof message.content === "string"
+      const visible: Content = typeof message.content === "string"
         ? `${NO_CALL}\n${message.content}`
         : [{ type: "text", text: NO_CALL }, ...message.content];
-      sent.push({ message: { role: "user", content: shown }, made: [], at });
+      sent.push({ message: { role: "user", content: visible }, made: [], at });
       continue;
     }
     if (message.role === "function") {
@@ -223,9 +223,9 @@ function legalMessages(
     const made = message.tool_calls ?? [];
     const calls = made.map((call) => legalCall(call, ids.next(call.id), names));
     const isSame = calls.every((call, place) => call === made[place]);
-    const { tool_calls: _, ...said } = message;
+    const { tool_calls: _, ...entry } = message;
     const legal = made.length === 0 && message.tool_calls !== undefined
-      ? said
+      ? entry
       : isSame
       ? message
       : { ...message, tool_calls: calls };
@@ -310,10 +310,10 @@ const encoder = new TextEncoder();
 function isEmptyReply(message: Message): boolean {
   if (message.role !== "assistant") return false;
   const { content, refusal, tool_calls: calls = [], carried } = message;
-  const isSaid = typeof content === "string"
+  const hasContent = typeof content === "string"
     ? content.trim() !== ""
     : content?.some((part) => !isBlank(part)) ?? false;
-  return calls.length === 0 && !isSaid && !refusal && (carried?.items ?? []).length === 0;
+  return calls.length === 0 && !hasContent && !refusal && (carried?.items ?? []).length === 0;
 }
 
 function isBlank(part: ContentPart): boolean {

@@ -23,11 +23,11 @@ export function isNothing(value: unknown): boolean {
 }
 
 /** Returns meaningful fields. */
-export function toldFields(record: JsonRecord, without: readonly string[] = []): JsonRecord {
-  const isTold = (name: string) =>
+export function meaningfulFields(record: JsonRecord, without: readonly string[] = []): JsonRecord {
+  const isMeaningful = (name: string) =>
     !name.startsWith(NOTE) && !UNTOLD.includes(name) && !without.includes(name);
   return Object.fromEntries(
-    Object.entries(record).filter(([name, value]) => isTold(name) && !isNothing(value)),
+    Object.entries(record).filter(([name, value]) => isMeaningful(name) && !isNothing(value)),
   );
 }
 
@@ -43,7 +43,10 @@ export function inOrder(value: unknown, depth = 0): unknown {
 }
 
 /** Returns the meaning of content: joined, trimmed texts and the fields of other parts. */
-export function saidParts(content: unknown, said: (part: JsonRecord) => unknown = toldFields): unknown[] {
+export function meaningfulParts(
+  content: unknown,
+  meaning: (part: JsonRecord) => unknown = meaningfulFields,
+): unknown[] {
   const parts: readonly unknown[] = Array.isArray(content) ? content : [content];
   const all: unknown[] = [];
   let texts: string[] = [];
@@ -57,7 +60,7 @@ export function saidParts(content: unknown, said: (part: JsonRecord) => unknown 
     const text = plainText(part);
     if (text === undefined) {
       endText();
-      all.push(isRecord(part) ? inOrder(said(part)) : [part]);
+      all.push(isRecord(part) ? inOrder(meaning(part)) : [part]);
     } else if (text !== "") texts.push(text);
   }
   endText();
@@ -67,7 +70,7 @@ export function saidParts(content: unknown, said: (part: JsonRecord) => unknown 
 function plainText(part: unknown): string | undefined {
   if (typeof part === "string") return part;
   if (!isRecord(part) || part.type !== "text" || typeof part.text !== "string") return undefined;
-  return Object.keys(toldFields(part, ["type", "text"])).length === 0 ? part.text : undefined;
+  return Object.keys(meaningfulFields(part, ["type", "text"])).length === 0 ? part.text : undefined;
 }
 
 /** Returns a single text as a string; other content unchanged. */
@@ -77,7 +80,7 @@ export function plainContent<T>(content: T): T | string {
 }
 
 /** Returns the meaning of JSON arguments; invalid JSON as text. */
-export function saidArguments(text: string): unknown {
+export function argumentsMeaning(text: string): unknown {
   if (INEXACT.test(text)) return { text };
   try {
     return { json: inOrder(JSON.parse(text.trim() || "{}")) };

@@ -5,7 +5,7 @@ import type { Span } from "./json.ts";
 export interface ItemPart {
   readonly message: Message;
   /** The meaning as JSON, equal for all spellings, without call ids. Default: the item's bytes. */
-  readonly said?: unknown;
+  readonly meaning?: unknown;
   /** Whether the item is only reasoning. Default: false. */
   readonly isThought?: boolean;
   /** Path of the replaceable text. Default: none. */
@@ -77,9 +77,9 @@ export interface Protocol {
      */
     readonly resultChars?: number;
     /** Characters of retained newest messages, as JSON. Default: none. */
-    readonly keptChars?: () => number;
+    readonly retainedChars?: () => number;
     /** Tokens of other retained content after the first prompt. Default: none. */
-    readonly keptTokens?: number;
+    readonly retainedTokens?: number;
     /** Whether the first prompt stays unchanged, and cached. */
     readonly keepsFront: boolean;
   };
@@ -140,13 +140,13 @@ export interface Protocol {
 /** A changed list. */
 export interface ArrangedPrompt {
   /** Number of leading messages shared with the previous request, if it continued differently. */
-  readonly kept?: number | undefined;
+  readonly sharedCount?: number | undefined;
   /** Default: unknown. */
   readonly stable?: StableMessages;
   /** Whether the request is never continued. Default: false. */
   readonly isLast?: boolean;
   /** Breakpoints to add to unchanged lists: `some` if the client sets too few, or `any`. Default: none. */
-  readonly completesMarks?: "some" | "any" | undefined;
+  readonly completesBreakpoints?: "some" | "any" | undefined;
 }
 
 /** An item as written, or an added message. */
@@ -206,7 +206,7 @@ export interface KeepAlive {
   write(body: Uint8Array<ArrayBuffer>, answer?: readonly string[]): Uint8Array<ArrayBuffer>;
   /** @throws {SyntaxError} if the reply is no JSON. */
   readUsage(reply: Uint8Array<ArrayBuffer>): Usage | undefined;
-  leavesNothing(headers: Headers): boolean;
+  isTraceless(headers: Headers): boolean;
   /** Returns whether limits of a subscription apply to keep-alive requests. */
   isSubscription(headers: Headers): boolean;
   mustReply(request: WireBody): boolean;
@@ -331,7 +331,7 @@ export interface JsonPiece<T> {
 /** Equivalence of spellings. */
 export interface Spelling<T> {
   /** Returns each part's meaning as JSON, if not its bytes. */
-  said(made: T): readonly string[] | undefined;
+  spelled(made: T): readonly string[] | undefined;
   /** Returns the piece with its parts keyed by meaning. */
   named(made: T, names: readonly string[]): T;
   /** Returns one spelling's result with the equal parts of another's. */

@@ -10,7 +10,7 @@ import {
   UnknownShape,
   writeRequest,
 } from "@tare/wire/internal";
-import { decode, encode, newReaders, requestOf, shown } from "./request_fixture_test.ts";
+import { decode, encode, newReaders, requestOf, visible } from "./request_fixture_test.ts";
 import { anchorOf } from "./request.ts";
 
 Deno.test("readRequest() returns items and tools, known ones as the same objects", () => {
@@ -52,15 +52,15 @@ const TEXT =
 
 Deno.test("writeRequest() returns the client's own bytes if nothing is changed", () => {
   const request = requestOf(TEXT, CHAT_PROTOCOL);
-  assertStrictEquals(writeRequest(request, shown(request)), request.bytes);
+  assertStrictEquals(writeRequest(request, visible(request)), request.bytes);
   const text = requestOf({ model: "m", input: "Go.", instructions: "Be brief." }, RESPONSES_PROTOCOL);
-  assertStrictEquals(writeRequest(text, shown(text)), text.bytes);
+  assertStrictEquals(writeRequest(text, visible(text)), text.bytes);
 });
 
 Deno.test("writeRequest() changes only a result's text and adds a tool", () => {
   const request = requestOf(TEXT, CHAT_PROTOCOL);
   const more = { type: "function", function: { name: "more" } } as const;
-  const prompt = shown(request, { 1: { content: "[elided]" } });
+  const prompt = visible(request, { 1: { content: "[elided]" } });
   assertEquals(
     decode(writeRequest(request, { ...prompt, tools: [...prompt.tools, more] })),
     TEXT.replace('"long"', '"[elided]"')
@@ -75,7 +75,7 @@ Deno.test("writeRequest() changes only a result's text and adds a tool", () => {
 
 Deno.test("writeRequest() writes placeholders, and a text instead of a list as a message", () => {
   const request = requestOf({ model: "m", input: "Go.", previous_response_id: "r1" }, RESPONSES_PROTOCOL);
-  const { messages, places, ...prompt } = shown(request);
+  const { messages, places, ...prompt } = visible(request);
   const line: Message = { role: "user", content: "[elided]" };
   const before = {
     ...prompt,
@@ -100,13 +100,13 @@ Deno.test("writeRequest() requests usage of streams where the client doesn't", (
   const sent = (options: string, stream = true) => {
     const text = `{"model":"m","stream":${stream}${options},"messages":[]}`;
     const request = requestOf(text, CHAT_PROTOCOL);
-    return JSON.parse(decode(writeRequest(request, shown(request)))).stream_options;
+    return JSON.parse(decode(writeRequest(request, visible(request)))).stream_options;
   };
   assertEquals([sent(""), sent("", false)], [{ include_usage: true }, undefined]);
-  const asked = ["null", "{}", '{"include_usage":true}', '{"x":1}', "5"].map((value) =>
+  const options = ["null", "{}", '{"include_usage":true}', '{"x":1}', "5"].map((value) =>
     sent(`,"stream_options":${value}`)
   );
-  assertEquals(asked, [
+  assertEquals(options, [
     { include_usage: true },
     { include_usage: true },
     { include_usage: true },
@@ -139,20 +139,20 @@ Deno.test("writeRequest() edits the parts of an item individually", () => {
   const request = requestOf(`{"model":"m","messages":[${one},${two}]}`, BLOCKS);
   const items = (prompt: Parameters<typeof writeRequest>[1]) =>
     decode(writeRequest(request, prompt)).slice(25, -2);
-  assertEquals(items(shown(request)), `${one},${two}`);
+  assertEquals(items(visible(request)), `${one},${two}`);
   assertEquals(
-    items(shown(request, { 1: { content: "[2]" }, 3: { content: "[3]" } })),
+    items(visible(request, { 1: { content: "[2]" }, 3: { content: "[3]" } })),
     `${one.replace('"B"', '"[2]"')},${two.replace('"C"', '"[3]"')}`,
   );
   assertEquals(
-    items(shown(request, { 0: null, 1: null })),
+    items(visible(request, { 0: null, 1: null })),
     `{ "blocks": [{"text":"Thanks."}], "n":1.0 },${two}`,
   );
   assertEquals(
-    items(shown(request, { 1: null, 2: null, 3: null })),
+    items(visible(request, { 1: null, 2: null, 3: null })),
     '{ "blocks": [{"of":"1","text":"A"}], "n":1.0 }',
   );
-  const { messages, ...prompt } = shown(request, { 1: null });
+  const { messages, ...prompt } = visible(request, { 1: null });
   const line: Message = { role: "user", content: "gone" };
   const lined = { ...prompt, messages: [messages[0]!, line, ...messages.slice(1)], places: [0, -1, 2, 3] };
   assertEquals(
@@ -163,20 +163,20 @@ Deno.test("writeRequest() edits the parts of an item individually", () => {
 
 Deno.test("writeRequest() throws for a change that an item doesn't support", () => {
   const request = requestOf({ model: "m", messages: [{ blocks: [{ text: "a" }] }] }, BLOCKS);
-  const prompt = shown(request, { 0: { content: "b" } });
+  const prompt = visible(request, { 0: { content: "b" } });
   assertThrows(() => writeRequest(request, prompt), UnknownShape, "a changed message");
 });
 
 Deno.test("anchorOf() returns equal anchors for all spellings", () => {
   const call = { id: "c1", type: "function", function: { name: "f", arguments: "{}" } } as const;
-  const said = anchorOf({ role: "assistant", content: "Hi ", tool_calls: [call] });
+  const anchor = anchorOf({ role: "assistant", content: "Hi ", tool_calls: [call] });
   const again = {
     role: "assistant",
     content: [{ type: "text", text: "Hi" }],
     tool_calls: [call],
     refusal: null,
   } as const;
-  assertEquals(anchorOf(again), said);
-  assertNotEquals(anchorOf({ role: "assistant", content: "Hi" }), said);
+  assertEquals(anchorOf(again), anchor);
+  assertNotEquals(anchorOf({ role: "assistant", content: "Hi" }), anchor);
   assertNotEquals(anchorOf({ role: "user", content: "Hi" }), anchorOf({ role: "assistant", content: "Hi" }));
 });

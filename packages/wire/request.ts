@@ -20,7 +20,7 @@ import {
   readJsonAt,
   type Span,
 } from "./json.ts";
-import { saidArguments } from "./meaning.ts";
+import { argumentsMeaning } from "./meaning.ts";
 import {
   type ItemPart,
   type KnownList,
@@ -111,8 +111,8 @@ function readRequestKind(body: WireBody, headers: Headers): string | undefined {
   for (const [name, value] of [...headers, ...Object.entries(isRecord(metadata) ? metadata : {})]) {
     if (!name.endsWith("-turn-metadata") || typeof value !== "string") continue;
     try {
-      const said: unknown = JSON.parse(value);
-      if (isRecord(said) && typeof said.request_kind === "string") return said.request_kind;
+      const parsed: unknown = JSON.parse(value);
+      if (isRecord(parsed) && typeof parsed.request_kind === "string") return parsed.request_kind;
     } catch {
       // No metadata.
     }
@@ -220,10 +220,10 @@ export function* readingRequest(
       listed.push({ start: span.start - start, end: span.end - start, ...paired(piece, listed) });
       yield;
     }
-    const said = listed.map(({ piece, start: from, end }) =>
+    const meanings = listed.map(({ piece, start: from, end }) =>
       itemOf(piece, bytes.subarray(start + from, start + end), readers)
     );
-    items.push(...withThoughts(said));
+    items.push(...withThoughts(meanings));
     readers.lists?.keep(bytes, { start, kind, items: listed, known });
   }
   const listed = fields.get("tools");
@@ -332,13 +332,13 @@ function paired(piece: ReadPiece, before: readonly PairedPiece[]): PairedPiece {
   }
   const isReply = value.every(({ message }) => message.role === "assistant");
   if (ids.length === 0) return { piece, isReply, calls, answers };
-  const told = answers.length === 0 ? key : [key, ...ids].join(" ");
-  return { piece: { key: told, value: withIds(value, ids) }, isReply, calls, answers };
+  const answerKey = answers.length === 0 ? key : [key, ...ids].join(" ");
+  return { piece: { key: answerKey, value: withIds(value, ids) }, isReply, calls, answers };
 }
 
 function nameOfCall(call: ToolCall): string {
   const { name } = describeCall(call);
-  return `${name} ${hashText(JSON.stringify(saidCall(call))).toString(36)}`;
+  return `${name} ${hashText(JSON.stringify(callMeaning(call))).toString(36)}`;
 }
 
 function replyUpTo(pieces: readonly PairedPiece[], end: number): readonly PairedPiece[] {
@@ -573,10 +573,12 @@ function itemOf(
 }
 
 const SPELLING: Spelling<readonly ItemPart[]> = {
-  said: (parts) =>
-    parts.every(({ said }) => said !== undefined) ? parts.map(({ said }) => JSON.stringify(said)) : undefined,
+  spelled: (parts) =>
+    parts.every(({ meaning }) => meaning !== undefined)
+      ? parts.map(({ meaning }) => JSON.stringify(meaning))
+      : undefined,
   named: (parts, names) =>
-    parts.map(({ said: _, ...part }, at) => {
+    parts.map(({ meaning: _, ...part }, at) => {
       tellBy(part.message, hashText(names[at]!));
       return part;
     }),
@@ -634,7 +636,7 @@ export function writeList(
   const ends = prompt.marked && protocol.markedEnds?.(request, entries);
   const isChanged = (items: readonly Uint8Array<ArrayBuffer>[]) =>
     items.length !== whole.length || items.some((item, at) => item !== whole[at]);
-  const arranged = (prompt.completesMarks || isChanged(written))
+  const arranged = (prompt.completesBreakpoints || isChanged(written))
     ? protocol.arrange?.(request, entries, prompt)
     : undefined;
   if (ends) prompt.marked?.([...ends, ...arranged?.ends ?? []]);
@@ -694,19 +696,19 @@ function writeItem(
 /** Returns the list of tools, if changed. */
 export function writeTools(
   { tools = [], protocol, hasOtherTools = false }: Pick<WireRequest, "tools" | "protocol" | "hasOtherTools">,
-  shown: readonly ToolDefinition[],
+  visible: readonly ToolDefinition[],
 ): Uint8Array<ArrayBuffer> | undefined {
   const full = toolsInFront({ tools });
-  if (!hasOtherTools && shown.length === full.length && shown.every((tool, at) => tool === full[at])) {
+  if (!hasOtherTools && visible.length === full.length && visible.every((tool, at) => tool === full[at])) {
     return undefined;
   }
   let at = 0;
   const written = tools.map(({ definition, inFront, bytes }) => {
-    const now = inFront ? shown[at++] : undefined;
+    const now = inFront ? visible[at++] : undefined;
     if (!now || now === definition) return bytes;
     return encoder.encode(protocol.writeTool(now, readJsonAt(bytes)));
   });
-  const more = shown.slice(full.length).map((tool) => encoder.encode(protocol.writeTool(tool)));
+  const more = visible.slice(full.length).map((tool) => encoder.encode(protocol.writeTool(tool)));
   return joinArray([...written, ...more]);
 }
 
@@ -729,15 +731,15 @@ export function anchorOf(message: Message): string {
   if (known !== undefined) return known;
   const calls = message.role === "assistant" ? message.tool_calls ?? [] : [];
   const { id } = message as { readonly id?: unknown };
-  const said = [message.role, contentText(message.content).trim(), calls.map(saidCall), id ?? null];
-  const anchor = JSON.stringify(said);
+  const meaning = [message.role, contentText(message.content).trim(), calls.map(callMeaning), id ?? null];
+  const anchor = JSON.stringify(meaning);
   anchors.set(message, anchor);
   return anchor;
 }
 
 const anchors = new WeakMap<Message, string>();
 
-function saidCall(call: ToolCall): unknown {
+function callMeaning(call: ToolCall): unknown {
   const { name, arguments: args } = describeCall(call);
-  return [name, call.type === "custom" ? args : saidArguments(args)];
+  return [name, call.type === "custom" ? args : argumentsMeaning(args)];
 }

@@ -32,10 +32,10 @@ export function remembering<T>(): JsonReader<T> {
       const same = pieces.get(own);
       if (same) return same;
       const made = read(readJsonAt(bytes, { start, end }));
-      const said = spelling?.said(made);
-      const key = said === undefined ? own : `${kind} said ${said}`;
+      const spelled = spelling?.spelled(made);
+      const key = spelled === undefined ? own : `${kind} said ${spelled}`;
       const alike = pieces.get(key);
-      const value = spelling && said ? spelling.named(made, said) : made;
+      const value = spelling && spelled ? spelling.named(made, spelled) : made;
       const piece = { key, value: alike && spelling ? spelling.adopt(value, alike.value) : value };
       pieces.set(own, piece);
       if (!alike) pieces.set(key, piece);
@@ -58,7 +58,7 @@ export function requestOf(
 }
 
 /** Returns a prompt with these messages replaced by position; `null` evicts. */
-export function shown(
+export function visible(
   { items, tools = [] }: WireRequest,
   changed: Readonly<Record<number, Partial<Message> | null>> = {},
 ): Parameters<typeof writeRequest>[1] {

@@ -90,12 +90,12 @@ say(`Files that a commit of ${COMMIT_LINES.join(" to ")} lines touches, median; 
   touched.length,
 ]);
 
-function say(what: string, figures: readonly number[]): void {
-  console.log(`${what.padEnd(72)} ${row(...figures)}`);
+function say(what: string, values: readonly number[]): void {
+  console.log(`${what.padEnd(72)} ${row(...values)}`);
 }
 
-function row(...figures: readonly number[]): string {
-  return figures.map((figure) => String(figure).padStart(6)).join("");
+function row(...values: readonly number[]): string {
+  return values.map((figure) => String(figure).padStart(6)).join("");
 }
 
 function detail(what: readonly string[]): void {

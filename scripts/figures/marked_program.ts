@@ -36,8 +36,8 @@ export async function startMarked(
     stdout: "piped",
     stderr: "piped",
   }).spawn();
-  const errors = told(process.stderr, /Debugger listening on (\S+)\n/);
-  const output = told(process.stdout, /listens on (\S+)\n/);
+  const errors = record(process.stderr, /Debugger listening on (\S+)\n/);
+  const output = record(process.stdout, /listens on (\S+)\n/);
   const end = async () => {
     try {
       process.kill("SIGTERM");
@@ -61,11 +61,11 @@ export async function startMarked(
     socket.onopen = resolve;
     socket.onerror = () => reject(new Error(`Cannot mark functions: no debugger at ${debuggerUrl}`));
   });
-  let asked = 0;
+  let requestCount = 0;
   const ask = (method: string, params = {}) => {
     const answer = Promise.withResolvers<{ readonly result: readonly Script[] }>();
-    answers.set(++asked, answer);
-    socket.send(JSON.stringify({ id: asked, method, params }));
+    answers.set(++requestCount, answer);
+    socket.send(JSON.stringify({ id: requestCount, method, params }));
     return answer.promise;
   };
   await ask("Profiler.enable");
@@ -83,7 +83,7 @@ export async function startMarked(
   };
 }
 
-function told(
+function record(
   output: ReadableStream<Uint8Array<ArrayBuffer>>,
   pattern: RegExp,
 ): { readonly value: Promise<string>; readonly ended: Promise<void> } {

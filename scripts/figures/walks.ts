@@ -72,10 +72,10 @@ function startProvider(): { readonly url: string } & AsyncDisposable {
   const provider = simulator({
     model({ messages }) {
       const last = messages.at(-1);
-      const asked = last?.role === "user" ? JSON.stringify(last.content) : "";
-      if (asked.includes("Read")) return { tool_calls: [toolCall("read_file", { path: "notes.txt" })] };
-      if (asked.includes("Write")) {
-        return { tool_calls: [toolCall("write_file", { path: "made.txt", content: asked })] };
+      const lastText = last?.role === "user" ? JSON.stringify(last.content) : "";
+      if (lastText.includes("Read")) return { tool_calls: [toolCall("read_file", { path: "notes.txt" })] };
+      if (lastText.includes("Write")) {
+        return { tool_calls: [toolCall("write_file", { path: "made.txt", content: lastText })] };
       }
       return { content: ANSWER };
     },
@@ -124,7 +124,7 @@ function idOf({ path, offset }: EnteredFunction): string {
 }
 
 /** A request; without a kind it isn't measured. */
-interface AskedRequest {
+interface SentRequest {
   readonly kind?: string;
   readonly ask: () => Promise<unknown>;
 }
@@ -132,7 +132,7 @@ interface AskedRequest {
 function requests(
   url: string,
   { round, ownerFile }: { readonly round: number; readonly ownerFile: string },
-): AskedRequest[] {
+): SentRequest[] {
   const owner = { authorization: `Bearer ${JSON.parse(Deno.readTextFileSync(ownerFile)).key}` };
   const post = async (path: string, body: unknown): Promise<string> => {
     const headers = { "content-type": "application/json", ...owner };

@@ -100,9 +100,9 @@ async function send(
   return (await ask(model, { messages, tools: [] })).usage;
 }
 
-type Warmth = Profile["warmth"][number];
+type CacheLifetime = Profile["cacheLifetime"][number];
 
-export interface CacheLine extends Warmth {
+export interface CacheLine extends CacheLifetime {
   readonly samples: number;
   readonly warm: number;
   readonly share: number;
@@ -125,23 +125,23 @@ export function summarise(
     return usage ? [{ idleMs, usage, share: usage.cachedTokens / promptTokens }] : [];
   });
   const served = samples.find(({ usage }) => usage.cachedTokens > 0);
-  const recognised = profile.warmth.length === 0 && served && recogniseProfile(served.usage);
+  const recognised = profile.cacheLifetime.length === 0 && served && recogniseProfile(served.usage);
   const base = recognised ? profileNamed(recognised) : profile;
   const lines = neverRising(idleMs.flatMap((idle): CacheLine[] => {
     const its = samples.filter((sample) => sample.idleMs === idle);
     if (its.length === 0) return [];
     const warm = its.filter(({ share }) => share >= WARM_SHARE).length;
     const share = its.reduce((sum, sample) => sum + sample.share, 0) / its.length;
-    const stated = base.warmth.find((line) => idle <= line.idleMs)?.probability ?? 0;
+    const stated = base.cacheLifetime.find((line) => idle <= line.idleMs)?.probability ?? 0;
     const probability = (warm + stated) / (its.length + 1);
     return [{ idleMs: idle, samples: its.length, warm, share, stated, probability }];
   }));
   const last = lines.at(-1);
   if (!served || !last) return { lines };
-  const warmth = [
+  const cacheLifetime = [
     ...lines,
     // The profile determines longer idle times.
-    ...base.warmth.filter((line) => line.idleMs > last.idleMs),
+    ...base.cacheLifetime.filter((line) => line.idleMs > last.idleMs),
   ].map(({ idleMs, probability }) => ({
     idleMs,
     probability: Number(Math.min(probability, idleMs > last.idleMs ? last.probability : 1).toFixed(3)),
@@ -151,8 +151,8 @@ export function summarise(
     profileFile: {
       profile: base.name,
       name: `${base.name}, measured`,
-      ttlMs: warmth.findLast(({ probability }) => probability >= 0.5)?.idleMs ?? 0,
-      warmth,
+      ttlMs: cacheLifetime.findLast(({ probability }) => probability >= 0.5)?.idleMs ?? 0,
+      cacheLifetime,
       source: `deno task bench cache, ${modelName}`,
       notes: `${repeats} prefixes of ${settings.prefixTokens} tokens for each idle time.`,
     },

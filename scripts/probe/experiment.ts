@@ -75,9 +75,9 @@ export async function openBench<R>(
   const { environment, folder, log } = surroundings;
   const variables = inMessages ? MESSAGES_VARIABLES : VARIABLES;
   const named = Object.fromEntries(variables.map((name) => [name, environment[name]]));
-  const { model, profile: chosen, ...told } = readSettings([], named);
-  const apiKey = inMessages ? told.messagesKey : told.apiKey;
-  const baseUrl = inMessages ? named.ANTHROPIC_BASE_URL || undefined : told.baseUrl;
+  const { model, profile: chosen, ...rest } = readSettings([], named);
+  const apiKey = inMessages ? rest.messagesKey : rest.apiKey;
+  const baseUrl = inMessages ? named.ANTHROPIC_BASE_URL || undefined : rest.baseUrl;
   const isSimulated = model === undefined;
   if (isSimulated && (apiKey ?? baseUrl) !== undefined) {
     throw new RangeError(

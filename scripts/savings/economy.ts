@@ -1,7 +1,7 @@
 // deno-lint-ignore-file no-console
 import { parseArgs } from "node:util";
 import { profileNamed } from "@tare/planner";
-import type { NamesShown } from "@tare/simulator/economy";
+import type { VisibleNames } from "@tare/simulator/economy";
 import { loadTokenizer } from "@tare/tiktoken";
 import { ProgressBar } from "../../packages/cli/terminal/progress_bar.ts";
 import { halfOf, readHalf } from "./half_of.ts";
@@ -40,7 +40,7 @@ export async function benchPolicies(args: readonly string[], { names, named }: C
   for (const policy of values.policy) named(policy);
   const limit = positive("--limit", values.limit);
   const window = values.window === undefined ? {} : { windowTokens: positive("--window", values.window) };
-  const namesShown = readNamesShown(values.names);
+  const namesVisible = readNamesVisible(values.names);
   const data = readData(values.data, { limit, split: values.split });
 
   const { count: countTokens } = await loadTokenizer();
@@ -54,7 +54,7 @@ export async function benchPolicies(args: readonly string[], { names, named }: C
       named,
       countTokens,
       bare: values.bare,
-      namesShown,
+      namesVisible,
       byLength: values["by-length"],
       onSession: () => bar.step(),
       ...window,
@@ -84,7 +84,7 @@ function positive(option: string, value: string): number {
   throw new RangeError(`Cannot use ${option} ${value}: use a number above 0.`);
 }
 
-function readNamesShown(value: string): NamesShown {
+function readNamesVisible(value: string): VisibleNames {
   if (value === "parts" || value === "whole") return value;
   throw new RangeError(`Cannot use --names ${value}: use parts or whole.`);
 }
@@ -116,7 +116,7 @@ const COLUMNS: readonly (readonly [head: string, cell: (row: EconomyRow) => stri
   ["no refetch", ({ cost0 }) => cost0.toFixed(3)],
   ["refetch ×1", ({ cost1 }) => cost1.toFixed(3)],
   ["refetch ×3", ({ cost3 }) => cost3.toFixed(3)],
-  ["refetches/100", ({ repairsPer100 }) => repairsPer100.toFixed(1)],
+  ["refetches/100", ({ refetchesPer100 }) => refetchesPer100.toFixed(1)],
   ["lost edits", ({ editsLostText }) => percent(editsLostText)],
   ["no miss", ({ unaffected }) => percent(unaffected)],
   ["user text evicted", ({ userTokensGone }) => percent(userTokensGone)],

@@ -47,8 +47,8 @@ function cells(played: Played, full: Played): string[] {
     number(played.toolTokens),
     number(played.promptTokens),
     number(played.cachedTokens),
-    number(played.tokenUnits),
-    `${Math.round(100 * played.tokenUnits / full.tokenUnits)} %`,
+    number(played.costUnits),
+    `${Math.round(100 * played.costUnits / full.costUnits)} %`,
     played.usd === undefined ? "–" : played.usd.toFixed(3),
     number(played.deferredTokens),
   ];

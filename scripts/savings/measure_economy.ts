@@ -3,12 +3,12 @@ import type { Profile } from "@tare/planner";
 import { WINDOW_SHARE } from "@tare/planner/internal";
 import type { Data } from "./load_data.ts";
 import {
-  type NamesShown,
   pairCost,
   type Played,
   type PlayedPair,
   playPair,
   type Recording,
+  type VisibleNames,
   windowFor,
 } from "@tare/simulator/economy";
 import { policyNamed } from "./policies/policies.ts";
@@ -27,7 +27,7 @@ export interface EconomyRow {
   readonly cost1: number;
   /** Cost with refetches weighted by three: a failed edit, a read and a retry. */
   readonly cost3: number;
-  readonly repairsPer100: number;
+  readonly refetchesPer100: number;
   /** Share of the edits whose old text was evicted, without refetches. */
   readonly editsLostText: number;
   readonly unaffected: number;
@@ -53,7 +53,7 @@ export interface MeasureOptions {
   /** Whether only prompt tokens count: no fixed prefix, recall tool or output. Default: false. */
   readonly bare?: boolean;
   /** Visibility that a name needs. Default: `parts`. */
-  readonly namesShown?: NamesShown;
+  readonly namesVisible?: VisibleNames;
   /** Whether to add rows by session length. Default: false. */
   readonly byLength?: boolean;
   readonly onSession?: () => void;
@@ -151,9 +151,9 @@ function toRow(
     cost0: open("cost") / resend("cost"),
     cost1: costAt(1),
     cost3: costAt(3),
-    repairsPer100: 100 * closed("repairs") / calls,
+    refetchesPer100: 100 * closed("refetches") / calls,
     editsLostText: open("editsWithLostText") / Math.max(1, open("edits")),
-    unaffected: pairs.filter((pair) => pair.open.repairs === 0).length / pairs.length,
+    unaffected: pairs.filter((pair) => pair.open.refetches === 0).length / pairs.length,
     userTokensGone: open("userShareGone") / calls,
     worst: Math.max(...pairs.map((pair, at) => pair.open.cost / resent[at]!.open.cost)),
     promptVsResend: open("promptTokens") / resend("promptTokens"),

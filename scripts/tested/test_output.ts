@@ -55,8 +55,8 @@ export function resultTable(rows: readonly Row[], how: (need: string) => string 
     return [suite.padEnd(12) + numbers, ...counts.slice(4)].join("  ");
   });
   const reasons = [...total.skipped].sort(([, one], [, other]) => other - one).map(([need, count]) => {
-    const told = how(need);
-    return `${count} skipped: needs ${need}${told === undefined ? "" : ` (${told})`}`;
+    const text = how(need);
+    return `${count} skipped: needs ${need}${text === undefined ? "" : ` (${text})`}`;
   });
   return [...table, ...reasons].join("\n");
 }

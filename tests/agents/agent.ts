@@ -42,7 +42,7 @@ export interface Agent {
   /** Environment that keeps the agent from connecting to anything but its provider. */
   readonly quiet: Readonly<Record<string, string>>;
   /** Settings by which `tare run` configures the agent's provider. */
-  readonly entry: Pick<AgentEntry, "told" | "file" | "takes">;
+  readonly entry: Pick<AgentEntry, "settingsFor" | "file" | "takes">;
   /**
    * Writes the configuration. Returns the environment that the agent needs in addition to {@linkcode
    * Agent.quiet}.

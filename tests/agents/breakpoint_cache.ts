@@ -17,7 +17,7 @@ export class BreakpointCache {
     pieces: readonly Piece[],
     { sizes, model }: { readonly sizes: readonly number[]; readonly model: string },
   ): Omit<CallUsage, "output"> {
-    const marks = pieces.flatMap(({ mark }, at) => mark ? [{ at, mark }] : []);
+    const breakpoints = pieces.flatMap(({ mark }, at) => mark ? [{ at, mark }] : []);
     const ends: { readonly key: string; readonly tokens: number }[] = [];
     let key = model;
     let prompt = 0;
@@ -27,19 +27,24 @@ export class BreakpointCache {
       ends.push({ key, tokens: prompt });
     }
     let cached = 0;
-    for (const { at: mark } of marks) {
+    for (const { at: mark } of breakpoints) {
       for (let at = mark; at >= Math.max(0, mark - LOOK_BACK); at--) {
         const end = ends[at];
         if (end && end.tokens >= MIN_TOKENS && this.#held.has(end.key)) cached = Math.max(cached, end.tokens);
       }
     }
-    for (const { at } of marks) this.#held.add(ends[at]?.key ?? "");
-    const writtenTo = (to: typeof marks) => {
+    for (const { at } of breakpoints) this.#held.add(ends[at]?.key ?? "");
+    const writtenTo = (to: typeof breakpoints) => {
       const tokens = ends[to.at(-1)?.at ?? -1]?.tokens ?? 0;
       return tokens < MIN_TOKENS ? 0 : Math.max(0, tokens - cached);
     };
-    const written = writtenTo(marks);
-    return { prompt, cached, written, hourWritten: writtenTo(marks.filter(({ mark }) => mark === "1h")) };
+    const written = writtenTo(breakpoints);
+    return {
+      prompt,
+      cached,
+      written,
+      hourWritten: writtenTo(breakpoints.filter(({ mark }) => mark === "1h")),
+    };
   }
 }
 

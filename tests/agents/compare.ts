@@ -38,12 +38,12 @@ export async function compare(agent: Agent, scenario: Scenario): Promise<Compare
   assertEquals(alien(through), alien(direct));
   assertLessOrEqual(refusals(through), refusals(direct));
   assertEquals(passedOn(through), passedOn(direct));
-  const shown = Math.min(...working(direct.calls).map(images));
-  assertEquals(shown > 0, scenario.needs === "images");
-  assertEquals(Math.min(...working(through.calls).map(images)), shown);
-  for (const { asked } of working(through.calls)) {
+  const visible = Math.min(...working(direct.calls).map(images));
+  assertEquals(visible > 0, scenario.needs === "images");
+  assertEquals(Math.min(...working(through.calls).map(images)), visible);
+  for (const { turn } of working(through.calls)) {
     assert(
-      asked.said.some((item) => item.type === "text" && item.text.includes(RULES.trim())),
+      turn.entries.some((item) => item.type === "text" && item.text.includes(RULES.trim())),
       "the rules are gone",
     );
   }
@@ -61,9 +61,9 @@ export async function compare(agent: Agent, scenario: Scenario): Promise<Compare
   // A rewrite may follow a prefix break of the agent. A summary request restores evicted content for itself.
   assertLessOrEqual(breaks(served), own + rewrites + 2 * summaries(through).length);
   assertLessOrEqual(own === 0 ? rewrites : 0, breaks(served));
-  assertLessOrEqual(told(through), Math.max(...through.calls.map(({ usage }) => usage.prompt)));
+  assertLessOrEqual(callsOf(through), Math.max(...through.calls.map(({ usage }) => usage.prompt)));
   assertEquals(sessions(through).size, new Set(working(direct.calls).map(conversationOf)).size);
-  const { tokenUnits: booked = NaN, withoutTokenUnits: without = NaN } = through.ledger?.planned ?? {};
+  const { costUnits: booked = NaN, baselineCostUnits: without = NaN } = through.ledger?.planned ?? {};
   return {
     direct: costOf(direct),
     through: costOf(through),
@@ -87,7 +87,7 @@ function assertComplete({ files, ended }: Played, report: string): void {
 
 /** Returns the requests other than calls, without websocket upgrades and the server's own model lists. */
 function passedOn({ others }: Played): readonly string[] {
-  return others.filter((asked) => !["GET /v1/responses", "GET /v1/models"].includes(asked)).sort();
+  return others.filter((route) => !["GET /v1/responses", "GET /v1/models"].includes(route)).sort();
 }
 
 /** Returns the number of calls that are cached up to their ends. */
@@ -129,13 +129,15 @@ function summaries({ calls }: Played): readonly ProviderCall[] {
 
 /** Returns the requests of working agents, without those for titles and summaries. */
 function working<T extends ReadRequest>(requests: readonly T[]): readonly T[] {
-  return requests.filter(({ asked }) => asked.tools.length > 0);
+  return requests.filter(({ turn }) => turn.tools.length > 0);
 }
 
 /** Returns the conversation of a request, identified by its tools and first plan, also in a summary. */
-function conversationOf({ asked: { said, tools } }: ReadRequest): string {
-  const told = said.map((item) => item.type === "text" && item.role !== "system" ? item.text : "").join("\n");
-  return [/\bplan:([A-Z]+)/.exec(told)?.[1], ...tools.filter((name) => name !== "recall")].join();
+function conversationOf({ turn: { entries, tools } }: ReadRequest): string {
+  const text = entries.map((item) => item.type === "text" && item.role !== "system" ? item.text : "").join(
+    "\n",
+  );
+  return [/\bplan:([A-Z]+)/.exec(text)?.[1], ...tools.filter((name) => name !== "recall")].join();
 }
 
 function images({ body }: ProviderCall): number {
@@ -184,7 +186,7 @@ function epochs(played: Played): number {
 }
 
 /** Returns the largest prompt reported to the agent, in tokens. */
-function told({ exchanges }: Played): number {
+function callsOf({ exchanges }: Played): number {
   return Math.max(0, ...exchanges.flatMap(({ answer }) => usages(answer)).map(promptTokens));
 }
 
@@ -201,10 +203,10 @@ function missed({ calls, exchanges }: Played): number {
   return Math.max(
     0,
     ...exchanges.flatMap((exchange) => {
-      const { headers, answer, came, ended } = exchange;
+      const { headers, answer, arrivedAt, ended } = exchange;
       // Concurrent requests may serve each other; how is unknown.
       const isBeside = exchanges.some((other) =>
-        other !== exchange && other.body !== "" && other.came < ended && came < other.ended
+        other !== exchange && other.body !== "" && other.arrivedAt < ended && arrivedAt < other.ended
       );
       if (isBeside) return [];
       const predicted = Number(headers.get("x-tare-cached-predicted"));
@@ -221,25 +223,25 @@ function missed({ calls, exchanges }: Played): number {
   );
 }
 
-function usages(answer: string): readonly Told[] {
+function usages(answer: string): readonly Reports[] {
   return [...answer.matchAll(/^data: (\{.*)$/gm)].map(([, data = ""]) => {
     const event = JSON.parse(data);
     return event.usage ?? event.message?.usage ?? event.response?.usage ?? {};
   });
 }
 
-function promptTokens(usage: Told): number {
+function promptTokens(usage: Reports): number {
   return (usage.prompt_tokens ?? 0) + (usage.input_tokens ?? 0) + (usage.cache_creation_input_tokens ?? 0) +
     (usage.cache_read_input_tokens ?? 0);
 }
 
-function cachedOf(usage: Told): number {
+function cachedOf(usage: Reports): number {
   return usage.cache_read_input_tokens ??
     (usage.prompt_tokens_details ?? usage.input_tokens_details)?.cached_tokens ?? 0;
 }
 
 /** Token counts of a prompt, as the protocols report them. */
-type Told =
+type Reports =
   & Readonly<
     Partial<
       Record<

@@ -1,7 +1,7 @@
 import { parsePlaceholder } from "@tare/prune/internal";
 import { sourceText } from "../gateway/long_session.ts";
 
-export type Said =
+export type Entry =
   | { readonly type: "text"; readonly role: "system" | "user" | "assistant"; readonly text: string }
   | { readonly type: "call"; readonly id: string; readonly name: string; readonly args: string }
   | { readonly type: "result"; readonly id: string; readonly text: string };
@@ -18,8 +18,8 @@ export interface Reply {
   readonly compacted?: string;
 }
 
-export interface Asked {
-  readonly said: readonly Said[];
+export interface ModelTurn {
+  readonly entries: readonly Entry[];
   /** Tool names, without deferred ones. */
   readonly tools: readonly string[];
   /** Whether the provider compacts the conversation. Default: false. */
@@ -57,27 +57,30 @@ export type Plans = Readonly<Record<string, Plan>>;
  * step from the mark (`# NAME.7`) of its own calls, recalls evicted results if it has a tool for that, and
  * reports missing facts as lost.
  */
-export function planModel(plans: Plans, tools: AgentTools): (asked: Asked) => Reply {
-  return (asked) => {
-    const { said } = asked;
-    if (asked.compacts) return { calls: [], compacted: summaryOf(said, plans) };
+export function planModel(plans: Plans, tools: AgentTools): (turn: ModelTurn) => Reply {
+  return (turn) => {
+    const { entries } = turn;
+    if (turn.compacts) return { calls: [], compacted: summaryOf(entries, plans) };
     const shell = tools.shell("").name;
-    const request = said.findLast((item) => item.type === "text" && item.role === "user");
-    const wording = said.map((item) => item.type === "text" && item.role === "system" ? item.text : "").join(
-      "\n",
-    );
+    const request = entries.findLast((item) => item.type === "text" && item.role === "user");
+    const wording = entries.map((item) => item.type === "text" && item.role === "system" ? item.text : "")
+      .join(
+        "\n",
+      );
     const latest = request?.type === "text" ? request.text : "";
     const name = /\bplan:([A-Z]+)/g;
-    if (!asked.tools.includes(shell)) {
+    if (!turn.tools.includes(shell)) {
       if (TITLE.test(wording) || TITLE.test(latest)) return say("A title");
-      return say(summaryOf(said, plans));
+      return say(summaryOf(entries, plans));
     }
-    if (isSummaryRequest(said)) return say(summaryOf(said, plans));
-    const told = said.flatMap((item) => item.type === "text" && item.role !== "system" ? [item.text] : []);
-    const planName = [...told.join("\n").matchAll(name)].at(-1)?.[1];
+    if (isSummaryRequest(entries)) return say(summaryOf(entries, plans));
+    const content = entries.flatMap((item) =>
+      item.type === "text" && item.role !== "system" ? [item.text] : []
+    );
+    const planName = [...content.join("\n").matchAll(name)].at(-1)?.[1];
     const plan = planName === undefined ? undefined : plans[planName];
     if (!plan || planName === undefined) return say("Hello.");
-    const step = reached(said, planName) + 1;
+    const step = reached(entries, planName) + 1;
     const calls = plan.steps[step];
     if (calls) {
       const thought = plan.textTokens ? sourceText(`${planName}.${step}`, plan.textTokens) : "";
@@ -97,9 +100,9 @@ export function planModel(plans: Plans, tools: AgentTools): (asked: Asked) => Re
     }
     const found: string[] = [];
     for (const fact of plan.facts) {
-      const value = valueOf(fact, said);
-      const recall = value === undefined && asked.tools.includes("recall")
-        ? wantedRecall(fact, said)
+      const value = valueOf(fact, entries);
+      const recall = value === undefined && turn.tools.includes("recall")
+        ? wantedRecall(fact, entries)
         : undefined;
       if (recall) return { calls: [{ name: "recall", args: recall }] };
       found.push(`${fact}=${value ?? "lost"}`);
@@ -108,7 +111,7 @@ export function planModel(plans: Plans, tools: AgentTools): (asked: Asked) => Re
       const facts = found.map((fact) => `FACT ${fact}`).join(", ");
       return say(`Done with ${planName}.${plan.report === undefined && found.length > 0 ? ` ${facts}` : ""}`);
     }
-    const ending = RULE.exec(textOf(said))?.[1] ?? "the rule is lost";
+    const ending = RULE.exec(textOf(entries))?.[1] ?? "the rule is lost";
     const text = [`Report of ${planName}`, ...found, ending].join("\n");
     return { calls: [tools.shell(`printf '%s\\n' '${text}' > ${plan.report} # ${planName}.${step}`)] };
   };
@@ -123,35 +126,38 @@ function say(text: string): Reply {
   return { text, calls: [] };
 }
 
-function textOf(said: readonly Said[]): string {
-  return said.map((item) => item.type === "call" ? item.args : item.text).join("\n");
+function textOf(entries: readonly Entry[]): string {
+  return entries.map((item) => item.type === "call" ? item.args : item.text).join("\n");
 }
 
-function isSummaryRequest(said: readonly Said[]): boolean {
-  const last = said.findLast((item) => item.type !== "text" || item.role !== "system");
+function isSummaryRequest(entries: readonly Entry[]): boolean {
+  const last = entries.findLast((item) => item.type !== "text" || item.role !== "system");
   return last?.type === "text" && last.role === "user" && SUMMARY.test(last.text) &&
     !/\bplan:/.test(last.text);
 }
 
-function reached(said: readonly Said[], plan: string): number {
+function reached(entries: readonly Entry[], plan: string): number {
   // A summary may be all that is left of the calls.
-  const marks = textOf(said).matchAll(new RegExp(`# ${plan}\\.(\\d+)`, "g"));
-  return Math.max(-1, ...[...marks].map(([, step]) => Number(step)));
+  const progress = textOf(entries).matchAll(new RegExp(`# ${plan}\\.(\\d+)`, "g"));
+  return Math.max(-1, ...[...progress].map(([, step]) => Number(step)));
 }
 
-function valueOf(fact: string, said: readonly Said[]): string | undefined {
-  return new RegExp(`FACT ${fact}=(\\w+)`).exec(textOf(said))?.[1];
+function valueOf(fact: string, entries: readonly Entry[]): string | undefined {
+  return new RegExp(`FACT ${fact}=(\\w+)`).exec(textOf(entries))?.[1];
 }
 
 /**
  * Returns the next recall for a fact: of the call that read it, then of old turns, then a search in
  * everything evicted.
  */
-function wantedRecall(fact: string, said: readonly Said[]): Readonly<Record<string, unknown>> | undefined {
-  const reads = said.flatMap((item) =>
+function wantedRecall(
+  fact: string,
+  entries: readonly Entry[],
+): Readonly<Record<string, unknown>> | undefined {
+  const reads = entries.flatMap((item) =>
     item.type === "call" && item.args.includes(`${fact}.txt`) ? [item.id] : []
   );
-  const lines = said.flatMap((item) =>
+  const lines = entries.flatMap((item) =>
     item.type === "result" && reads.includes(item.id) || item.type === "text" && item.role !== "system"
       ? item.text.split("\n")
       : []
@@ -159,9 +165,9 @@ function wantedRecall(fact: string, said: readonly Said[]): Readonly<Record<stri
   const refs = lines.flatMap((line) => parsePlaceholder(line)?.ref ?? []);
   // A recalled result that was evicted again is recalled again.
   const left = new Set(
-    said.flatMap((item) => item.type === "result" && parsePlaceholder(item.text) ? [item.id] : []),
+    entries.flatMap((item) => item.type === "result" && parsePlaceholder(item.text) ? [item.id] : []),
   );
-  const asked = said.flatMap((item) =>
+  const calls = entries.flatMap((item) =>
     item.type === "call" && item.name === "recall" && !left.has(item.id) ? [item.args] : []
   );
   const find = `FACT ${fact}`;
@@ -170,20 +176,20 @@ function wantedRecall(fact: string, said: readonly Said[]): Readonly<Record<stri
     return ref === wanted.ref && text === find;
   };
   return [...refs.map((ref) => ({ ref, find })), { find }]
-    .find((wanted) => !asked.some((args) => asks(args, wanted)));
+    .find((wanted) => !calls.some((args) => asks(args, wanted)));
 }
 
 export function isSummary({ text, compacted }: Reply): boolean {
   return compacted !== undefined || text?.startsWith("<summary>") === true;
 }
 
-function summaryOf(said: readonly Said[], plans: Plans): string {
-  const text = textOf(said);
+function summaryOf(entries: readonly Entry[], plans: Plans): string {
+  const text = textOf(entries);
   const plan = [...text.matchAll(/\bplan:([A-Z]+)/g)].at(-1)?.[1];
-  const marks = Object.keys(plans).map((name) => [name, reached(said, name)] as const)
+  const progress = Object.keys(plans).map((name) => [name, reached(entries, name)] as const)
     .filter(([, step]) => step >= 0).map(([name, step]) => `# ${name}.${step}`);
   const facts = [...new Set([...text.matchAll(/FACT \w+=\w+/g)].map(([fact]) => fact))];
-  const summary = `The user wants plan:${plan}. Reached: ${marks.join(", ")}. ${facts.join(", ")}.`;
+  const summary = `The user wants plan:${plan}. Reached: ${progress.join(", ")}. ${facts.join(", ")}.`;
   // A client that requests another form accepts nothing else.
   const form = /<(state_snapshot)>/.exec(text)?.[1];
   return `<summary>${form ? `<${form}>${summary}</${form}>` : summary}</summary>`;

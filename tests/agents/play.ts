@@ -75,9 +75,9 @@ export async function play(
       ? await startGateway(provider, { data, workspace, windowTokens })
       : undefined;
     let target = Promise.resolve(gateway?.url ?? provider.url);
-    let asked = 0;
+    let requestCount = 0;
     await using tap = startTap(() => {
-      if (++asked === scenario.restartsBefore && gateway) target = gateway.restart();
+      if (++requestCount === scenario.restartsBefore && gateway) target = gateway.restart();
       return target;
     });
     const given = {
@@ -91,9 +91,9 @@ export async function play(
     const { entry } = agent;
     const behind = { url: tap.url, chat: provider.url, messages: provider.url };
     using copy = entry.takes && entry.file && copyFile(entry.file(given), behind);
-    const told = [entry.told?.(behind, given), copy && entry.takes?.(copy.path)];
-    const args = told.flatMap((part) => part?.args ?? []);
-    const env = Object.assign({}, given, ...told.map((part) => part?.environment));
+    const settingsFor = [entry.settingsFor?.(behind, given), copy && entry.takes?.(copy.path)];
+    const args = settingsFor.flatMap((part) => part?.args ?? []);
+    const env = Object.assign({}, given, ...settingsFor.map((part) => part?.environment));
     const ended: Ended[] = [];
     for (const [at, { prompt, interruptedBy, image }] of scenario.actions.entries()) {
       const run = (command: Command) =>

@@ -52,12 +52,12 @@ export async function runProgram(command: Command, { cwd, env, interruptedBy }: 
   const ended = new AbortController();
   const timer = setTimeout(() => ended.abort(new Error("took too long")), LIMIT_MS);
   try {
-    const goesOn = async () => {
+    const continues = async () => {
       if (command.talk) await talk(child.stdin, heard, command.talk);
       if (interruptedBy !== undefined) await interrupt(child, `${cwd}/${interruptedBy}`);
       return await child.status;
     };
-    const { code } = await Promise.race([goesOn(), aborted(ended.signal)]);
+    const { code } = await Promise.race([continues(), aborted(ended.signal)]);
     await killGroup(child.pid);
     return { code, output: (await output).join("\n") };
   } catch (error) {
@@ -89,18 +89,18 @@ class Output {
     return this.#text;
   }
 
-  #tell(goesOn: boolean): void {
+  #tell(continues: boolean): void {
     const { resolve } = this.#more;
     this.#more = Promise.withResolvers();
-    resolve(goesOn);
-    if (!goesOn) this.#more.resolve(false);
+    resolve(continues);
+    if (!continues) this.#more.resolve(false);
   }
 
   get soFar(): string {
     return this.#text;
   }
 
-  async says(what: RegExp, from: number): Promise<void> {
+  async prints(what: RegExp, from: number): Promise<void> {
     while (!what.test(this.#text.slice(from))) {
       if (!await this.#more.promise) throw new Error(`it ended before it printed ${what}`);
     }
@@ -113,7 +113,7 @@ async function talk(stdin: WritableStream<Uint8Array>, heard: Output, lines: rea
     const from = heard.soFar.length;
     const text = typeof line === "string" ? line : line(heard.soFar);
     await writer.write(new TextEncoder().encode(`${text}\n`));
-    await heard.says(until, from);
+    await heard.prints(until, from);
   }
   await writer.close();
 }

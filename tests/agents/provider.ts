@@ -3,7 +3,7 @@ import { loadTokenizer } from "@tare/tiktoken";
 import { billOf } from "./bill.ts";
 import { BlockCache } from "./block_cache.ts";
 import { BreakpointCache } from "./breakpoint_cache.ts";
-import type { Asked, Reply } from "./model.ts";
+import type { ModelTurn, Reply } from "./model.ts";
 import { CHAT } from "./protocols/chat.ts";
 import { MESSAGES } from "./protocols/messages.ts";
 import type { CallUsage, Fields, ReadRequest, SpokenProtocol } from "./protocols/protocol.ts";
@@ -29,7 +29,7 @@ export interface Provider extends AsyncDisposable {
 }
 
 export interface ProviderOptions {
-  readonly model: (asked: Asked) => Reply;
+  readonly model: (turn: ModelTurn) => Reply;
   /** Failures of requests that offer tools, by their number from 0. Default: none. */
   readonly failures?: Readonly<Record<number, Failure>>;
   readonly windowTokens?: number;
@@ -65,34 +65,34 @@ export async function startProvider(options: ProviderOptions): Promise<Provider>
     readonly protocol: SpokenProtocol;
     readonly model: string;
   }): Omit<CallUsage, "output"> {
-    const tokens = pieces.map(({ shown }) => tokensOf(shown));
+    const tokens = pieces.map(({ rendered }) => tokensOf(rendered));
     if (protocol !== MESSAGES) return blocks.serve(tokens.flat(), { model });
     return breakpoints.serve(pieces, { sizes: tokens.map(({ length }) => length), model });
   }
 
   async function answer(protocol: SpokenProtocol, request: Request): Promise<Response> {
     const body: Fields = JSON.parse(await readText(request));
-    const asked = protocol.read(body);
+    const turn = protocol.read(body);
     const count = (usage: CallUsage, status: ProviderCall["status"], reply?: Reply) => {
       const cost = status === 200 || status === "cut" ? billOf(usage, protocol.prices) : 0;
-      calls.push({ ...asked, path: protocol.path, body, status, usage, cost, ...(reply && { reply }) });
+      calls.push({ ...turn, path: protocol.path, body, status, usage, cost, ...(reply && { reply }) });
     };
     const refuse = (status: number, message: string, headers = {}) => {
       count({ prompt: 0, cached: 0, output: 0 }, status);
       return Response.json(protocol.refuse(status, message), { status, headers });
     };
-    const failure = asked.asked.tools.length > 0 ? failures[working++] : undefined;
+    const failure = turn.turn.tools.length > 0 ? failures[working++] : undefined;
     if (failure === 429) return refuse(429, "Too many requests, try again.", { "retry-after": "1" });
     if (failure === 500 || failure === 503) return refuse(failure, "Something broke, try again.");
-    const fault = refusalIn(body, rulesOf(protocol)) ?? faultOf(asked, given);
+    const fault = refusalIn(body, rulesOf(protocol)) ?? faultOf(turn, given);
     if (fault) return refuse(400, fault);
-    const size = asked.pieces.reduce((sum, { shown }) => sum + tokensOf(shown).length, 0);
+    const size = turn.pieces.reduce((sum, { rendered }) => sum + tokensOf(rendered).length, 0);
     if (size > windowTokens) {
       return refuse(400, `prompt is too long: ${size} tokens > ${windowTokens} maximum`);
     }
-    const reply = model(asked.asked);
+    const reply = model(turn.turn);
     const output = encode(repliedText(reply)).length;
-    const usage = { ...read(asked, { protocol, model: String(body.model) }), output };
+    const usage = { ...read(turn, { protocol, model: String(body.model) }), output };
     const number = calls.length;
     count(usage, failure === "cut" ? "cut" : 200, reply);
     const seal = protocol.seals(body) ? `sealed-${number}` : undefined;
@@ -154,13 +154,15 @@ const MAX_MARKS = 4;
 
 /** Returns why a strict provider refuses a prompt; `undefined` for a valid one. */
 function faultOf(
-  { asked: { said }, pieces, seals }: ReadRequest,
+  { turn: { entries }, pieces, seals }: ReadRequest,
   given: ReadonlySet<string>,
 ): string | undefined {
-  const marks = pieces.filter(({ mark }) => mark).length;
-  if (marks > MAX_MARKS) return `There are ${marks} marks for the cache, and ${MAX_MARKS} are the limit.`;
+  const breakpoints = pieces.filter(({ mark }) => mark).length;
+  if (breakpoints > MAX_MARKS) {
+    return `There are ${breakpoints} marks for the cache, and ${MAX_MARKS} are the limit.`;
+  }
   const open = new Set<string>();
-  for (const item of said) {
+  for (const item of entries) {
     if (item.type === "call") open.add(item.id);
     if (item.type === "result" && !open.delete(item.id)) {
       return `The result ${item.id} has no call before it.`;

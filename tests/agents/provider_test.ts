@@ -34,10 +34,10 @@ Deno.test("startProvider() counts texts, names and arguments, without ids and su
       { role: "tool", tool_call_id: id, content: "Here." },
     ],
   });
-  const shown = tokens("look\nLooks.\n{}", "user\nWhere?", 'assistant\nlook\n{"at":"x"}', "tool\nHere.");
+  const rendered = tokens("look\nLooks.\n{}", "user\nWhere?", 'assistant\nlook\n{"at":"x"}', "tool\nHere.");
   assertEquals(
     await usages("/v1/chat/completions", [chat("a"), chat("call_of_a_much_longer_name")]),
-    [[shown, 0, 0], [shown, 0, 0]],
+    [[rendered, 0, 0], [rendered, 0, 0]],
   );
   const messages = (id: string) => ({
     model: "m",
@@ -73,14 +73,14 @@ Deno.test("startProvider() caches chat by its prefix, in blocks of 128, for each
 });
 
 Deno.test("startProvider() caches Messages at breakpoints: 20 blocks back, at most four, for each model", async () => {
-  const body = (model: string, blocks: number, marks: readonly number[]) => ({
+  const body = (model: string, blocks: number, breakpoints: readonly number[]) => ({
     model,
     messages: [{
       role: "user",
       content: Array.from({ length: blocks }, (_, at) => ({
         type: "text",
         text: at === 0 ? LONG : `Block ${at}.`,
-        ...(marks.includes(at) && MARK),
+        ...(breakpoints.includes(at) && MARK),
       })),
     }],
   });

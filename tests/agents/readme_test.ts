@@ -46,10 +46,10 @@ for (const [agent, model] of MODELS) {
 
 Deno.test("docs/own_loop.md: the example of Claude's Agent SDK calls the gateway and gets an answer", async () => {
   const page = Deno.readTextFileSync(new URL("../../docs/own_loop.md", import.meta.url));
-  const [, shown = ""] = /```ts ignore\n([^`]*claude-agent-sdk[^`]*)```/.exec(page) ?? [];
+  const [, example = ""] = /```ts ignore\n([^`]*claude-agent-sdk[^`]*)```/.exec(page) ?? [];
   await using gateway = await startGreeter();
-  const script = shown.replace("http://127.0.0.1:8787", gateway.baseURL.replace("/v1", ""));
-  assert(script !== shown, "the page shows no address");
+  const script = example.replace("http://127.0.0.1:8787", gateway.baseURL.replace("/v1", ""));
+  assert(script !== example, "the page shows no address");
   const home = await Deno.makeTempDir();
   const folder = fromFileUrl(new URL("programs", import.meta.url));
   const path = await Deno.makeTempFile({ dir: folder, suffix: ".mjs" });

@@ -5,7 +5,7 @@ export interface Exchange {
   readonly status: number;
   readonly headers: Headers;
   /** Positions of its start and end among those of all exchanges. */
-  readonly came: number;
+  readonly arrivedAt: number;
   readonly ended: number;
   readonly answer: string;
 }
@@ -31,13 +31,13 @@ export function startTap(targetOf: () => Promise<string>): Tap {
     onError: () => new Response(null, { status: 502 }),
   }, async (request) => {
     const { pathname: path, search } = new URL(request.url);
-    const came = moment++;
+    const arrivedAt = moment++;
     const target = await targetOf();
     const { method } = request;
-    const asked = { method, path, came };
+    const incoming = { method, path, arrivedAt };
     if (request.headers.get("upgrade")) {
       const status = await upgradeStatus(target, `${path}${search}`);
-      exchanges.push({ ...asked, ended: moment++, body: "", status, headers: new Headers(), answer: "" });
+      exchanges.push({ ...incoming, ended: moment++, body: "", status, headers: new Headers(), answer: "" });
       return new Response(null, { status });
     }
     const bytes = await request.bytes();
@@ -52,7 +52,7 @@ export function startTap(targetOf: () => Promise<string>): Tap {
     });
     const note = (text: string) =>
       exchanges.push({
-        ...asked,
+        ...incoming,
         ended: moment++,
         body: new TextDecoder().decode(bytes),
         status: answer.status,
@@ -68,7 +68,7 @@ export function startTap(targetOf: () => Promise<string>): Tap {
   return {
     url: `http://127.0.0.1:${server.addr.port}`,
     get exchanges() {
-      return exchanges.toSorted((one, other) => one.came - other.came);
+      return exchanges.toSorted((one, other) => one.arrivedAt - other.arrivedAt);
     },
     [Symbol.asyncDispose]: () => server.shutdown(),
   };

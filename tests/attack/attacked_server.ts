@@ -1,6 +1,6 @@
 import { fromFileUrl } from "@std/path";
 import type { Parts } from "../../packages/app/compose.ts";
-import { serverPermissions, V8_FLAGS } from "../../packages/app/handed_over.ts";
+import { serverPermissions, V8_FLAGS } from "../../packages/app/bootstrap.ts";
 import { readSettings } from "../../packages/app/settings/settings.ts";
 
 export interface AttackedServer extends AsyncDisposable {
@@ -52,14 +52,14 @@ export async function startAttacked(
     let text = "";
     for await (const piece of process.stdout.pipeThrough(new TextDecoderStream())) {
       text += piece;
-      const told = /listens on (\S+)\n/.exec(text)?.[1];
-      if (told !== undefined) listens.resolve(told);
+      const address = /listens on (\S+)\n/.exec(text)?.[1];
+      if (address !== undefined) listens.resolve(address);
     }
     listens.reject(new Error(`The server ended before it listened: ${await stderr}`));
   })();
-  const ended = Promise.all([process.status, stderr, output]).then(([{ code }, told]) => ({
+  const ended = Promise.all([process.status, stderr, output]).then(([{ code }, log]) => ({
     code,
-    stderr: told,
+    stderr: log,
   }));
   const { pid } = process;
   return {

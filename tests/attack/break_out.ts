@@ -89,7 +89,7 @@ export function attacks({ top, port, pids }: Target): Readonly<Record<string, st
   };
 }
 
-export function leaves(seconds: number): Readonly<Record<string, string>> {
+export function isGone(seconds: number): Readonly<Record<string, string>> {
   return {
     "out of its group, without its environment": `env -i setsid -f sleep ${seconds}`,
     "by two forks": `(setsid sh -c 'env -i sleep ${seconds} >/dev/null 2>&1 &' &)`,

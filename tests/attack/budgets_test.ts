@@ -55,10 +55,10 @@ class Spending implements AsyncDisposable {
     return fetch(this.url + path, { method: "POST", headers: this.#auth, body: JSON.stringify(body) });
   }
 
-  async spent(): Promise<{ readonly key: number; readonly sums: number }> {
+  async spent(): Promise<{ readonly key: number; readonly totals: number }> {
     const read = async (path: string) => await (await fetch(this.url + path, { headers: this.#auth })).json();
     const [key, spend] = [await read("/tare/v1/key"), await read("/tare/v1/spend?by=day")];
-    return { key: key.spentUsd, sums: spend.all.usd };
+    return { key: key.spentUsd, totals: spend.all.usd };
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -157,8 +157,8 @@ for (const [way, ask] of Object.entries(WAYS)) {
     const refused = await place.post("/v1/chat/completions", HELLO);
     await refused.text();
     assertEquals(refused.status, 402);
-    const { key, sums } = await place.spent();
-    assertEquals(key.toFixed(9), sums.toFixed(9));
+    const { key, totals } = await place.spent();
+    assertEquals(key.toFixed(9), totals.toFixed(9));
     assert(key >= 0.01 && place.calls < 20, `${place.calls} calls, $${key}`);
   });
 }

@@ -35,17 +35,17 @@ function serve(letIn: () => Promise<void> = () => Promise.resolve()) {
     tools: [],
     store: memoryStore(),
   });
-  const asked: string[] = [];
+  const requests: string[] = [];
   const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen() {} }, async (request) => {
     const path = new URL(request.url).pathname;
-    asked.push(path.split("/").at(-1)!);
+    requests.push(path.split("/").at(-1)!);
     if (path.endsWith("/turns")) await letIn();
     return await agent.fetch(request);
   });
   return {
     url: `http://127.0.0.1:${server.addr.port}`,
     port: String(server.addr.port),
-    asked,
+    requests,
     async close() {
       await agent.close();
       await server.shutdown();
@@ -106,7 +106,7 @@ for (
       await shell.shows(/cancelled: The turn was cancelled\.[^]*ready> /);
       shell.type("exit\r");
       await shell.ended;
-      assertEquals(server.asked, ["sessions", "turns", "cancel"]);
+      assertEquals(server.requests, ["sessions", "turns", "cancel"]);
       assertEquals(await endsOf(server.url), ["cancelled"]);
       await server.close();
     },

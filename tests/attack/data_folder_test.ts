@@ -63,9 +63,9 @@ Deno.test("data folder: file tools can't reach the sessions although the data fo
     ],
     async ({ process, start }) => {
       const { id, results } = await play(process.url);
-      const kept = "it is in a folder of the server, which no tool may access.";
+      const retained = "it is in a folder of the server, which no tool may access.";
       const [edited, listed, read, searched, ...written] = results as [string, string, string, string];
-      for (const result of [edited, read, ...written]) assertStringIncludes(result, kept);
+      for (const result of [edited, read, ...written]) assertStringIncludes(result, retained);
       assertEquals(listed, "list_files: entries in .: 1; hidden or ignored, skipped: 1\nlink\tlink");
       assertMatch(searched, /^search_files: files with matches: 0;/);
       assertEquals(await process.kill(), "");
@@ -82,15 +82,15 @@ Deno.test("data folder: a server whose file a command removed acknowledges nothi
       const { url } = process;
       const { id } = await (await fetch(`${url}/tare/v1/sessions`, { method: "POST" })).json();
       const events: unknown[] = [];
-      let told = "";
+      let text = "";
       try {
         const response = await fetch(`${url}/tare/v1/sessions/${id}/turns`, jsonPost({ input: "go" }));
         for await (const { data } of readEvents(response)) events.push(JSON.parse(data).type);
       } catch (error) {
-        told = (error as Error).message;
+        text = (error as Error).message;
       }
       const lost = `Cannot write to the store: ${join(workspace, "data", "tare.db")} was removed or replaced`;
-      assertStringIncludes(told, lost);
+      assertStringIncludes(text, lost);
       assertEquals(events.includes("tool_result"), false);
       const refused = await fetch(`${url}/tare/v1/sessions`, { method: "POST" });
       assertEquals(refused.status, 500);

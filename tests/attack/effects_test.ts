@@ -3,7 +3,7 @@
  * real judge and tools.
  */
 import { assert, assertEquals } from "@std/assert";
-import type { AskedCall } from "@tare/loop";
+import type { PendingCall } from "@tare/loop";
 import { pinOf } from "@tare/loop/internal";
 import { workspaceTools } from "@tare/tools";
 import type { Tool } from "@tare/messages";
@@ -80,7 +80,7 @@ async function contents(path: string): Promise<readonly string[]> {
   return [path, ...(await Promise.all(names.map((name) => contents(join(path, name))))).flat()];
 }
 
-async function kept(top: string): Promise<readonly string[]> {
+async function files(top: string): Promise<readonly string[]> {
   return (await Promise.all(KEPT.map((path) => contents(join(top, path))))).flat();
 }
 
@@ -160,7 +160,7 @@ Deno.test("file rules: no path, link or pattern leads a file tool to a denied or
     );
     const before = { path: "docs/a.txt", content: "text\n" };
     const write = tools.find(({ definition }) => definition.function.name === "write_file")!;
-    const always: readonly AskedCall[] = [{
+    const always: readonly PendingCall[] = [{
       ...{ id: "1", name: "write_file", arguments: JSON.stringify(before), pin: pinOf(write) },
       effects: { root: real, writes: [join(real, "docs/a.txt")] },
     }];
@@ -173,7 +173,7 @@ Deno.test("file rules: no path, link or pattern leads a file tool to a denied or
         workspace: real,
       }),
     ];
-    const whole = await kept(top);
+    const whole = await files(top);
     // A broad approval includes `keep` like any other file.
     const guarded = (all: readonly string[]) => all.filter((line) => !line.includes("/keep"));
     const path = pathsOf(ground);
@@ -193,10 +193,10 @@ Deno.test("file rules: no path, link or pattern leads a file tool to a denied or
       fc.asyncProperty(call, fc.constantFrom(...judges), async ([name, args], judge) => {
         const tool = tools.find(({ definition }) => definition.function.name === name)!;
         const output = await attempt(tool, args, judge);
-        const isTold = output?.includes(`${SECRET} text`) ||
+        const isLeaked = output?.includes(`${SECRET} text`) ||
           /^(?:CANARY-secrets\/|\.env(?:[:\t]|$))/m.test(output ?? "");
-        assertEquals([name, args, isTold], [name, args, false]);
-        assertEquals([name, args, guarded(await kept(top))], [name, args, guarded(whole)]);
+        assertEquals([name, args, isLeaked], [name, args, false]);
+        assertEquals([name, args, guarded(await files(top))], [name, args, guarded(whole)]);
       }),
       { numRuns: cases(600) },
     );
@@ -238,7 +238,7 @@ Deno.test("command rules: no word, quote, operator or pattern makes an allowed c
     const tools = workspaceTools({ workspace: given, shell: { env } });
     const shell = tools.find(({ definition }) => definition.function.name === "shell")!;
     const judge = judgeBy({ lists: [RULES], always: [], workspace: given });
-    const before = await kept(top);
+    const before = await files(top);
 
     const start = fc.constantFrom(
       ...[
@@ -444,7 +444,7 @@ Deno.test("command rules: no word, quote, operator or pattern makes an allowed c
         assertEquals([command, script && /[we] /.test(script)], [command, script && false]);
         const denied = [".env", "src/in/CANARY", ...(name === "ls" ? [] : ["../outside/CANARY"])];
         assertEquals([command, words.find((one) => denied.includes(one))], [command, undefined]);
-        assertEquals([command, await kept(top)], [command, before]);
+        assertEquals([command, await files(top)], [command, before]);
       }),
       {
         numRuns: cases(1_600),
@@ -475,14 +475,14 @@ Deno.test("approvals: no change of a tool, and no claim, id or name of a call, e
   }));
   const args = fc.dictionary(fc.constantFrom("command", "a", "__proto__"), text, { maxKeys: 2 });
   await fc.assert(
-    fc.asyncProperty(tool, tool, args, args, text, async (before, now, said, given, id) => {
+    fc.asyncProperty(tool, tool, args, args, text, async (before, now, content, given, id) => {
       const { name } = before.definition.function;
-      const always = [{ id, name, arguments: JSON.stringify(said), pin: pinOf(before) }];
+      const always = [{ id, name, arguments: JSON.stringify(content), pin: pinOf(before) }];
       const { decision } = await judgeBy({ lists: [], always, workspace: "/" })({ tool: now, args: given });
       const what = ({ definition, hints, stance }: Tool) => JSON.stringify([definition, hints, stance]);
       if (decision === "allow") {
         assertEquals(what(now), what(before));
-        if (typeof said.command === "string") assertEquals(given.command, said.command);
+        if (typeof content.command === "string") assertEquals(given.command, content.command);
       }
     }),
     { numRuns: cases(1_000) },

@@ -9,7 +9,7 @@ import { closed } from "../crash/closed.ts";
 function silentProvider(times: number) {
   const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const held: Deno.Conn[] = [];
-  const asked = (async () => {
+  const requested = (async () => {
     while (held.length < times) {
       const conn = await listener.accept();
       held.push(conn);
@@ -17,10 +17,10 @@ function silentProvider(times: number) {
     }
   })();
   // Rejections are only reported to callers that await it.
-  asked.catch(() => {});
+  requested.catch(() => {});
   return {
     url: `http://127.0.0.1:${listener.addr.port}/v1`,
-    asked,
+    requested,
     [Symbol.dispose]() {
       listener.close();
       for (const conn of held) conn.close();
@@ -52,7 +52,7 @@ async function withHanging(
       headers: { "content-type": "application/json" },
       body: JSON.stringify({ model: "other", messages: [{ role: "user", content: "Hi." }] }),
     }).then((response) => response.body?.cancel(), () => {});
-    await provider.asked;
+    await provider.requested;
     await use(server);
     const ended = await server.ended;
     await Promise.all([turn, call]);

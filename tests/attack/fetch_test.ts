@@ -16,9 +16,9 @@ async function read(
 ) {
   const folder = await Deno.makeTempDir();
   const socket = join(folder, "proxy.sock");
-  const asked: string[] = [];
+  const requests: string[] = [];
   const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, (request) => {
-    asked.push(`${request.headers.get("host")}${new URL(request.url).pathname}`);
+    requests.push(`${request.headers.get("host")}${new URL(request.url).pathname}`);
     return answer(request);
   });
   const listener = Deno.listen({ transport: "unix", path: socket });
@@ -50,7 +50,7 @@ async function read(
       const output = await fetch.run({ url }, { signal: new AbortController().signal, progress() {} });
       results.push(typeof output === "string" ? output : output.content);
     }
-    return { results, asked };
+    return { results, requests };
   } finally {
     listener.close();
     await serving;
@@ -68,7 +68,7 @@ function wrapped(connection: Deno.Conn): Pick<Deno.Conn, "readable" | "writable"
 const PUBLIC = "203.0.113.7";
 
 Deno.test("fetch: no name, redirect or DNS rebinding leads into a private network", async () => {
-  const { results, asked } = await read([
+  const { results, requests } = await read([
     "http://docs.example/",
     "http://inside.docs.example/",
     "http://cloud.docs.example/latest/meta-data",
@@ -101,7 +101,7 @@ Deno.test("fetch: no name, redirect or DNS rebinding leads into a private networ
     page("http://turns.docs.example/"),
     refused("http://turns.docs.example/", "turns.docs.example"),
   ]);
-  assertEquals(asked, ["docs.example/", "docs.example/to-inside", "turns.docs.example/"]);
+  assertEquals(requests, ["docs.example/", "docs.example/to-inside", "turns.docs.example/"]);
 });
 
 Deno.test(

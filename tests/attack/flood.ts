@@ -5,9 +5,9 @@ export interface Flood extends Disposable {
 
 const AT_ONCE = 50;
 
-export async function flood(url: string, count: number, said = ""): Promise<Flood> {
+export async function flood(url: string, count: number, body = ""): Promise<Flood> {
   const { hostname, port } = new URL(url);
-  const bytes = new TextEncoder().encode(said);
+  const bytes = new TextEncoder().encode(body);
   const held: Deno.Conn[] = [];
   const open = async () => {
     while (held.length < count) {

@@ -4,7 +4,7 @@ import { withServer } from "./watched_server.ts";
 const keys = (count: number) => Array.from({ length: count }, (_, at) => `"k${at}":"v"`).join(",");
 const nested = (depth: number) => "[".repeat(depth) + "]".repeat(depth);
 
-const BODIES: Readonly<Record<string, readonly [path: string, body: string, told: string]>> = {
+const BODIES: Readonly<Record<string, readonly [path: string, body: string, expected: string]>> = {
   "400,000 keys of metadata": [
     "/tare/v1/sessions",
     `{"metadata":{${keys(400_000)}}}`,
@@ -75,7 +75,7 @@ Deno.test("hostile bodies: each is refused in a sentence, faster than a harmless
       `{"instructions":"${"word ".repeat(1_900_000)}"}`,
     );
     assertEquals(innocent.status, 201);
-    for (const [name, [path, body, told]] of Object.entries(BODIES)) {
+    for (const [name, [path, body, expected]] of Object.entries(BODIES)) {
       await t.step(name, async () => {
         const { status, text, ms, stallMs } = await server.post(
           path,
@@ -83,7 +83,7 @@ Deno.test("hostile bodies: each is refused in a sentence, faster than a harmless
           path.endsWith("/import") ? "application/x-ndjson" : undefined,
         );
         assertEquals(status, 400);
-        assertStringIncludes(text, told);
+        assertStringIncludes(text, expected);
         const worst = Math.max(ms, stallMs);
         assert(
           worst < 3 * innocent.ms + 1_000,

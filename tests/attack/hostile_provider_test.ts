@@ -36,25 +36,25 @@ function* joined(...parts: Iterable<string>[]): Iterable<string> {
 
 const END = [chunk({}, "stop"), "data: [DONE]\n\n"];
 
-const ATTACKS: Readonly<Record<string, { readonly reply: () => Response; readonly told: string }>> = {
+const ATTACKS: Readonly<Record<string, { readonly reply: () => Response; readonly expected: string }>> = {
   "a line of 20 MB": {
     reply: () => streamed(joined(['data: {"x":"'], times(320, "x".repeat(MIB / 16)), ['"}\n\n'], END)),
-    told: "one of its events has more than 16 MiB",
+    expected: "one of its events has more than 16 MiB",
   },
   "a line without an end": {
     reply: () => streamed(times(Infinity, "x".repeat(MIB))),
-    told: "one of its events has more than 16 MiB",
+    expected: "one of its events has more than 16 MiB",
   },
   "a reply without an end": {
     reply: () => streamed(times(Infinity, chunk({ content: "word ".repeat(MIB / 5) }))),
-    told: "the reply has more than 2000000 characters",
+    expected: "the reply has more than 2000000 characters",
   },
   "a whole reply without an end": {
     reply: () => {
       const { body } = streamed(times(Infinity, " ".repeat(MIB)));
       return new Response(body, { headers: { "content-type": "application/json" } });
     },
-    told: "it has more than 16 MiB",
+    expected: "it has more than 16 MiB",
   },
   "30,000 calls": {
     reply: () =>
@@ -63,28 +63,28 @@ const ATTACKS: Readonly<Record<string, { readonly reply: () => Response; readonl
           chunk({}, "tool_calls"),
         ]),
       ),
-    told: "it makes more than 256 tool calls",
+    expected: "it makes more than 256 tool calls",
   },
   "an error without an end": {
     reply: () => new Response(streamed(times(Infinity, "no ".repeat(1_000))).body, { status: 400 }),
-    told: "it refused the request (400: no no no",
+    expected: "it refused the request (400: no no no",
   },
   "hours to wait": {
     reply: () =>
       Response.json({ error: { message: "Slow." } }, { status: 429, headers: { "retry-after": "86400" } }),
-    told: "it reports an exceeded rate limit and requests a wait of 86400 s",
+    expected: "it reports an exceeded rate limit and requests a wait of 86400 s",
   },
   "redirects without an end": {
     reply: () => new Response(null, { status: 307, headers: { location: "/v1/chat/completions" } }),
-    told: 'it redirects to "/v1/chat/completions" (307)',
+    expected: 'it redirects to "/v1/chat/completions" (307)',
   },
 };
 
 Deno.test("hostile provider: its turn ends with an error, within memory limits, and delays no other request", async (t) => {
   let reply = () => streamed([chunk({ content: "Hello." }), ...END]);
-  let asked = 0;
+  let requestCount = 0;
   const provider = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, (request) => {
-    if (request.method === "POST") asked++;
+    if (request.method === "POST") requestCount++;
     return reply();
   });
   const args = ["--base-url", `http://127.0.0.1:${provider.addr.port}/v1`, "--model", "m"];
@@ -100,11 +100,11 @@ Deno.test("hostile provider: its turn ends with an error, within memory limits, 
       for (const [name, attack] of Object.entries(ATTACKS)) {
         await t.step(name, async () => {
           reply = attack.reply;
-          asked = 0;
+          requestCount = 0;
           const seen = await server.turn();
-          assertStringIncludes(seen.text, JSON.stringify(attack.told).slice(1, -1));
+          assertStringIncludes(seen.text, JSON.stringify(attack.expected).slice(1, -1));
           assertStringIncludes(seen.text, '"type":"turn_end"');
-          assertEquals(asked, 1);
+          assertEquals(requestCount, 1);
           assert(
             seen.stallMs < 5 * innocent.stallMs + 1_000,
             `stalled ${seen.stallMs} ms (${innocent.stallMs} ms)`,
@@ -123,14 +123,14 @@ Deno.test("hostile provider: its turn ends with an error, within memory limits, 
 });
 
 Deno.test("hostile provider: a tool name of a megabyte is an unknown tool like any other", async () => {
-  let asked = 0;
+  let requestCount = 0;
   const provider = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
     if (request.method === "POST") {
-      asked++;
+      requestCount++;
       const refused = refusedBy(new URL(request.url).pathname, await request.json());
       if (refused) return refused;
     }
-    return asked === 1
+    return requestCount === 1
       ? streamed([chunk(call(0, "read file ".repeat(100_000))), chunk({}, "tool_calls"), "data: [DONE]\n\n"])
       : streamed([chunk({ content: "Well." }), ...END]);
   });

@@ -13,7 +13,7 @@ const TURN: readonly Message[] = [
 async function planMs(turns: number): Promise<number> {
   const messages = Array.from(
     { length: turns },
-    (_, turn) => TURN.map((said) => ({ ...said, name: `${turn}` })),
+    (_, turn) => TURN.map((call) => ({ ...call, name: `${turn}` })),
   )
     .flat().concat({ role: "user", content: "Go on.", name: "user" });
   let least = Infinity;

@@ -4,7 +4,7 @@ import { DENO_DIR, resultsOf, withServer } from "./robbed_server.ts";
 import type { SessionEvent } from "@tare/server";
 import { agentClient } from "../../packages/cli/agent_client.ts";
 import { startCommand } from "../../packages/app/server_process_fixture_test.ts";
-import { attacks, leaves, processesWith, SECRET, sleepers, type Target } from "./break_out.ts";
+import { attacks, isGone, processesWith, SECRET, sleepers, type Target } from "./break_out.ts";
 import { BUBBLEWRAP, LINUX, needs } from "../needs.ts";
 
 /** Returns the attacks, without those that only apply to MCP servers. */
@@ -43,7 +43,7 @@ Deno.test(
   async () => {
     const seconds = 100_000 + crypto.getRandomValues(new Uint16Array(1))[0]!;
     const calls = () =>
-      Object.values(leaves(seconds)).map((command) => ({ command: `${command}; echo left` }));
+      Object.values(isGone(seconds)).map((command) => ({ command: `${command}; echo left` }));
     await withServer({ calls }, async (_server, turn) => {
       assertEquals(resultsOf(await turn()), calls().map(() => "exit code 0; 5 bytes of output\nleft\n"));
       // The system ends them with the sandbox's first process, and takes a moment for it.
@@ -70,8 +70,8 @@ Deno.test(
     };
     await withServer({ calls }, async ({ target, url }, turn) => {
       const events = await turn();
-      const asked = events.find((event) => event.type === "approval_asked");
-      assertEquals(asked && JSON.parse(asked.arguments), calls(target)[0]);
+      const pending = events.find((event) => event.type === "approval_requested");
+      assertEquals(pending && JSON.parse(pending.arguments), calls(target)[0]);
       const end = events.at(-1);
       assertEquals(end?.type === "turn_end" && end.reason, "approval");
       const client = agentClient(url, SECRET);

@@ -18,8 +18,8 @@ const LIFE_MS = 600;
 const SESSIONS = 3;
 
 interface Fate {
-  isAsked: boolean;
-  said?: "allow" | "deny";
+  isPending: boolean;
+  decision?: "allow" | "deny";
   isHeard: boolean;
 }
 
@@ -70,11 +70,11 @@ class Person {
         if (number >= lastEvent) break;
       }
     }
-    const asked = events.filter((event) => event.type === "approval_asked").map(tokenOf);
-    assertEquals(asked.length, new Set(asked).size, "an approval was requested twice");
+    const tokens = events.filter((event) => event.type === "approval_requested").map(tokenOf);
+    assertEquals(tokens.length, new Set(tokens).size, "an approval was requested twice");
     const answered = events.filter((event) => event.type === "approval_answered").length;
-    assertEquals(asked.length - answered, open.length);
-    for (const token of asked) {
+    assertEquals(tokens.length - answered, open.length);
+    for (const token of tokens) {
       const fate = this.#fates.get(token);
       if (fate?.isHeard) assert(!open.includes(token), `${token} is pending though it was answered`);
     }
@@ -92,13 +92,13 @@ class Person {
 
   async #open(at: string): Promise<readonly Open[]> {
     const { approvals } = await (await fetch(`${at}/approvals`)).json();
-    for (const approval of approvals) this.#fate(approval).isAsked = true;
+    for (const approval of approvals) this.#fate(approval).isPending = true;
     return approvals;
   }
 
   #fate(call: { readonly arguments: string }): Fate {
     const token = tokenOf(call);
-    const fate = this.#fates.get(token) ?? { isAsked: false, isHeard: false };
+    const fate = this.#fates.get(token) ?? { isPending: false, isHeard: false };
     this.#fates.set(token, fate);
     return fate;
   }
@@ -108,7 +108,7 @@ class Person {
       const fate = this.#fate(approval);
       const decision = this.#random() < 0.7 ? "allow" : "deny";
       // An approval that was sent may arrive.
-      if (fate.said !== "allow") fate.said = decision;
+      if (fate.decision !== "allow") fate.decision = decision;
       const body = { decision, reason: "so" };
       const response = await fetch(`${at}/approvals/${approval.id}`, jsonPost(body, ownerOf(this.#data)));
       assertEquals(response.status, 200, await response.text());
@@ -123,7 +123,7 @@ class Person {
       if (number <= this.#last) continue;
       this.#last = number;
       const event: SessionEvent = JSON.parse(data);
-      if (event.type === "approval_asked") this.#fate(event).isAsked = true;
+      if (event.type === "approval_requested") this.#fate(event).isPending = true;
       if (event.type === "turn_end") return;
     }
   }
@@ -157,11 +157,11 @@ Deno.test(`crash: a server killed at ${ROUNDS} random moments runs nothing witho
     await Promise.all(people.map((person) => person.check(url)));
     const ran = (await Deno.readTextFile(log)).split("\n").slice(0, -1);
     assertEquals(ran.length, new Set(ran).size, "a call ran twice");
-    for (const token of ran) assertEquals(fates.get(token)?.said, "allow", `${token} ran without a yes`);
+    for (const token of ran) assertEquals(fates.get(token)?.decision, "allow", `${token} ran without a yes`);
     return ran.length;
   };
   let ran = 0;
-  const isTold = () => ran > 0 && ran < fates.size;
+  const isOver = () => ran > 0 && ran < fates.size;
   try {
     for (let round = 0;; round++) {
       const server = await startServerProcess(args);
@@ -175,7 +175,7 @@ Deno.test(`crash: a server killed at ${ROUNDS} random moments runs nothing witho
         }
         ran = await check(server.url);
         // On a busy machine a server's life may be too short for much.
-        if (round >= 5 * ROUNDS || round >= ROUNDS && isTold()) break;
+        if (round >= 5 * ROUNDS || round >= ROUNDS && isOver()) break;
         const begun = Promise.withResolvers<void>();
         // The first turn of a server takes longer than all others: some are killed in it.
         if (random() < 0.2) begun.resolve();
@@ -197,7 +197,7 @@ Deno.test(`crash: a server killed at ${ROUNDS} random moments runs nothing witho
         await server.kill();
       }
     }
-    assert(isTold(), "nothing ran, or nothing was left open");
+    assert(isOver(), "nothing ran, or nothing was left open");
   } catch (cause) {
     throw new Error(`Failed with TARE_TEST_SEED=${SEED}`, { cause });
   } finally {

@@ -46,7 +46,7 @@ async function killAndCheck(policy: keyof typeof POLICIES): Promise<void> {
     ...["--base-url", provider.url, "--model", "simulated", "--profile", "openai"],
     ...["--policy", policy, ...POLICIES[policy].flags],
   ];
-  const turnsBeginAnew = policy === "classic";
+  const turnsRestart = policy === "classic";
   const all: Witness[] = [];
   const bystander = new Bystander(provider, join(folder, "data"));
   let resumed = 0;
@@ -58,7 +58,7 @@ async function killAndCheck(policy: keyof typeof POLICIES): Promise<void> {
         if (round % ROUNDS_OF_SESSION === 0) {
           // The turns that the last kill interrupted resume here, and still write their files.
           await checkAll(all.slice(-SESSIONS), { url, workspace, work });
-          all.push(...await newWitnesses(url, { provider, random, turnsBeginAnew, name: `round ${round}` }));
+          all.push(...await newWitnesses(url, { provider, random, turnsRestart, name: `round ${round}` }));
         }
         const witnesses = all.slice(-SESSIONS);
         await bystander.check(url);
@@ -81,7 +81,7 @@ async function killAndCheck(policy: keyof typeof POLICIES): Promise<void> {
       // How many depends on the machine's load; few rounds may be too short for any.
       assert(times > 0 || ROUNDS < 100, `no ${what}`);
     }
-    assert(turnsBeginAnew || ROUNDS < 100 || all.some(({ pins }) => pins > 0), "no pins");
+    assert(turnsRestart || ROUNDS < 100 || all.some(({ pins }) => pins > 0), "no pins");
     assert(resumed >= ROUNDS / 2, `only ${resumed} turns were cut off`);
   } catch (cause) {
     throw new Error(`Failed with TARE_TEST_SEED=${SEED}`, { cause });
@@ -98,15 +98,15 @@ async function withServer(
 ): Promise<void> {
   const { triggers } = POLICIES[policy];
   const server = await startServerProcess(args, {}, { triggers });
-  let said = "";
-  const kill = async () => void (said = await server.kill());
+  let output = "";
+  const kill = async () => void (output = await server.kill());
   try {
     await use({ url: server.url, kill });
   } finally {
     await kill();
   }
   // A command may outlive its server for a moment.
-  assertMatch(said, /^(Ended \d+ process(es)? that commands of an earlier server left running\.\n)?$/);
+  assertMatch(output, /^(Ended \d+ process(es)? that commands of an earlier server left running\.\n)?$/);
 }
 
 function newWitnesses(

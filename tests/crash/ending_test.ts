@@ -34,7 +34,7 @@ async function endedBy(signal: Deno.Signal) {
     const made = await fetch(`${first.url}/tare/v1/sessions`, jsonPost({}));
     const { id } = await made.json();
     const turn = await fetch(`${first.url}/tare/v1/sessions/${id}/turns`, jsonPost({ input: "Go." }));
-    const told = (async () => {
+    const reported = (async () => {
       try {
         for await (const { data } of readEvents(turn)) {
           if (JSON.parse(data).type === "turn_end") return "an end";
@@ -50,14 +50,19 @@ async function endedBy(signal: Deno.Signal) {
     first.signal(signal);
     await closed(first.url);
     if (signal === "SIGTERM") await Deno.writeTextFile(join(workspace, "go"), "");
-    const said = await first.ended();
+    const output = await first.ended();
     const second = await startProgram(serverCommand(args));
     const events: SessionEvent[] = [];
     for await (const { data } of readEvents(await fetch(`${second.url}/tare/v1/sessions/${id}/events`))) {
       events.push(JSON.parse(data));
     }
     await second.end("SIGKILL");
-    return { events, said, told: await told, log: await Deno.readTextFile(join(workspace, "log.txt")) };
+    return {
+      events,
+      output,
+      reported: await reported,
+      log: await Deno.readTextFile(join(workspace, "log.txt")),
+    };
   } finally {
     await provider.close();
     await Deno.remove(folder, { recursive: true });
@@ -76,14 +81,14 @@ const outline = (events: readonly SessionEvent[]) =>
   );
 
 Deno.test("shutdown: a server lets the current step end, and the next start resumes the turn", async () => {
-  const { events, told, said, log } = await endedBy("SIGTERM");
+  const { events, reported, output, log } = await endedBy("SIGTERM");
   assertEquals(outline(events), ["turn_start", "a result", "turn_resumed", "turn_end completed"]);
-  assertEquals([log, said], ["began\nended\n", ""]);
-  assert(told.includes("server_ending"), told);
+  assertEquals([log, output], ["began\nended\n", ""]);
+  assert(reported.includes("server_ending"), reported);
 });
 
 Deno.test("shutdown: Ctrl-C ends a turn as interrupted, also after the next start", async () => {
-  const { events, told, said } = await endedBy("SIGINT");
+  const { events, reported, output } = await endedBy("SIGINT");
   assertEquals(outline(events), ["turn_start", "an error", "turn_end interrupted"]);
-  assertEquals([told, said], ["an end", ""]);
+  assertEquals([reported, output], ["an end", ""]);
 });

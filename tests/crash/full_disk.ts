@@ -55,12 +55,12 @@ export class Client {
   async fill(): Promise<number> {
     let completed = 0;
     for (let full = 0; full < 3;) {
-      const told = await this.turn();
-      if (told.end === "completed") {
+      const turn = await this.turn();
+      if (turn.end === "completed") {
         completed++;
         full = 0;
       } else {
-        assertFull(told);
+        assertFull(turn);
         full++;
       }
     }
@@ -76,13 +76,13 @@ export class Client {
     // A resumed turn may fail again meanwhile.
     await this.#read(await this.send(`${this.#path}/events`));
     const events: ReceivedEvent[] = [];
-    const told = await this.#read(
+    const event = await this.#read(
       await this.send(`${this.#path}/events`),
       (event) => void events.push(event),
     );
-    if (told.status !== undefined) {
-      assert(mayWait, told.message);
-      assertFull(told);
+    if (event.status !== undefined) {
+      assert(mayWait, event.message);
+      assertFull(event);
     }
     assertEquals(events.map(({ number }) => number), events.map((_, index) => index + 1));
     for (const [number, data] of this.#acknowledged) assertEquals(events[number - 1]?.data, data);

@@ -38,7 +38,7 @@ Deno.test("disk full: a server whose store has reached its size reports it, lose
         schemas: false,
         truncate: false,
         references: false,
-        notation: false,
+        normalization: false,
       },
     },
   });

@@ -1,7 +1,7 @@
 export interface Program {
   readonly url: string;
   readonly pid: number;
-  readonly said: () => string;
+  readonly logged: () => string;
   readonly signal: (signal: Deno.Signal) => void;
   readonly ended: () => Promise<string>;
   readonly end: (signal: Deno.Signal) => Promise<string>;
@@ -10,20 +10,20 @@ export interface Program {
 /** Starts a program and waits for its address. @throws {Error} with its output, if it ends before. */
 export async function startProgram(command: Deno.Command): Promise<Program> {
   const process = command.spawn();
-  let said = "";
+  let logged = "";
   const listening = (async () => {
-    for await (const piece of process.stderr.pipeThrough(new TextDecoderStream())) said += piece;
+    for await (const piece of process.stderr.pipeThrough(new TextDecoderStream())) logged += piece;
   })();
   const url = Promise.withResolvers<string>();
   const readOutput = async () => {
     let text = "";
     for await (const piece of process.stdout.pipeThrough(new TextDecoderStream())) {
       text += piece;
-      const told = /listens on (\S+)\n/.exec(text)?.[1];
-      if (told !== undefined) url.resolve(told);
+      const address = /listens on (\S+)\n/.exec(text)?.[1];
+      if (address !== undefined) url.resolve(address);
     }
     await listening;
-    url.reject(new Error(`The program ended before it listened: ${said}`));
+    url.reject(new Error(`The program ended before it listened: ${logged}`));
   };
   const output = readOutput();
   const signal = (signal: Deno.Signal) => {
@@ -35,12 +35,12 @@ export async function startProgram(command: Deno.Command): Promise<Program> {
   };
   const ended = async () => {
     await Promise.all([process.status, output, listening]);
-    return said;
+    return logged;
   };
   return {
     url: await url.promise,
     pid: process.pid,
-    said: () => said,
+    logged: () => logged,
     signal,
     ended,
     end(last) {

@@ -73,7 +73,7 @@ const numberIn = (name: string) => Number(/program-(\d+)/.exec(name)![1]);
 
 const isDenied = (path: string) => path.endsWith("-2.txt") && numberIn(path) % DENIED_EVERY === 0;
 
-function told(name: string): string {
+function eventName(name: string): string {
   const second = `${name}-2.txt`;
   return [
     "first",
@@ -150,7 +150,7 @@ async function check(people: readonly Person[], { url, workspace }: { url: strin
     assert(event.type === "tool_result");
     assertEquals(event.error, false, event.content);
     const [name = ""] = /program-\d+/.exec(event.content) ?? [];
-    assertEquals(event.content.replace(/\n\n\[Written: .*\]$/, ""), told(name));
+    assertEquals(event.content.replace(/\n\n\[Written: .*\]$/, ""), eventName(name));
     const log = await Deno.readTextFile(join(workspace, `${name}.log`));
     const words = log.split(";\n").slice(0, -1).toSorted();
     assertEquals(
@@ -169,7 +169,7 @@ async function check(people: readonly Person[], { url, workspace }: { url: strin
   return {
     ended: programs.length,
     resumed: count("turn_resumed"),
-    asked: count("approval_asked"),
+    requests: count("approval_requested"),
     unknown:
       events.filter((event) => event.type === "tool_result" && /outcome unknown/.test(event.content)).length,
   };
@@ -208,7 +208,7 @@ Deno.test(`code mode: programs of a server killed at ${ROUNDS} random moments ma
           }
         }
         const found = await check(people, { url: server.url, workspace });
-        const isEnough = found.ended > 0 && found.resumed >= ROUNDS / 2 && found.asked > 0;
+        const isEnough = found.ended > 0 && found.resumed >= ROUNDS / 2 && found.requests > 0;
         // On a busy machine a server's life may be too short for a program.
         if (round >= 5 * ROUNDS || round >= ROUNDS && isEnough) {
           assert(isEnough, JSON.stringify(found));

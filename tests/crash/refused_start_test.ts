@@ -7,9 +7,9 @@ import { LINUX, needs, SMALL_DISK } from "../needs.ts";
 async function refusal(args: readonly string[]): Promise<string> {
   const server = serverCommand(args).spawn();
   const stderr = new Response(server.stderr).text();
-  for await (const said of server.stdout.pipeThrough(new TextDecoderStream())) {
+  for await (const line of server.stdout.pipeThrough(new TextDecoderStream())) {
     server.kill("SIGKILL");
-    throw new Error(`It wasn't refused: ${said}`);
+    throw new Error(`It wasn't refused: ${line}`);
   }
   const { code } = await server.status;
   assertEquals(code, 1);
@@ -52,9 +52,9 @@ Deno.test("start: a server refuses a damaged file in one sentence and leaves it 
     ];
     for (const [name, bytes] of cases) {
       await Deno.writeFile(file, bytes);
-      const said = await refusal(args);
-      assertEquals(/^Cannot read the store .*tare\.db: [^\n]+\. /.test(said), true, `${name}: ${said}`);
-      assertEquals(said.slice(said.indexOf(RESTORE)), RESTORE, name);
+      const output = await refusal(args);
+      assertEquals(/^Cannot read the store .*tare\.db: [^\n]+\. /.test(output), true, `${name}: ${output}`);
+      assertEquals(output.slice(output.indexOf(RESTORE)), RESTORE, name);
       assertEquals(await Deno.readFile(file), bytes, name);
     }
   }));

@@ -1,6 +1,6 @@
 import { fromFileUrl } from "@std/path";
 import type { Parts } from "../../packages/app/compose.ts";
-import { serverPermissions, V8_FLAGS } from "../../packages/app/handed_over.ts";
+import { serverPermissions, V8_FLAGS } from "../../packages/app/bootstrap.ts";
 import { readSettings } from "../../packages/app/settings/settings.ts";
 import { startProgram } from "./program.ts";
 

@@ -24,7 +24,7 @@ export interface WitnessOptions {
   readonly provider: RecordingProvider;
   readonly random: () => number;
   /** Whether the first request of each turn may have another prefix than the one before. */
-  readonly turnsBeginAnew: boolean;
+  readonly turnsRestart: boolean;
 }
 
 /**
@@ -36,7 +36,7 @@ export class Witness {
   readonly #random: () => number;
   readonly #id: string;
   readonly #instructions: string;
-  readonly #turnsBeginAnew: boolean;
+  readonly #turnsRestart: boolean;
   #heard = Promise.withResolvers<void>();
   readonly #acknowledged = new Map<number, string>();
   readonly #steered: string[] = [];
@@ -46,7 +46,7 @@ export class Witness {
 
   private constructor(id: string, options: WitnessOptions) {
     this.#id = id;
-    this.#turnsBeginAnew = options.turnsBeginAnew;
+    this.#turnsRestart = options.turnsRestart;
     this.#instructions = options.instructions;
     this.#provider = options.provider;
     this.#random = options.random;
@@ -63,7 +63,7 @@ export class Witness {
   async work(url: string): Promise<void> {
     for (;;) {
       // The classic policy has no pins.
-      if (!this.#turnsBeginAnew) await this.#pin(url);
+      if (!this.#turnsRestart) await this.#pin(url);
       this.#lastTurn = {
         key: crypto.randomUUID(),
         body: JSON.stringify({ input: `Continue: ${++this.#sent}.` }),
@@ -99,15 +99,15 @@ export class Witness {
     assertTurns(events);
     assertAnswered(messages);
     for (const text of this.#steered) {
-      const said = messages.filter(({ role, content }: Message) => role === "user" && content === text);
-      assertEquals(said.length, 1, `${text} was acknowledged`);
+      const matching = messages.filter(({ role, content }: Message) => role === "user" && content === text);
+      assertEquals(matching.length, 1, `${text} was acknowledged`);
     }
     const { pins }: { readonly pins: readonly PinReport[] } = await (await fetch(this.#url(url, "/pins")))
       .json();
     for (const [place, wish] of this.#pinned) {
       assertEquals(pins.find((pin) => pin.place === place)?.wish, wish, `the pin of message ${place}`);
     }
-    assertPrefixes(this.#requests(), { events, turnsBeginAnew: this.#turnsBeginAnew });
+    assertPrefixes(this.#requests(), { events, turnsRestart: this.#turnsRestart });
     for (const event of events) {
       if (event.type === "turn_end") assertEquals(event.reason, "completed");
     }
@@ -136,13 +136,13 @@ export class Witness {
   async #pin(url: string): Promise<void> {
     const { messages } = await (await fetch(this.#url(url))).json();
     const results = messages.flatMap(({ role }: Message, at: number) => role === "tool" ? [at] : []);
-    const wish = this.#random() < 0.5 ? "keep" : "let_go";
-    const place = results.at(wish === "keep" ? -1 : -2);
+    const wish = this.#random() < 0.5 ? "retain" : "evict";
+    const place = results.at(wish === "retain" ? -1 : -2);
     if (place === undefined || this.#pinned.has(place)) return;
     const response = await fetch(this.#url(url, "/pins"), jsonPost({ place, wish }));
     // Some results are no longer than their placeholder would be.
     if (response.status === 200) this.#pinned.set(place, wish);
-    else assertEquals([response.status, wish], [400, "let_go"]);
+    else assertEquals([response.status, wish], [400, "evict"]);
     await response.body?.cancel();
   }
 
@@ -200,9 +200,11 @@ export class Witness {
 
 /** Checks that each turn has a start and an end, and none runs. */
 export function assertTurns(events: readonly SessionEvent[]): void {
-  const marks = events.map(({ type }) => type).filter((type) => type === "turn_start" || type === "turn_end");
-  assertEquals(marks, marks.map((_, index) => index % 2 === 0 ? "turn_start" : "turn_end"));
-  assertEquals(marks.length % 2, 0, "a turn has no end");
+  const bounds = events.map(({ type }) => type).filter((type) =>
+    type === "turn_start" || type === "turn_end"
+  );
+  assertEquals(bounds, bounds.map((_, index) => index % 2 === 0 ? "turn_start" : "turn_end"));
+  assertEquals(bounds.length % 2, 0, "a turn has no end");
 }
 
 /** Checks that each reply is followed by exactly the answers to its calls, in order. */
@@ -222,11 +224,11 @@ export function assertAnswered(messages: readonly Message[]): void {
 /** Checks that each request extends the one before, except after a rewrite event. */
 function assertPrefixes(
   requests: readonly RecordedRequest[],
-  { events, turnsBeginAnew }: Pick<Testimony, "events"> & Pick<WitnessOptions, "turnsBeginAnew">,
+  { events, turnsRestart }: Pick<Testimony, "events"> & Pick<WitnessOptions, "turnsRestart">,
 ): void {
   const breaks = requests.filter((request, index) => {
     const before = requests[index - 1];
-    if (turnsBeginAnew && isOfUser(request.messages.at(-1))) return false;
+    if (turnsRestart && isOfUser(request.messages.at(-1))) return false;
     return before && !extendsRequest(before, request);
   });
   const rewrites = events.filter(isRewrite).length;

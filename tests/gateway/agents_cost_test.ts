@@ -76,8 +76,8 @@ async function assertAsDirect(requests: readonly Sent[], profile: Profile): Prom
   const direct = await play(requests, profile);
   const { cost, ledger } = await play(requests, profile, {});
   assert(cost <= MOST * direct.cost, `${Math.round(cost)} units, ${Math.round(direct.cost)} sent directly`);
-  assertAlmostEquals(ledger.tokenUnits, cost, 1e-6 * cost);
-  const { withoutTokenUnits: without, savedTokens } = ledger;
+  assertAlmostEquals(ledger.costUnits, cost, 1e-6 * cost);
+  const { baselineCostUnits: without, savedTokens } = ledger;
   // Without evictions, the baseline excludes nothing of Tare's additions to a prompt.
   assertAlmostEquals(without, savedTokens > 0 ? direct.cost : cost, 0.02 * direct.cost);
   assertEquals(ledger.sessions, 1);

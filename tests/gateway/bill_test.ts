@@ -45,9 +45,9 @@ for (const profile of ["openai", "anthropic-5m", "deepseek", "none"]) {
   Deno.test(`gateway: the estimated saving equals the difference of the bills within 5 %, at ${profile}`, async () => {
     const direct = await play(recording, { profile });
     const { cost, ledger } = await play(recording, { profile, through: {} });
-    const { tokenUnits, withoutTokenUnits } = ledger!.planned;
-    assertAlmostEquals(tokenUnits, cost, 1e-6 * cost);
-    const [claimed, real] = [withoutTokenUnits - tokenUnits, direct.cost - cost];
+    const { costUnits, baselineCostUnits } = ledger!.planned;
+    assertAlmostEquals(costUnits, cost, 1e-6 * cost);
+    const [claimed, real] = [baselineCostUnits - costUnits, direct.cost - cost];
     assert(
       Math.abs(claimed - real) <= 0.05 * direct.cost,
       `${claimed} claimed, ${real} saved of ${direct.cost}`,
@@ -59,18 +59,18 @@ for (const profile of ["openai", "anthropic-5m", "deepseek", "none"]) {
     const edited = await play(recording, { profile, through: {} });
     for (
       const observed of [
-        await play(recording, { profile, through: { control: 1 } }),
-        await play(recording, { profile, through: {}, headers: { "x-tare": "observe" } }),
+        await play(recording, { profile, through: { holdout: 1 } }),
+        await play(recording, { profile, through: {}, headers: { "x-tare": "dry-run" } }),
       ]
     ) {
       assertEquals(observed.requests, direct.requests);
-      const { sessions, tokenUnits, withoutTokenUnits, ...told } = observed.ledger!.control;
-      assertEquals([sessions, withoutTokenUnits], [1, tokenUnits]);
-      assertAlmostEquals(tokenUnits, direct.cost, 1e-6 * direct.cost);
+      const { sessions, costUnits, baselineCostUnits, ...rest } = observed.ledger!.holdout;
+      assertEquals([sessions, baselineCostUnits], [1, costUnits]);
+      assertAlmostEquals(costUnits, direct.cost, 1e-6 * direct.cost);
       // The recorded model recalls nothing.
-      const projected = told.projectedTokenUnits - told.repairTokenUnits;
+      const projected = rest.projectedCostUnits - rest.refetchCostUnits;
       assert(Math.abs(projected - edited.cost) <= 0.02 * edited.cost, `${projected} for ${edited.cost}`);
-      assert(told.repairTokenUnits > 0);
+      assert(rest.refetchCostUnits > 0);
     }
   });
 }
@@ -95,10 +95,10 @@ Deno.test("gateway: short conversations without evictions have saved nothing, wh
     }
     const { planned } = await gateway.ledger();
     assertEquals([planned.sessions, planned.calls], [3, 6]);
-    assertEquals([planned.withoutTokenUnits, planned.resendTokenUnits], [
-      planned.tokenUnits,
-      planned.tokenUnits,
+    assertEquals([planned.baselineCostUnits, planned.resendCostUnits], [
+      planned.costUnits,
+      planned.costUnits,
     ]);
-    assertAlmostEquals(planned.tokenUnits, costOf(upstream), 1e-6);
+    assertAlmostEquals(planned.costUnits, costOf(upstream), 1e-6);
   }
 });

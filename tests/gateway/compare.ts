@@ -79,9 +79,9 @@ function byItems(request: SimulatedCall): SimulatedCall {
     ...request,
     messages: request.messages.flatMap((message): readonly Message[] => {
       if (message.role !== "assistant" || !message.tool_calls) return [message];
-      const { tool_calls: calls, ...said } = message;
+      const { tool_calls: calls, ...entry } = message;
       return [
-        ...(said.content ? [said] : []),
+        ...(entry.content ? [entry] : []),
         ...calls.map((call) => ({ role: "assistant" as const, tool_calls: [call] })),
       ];
     }),

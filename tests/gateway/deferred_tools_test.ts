@@ -65,7 +65,7 @@ const planned: SimulatedModel = ({ messages, tools }) => {
 interface Block extends JsonRecord {
   readonly type: string;
 }
-interface Said {
+interface Turn {
   readonly role: "user" | "assistant";
   readonly content: readonly Block[];
 }
@@ -105,7 +105,7 @@ async function replyOf(
 }
 
 interface Played {
-  readonly said: readonly Said[];
+  readonly messages: readonly Turn[];
   readonly requests: readonly SimulatedCall[];
   readonly cost: number;
   readonly bodies: readonly JsonRecord[];
@@ -124,15 +124,15 @@ async function client(
   ask: (request: Request) => Promise<Response>,
   prompts: readonly string[],
   { stream, tools = () => TOOLS, before, fields, headers }: Playing,
-  history: readonly Said[] = [],
-): Promise<readonly Said[]> {
-  const said: Said[] = [...history];
+  history: readonly Turn[] = [],
+): Promise<readonly Turn[]> {
+  const messages: Turn[] = [...history];
   let at = 0;
   for (const prompt of prompts) {
-    said.push({ role: "user", content: [text(prompt)] });
+    messages.push({ role: "user", content: [text(prompt)] });
     for (;;) {
       await before?.(at);
-      const { content, role } = said.at(-1)!;
+      const { content, role } = messages.at(-1)!;
       const marked = { role, content: content.with(-1, { ...content.at(-1)!, ...MARK }) };
       const listed = tools(at++);
       const body = {
@@ -141,7 +141,7 @@ async function client(
         stream,
         system: [{ ...text("You help people with their work. ".repeat(100)), ...MARK }],
         tools: listed.with(-1, { ...listed.at(-1)!, ...MARK }),
-        messages: said.with(-1, marked),
+        messages: messages.with(-1, marked),
         ...fields,
       };
       const response = await ask(
@@ -157,11 +157,11 @@ async function client(
         }),
       );
       const reply = await replyOf(response, stream);
-      said.push({ role: "assistant", content: reply.content });
+      messages.push({ role: "assistant", content: reply.content });
       const calls = reply.content.filter(({ type }) => type === "tool_use");
       assertEquals(reply.stop, calls.length > 0 ? "tool_use" : "end_turn");
       if (calls.length === 0) break;
-      said.push({
+      messages.push({
         role: "user",
         content: calls.map(({ id, name, input }) => ({
           type: "tool_result",
@@ -171,7 +171,7 @@ async function client(
       });
     }
   }
-  return said;
+  return messages;
 }
 
 function watched(): { readonly bodies: JsonRecord[]; readonly fetch: typeof fetch } {
@@ -205,14 +205,14 @@ async function play(
     await startGateway(upstream, { ...SEARCHING(upstream), fetch: watching, ...through });
   const { baseURL } = gateway ?? upstream;
   const ask = (request: Request) => fetch(`${baseURL}/messages`, request);
-  const said = await client(ask, prompts, playing);
+  const messages = await client(ask, prompts, playing);
   const ledger = await gateway?.ledger();
   assertEquals(gateway?.errors ?? [], []);
-  return { said, requests: upstream.requests, cost: costOf(upstream), bodies, ...(ledger && { ledger }) };
+  return { messages, requests: upstream.requests, cost: costOf(upstream), bodies, ...(ledger && { ledger }) };
 }
 
-function done(said: readonly Said[]) {
-  return said.flatMap(({ role, content }) =>
+function done(messages: readonly Turn[]) {
+  return messages.flatMap(({ role, content }) =>
     content.flatMap(({ type, text, name, input }) =>
       type === "tool_use" ? [`${name} ${JSON.stringify(input)}`] : role === "user" && text ? [text] : []
     )
@@ -226,7 +226,7 @@ const bare = (value: unknown) =>
 function assertGrows(bodies: readonly JsonRecord[]): void {
   const inFront = (body: JsonRecord) =>
     bare((body.tools as readonly JsonRecord[]).filter((tool) => !tool.defer_loading));
-  const messages = (body: JsonRecord) => body.messages as readonly Said[];
+  const messages = (body: JsonRecord) => body.messages as readonly Turn[];
   for (const [at, body] of bodies.slice(1).entries()) {
     const before = bodies[at]!;
     assertEquals(inFront(body), inFront(before));
@@ -241,9 +241,9 @@ for (const stream of [true, false]) {
   const how = stream ? "streamed" : "whole";
   Deno.test(`gateway: 54 of 60 tools of a client without tool search are deferred, ${how}: same work, lower cost`, async () => {
     const direct = await play(PROMPTS, { stream });
-    const { said, requests, cost, bodies, ledger } = await play(PROMPTS, { stream }, {});
-    assertEquals(done(said), done(direct.said));
-    assertEquals(done(said).length, PROMPTS.length * (PLAN.length + 1));
+    const { messages, requests, cost, bodies, ledger } = await play(PROMPTS, { stream }, {});
+    assertEquals(done(messages), done(direct.messages));
+    assertEquals(done(messages).length, PROMPTS.length * (PLAN.length + 1));
     assertGrows(bodies);
     const searches = bare(bodies.at(-1)).match(/"server_tool_use"/g);
     assertEquals(searches?.length, 2);
@@ -263,11 +263,11 @@ for (const stream of [true, false]) {
     const [before, now] = [perCall(direct.requests), perCall(requests)];
     assert(now < 0.5 * before, `${now} tokens a call for ${before}`);
     assert(cost < 0.6 * direct.cost, `${cost} for ${direct.cost}`);
-    const { tokenUnits, withoutTokenUnits, savedTokens } = ledger!.planned;
-    assertAlmostEquals(tokenUnits, cost, 1e-6 * cost);
+    const { costUnits, baselineCostUnits, savedTokens } = ledger!.planned;
+    assertAlmostEquals(costUnits, cost, 1e-6 * cost);
     assert(savedTokens > 0);
-    const off = Math.abs(withoutTokenUnits - direct.cost) / direct.cost;
-    assert(off < 0.05, `${withoutTokenUnits} claimed, ${direct.cost} paid directly`);
+    const off = Math.abs(baselineCostUnits - direct.cost) / direct.cost;
+    assert(off < 0.05, `${baselineCostUnits} claimed, ${direct.cost} paid directly`);
   });
 }
 
@@ -283,9 +283,9 @@ Deno.test("deferred tools: gateways reopened for each request retain a session's
     await running[Symbol.asyncDispose]();
     running = await open();
   };
-  const said = await client(ask, PROMPTS, { stream: true, before });
+  const messages = await client(ask, PROMPTS, { stream: true, before });
   await running[Symbol.asyncDispose]();
-  assertEquals(said, one.said);
+  assertEquals(messages, one.messages);
   assertEquals(bodies, one.bodies);
 });
 
@@ -294,11 +294,13 @@ Deno.test("deferred tools: forks continue with the tools that were found before 
   const { bodies, fetch: watching } = watched();
   await using gateway = await startGateway(upstream, { ...SEARCHING(upstream), fetch: watching });
   const ask = (request: Request) => fetch(`${gateway.baseURL}/messages`, request);
-  const said = await client(ask, PROMPTS.slice(0, 1), { stream: true });
-  const calls = said.flatMap(({ content }, at) => content.some(({ name }) => name === PLAN[2]) ? [at] : []);
+  const messages = await client(ask, PROMPTS.slice(0, 1), { stream: true });
+  const calls = messages.flatMap(({ content }, at) =>
+    content.some(({ name }) => name === PLAN[2]) ? [at] : []
+  );
   const counted = bodies.length;
   // After the first tool that was found, before the second.
-  await client(ask, ["Rather do this."], { stream: true }, said.slice(0, calls[0]! + 2));
+  await client(ask, ["Rather do this."], { stream: true }, messages.slice(0, calls[0]! + 2));
   const fork = bodies.slice(counted);
   const searches = (body: JsonRecord | undefined) => bare(body).match(/"server_tool_use"/g)?.length;
   assertEquals([searches(bodies[counted - 1]), searches(fork[0]), searches(fork.at(-1))], [2, 1, 2]);
@@ -309,7 +311,7 @@ Deno.test("deferred tools: forks continue with the tools that were found before 
   );
   // The original continues as if there were no fork.
   const before = bodies.length;
-  await client(ask, ["And once more."], { stream: true }, said);
+  await client(ask, ["And once more."], { stream: true }, messages);
   assertEquals(searches(bodies[before]), 2);
   assertEquals(gateway.errors, []);
 });
@@ -325,10 +327,10 @@ Deno.test("deferred tools: a second session whose tools the cache would have ser
     return { cost: costOf(upstream), ledger: await gateway?.ledger() };
   };
   const [direct, deferred] = [await both(false), await both(true)];
-  const { sessions, tokenUnits, withoutTokenUnits } = deferred.ledger!.planned;
+  const { sessions, costUnits, baselineCostUnits } = deferred.ledger!.planned;
   assertEquals(sessions, 2);
-  assertAlmostEquals(tokenUnits, deferred.cost, 1e-6 * deferred.cost);
-  assertAlmostEquals(withoutTokenUnits, direct.cost, 0.05 * direct.cost);
+  assertAlmostEquals(costUnits, deferred.cost, 1e-6 * deferred.cost);
+  assertAlmostEquals(baselineCostUnits, direct.cost, 0.05 * direct.cost);
 });
 
 Deno.test("deferred tools: later tools are deferred too, and removed ones are never referenced", async () => {
@@ -342,12 +344,12 @@ Deno.test("deferred tools: later tools are deferred too, and removed ones are ne
   await using gateway = await startGateway(upstream, { ...SEARCHING(upstream), fetch: watching });
   const ask = (request: Request) => fetch(`${gateway.baseURL}/messages`, request);
   const known = (at: number) => at < 5 ? [...OWN, ...SERVERS.slice(0, 18)] : TOOLS;
-  const said = await client(ask, PROMPTS.slice(0, 1), { stream: true, tools: known });
-  assertEquals(done(said).length, PLAN.length + 1);
+  const messages = await client(ask, PROMPTS.slice(0, 1), { stream: true, tools: known });
+  assertEquals(done(messages).length, PLAN.length + 1);
   assertGrows(bodies);
   const gone = [...OWN, ...SERVERS.slice(18)];
   const { length } = bodies;
-  const more = await client(ask, ["Thanks."], { stream: true, tools: () => gone }, said);
+  const more = await client(ask, ["Thanks."], { stream: true, tools: () => gone }, messages);
   // The provider would have refused a reference to a missing tool.
   assertEquals([more.at(-1)?.content, bodies.length, gateway.errors], [[text("Hm.")], length + 1, []]);
   assert(!bare(bodies.at(-1)).includes('mcp__tracker__list"}'));
@@ -381,9 +383,9 @@ const SEEN_AS_THEY_CAME: Readonly<
       planning: { alwaysFull: TOOLS.map(({ name }) => String(name)) },
     }),
   ],
-  "a session is only observed": [{ headers: { "x-tare": "observe" } }, SEARCHING],
+  "a session is only observed": [{ headers: { "x-tare": "dry-run" } }, SEARCHING],
   "a request is not to be touched": [{ headers: { "x-tare": "off" } }, SEARCHING],
-  "sessions are left alone to be compared with": [{}, (upstream) => ({ ...SEARCHING(upstream), control: 1 })],
+  "sessions are left alone to be compared with": [{}, (upstream) => ({ ...SEARCHING(upstream), holdout: 1 })],
   "there are few": [{ tools: () => [...OWN, ...SERVERS.slice(0, 8)] }, SEARCHING],
   "their names have nothing in common": [
     { tools: () => TOOLS.map((tool, at) => ({ ...tool, name: `${at}x_${tool.name}` })) },

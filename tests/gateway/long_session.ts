@@ -44,8 +44,8 @@ function sizeOf(text: string): number {
 
 function result(name: string) {
   return (args: Readonly<Record<string, string>>) => {
-    const asked = `${name} ${Object.values(args).join(" ")}`;
-    return sourceText(asked, sizeOf(asked));
+    const question = `${name} ${Object.values(args).join(" ")}`;
+    return sourceText(question, sizeOf(question));
   };
 }
 

@@ -1,10 +1,10 @@
 import { assert, assertEquals } from "@std/assert";
-import { checkMessages, countMarks } from "./lossless_messages.ts";
+import { checkMessages, countBreakpoints } from "./lossless_messages.ts";
 import { sameData } from "@tare/messages/internal";
 import { archiveRef, RECALL_TOOL } from "@tare/prune";
 import { parsePlaceholder } from "@tare/prune/internal";
 import { compactTool } from "@tare/schemas";
-import { isSaid } from "./said.ts";
+import { isIngested } from "./ingested.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -28,7 +28,7 @@ function readFields(body: Uint8Array<ArrayBuffer>): Fields | undefined {
 
 export interface FoundEdits {
   elided: number;
-  said: number;
+  ingested: number;
   dropped: number;
   compacted: number;
 }
@@ -66,7 +66,7 @@ export async function checkLossless(
     const [was, is] = [before[name], after[name]];
     if (name === "messages" && path === "/v1/messages") {
       const { system, tools, cache_control: whole } = before;
-      const others = countMarks(system) + countMarks(tools) + (isFields(whole) ? 1 : 0);
+      const others = countBreakpoints(system) + countBreakpoints(tools) + (isFields(whole) ? 1 : 0);
       await checkMessages({ before: was, after: is, others }, found);
     } else if (name === "messages" || name === "input") await checkList(was, is, found);
     else if (name === "tools") checkTools(was, is, found);
@@ -87,14 +87,14 @@ function isOptions(value: unknown): value is Fields | null {
 
 async function checkList(before: unknown, after: unknown, found: FoundEdits): Promise<void> {
   if (!Array.isArray(before) || !Array.isArray(after)) return assertEquals(after, before);
-  let [at, left, told] = [0, 0, 0];
+  let [at, left, ingested] = [0, 0, 0];
   const leave = (item: unknown) => {
     assert(isStep(item), `what may not leave left: ${JSON.stringify(item)?.slice(0, 300)}`);
     left++;
   };
   for (const item of after) {
     if (!same(item, before[at]) && lineCount(item) > 0) {
-      told += lineCount(item);
+      ingested += lineCount(item);
       found.dropped++;
       continue;
     }
@@ -110,7 +110,7 @@ async function checkList(before: unknown, after: unknown, found: FoundEdits): Pr
     at++;
   }
   before.slice(at).forEach(leave);
-  assertEquals(left, told, "evicted items, and those that lines count");
+  assertEquals(left, ingested, "evicted items, and those that lines count");
 }
 
 /** Reports whether an item is a call or its result: other items are never evicted. */
@@ -124,13 +124,13 @@ function same(one: unknown, other: unknown): boolean {
   return JSON.stringify(one) === JSON.stringify(other);
 }
 
-async function editOf(item: unknown, was: unknown): Promise<"elided" | "said" | undefined> {
+async function editOf(item: unknown, was: unknown): Promise<"elided" | "ingested" | undefined> {
   if (!isFields(item) || !isFields(was)) return undefined;
   const field = was.role === "tool" ? "content" : was.type === "function_call_output" ? "output" : undefined;
   if (!field || !same({ ...item, [field]: null }, { ...was, [field]: null })) return undefined;
-  const [shown, original] = [String(item[field]), textOf(was[field])];
-  const line = parsePlaceholder(shown.split("\n")[0] ?? "");
-  if (!line) return isSaid(shown, original) ? "said" : undefined;
+  const [visible, original] = [String(item[field]), textOf(was[field])];
+  const line = parsePlaceholder(visible.split("\n")[0] ?? "");
+  if (!line) return isIngested(visible, original) ? "ingested" : undefined;
   return await archiveRef(original) === line.ref ? "elided" : undefined;
 }
 
@@ -164,8 +164,8 @@ function checkTools(before: unknown, after: unknown, found: FoundEdits): void {
 
 function withoutMark(tool: Fields): Fields {
   if (!isFields(tool)) return tool;
-  const { cache_control: _, ...said } = tool;
-  return said;
+  const { cache_control: _, ...rest } = tool;
+  return rest;
 }
 
 /** Returns the compact form in the tool's own format: chat completions nest the function, responses don't. */
@@ -174,8 +174,8 @@ function compactWire(tool: Fields): unknown {
   const { type, name, parameters, input_schema: schema, ...rest } = tool;
   if (isFields(schema)) {
     const { description, ...more } = rest;
-    const shown = { name, parameters: schema, ...(typeof description === "string" && { description }) };
-    const full = { type: "function", function: shown } as unknown as typeof RECALL_TOOL;
+    const visible = { name, parameters: schema, ...(typeof description === "string" && { description }) };
+    const full = { type: "function", function: visible } as unknown as typeof RECALL_TOOL;
     return {
       name,
       input_schema: compactTool(full).function.parameters,

@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { parsePlaceholder } from "@tare/prune/internal";
 import { archiveRef } from "@tare/prune";
-import { isSaid } from "./said.ts";
+import { isIngested } from "./ingested.ts";
 import type { FoundEdits } from "./lossless.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -30,7 +30,7 @@ export async function checkMessages(
 ): Promise<void> {
   if (!Array.isArray(before) || !Array.isArray(after)) return assertEquals(after, before);
   const [was, is] = [unitsOf(before), unitsOf(after)];
-  let [at, left, told] = [0, 0, 0];
+  let [at, left, ingested] = [0, 0, 0];
   /** Position of each unit in the request; for an evicted one, of its predecessor. */
   const places: { readonly at: number; readonly stays: boolean }[] = [];
   const leave = (unit: Unit | undefined) => {
@@ -42,7 +42,7 @@ export async function checkMessages(
   for (; place < is.length; place++) {
     const unit = is[place]!;
     if (unit.json !== was[at]?.json && lineCount(unit) > 0) {
-      told += lineCount(unit);
+      ingested += lineCount(unit);
       found.dropped++;
       continue;
     }
@@ -59,9 +59,9 @@ export async function checkMessages(
     at++;
   }
   was.slice(at).forEach(leave);
-  assertEquals(left, told, "evicted messages, and those that lines count");
-  const marks = (units: readonly Unit[]) => units.filter(({ isMarked }) => isMarked).length;
-  const [had, has] = [marks(was), marks(is)];
+  assertEquals(left, ingested, "evicted messages, and those that lines count");
+  const breakpoints = (units: readonly Unit[]) => units.filter(({ isMarked }) => isMarked).length;
+  const [had, has] = [breakpoints(was), breakpoints(is)];
   for (const [at, { isMarked }] of was.entries()) {
     const now = places[at]!;
     const holder = now.stays ? is[now.at] : is.slice(0, now.at + 1).findLast(canHaveMark);
@@ -79,7 +79,7 @@ function canHaveMark({ blocks }: Unit): boolean {
   });
 }
 
-export function countMarks(list: unknown): number {
+export function countBreakpoints(list: unknown): number {
   return Array.isArray(list) ? list.filter(isMarked).length : 0;
 }
 
@@ -89,7 +89,8 @@ function isFields(value: unknown): value is Fields {
 
 function isMarked(block: unknown): boolean {
   if (!isFields(block)) return false;
-  return isFields(block.cache_control) || (block.type === "tool_result" && countMarks(block.content) > 0);
+  return isFields(block.cache_control) ||
+    (block.type === "tool_result" && countBreakpoints(block.content) > 0);
 }
 
 function unitsOf(list: readonly unknown[]): Unit[] {
@@ -121,13 +122,13 @@ function isStep({ role, json, block }: Unit): boolean {
   return role === "assistant" ? json.includes('"type":"tool_use"') : block.type === "tool_result";
 }
 
-async function editOf({ block, json }: Unit, was: Unit): Promise<"elided" | "said" | undefined> {
+async function editOf({ block, json }: Unit, was: Unit): Promise<"elided" | "ingested" | undefined> {
   if (block.type !== "tool_result" || was.block.type !== "tool_result") return undefined;
   const without = (text: string, content: unknown) => text.replace(JSON.stringify(content), () => "null");
   if (without(json, block.content) !== without(was.json, was.block.content)) return undefined;
-  const [shown, original] = [String(block.content), textOf(was.block.content)];
-  const line = parsePlaceholder(shown.split("\n")[0] ?? "");
-  if (!line) return isSaid(shown, original) ? "said" : undefined;
+  const [visible, original] = [String(block.content), textOf(was.block.content)];
+  const line = parsePlaceholder(visible.split("\n")[0] ?? "");
+  if (!line) return isIngested(visible, original) ? "ingested" : undefined;
   return await archiveRef(original) === line.ref ? "elided" : undefined;
 }
 

@@ -57,7 +57,7 @@ function maltreatedGateway() {
         schemas: true,
         truncate: false,
         references: false,
-        notation: false,
+        normalization: false,
       },
     },
   });
@@ -84,7 +84,7 @@ async function check(
       headers: { "content-type": "application/json", authorization: "Bearer key" },
       body,
     }),
-    { asker: Keys.OWNER },
+    { caller: Keys.OWNER },
   );
   const text = await response.text();
   tally.requests++;
@@ -146,7 +146,7 @@ async function maltreat(paths: readonly GeneratedRequest["path"][]): Promise<voi
     refused: 0,
     reverted: 0,
     elided: 0,
-    said: 0,
+    ingested: 0,
     dropped: 0,
     compacted: 0,
   };
@@ -174,7 +174,7 @@ async function maltreat(paths: readonly GeneratedRequest["path"][]): Promise<voi
   // The generator must produce every kind of edit.
   assert(
     tally.forwarded > tally.requests / 2 &&
-      Math.min(tally.elided, tally.said, tally.compacted) >= BATCHES / 3 &&
+      Math.min(tally.elided, tally.ingested, tally.compacted) >= BATCHES / 3 &&
       // Few steps are dropped: those with media stay.
       tally.dropped >= Math.floor(BATCHES / 12),
     JSON.stringify(tally),

@@ -11,14 +11,14 @@ export interface Exchange {
 /** Returns an upstream that accepts everything and cycles through all forms of providers' answers. */
 export function oddUpstream(): { readonly fetch: typeof fetch; readonly exchanges: Exchange[] } {
   const exchanges: Exchange[] = [];
-  let asked = 0;
+  let requestCount = 0;
   return {
     exchanges,
     async fetch(input, init) {
       const request = new Request(input, init);
       const body = await request.bytes();
       const path = new URL(request.url).pathname;
-      const number = asked++;
+      const number = requestCount++;
       const answer = answerOf(readFlags(body), { number, path });
       const headers = { ...answer.headers, "x-request-id": `req_${number}`, "x-ratelimit-remaining": "7" };
       exchanges.push({ path, body, ...answer, headers });
@@ -83,8 +83,8 @@ function streamed(path: string, usage: boolean): Answer {
   const chunk = (text: string) =>
     `data: {"choices":[{"index":0,"delta":{"content":${JSON.stringify(text)}}}],"x":1.0}\n\n`;
   const tally = usage ? 'data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":1}}\n\n' : "";
-  const said = `: keep-alive\n\n${chunk("Hé")}data:${chunk(" 🎈").slice(6)}`;
-  return { ...head, answer: `${said}${tally}data: [DONE]\n\n`, tally };
+  const text = `: keep-alive\n\n${chunk("Hé")}data:${chunk(" 🎈").slice(6)}`;
+  return { ...head, answer: `${text}${tally}data: [DONE]\n\n`, tally };
 }
 
 const RESPONSE_EVENTS = ": hello\r\n\r\nevent: response.created\r\n" +

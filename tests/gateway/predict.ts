@@ -41,7 +41,7 @@ export async function predict(
   const tools: readonly ToolDefinition[] = [...recording.tools, RECALL_TOOL];
   const asSent: Recording = { ...recording, tools };
   const each: PredictedCall[] = [];
-  const sums = await play(asSent, (options) => {
+  const totals = await play(asSent, (options) => {
     const policy = plannerPolicy(options);
     return {
       view: policy.view,
@@ -50,6 +50,6 @@ export async function predict(
         policy.sent?.(usage);
       },
     };
-  }, { profile, windowTokens: WINDOW_TOKENS, countTokens, recall: true, repairs: false, bare: true });
-  return { ...sums, each };
+  }, { profile, windowTokens: WINDOW_TOKENS, countTokens, recall: true, refetches: false, bare: true });
+  return { ...totals, each };
 }

@@ -13,21 +13,21 @@ import { needs, RECORDINGS } from "../needs.ts";
 
 const MARK = { cache_control: { type: "ephemeral" } };
 
-interface Said {
+interface Turn {
   readonly role: string;
   readonly content: readonly object[];
 }
 
 /** Converts a history to Messages: consecutive results are in one message, together with adjacent texts. */
-function toMessages(messages: readonly Message[]): Said[] {
-  const said: { readonly role: string; readonly content: object[] }[] = [];
+function toMessages(messages: readonly Message[]): Turn[] {
+  const history: { readonly role: string; readonly content: object[] }[] = [];
   for (const message of messages) {
     const role = message.role === "assistant" ? "assistant" : "user";
-    const last = said.at(-1);
+    const last = history.at(-1);
     if (role === "user" && last?.role === "user") last.content.push(...toBlocks(message));
-    else said.push({ role, content: toBlocks(message) });
+    else history.push({ role, content: toBlocks(message) });
   }
-  return said;
+  return history;
 }
 
 function toBlocks(message: Message): object[] {
@@ -50,8 +50,8 @@ function toBlocks(message: Message): object[] {
 
 function asMessages(recording: Recording): Recording {
   const messages = recording.messages.map((message) => {
-    const [said] = toMessages([message]);
-    return MESSAGES_PROTOCOL.readItem(said)[0]?.message ?? message;
+    const [entry] = toMessages([message]);
+    return MESSAGES_PROTOCOL.readItem(entry)[0]?.message ?? message;
   });
   return { ...recording, messages };
 }
@@ -67,13 +67,13 @@ async function costs(recorded: Recording): Promise<{ readonly cost: number; read
   });
   await using gateway = await startGateway(upstream);
   for (const call of calls) {
-    const said = toMessages(messages.slice(0, call.messages));
-    const { role, content } = said.at(-1)!;
+    const history = toMessages(messages.slice(0, call.messages));
+    const { role, content } = history.at(-1)!;
     const marked = { role, content: [...content.slice(0, -1), { ...content.at(-1), ...MARK }] };
     const body = {
       model: "claude-opus-5",
       max_tokens: 32_000,
-      messages: [...said.slice(0, -1), marked],
+      messages: [...history.slice(0, -1), marked],
       tools: tools.map(({ function: { name, description, parameters } }, at) => ({
         name,
         description,

@@ -21,7 +21,7 @@ export function maltreatedSessions(
   return fc.record({
     messages: conversations(),
     path: fc.constantFrom(...paths),
-    marks: fc.constantFrom<Marks>("none", "end", "system and end", "early", "all"),
+    breakpoints: fc.constantFrom<Breakpoints>("none", "end", "system and end", "early", "all"),
     stream: fc.constantFrom<readonly Json[]>([true], [true, { include_usage: true }], [false], []),
     hasTools: fc.boolean(),
     extra: fc.dictionary(fc.constantFrom("temperature", "user", "seed", "ünknown", "__proto__"), json(), {
@@ -30,7 +30,7 @@ export function maltreatedSessions(
     cuts: fc.array(fc.nat(), { minLength: 4, maxLength: 4 }),
     maltreatments: fc.array(fc.array(maltreatment(), { maxLength: 3 }), { minLength: 4, maxLength: 4 }),
     spoils: fc.array(fc.option(spoil(), { freq: 5 }), { minLength: 4, maxLength: 4 }),
-  }).map(({ messages, path, stream: [stream, streamOptions], hasTools, extra, cuts, marks, ...rest }) =>
+  }).map(({ messages, path, stream: [stream, streamOptions], hasTools, extra, cuts, breakpoints, ...rest }) =>
     cuts.map((cut) => cut % (messages.length + 1)).sort((a, b) => a - b).map((length, at) => {
       const list = messages.slice(0, length);
       const body = {
@@ -38,7 +38,7 @@ export function maltreatedSessions(
         ...(path === "/v1/responses"
           ? responsesBody(list, hasTools)
           : path === "/v1/messages"
-          ? messagesBody(list, { hasTools, marks })
+          ? messagesBody(list, { hasTools, breakpoints })
           : chatBody(list, hasTools)),
         ...(stream !== undefined && { stream }),
         ...(streamOptions !== undefined && { stream_options: streamOptions }),
@@ -71,41 +71,41 @@ export function responsesBody(messages: readonly Message[], hasTools: boolean) {
   };
 }
 
-type Marks = "none" | "end" | "system and end" | "early" | "all";
+type Breakpoints = "none" | "end" | "system and end" | "early" | "all";
 
 const MARK = { cache_control: { type: "ephemeral" } };
 
 export function messagesBody(
   messages: readonly Message[],
-  { hasTools, marks }: { readonly hasTools: boolean; readonly marks: Marks },
+  { hasTools, breakpoints }: { readonly hasTools: boolean; readonly breakpoints: Breakpoints },
 ) {
   const first = messages.findIndex(({ role }) => role !== "system" && role !== "developer");
   const heads = messages.slice(0, Math.max(0, first));
   const mark = (list: readonly object[], ends: boolean) =>
     list.map((block, at) =>
-      marks === "all" || (ends && at === list.length - 1) ? { ...block, ...MARK } : block
+      breakpoints === "all" || (ends && at === list.length - 1) ? { ...block, ...MARK } : block
     );
-  const said: { readonly role: string; readonly content: object[] }[] = [];
+  const history: { readonly role: string; readonly content: object[] }[] = [];
   for (const message of messages.slice(heads.length)) {
     const role = message.role === "assistant" ? "assistant" : message.role === "system" ? "system" : "user";
-    const last = said.at(-1);
+    const last = history.at(-1);
     // Consecutive results share a message, with adjacent texts.
     if (role === "user" && last?.role === "user") last.content.push(...toBlocks(message));
-    else said.push({ role, content: toBlocks(message) });
+    else history.push({ role, content: toBlocks(message) });
   }
   // Breakpoints on old results that may be evicted.
-  let early = marks === "early" ? 3 : 0;
+  let early = breakpoints === "early" ? 3 : 0;
   return {
     max_tokens: 100,
-    ...(heads.length > 0 && { system: mark(heads.flatMap(toBlocks), marks === "system and end") }),
-    messages: said.map(({ role, content }, at) => {
+    ...(heads.length > 0 && { system: mark(heads.flatMap(toBlocks), breakpoints === "system and end") }),
+    messages: history.map(({ role, content }, at) => {
       const [only] = content;
-      const isLast = at === said.length - 1;
-      if (!isLast && marks !== "all" && content.length === 1 && only && "text" in only) {
+      const isLast = at === history.length - 1;
+      if (!isLast && breakpoints !== "all" && content.length === 1 && only && "text" in only) {
         return { role, content: only.text };
       }
       const isEarly = content.some((block) => "tool_use_id" in block) && early-- > 0;
-      return { role, content: mark(content, isEarly || (isLast && marks !== "none")) };
+      return { role, content: mark(content, isEarly || (isLast && breakpoints !== "none")) };
     }),
     ...(hasTools && {
       tools: TOOLS.map(({ function: { name, description, parameters } }) => ({

@@ -5,9 +5,9 @@ import { estimateTokens, type Message } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { memoryStore } from "@tare/session/sqlite";
 import {
-  type Asked,
   assertSame,
   played,
+  type SentRequest,
   whole,
 } from "../../packages/gateway/sessions/conversations_fixture_test.ts";
 import {
@@ -31,23 +31,23 @@ import { needs, RECORDINGS } from "../needs.ts";
 const BODIES: readonly (readonly [Dialect, (messages: readonly Message[]) => object])[] = [
   [CHAT, (messages) => chatBody(messages, true)],
   [RESPONSES, (messages) => responsesBody(messages, true)],
-  [MESSAGES, (messages) => messagesBody(messages, { hasTools: true, marks: "end" })],
+  [MESSAGES, (messages) => messagesBody(messages, { hasTools: true, breakpoints: "end" })],
 ];
 
 async function compare(
   { messages, calls }: Recording,
   [dialect, bodyOf]: typeof BODIES[number],
 ): Promise<number> {
-  const asked = calls.map((call, at): Asked => ({
+  const requests = calls.map((call, at): SentRequest => ({
     path: dialect.path,
     body: { model: "gpt-5", ...bodyOf(messages.slice(0, call.messages)), stream: true },
     reply: { text: "Yes.", id: "msg_yes" },
     pauseMs: at === 0 ? 0 : call.timeMs - calls[at - 1]!.timeMs,
   }));
-  const expected = await whole(asked, dialect);
+  const expected = await whole(requests, dialect);
   const store = memoryStore();
   assertSame(
-    await played(asked, dialect, { store: () => store, gatewayAt: () => ({ isAnew: true }) }),
+    await played(requests, dialect, { store: () => store, gatewayAt: () => ({ isRestarted: true }) }),
     expected,
   );
   return expected.sent.filter((text) => text.includes("[elided: ")).length;

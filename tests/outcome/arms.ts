@@ -7,7 +7,7 @@ export const CROWDED: Arm = { flags: ["--window", "24000"] };
 
 /** Tare without pruning: each call sends its whole session. */
 export const UNPRUNED: Arm = {
-  flags: ["--policy", "lossless", "--without", "prune,truncate,references,notation"],
+  flags: ["--policy", "lossless", "--without", "prune,truncate,references,normalization"],
 };
 
 /** Tare in code mode. */

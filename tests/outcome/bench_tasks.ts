@@ -193,7 +193,7 @@ async function playOnce(
   const hands: Hands = isTare ? TARE : shellHands(arm.tools.shell);
   await using scripted = upstream.target === undefined
     ? await startProvider({
-      model: workerModel(made.asked.map((asked, at) => ({ asked, turn: task.turns[at]! })), hands),
+      model: workerModel(made.question.map((question, at) => ({ question, turn: task.turns[at]! })), hands),
     })
     : undefined;
   await using meter = startMeter({
@@ -202,7 +202,7 @@ async function playOnce(
     key: upstream.key,
     refuses: () => overBudget(results, upstream),
   });
-  const told = ["--base-url", `${meter.url}/v1`, "--model", upstream.model, "--profile", profile.name];
+  const args = ["--base-url", `${meter.url}/v1`, "--model", upstream.model, "--profile", profile.name];
   const price = `input=${prices.inUsd},output=${prices.outUsd}`;
   let fault: string | undefined;
   await inFolder(made, async ({ workspace, home }) => {
@@ -210,7 +210,7 @@ async function playOnce(
       const answers = isTare
         ? (await tareAnswers(made, {
           ...{ workspace, data: home, random, ...arm },
-          upstream: [...told, "--price", price, "--window", `${windowTokens}`],
+          upstream: [...args, "--price", price, "--window", `${windowTokens}`],
         })).answers
         : await agentAnswers(arm, made, {
           ...{ workspace, home, url: meter.url, windowTokens },

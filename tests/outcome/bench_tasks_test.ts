@@ -35,8 +35,8 @@ Deno.test("bench tasks: a missing provider or price is reported, with the mode t
 
 Deno.test("bench tasks: one model is called with its key, and the run stops when the budget is used up", async () => {
   const task = TASKS.find(({ name }) => name === "change one setting of one section")!;
-  const { asked } = task.make(seeded(1));
-  const model = workerModel(asked.map((asked, at) => ({ asked, turn: task.turns[at]! })), TARE);
+  const { question } = task.make(seeded(1));
+  const model = workerModel(question.map((question, at) => ({ question, turn: task.turns[at]! })), TARE);
   await using provider = await startProvider({ model });
   const environment = {
     OPENAI_API_KEY: "key",

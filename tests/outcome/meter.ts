@@ -40,7 +40,7 @@ export function startMeter({ target, model, key, refuses }: MeterOptions): Meter
     headers.set("accept-encoding", "identity");
     if (key !== undefined) headers.set("authorization", `Bearer ${key}`);
     const { method, signal } = request;
-    const body = method === "POST" ? asked(await request.json(), { model, path: pathname }) : null;
+    const body = method === "POST" ? response(await request.json(), { model, path: pathname }) : null;
     const answer = await fetch(`${target}${pathname}${search}`, { method, headers, body, signal });
     const counts = method === "POST" && answer.ok && answer.body !== null;
     return new Response(counts ? ReadableStream.from(counted(answer.body!)) : answer.body, {
@@ -72,17 +72,17 @@ export function startMeter({ target, model, key, refuses }: MeterOptions): Meter
 }
 
 /** Returns the body with this model, with usage requested. */
-function asked(
+function response(
   body: Readonly<Record<string, unknown>>,
   { model, path }: { readonly model: string; readonly path: string },
 ): string {
-  const tells = path.endsWith("/chat/completions") && body.stream === true;
-  return JSON.stringify({ ...body, model, ...(tells && { stream_options: { include_usage: true } }) });
+  const reportsUsage = path.endsWith("/chat/completions") && body.stream === true;
+  return JSON.stringify({ ...body, model, ...(reportsUsage && { stream_options: { include_usage: true } }) });
 }
 
 function usageIn(text: string): Usage | undefined {
   const events = [...text.matchAll(/^data: (\{.*)$/gm)].map(([, data = ""]) => data);
-  const told = (events.length > 0 ? events : [text]).flatMap((json) => {
+  const usage = (events.length > 0 ? events : [text]).flatMap((json) => {
     const event = JSON.parse(json);
     const usage = event.usage ?? event.response?.usage;
     if (!usage) return [];
@@ -93,5 +93,5 @@ function usageIn(text: string): Usage | undefined {
         : { prompt_tokens: prompt, completion_tokens: output, prompt_tokens_details: details },
     ) ?? [];
   });
-  return told.at(-1);
+  return usage.at(-1);
 }

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertLess } from "@std/assert";
 import { formatPlaceholder, parsePlaceholder } from "@tare/prune/internal";
 import { seeded } from "../seeded.ts";
-import type { Said } from "../agents/model.ts";
+import type { Entry } from "../agents/model.ts";
 import { CASE_FACTOR, SEED } from "../cases.ts";
 import { CROWDED, FORGETFUL, PLANNED, PROGRAMMED, UNPRUNED } from "./arms.ts";
 import { deleteBefore, faultIn, inFolder, layFiles } from "./folder.ts";
@@ -46,17 +46,17 @@ async function judged(
 ): Promise<string | undefined> {
   const made = task.make(seeded(SEED));
   return await inFolder(made, async ({ workspace }) => {
-    for (const at of made.asked.keys()) await deleteBefore(made, { at, workspace });
+    for (const at of made.question.keys()) await deleteBefore(made, { at, workspace });
     await layFiles(workspace, files);
-    return await faultIn(workspace, { made, answers: made.asked.map(() => answer) });
+    return await faultIn(workspace, { made, answers: made.question.map(() => answer) });
   });
 }
 
 Deno.test("outcome: there are twenty tasks, and none is solved by doing nothing or by its wrong solution", async () => {
   assertEquals(new Set(TASKS.map(({ name }) => name)).size, 20);
   for (const task of TASKS) {
-    const { wrong, asked } = task.make(seeded(SEED));
-    assertEquals(task.turns.length, asked.length, task.name);
+    const { wrong, question } = task.make(seeded(SEED));
+    assertEquals(task.turns.length, question.length, task.name);
     assert(await judged(task, {}) !== undefined, `${task.name}: nothing was done (seed ${SEED})`);
     assert(await judged(task, wrong) !== undefined, `${task.name}: what is wrong passes (seed ${SEED})`);
   }
@@ -98,20 +98,20 @@ Deno.test("outcome: every task passes under aggressive pruning with recall; reca
 });
 
 /** Replaces references as if the archive had lost its texts. */
-function withWrongReferences(said: readonly Said[]): readonly Said[] {
-  return withLines(said, (line) => {
+function withWrongReferences(entries: readonly Entry[]): readonly Entry[] {
+  return withLines(entries, (line) => {
     const placeholder = parsePlaceholder(line);
     return placeholder ? formatPlaceholder({ ...placeholder, ref: "0".repeat(16) }, { recall: true }) : line;
   });
 }
 
 /** Removes placeholders, as if content were evicted without a trace. */
-function withoutPlaceholders(said: readonly Said[]): readonly Said[] {
-  return withLines(said, (line) => parsePlaceholder(line) ? "" : line);
+function withoutPlaceholders(entries: readonly Entry[]): readonly Entry[] {
+  return withLines(entries, (line) => parsePlaceholder(line) ? "" : line);
 }
 
-function withLines(said: readonly Said[], change: (line: string) => string): readonly Said[] {
-  return said.map((item) =>
+function withLines(entries: readonly Entry[], change: (line: string) => string): readonly Entry[] {
+  return entries.map((item) =>
     item.type === "call" ? item : { ...item, text: item.text.split("\n").map(change).join("\n") }
   );
 }
@@ -120,7 +120,7 @@ Deno.test("outcome: every task passes if a user approves every call that doesn't
   const outcomes = await playAll(() => ({ ...PLANNED, asks: true }));
   assertEquals(faults(outcomes), []);
   const silent = [...outcomes].filter(([, { events }]) =>
-    !events.some(({ type }) => type === "approval_asked")
+    !events.some(({ type }) => type === "approval_requested")
   );
   // A task that only searches and answers has only reading calls.
   assertEquals(silent.map(([name]) => name), ["find the right one of sixty files"]);

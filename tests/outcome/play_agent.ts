@@ -25,14 +25,14 @@ export async function agentAnswers(
     ...agent.quiet,
     ...await agent.configure({ home, workspace, url, windowTokens }),
   };
-  const told = agent.entry.told?.({ url, chat: url, messages: url }, given);
+  const settingsFor = agent.entry.settingsFor?.({ url, chat: url, messages: url }, given);
   const answers: string[] = [];
-  for (const [at, asked] of made.asked.entries()) {
+  for (const [at, question] of made.question.entries()) {
     await deleteBefore(made, { at, workspace });
-    const { args, ...command } = agent.prompt(asked, { isFirst: at === 0, home });
-    const { output } = await runProgram({ ...command, args: [...told?.args ?? [], ...args] }, {
+    const { args, ...command } = agent.prompt(question, { isFirst: at === 0, home });
+    const { output } = await runProgram({ ...command, args: [...settingsFor?.args ?? [], ...args] }, {
       cwd: workspace,
-      env: { ...given, ...told?.environment },
+      env: { ...given, ...settingsFor?.environment },
     });
     answers.push(output);
   }

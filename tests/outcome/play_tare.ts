@@ -5,7 +5,7 @@ import { ownerKeyIn } from "../../packages/cli/server/find_owner_key.ts";
 import { findPlaces } from "@tare/tools/internal/instructions";
 import { readSettings } from "../../packages/app/settings/settings.ts";
 import { type Parts, startServer } from "../../packages/app/compose.ts";
-import type { Said } from "../agents/model.ts";
+import type { Entry } from "../agents/model.ts";
 import { type ProviderCall, startProvider } from "../agents/provider.ts";
 import { startServerProcess } from "../crash/server_process.ts";
 import { deleteBefore, faultIn, inFolder } from "./folder.ts";
@@ -20,7 +20,7 @@ export interface Arm {
   readonly asks?: boolean;
   readonly kills?: number;
   /** Changes a prompt on its way to the model. Default: nothing. */
-  readonly spoils?: (said: readonly Said[]) => readonly Said[];
+  readonly spoils?: (entries: readonly Entry[]) => readonly Entry[];
 }
 
 export interface Outcome {
@@ -34,10 +34,13 @@ export interface Outcome {
 export async function playWithTare(task: Task, arm: Arm, seed: number): Promise<Outcome> {
   const random = seeded(seed);
   const made = task.make(random);
-  const { hands = TARE, spoils = (said) => said } = arm;
-  const model = workerModel(made.asked.map((asked, at) => ({ asked, turn: task.turns[at]! })), hands);
+  const { hands = TARE, spoils = (entries) => entries } = arm;
+  const model = workerModel(
+    made.question.map((question, at) => ({ question, turn: task.turns[at]! })),
+    hands,
+  );
   await using provider = await startProvider({
-    model: (asked) => model({ ...asked, said: spoils(asked.said) }),
+    model: (turn) => model({ ...turn, entries: spoils(turn.entries) }),
   });
   const upstream = ["--base-url", `${provider.url}/v1`, "--model", "scripted", "--profile", "openai"];
   return await inFolder(made, async ({ workspace, home }) => {
@@ -131,9 +134,9 @@ export async function tareAnswers(
       }
     };
 
-    for (const [at, asked] of made.asked.entries()) {
+    for (const [at, question] of made.question.entries()) {
       await deleteBefore(made, { at, workspace });
-      answers.push(await answerTo(asked));
+      answers.push(await answerTo(question));
     }
   } finally {
     await server.end();

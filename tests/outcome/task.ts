@@ -1,6 +1,6 @@
 import { pick, word } from "../words.ts";
 import { sourceText } from "../gateway/long_session.ts";
-import { kept, type Turn, work } from "./worker.ts";
+import { retaining, type Turn, work } from "./worker.ts";
 
 export type Files = Readonly<Record<string, string>>;
 
@@ -14,7 +14,7 @@ export interface Task {
 
 export interface Made {
   readonly files: Files;
-  readonly asked: readonly string[];
+  readonly question: readonly string[];
   /** Files that the user deletes before a turn, by its number from 0. Default: none. */
   readonly deletes?: Readonly<Record<number, readonly string[]>>;
   /** Returns why the task isn't solved; `undefined` if it is. */
@@ -66,11 +66,11 @@ export function shuffled<T>(list: readonly T[], random: () => number): T[] {
 export { pick };
 
 /** Returns files to read between the relevant steps, and the request about them. */
-export function otherWork(numbers: readonly number[]): { readonly files: Files; readonly asked: string } {
+export function otherWork(numbers: readonly number[]): { readonly files: Files; readonly questions: string } {
   const paths = numbers.flatMap((at) => ["a", "b", "c"].map((part) => `other/part${at}${part}.txt`));
   return {
     files: Object.fromEntries(paths.map((path) => [path, `${sourceText(path, OTHER_TOKENS)}\n`])),
-    asked: `Read ${
+    questions: `Read ${
       paths.join(", ")
     } one after the other and tell me which name the first line of each declares.`,
   };
@@ -78,13 +78,13 @@ export function otherWork(numbers: readonly number[]): { readonly files: Files; 
 
 const OTHER_TOKENS = 4_000;
 
-export const doOtherWork: Turn = function* (asked) {
+export const doOtherWork: Turn = function* (question) {
   const names: string[] = [];
-  for (const [path] of asked.matchAll(/other\/\w+\.txt/g)) {
-    const shown = yield* work({ read: path });
+  for (const [path] of question.matchAll(/other\/\w+\.txt/g)) {
+    const found = yield* work({ read: path });
     names.push(
-      yield* kept(`First of ${path}`, function* () {
-        return /const (\w+)/.exec(shown)?.[1] ?? "lost";
+      yield* retaining(`First of ${path}`, function* () {
+        return /const (\w+)/.exec(found)?.[1] ?? "lost";
       }),
     );
   }

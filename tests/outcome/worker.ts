@@ -1,5 +1,5 @@
 import { parsePlaceholder } from "@tare/prune/internal";
-import type { Asked, Reply, Said, WantedCall } from "../agents/model.ts";
+import type { Entry, ModelTurn, Reply, WantedCall } from "../agents/model.ts";
 
 export type Work =
   | { readonly read: string; readonly from?: number; readonly to?: number }
@@ -23,7 +23,7 @@ type Want =
   | "everything";
 
 /** One turn of a worker. Each request's result is returned as visible in the prompt. */
-export type Turn = (asked: string) => Generator<Want, string, string>;
+export type Turn = (question: string) => Generator<Want, string, string>;
 
 /**
  * Returns a worker as a model that uses nothing but its prompt: each request restarts its turn with the
@@ -33,35 +33,35 @@ export type Turn = (asked: string) => Generator<Want, string, string>;
  * @param turns The user's requests, with the worker's turns.
  */
 export function workerModel(
-  turns: readonly { readonly asked: string; readonly turn: Turn }[],
+  turns: readonly { readonly question: string; readonly turn: Turn }[],
   hands: Hands,
-): (asked: Asked) => Reply {
+): (turn: ModelTurn) => Reply {
   const tools = hands([{ run: "" }]).map(({ name }) => name);
-  return ({ said, tools: offered }) => {
+  return ({ entries, tools: offered }) => {
     // A request for a title, or the like.
     if (!tools.every((name) => offered.includes(name))) return { text: "A title", calls: [] };
-    const at = turns.findLastIndex(({ asked }) => said.some((item) => isRequest(item, asked)));
+    const at = turns.findLastIndex(({ question }) => entries.some((item) => isRequest(item, question)));
     const current = turns[at];
     if (!current) return { text: "What is to be done?", calls: [] };
-    const start = said.findLastIndex((item) => isRequest(item, current.asked));
-    return nextReply(current.turn(current.asked), {
-      before: said.slice(0, start + 1),
-      since: said.slice(start + 1),
+    const start = entries.findLastIndex((item) => isRequest(item, current.question));
+    return nextReply(current.turn(current.question), {
+      before: entries.slice(0, start + 1),
+      since: entries.slice(start + 1),
       hands,
       mayRecall: offered.includes("recall"),
     });
   };
 }
 
-function isRequest(item: Said, asked: string): boolean {
+function isRequest(item: Entry, question: string): boolean {
   // Some agents quote their input.
   const plain = (text: string) => text.replaceAll(/[\\"]/g, "");
-  return item.type === "text" && item.role === "user" && plain(item.text).includes(plain(asked));
+  return item.type === "text" && item.role === "user" && plain(item.text).includes(plain(question));
 }
 
 function nextReply(worker: ReturnType<Turn>, { before, since, hands, mayRecall }: {
-  readonly before: readonly Said[];
-  readonly since: readonly Said[];
+  readonly before: readonly Entry[];
+  readonly since: readonly Entry[];
   readonly hands: Hands;
   readonly mayRecall: boolean;
 }): Reply {
@@ -77,33 +77,33 @@ function nextReply(worker: ReturnType<Turn>, { before, since, hands, mayRecall }
     calls,
   });
   let done = 0;
-  let told = "";
+  let reported = "";
   for (;;) {
-    const { value: want, done: isAnswer } = worker.next(told);
+    const { value: want, done: isAnswer } = worker.next(reported);
     if (isAnswer) return reply([], want);
     if (want === "everything") {
-      told = [...before, ...since].map((item) => item.type === "call" ? item.args : item.text).join("\n");
+      reported = [...before, ...since].map((item) => item.type === "call" ? item.args : item.text).join("\n");
     } else if ("noted" in want) {
       const start = notes.lastIndexOf(`${want.noted}: `);
-      told = start < 0 ? "" : notes.slice(start + want.noted.length + 2).split("\n", 1)[0]!;
+      reported = start < 0 ? "" : notes.slice(start + want.noted.length + 2).split("\n", 1)[0]!;
     } else if ("note" in want) {
       unwritten.push(`${want.note}: ${want.text}`);
     } else if ("recall" in want) {
       const args = JSON.stringify(want.recall);
       const same = recalled.filter((call) => call.args === args);
-      const shown = same.map(({ id }) => results.get(id) ?? "").findLast((text) => !parsePlaceholder(text));
-      if (shown === undefined && mayRecall && same.length < MAX_SAME) {
+      const result = same.map(({ id }) => results.get(id) ?? "").findLast((text) => !parsePlaceholder(text));
+      if (result === undefined && mayRecall && same.length < MAX_SAME) {
         return reply([{ name: "recall", args: want.recall }]);
       }
-      told = shown ?? "";
+      reported = result ?? "";
     } else {
       const wanted = hands(want.works, want.shows);
       do {
         const made = worked.slice(done, done + wanted.length);
         if (made.length < wanted.length) return reply(wanted);
         done += made.length;
-        told = made.map(({ id }) => results.get(id) ?? "").join("\n");
-      } while (UNKNOWN.test(told));
+        reported = made.map(({ id }) => results.get(id) ?? "").join("\n");
+      } while (UNKNOWN.test(reported));
     }
   }
 }
@@ -130,13 +130,13 @@ export function* found(text: string, match: RegExp, find?: string): Generator<Wa
     const value = match.exec(text)?.[1];
     return value?.includes("[elided:") ? undefined : value;
   };
-  return yield* kept(`Of ${match.source}`, function* () {
-    const shown = valueIn(text);
-    if (shown !== undefined) return shown;
+  return yield* retaining(`Of ${match.source}`, function* () {
+    const value = valueIn(text);
+    if (value !== undefined) return value;
     // A recalled text may contain further placeholders.
     const refs = new Set(refsIn(text).toReversed());
     for (const ref of refs) {
-      const back = yield* kept(`In ${ref} of ${match.source}`, function* () {
+      const back = yield* retaining(`In ${ref} of ${match.source}`, function* () {
         const text = yield* recalled(ref, find);
         return { value: valueIn(text) ?? null, refs: refsIn(text) };
       });
@@ -152,7 +152,10 @@ function refsIn(text: string): readonly string[] {
 }
 
 /** Records a value of visible content for the rest of the turn. `make` may only recall. */
-export function* kept<T>(name: string, make: () => Generator<Want, T, string>): Generator<Want, T, string> {
+export function* retaining<T>(
+  name: string,
+  make: () => Generator<Want, T, string>,
+): Generator<Want, T, string> {
   const noted = yield { noted: name };
   if (noted !== "") return JSON.parse(noted);
   const value = yield* make();
@@ -187,14 +190,14 @@ export function* remembered(match: RegExp, find?: string): Generator<Want, strin
 }
 
 /** Returns a file's content from the result of a step that read nothing else. */
-export function fileIn(shown: string): string {
-  return shown.replace(/^lines \d+-\d+ of \d+.*\n/, "").replace(/\n?$/, "\n");
+export function fileIn(text: string): string {
+  return text.replace(/^lines \d+-\d+ of \d+.*\n/, "").replace(/\n?$/, "\n");
 }
 
 /** Returns the lines that a search has found: after their paths, or under them. */
-export function hits(shown: string): readonly { readonly path: string; readonly line: string }[] {
+export function hits(text: string): readonly { readonly path: string; readonly line: string }[] {
   let heading = "";
-  return shown.split("\n").flatMap((text) => {
+  return text.split("\n").flatMap((text) => {
     const [, path = heading, line] = /^(?:(?:\.\/)?([^:]+):)?\d+: ?(.*)$/.exec(text) ?? [];
     if (line !== undefined) return [{ path, line: line.trim() }];
     heading = text;

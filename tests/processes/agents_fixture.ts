@@ -26,7 +26,7 @@ export interface Ended {
 export interface Running {
   readonly pid: number;
   /** Resolves once it has printed this. */
-  readonly says: (what: string) => Promise<void>;
+  readonly prints: (what: string) => Promise<void>;
   readonly kill: (signal: Deno.Signal) => void;
   readonly ended: Promise<Ended>;
 }
@@ -104,7 +104,7 @@ export async function newMachine(more: Readonly<Record<string, string>> = {}): P
       .then(([{ code }, err]) => ({ code, out, err: withoutInstalls(err) }));
     return {
       pid: child.pid,
-      says: (what) =>
+      prints: (what) =>
         out.includes(what)
           ? Promise.resolve()
           : new Promise((done, fail) => waiting.push({ what, done, fail })),

@@ -65,8 +65,8 @@ Deno.test("ask.ts prints a turn, continues a session, and prints events as JSON"
     "",
   ]);
   assertEquals(await sent(["--json"], env, "Hello?\n"), [0, "Hello?\n", ""]);
-  const [huge, said, told] = await sent(["--json", "Review."], env, "x".repeat(300_000));
-  assertEquals([huge, said.length, told], [
+  const [huge, stdout, stderr] = await sent(["--json", "Review."], env, "x".repeat(300_000));
+  assertEquals([huge, stdout.length, stderr], [
     0,
     262_144 + "Review.\n\nFrom standard input (only its first 262144 characters):\n\n```\n\n```".length,
     "Standard input is too long: only its first 262144 characters are sent.\n",

@@ -55,15 +55,15 @@ async function starts(line: string, env: Readonly<Record<string, string>>): Prom
     stderr: "piped",
   }).spawn();
   const stderr = new Response(process.stderr).text();
-  let said = "";
+  let text = "";
   for await (const piece of process.stdout.pipeThrough(new TextDecoderStream())) {
-    said += piece;
-    if (!said.includes("Tare listens on") || said.includes("\0")) continue;
-    said += "\0";
+    text += piece;
+    if (!text.includes("Tare listens on") || text.includes("\0")) continue;
+    text += "\0";
     Deno.kill(-process.pid, "SIGTERM");
   }
   await process.status;
-  assert(said.includes("Tare listens on"), `${line}\n${said}${await stderr}`);
+  assert(text.includes("Tare listens on"), `${line}\n${text}${await stderr}`);
 }
 
 for (const [number, { page, script }] of examples.entries()) {

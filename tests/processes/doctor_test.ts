@@ -6,16 +6,16 @@ Deno.test("doctor.ts explains cache misses as text and JSON", async () => {
     const run = async (...args: string[]) => await runEntry("doctor", args, env);
     const report = JSON.parse((await run("--json")).out);
     assertEquals(report.sessions, 1);
-    const told = await run();
-    assertEquals([told.code, told.err], [0, ""]);
-    assertMatch(told.out, /^1 session, \d+ calls: [\d.]+ % of [\d,]+ prompt tokens came from the cache\./);
-    assertStringIncludes(told.out, "\nUNAVOIDABLE OR UNKNOWN\n");
+    const printed = await run();
+    assertEquals([printed.code, printed.err], [0, ""]);
+    assertMatch(printed.out, /^1 session, \d+ calls: [\d.]+ % of [\d,]+ prompt tokens came from the cache\./);
+    assertStringIncludes(printed.out, "\nUNAVOIDABLE OR UNKNOWN\n");
     for (const { name, remedy } of report.misses) {
-      assertStringIncludes(told.out, `  ${name}: `);
-      assertStringIncludes(told.out, `    ${remedy}\n`);
+      assertStringIncludes(printed.out, `  ${name}: `);
+      assertStringIncludes(printed.out, `    ${remedy}\n`);
     }
-    assertStringIncludes(told.out, `of session ${session}.`);
-    assertEquals((await run("--session", session)).out, told.out);
+    assertStringIncludes(printed.out, `of session ${session}.`);
+    assertEquals((await run("--session", session)).out, printed.out);
     assertMatch((await run("--to", "2020-01-01")).out, /^0 sessions, 0 calls: /);
     assertStringIncludes((await run("--session", "none")).err, "Cannot find session none");
   });

@@ -2,9 +2,9 @@ import { assert, assertEquals, assertMatch } from "@std/assert";
 import { runEntry, withTransferServer } from "./transfer_fixture.ts";
 
 Deno.test("hooks.ts creates, lists, changes and deletes a webhook, and lists its deliveries", async () => {
-  const told = Promise.withResolvers<string>();
+  const reported = Promise.withResolvers<string>();
   await using there = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, ({ headers }) => {
-    told.resolve(headers.get("webhook-id")!);
+    reported.resolve(headers.get("webhook-id")!);
     return new Response(null, { status: 204 });
   });
   const url = `http://127.0.0.1:${there.addr.port}/hook`;
@@ -21,7 +21,7 @@ Deno.test("hooks.ts creates, lists, changes and deletes a webhook, and lists its
     assertEquals((await run("list")).out, `${line}  delivering\n`);
     const session = await client.createSession();
     await Array.fromAsync(await client.startTurn(session, "Hello?"));
-    const delivery = await told.promise;
+    const delivery = await reported.promise;
     const listed = (await run("deliveries", id)).out;
     assert(listed.includes(`  ${delivery}  turn.ended  ${session}  `), listed);
     assert(

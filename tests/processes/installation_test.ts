@@ -13,7 +13,7 @@ Deno.test({
     const server = await startProcess([], { ...env, INIT_CWD: `${machine.home}/a` });
     const settings = `${machine.home}/.claude/settings.json`;
     const url = machine.env.ANTHROPIC_BASE_URL;
-    const said = async (...args: string[]) => {
+    const output = async (...args: string[]) => {
       const { code, out, err } = await machine.run("doctor", args);
       return [code, ...out.trim().split("\n"), ...(err ? [err] : [])];
     };
@@ -24,7 +24,7 @@ Deno.test({
     ];
     const asksItself = "?      Claude Code uses this server only if tare run claude starts it.";
     const passes = "ok     The key works: the provider lists its models. --model NAME also checks streaming.";
-    assertEquals(await said("claude"), [
+    assertEquals(await output("claude"), [
       0,
       ...first,
       asksItself,
@@ -37,7 +37,7 @@ Deno.test({
       "ok     1 call went through, with 0 % of the prompt tokens read from the cache.",
       "ok     Its prompts have cache breakpoints, or need none.",
     ];
-    assertEquals(await said("claude", "--model", "claude-opus-4-8"), [
+    assertEquals(await output("claude", "--model", "claude-opus-4-8"), [
       0,
       ...first,
       `ok     ${settings} redirects Claude Code to this server.`,
@@ -46,7 +46,7 @@ Deno.test({
     ]);
     const text = await machine.read(".claude/settings.json");
     await machine.write(".claude/settings.json", text.replace('"ENABLE_TOOL_SEARCH": "true"', '"A": "1"'));
-    assertEquals(await said("claude"), [
+    assertEquals(await output("claude"), [
       1,
       ...first,
       `FAIL   ${settings} redirects Claude Code to this server only in part: env.ENABLE_TOOL_SEARCH isn't true. ` +

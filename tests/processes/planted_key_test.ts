@@ -145,8 +145,8 @@ Deno.test("the provider's key and the server's token appear nowhere: answers, ev
   assertEquals((await look("/tare/v1/sessions", { method: "POST", headers: json, body: "{" })).status, 400);
   const message = JSON.stringify({ model: "claude", messages: [{ role: "user", content: "Hi." }] });
   assertEquals((await look("/v1/messages", { method: "POST", headers: json, body: message })).status, 200);
-  const asked = { method: "POST", headers: json, body: JSON.stringify({ model: "claude-sonnet-5" }) };
-  const { id } = JSON.parse((await look("/tare/v1/sessions", asked)).body);
+  const request = { method: "POST", headers: json, body: JSON.stringify({ model: "claude-sonnet-5" }) };
+  const { id } = JSON.parse((await look("/tare/v1/sessions", request)).body);
   for await (const { event } of await client.startTurn(id, "hello")) events.push(event);
   await look(`/tare/v1/sessions/${id}/events`);
   assertEquals((await look("/tare/v1/sessions?kind=gateway")).status, 200);

@@ -51,8 +51,8 @@ Deno.test({
   ),
   async fn() {
     await using machine = await newMachine();
-    const { OPENAI_BASE_URL: passesOn } = machine.env;
-    const settings = '{"providers": {"openai-compatible": {"settings": {"baseUrl": "' + passesOn + '"}}}}';
+    const { OPENAI_BASE_URL: forwardsTo } = machine.env;
+    const settings = '{"providers": {"openai-compatible": {"settings": {"baseUrl": "' + forwardsTo + '"}}}}';
     const models = "models:\n  - name: GPT\n    provider: openai\n    model: gpt-5\n";
     await machine.write(".cline/data/settings/providers.json", settings);
     await machine.write(".continue/config.yaml", models);
@@ -190,9 +190,9 @@ Deno.test({
       "SIGTERM",
     );
     const first = machine.start("run", ["claude", "--stay"]);
-    await first.says("stays");
+    await first.prints("stays");
     const second = machine.start("run", ["claude", "--stay"]);
-    await second.says("stays");
+    await second.prints("stays");
     first.kill("SIGTERM");
     assertEquals((await first.ended).code, 9);
     await machine.write("a/go", "");
@@ -212,31 +212,31 @@ Deno.test({
     );
     const port = String(taken.addr.port);
     await using machine = await newMachine({ TARE_PORT: port });
-    const said = async (...args: string[]) => {
+    const outputOf = async (...args: string[]) => {
       const { code, out, err } = await machine.run("run", args);
       return [code, out.split("\n")[0], err.split("\n")[0]];
     };
-    assertEquals(await said("emacs"), [
+    assertEquals(await outputOf("emacs"), [
       1,
       "",
       "Cannot run emacs: it is not a known agent. Use one of claude, codex, opencode, kilo, pi, qwen, copilot, cline, continue, openclaw; for other programs tare run -- emacs",
     ]);
     await Deno.remove(`${machine.home}/bin/codex`);
     assertEquals(
-      (await said("--", "no-such-program"))[2],
+      (await outputOf("--", "no-such-program"))[2],
       "Cannot start no-such-program: the program no-such-program is not in PATH. Install it, and retry.",
     );
-    assertEquals(await said("--"), [
+    assertEquals(await outputOf("--"), [
       1,
       "",
       "Cannot run a program: none follows --. Use tare run -- PROGRAM.",
     ]);
     assertEquals(
-      (await said("claude"))[2],
+      (await outputOf("claude"))[2],
       `Cannot start: TARE_HOST is "127.0.0.1" and TARE_PORT is ${port}: another program listens there. Set TARE_PORT ` +
         "to another port, or to 0 for a free one.",
     );
-    const [code, help] = await said("--help");
+    const [code, help] = await outputOf("--help");
     assertEquals([code, help], [
       0,
       "Starts an installed agent with Tare as its gateway, for this process only:",

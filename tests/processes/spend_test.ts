@@ -12,7 +12,7 @@ Deno.test("spend.ts reports costs by day and session as text and JSON", async ()
     assertEquals(
       head,
       `${
-        count(all.tokenUnits)
+        count(all.costUnits)
       } cost units; ${all.unpricedCalls} calls without a price for ${all.calls} calls. ` +
         "Days are in UTC.",
     );
@@ -21,10 +21,10 @@ Deno.test("spend.ts reports costs by day and session as text and JSON", async ()
       "no price",
     ]);
     assertEquals(row?.split(/ +/), [
-      ...[day.key, count(all.tokenUnits), String(all.calls)],
-      ...[all.cacheReadTokenUnits, all.newTokenUnits, 0, 0, 0, 0, all.calls].map(count),
+      ...[day.key, count(all.costUnits), String(all.calls)],
+      ...[all.cacheReadCostUnits, all.newCostUnits, 0, 0, 0, 0, all.calls].map(count),
     ]);
-    assert(all.cacheReadTokenUnits > 0 && all.newTokenUnits > 0);
+    assert(all.cacheReadCostUnits > 0 && all.newCostUnits > 0);
 
     const bySession = (await run("--by", "session")).out;
     assertStringIncludes(bySession, `\n${session}  Hello?, `);
@@ -33,9 +33,9 @@ Deno.test("spend.ts reports costs by day and session as text and JSON", async ()
     const ofSession = (await run("--session", session)).out;
     assertMatch(ofSession, /^[\d,]+ cost units; .*\n\nmost expensive turns .*\nturn 1 /);
     assert(spend.results.length > 0);
-    for (const { tool, subject, tokenUnits, calls, tokens, place, state } of spend.results) {
+    for (const { tool, subject, costUnits, calls, tokens, place, state } of spend.results) {
       const name = state === "alive" ? "visible" : state;
-      const cells = [tool, subject, "–", count(tokenUnits), calls, count(tokens), place, name].filter(
+      const cells = [tool, subject, "–", count(costUnits), calls, count(tokens), place, name].filter(
         Boolean,
       );
       assert(ofSession.split("\n").some((line) => line.split(/ +/).join(" ") === cells.join(" ")), ofSession);

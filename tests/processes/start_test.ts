@@ -50,8 +50,8 @@ Deno.test("start.ts reports invalid settings without secrets", async () => {
   ];
   for (const [args, env, sentence] of cases) {
     const { code, stdout, stderr } = await startCommand(args, env).output();
-    const [said, errors] = [stdout, stderr].map((bytes) => new TextDecoder().decode(bytes));
-    assertEquals([code, said], [1, ""]);
+    const [output, errors] = [stdout, stderr].map((bytes) => new TextDecoder().decode(bytes));
+    assertEquals([code, output], [1, ""]);
     assertStringIncludes(errors!, sentence);
     assertEquals(errors!.includes("planted"), false);
   }
@@ -93,9 +93,9 @@ Deno.test("start.ts exports telemetry under its own service name, and no console
     await receiver.close();
     assertEquals(receiver.paths.has("/v1/logs"), false);
     const names = ["service.name", "service.instance.id", "place"];
-    const told = receiver.resources().map((all) => names.map((name) => all[name]?.[1]));
+    const values = receiver.resources().map((all) => names.map((name) => all[name]?.[1]));
     // The parent process also reports its memory.
-    return told.filter(([, id]) => id !== undefined);
+    return values.filter(([, id]) => id !== undefined);
   };
   const own = await attributes({});
   assertEquals(new Set(own.map(([name]) => name)), new Set(["tare"]));

@@ -38,9 +38,9 @@ Deno.test("docs/operation.md: the webhook receiver accepts signed requests only"
   );
 
   const page = Deno.readTextFileSync(join(ROOT, "docs/operation.md"));
-  const shown = /^```ts ignore\n([^]*?)^```$/m.exec(page)![1]!;
-  assert(shown.includes("port: 9000"));
-  await Deno.writeTextFile(join(folder, "receiver.ts"), shown.replace("port: 9000", "port: 0"));
+  const example = /^```ts ignore\n([^]*?)^```$/m.exec(page)![1]!;
+  assert(example.includes("port: 9000"));
+  await Deno.writeTextFile(join(folder, "receiver.ts"), example.replace("port: 9000", "port: 0"));
   const receiver = new Deno.Command(Deno.execPath(), {
     args: [
       ...["run", "--frozen", "--no-prompt", "--config", join(ROOT, "deno.json"), "--allow-net=127.0.0.1"],
@@ -51,10 +51,10 @@ Deno.test("docs/operation.md: the webhook receiver accepts signed requests only"
     stdout: "piped",
     stderr: "piped",
   }).spawn();
-  const [said, heard] = [receiver.stderr, receiver.stdout].map((stream) =>
+  const [stderr, heard] = [receiver.stderr, receiver.stdout].map((stream) =>
     stream.pipeThrough(new TextDecoderStream()).getReader()
   );
-  const url = await lineOf(said!, /Listening on (http:\S+)/);
+  const url = await lineOf(stderr!, /Listening on (http:\S+)/);
   await ask(`/tare/v1/webhooks/${id}`, { url });
 
   const unsigned = await fetch(url, { method: "POST", body: "{}" });
@@ -65,7 +65,7 @@ Deno.test("docs/operation.md: the webhook receiver accepts signed requests only"
 
   receiver.kill();
   await receiver.status;
-  await Promise.all([said!.cancel(), heard!.cancel()]);
+  await Promise.all([stderr!.cancel(), heard!.cancel()]);
   await server.end("SIGTERM");
   await Deno.remove(folder, { recursive: true });
 });

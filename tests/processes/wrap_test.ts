@@ -192,30 +192,30 @@ Deno.test("tare unwrap removes only Tare's entries from a file that was changed 
 
 Deno.test("tare wrap and tare unwrap ask for confirmation, and report errors", async () => {
   await using machine = await newMachine({ TARE_PORT: PORT });
-  const said = async (command: string, ...args: string[]) => (await machine.run(command, args)).err;
+  const errorOf = async (command: string, ...args: string[]) => (await machine.run(command, args)).err;
   assertEquals(
-    await said("wrap", "pi"),
+    await errorOf("wrap", "pi"),
     "Cannot ask for confirmation: there is no terminal. Use --yes.\n",
   );
   assertEquals(
-    await said("wrap", "emacs"),
+    await errorOf("wrap", "emacs"),
     "Cannot wrap emacs: it is not a known agent. Use one of claude, codex, opencode, kilo, pi, cline, continue, openclaw.\n",
   );
   assertEquals(
-    await said("wrap", "qwen"),
+    await errorOf("wrap", "qwen"),
     "Cannot wrap qwen: Qwen Code has no suitable configuration file. Use tare run qwen.\n",
   );
-  assertEquals(await said("unwrap", "pi"), "Cannot unwrap pi: it is not wrapped.\n");
+  assertEquals(await errorOf("unwrap", "pi"), "Cannot unwrap pi: it is not wrapped.\n");
   await machine.write(".claude/settings.json", '{\n  "env": {\n');
   assertEquals(
-    await said("wrap", "claude", "--yes"),
+    await errorOf("wrap", "claude", "--yes"),
     `Cannot read ${machine.home}/.claude/settings.json: it isn't a JSON object (line 3). Fix it, and retry.\n`,
   );
   await machine.write(".claude/settings.json", "{}");
   await machine.run("wrap", ["claude", "--yes"]);
   await machine.write(".claude/settings.json", "{");
   assertStringIncludes(
-    await said("unwrap", "--yes"),
+    await errorOf("unwrap", "--yes"),
     `Its original text is "before" in ${machine.home}/data/tare/wrapped/claude.json`,
   );
   await Deno.remove(`${machine.home}/.claude/settings.json`);

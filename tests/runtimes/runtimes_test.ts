@@ -41,11 +41,11 @@ Deno.test("all runtimes: the same conversations give the same bytes as on Deno, 
     [fromFileUrl(new URL("./same_bytes.ts", import.meta.url))],
     join(folder, "same_bytes.mjs"),
   );
-  const said = async (runtime: Runtime) =>
+  const output = async (runtime: Runtime) =>
     (await runtime.runMain(bundled)).output.match(/\d+ bytes, SHA-256 .*/)?.[0];
-  const onDeno = await said(DENO);
+  const onDeno = await output(DENO);
   assert(Number.parseInt(onDeno ?? "") > 1_000_000);
-  for (const runtime of RUNTIMES) assertEquals([runtime.name, await said(runtime)], [runtime.name, onDeno]);
+  for (const runtime of RUNTIMES) assertEquals([runtime.name, await output(runtime)], [runtime.name, onDeno]);
 });
 
 let installed:

@@ -23,13 +23,13 @@ const TOOLS: readonly ToolDefinition[] = ["read", "list"].map((name) => ({
 /** Applies every mechanism to the same conversations, and prints a digest of the results. */
 export async function main(): Promise<void> {
   const { count: countTokens } = await loadTokenizer();
-  const said: unknown[] = [compactTool(TOOLS[0]!)];
+  const texts: unknown[] = [compactTool(TOOLS[0]!)];
   for (const messages of fc.sample(conversations(), { numRuns: 150, seed: 7 })) {
     const archive = memoryArchive();
     const options = { archive, countTokens, protectTokens: 50, minBytes: 40 };
-    said.push(await pruneResults(messages, options));
-    said.push(await truncateResults(messages, { ...options, limitTokens: 20 }));
-    said.push(toolLoopContext(messages, { countTokens, historyBudgetTokens: 100 }));
+    texts.push(await pruneResults(messages, options));
+    texts.push(await truncateResults(messages, { ...options, limitTokens: 20 }));
+    texts.push(toolLoopContext(messages, { countTokens, historyBudgetTokens: 100 }));
     const ofSession: PromptSessionOptions = {
       profile: profileNamed("anthropic-5m"),
       archive,
@@ -43,11 +43,11 @@ export async function main(): Promise<void> {
       for (let end = 1; end <= messages.length; end++) {
         if (end < messages.length && messages[end]?.role !== "assistant") continue;
         const history = { messages: messages.slice(0, end), tools: TOOLS };
-        said.push(await session.view(history, { nowMs: end * 60_000 }), session.sent(), session.state);
+        texts.push(await session.view(history, { nowMs: end * 60_000 }), session.sent(), session.state);
       }
     }
   }
-  const bytes = new TextEncoder().encode(JSON.stringify(said));
+  const bytes = new TextEncoder().encode(JSON.stringify(texts));
   const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
   // deno-lint-ignore no-console -- One line for the parent process.
   console.log(`${bytes.length} bytes, SHA-256 ${digest.join(" ")}`);

@@ -72,7 +72,7 @@ const SPANS: readonly SpanRule[] = [
       "gen_ai.output.messages": "string",
       "gen_ai.tool.definitions": "string",
       "tare.saved.tokens": "int",
-      "tare.saved.token_units": "double",
+      "tare.saved.cost_units": "double",
       "tare.cache.predicted_tokens": "int",
     },
     events: {
@@ -139,7 +139,7 @@ const METRICS: readonly MetricRule[] = [
     allowed: { ...ERROR, "gen_ai.tool.type": "string", "gen_ai.agent.name": "string" },
   },
   own("tare.saved.tokens", "{token}", { ...CHAT, "tare.mechanism": "string" }, CHAT_MORE),
-  own("tare.saved.token_units", "{token_unit}", CHAT, CHAT_MORE),
+  own("tare.saved.cost_units", "{token_unit}", CHAT, CHAT_MORE),
   own("tare.cache.predicted_tokens", "{token}", CHAT, CHAT_MORE),
   own("tare.cache.reported_tokens", "{token}", CHAT, CHAT_MORE),
   own("tare.rewrites", "{rewrite}", REWRITE),
@@ -180,8 +180,8 @@ export function faultsOfSpans(spans: readonly Span[]): string[] {
     }
     const failed = "error.type" in span.attributes;
     if (rule.scope === OWN && failed !== (span.status === 2)) faults.push(`status is ${span.status}`);
-    const told = rule.scope.source === "^deno$" ? [] : nameFaults(span);
-    return [...faults, ...told].map((fault) => `${span.name}: ${fault}`);
+    const unknown = rule.scope.source === "^deno$" ? [] : nameFaults(span);
+    return [...faults, ...unknown].map((fault) => `${span.name}: ${fault}`);
   });
 }
 

@@ -86,16 +86,16 @@ Deno.test("TARE_METRICS: Prometheus can read the metrics, with the same money an
       const response = await fetch(server.url + path, { headers, ...init });
       return await response.text();
     };
-    const said = (model: string, ...texts: string[]) =>
+    const messageSpans = (model: string, ...texts: string[]) =>
       ask("/v1/chat/completions", {
         model,
         messages: texts.map((content, at) => ({ role: at % 2 === 0 ? "user" : "assistant", content })),
       });
     const long = "A long question. ".repeat(200);
-    await said("agent", "Hello.");
-    await said("theirs", long);
-    await said("theirs", long, "Nothing to report.", "And now?");
-    await said("theirs", "Please refuse.");
+    await messageSpans("agent", "Hello.");
+    await messageSpans("theirs", long);
+    await messageSpans("theirs", long, "Nothing to report.", "And now?");
+    await messageSpans("theirs", "Please refuse.");
     const { all } = JSON.parse(await ask("/tare/v1/overview"));
     const response = await fetch(`${server.url}/metrics`);
     assertEquals(response.headers.get("content-type"), "text/plain; version=0.0.4; charset=utf-8");
@@ -107,7 +107,7 @@ Deno.test("TARE_METRICS: Prometheus can read the metrics, with the same money an
     assertEquals(sum("tare_prompt_cached_tokens_total"), all.cachedTokens);
     assertEquals(all.cachedTokens > 1_000, true);
     assertAlmostEquals(sum("tare_cost_usd_total"), all.usd, 1e-9);
-    assertAlmostEquals(sum("tare_cost_without_usd_total"), all.withoutUsd, 1e-9);
+    assertAlmostEquals(sum("tare_cost_without_usd_total"), all.baselineUsd, 1e-9);
     const called = 'gen_ai_client_operation_duration_seconds_count{gen_ai_operation_name="chat"';
     const calls = [...samples].filter(([key]) => key.startsWith(called));
     assertEquals(calls.map(([key, value]) => [/error_type="(.*?)"/.exec(key)?.[1], value]), [

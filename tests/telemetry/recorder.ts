@@ -79,9 +79,9 @@ export function recordTelemetry(): Recorder {
     fields: () => ["traceparent"],
     inject() {},
     extract(within, carrier, { get }) {
-      const told = get(carrier, "traceparent");
-      if (told === undefined) return within;
-      const span = startSpan("client")(String(told));
+      const header = get(carrier, "traceparent");
+      if (header === undefined) return within;
+      const span = startSpan("client")(String(header));
       return trace.setSpan(within, span);
     },
   });

@@ -224,9 +224,9 @@ Deno.test("telemetry: a server reports turns, model calls and tools as the conve
   );
   const ids = new Set(own.map(({ attributes }) => attributes["gen_ai.conversation.id"]?.[1]));
   assert(ids.has(id));
-  const sums = Map.groupBy(receiver.points(), ({ name }) => name);
+  const metrics = Map.groupBy(receiver.points(), ({ name }) => name);
   const counted = (name: string, key: string) =>
-    sums.get(name)?.map(({ attributes, value }) => [attributes[key]?.[1], value]).sort();
+    metrics.get(name)?.map(({ attributes, value }) => [attributes[key]?.[1], value]).sort();
   assertEquals(counted("tare.rewrites", "tare.rewrite.cause"), [
     // A recall of a huge result is huge as well.
     ...[["arrival", 2], ["arrival", 2]],
@@ -240,34 +240,34 @@ Deno.test("telemetry: content is reported with the conventions' variable, in the
   const { receiver } = await played({ ...ON, OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT: "true" });
   const spans = receiver.spans();
   assertEquals(faultsOfSpans(spans), []);
-  const told = (scope: string, name: string) =>
+  const attributesOf = (scope: string, name: string) =>
     spans.filter((span) => span.scope === scope).flatMap(({ attributes }) =>
       name in attributes ? [JSON.parse(String(attributes[name]![1]))] : []
     );
   const [server, gateway] = ["@tare/server", "@tare/gateway"] as const;
-  assertEquals(told(server, "gen_ai.tool.call.arguments")[0], { path: "notes.txt" });
-  assert(told(server, "gen_ai.tool.call.result")[0].includes(CANARY));
-  assertEquals(told(server, "gen_ai.tool.definitions")[0], [
+  assertEquals(attributesOf(server, "gen_ai.tool.call.arguments")[0], { path: "notes.txt" });
+  assert(attributesOf(server, "gen_ai.tool.call.result")[0].includes(CANARY));
+  assertEquals(attributesOf(server, "gen_ai.tool.definitions")[0], [
     ...["list_files", "read_file", "search_files", "recall", "delegate"].map((name) => ({
       type: "function",
       name,
     })),
   ]);
-  const said = { role: "assistant", parts: [{ type: "text", content: `Here it is: ${CANARY}.` }] };
-  const [first, second] = told(server, "gen_ai.output.messages").map(([message]) => message);
+  const message = { role: "assistant", parts: [{ type: "text", content: `Here it is: ${CANARY}.` }] };
+  const [first, second] = attributesOf(server, "gen_ai.output.messages").map(([message]) => message);
   const { id } = first.parts[0];
   const called = { type: "tool_call", id, name: "read_file", arguments: { path: "notes.txt" } };
   assertEquals(first, { role: "assistant", parts: [called], finish_reason: "tool_call" });
   assertEquals(second.parts[0].name, "recall");
-  const asked = told(server, "gen_ai.input.messages")[1];
-  assertEquals(asked.map(({ role }: { role: string }) => role), ["system", "user", "assistant", "tool"]);
-  assertEquals(asked[3].parts.map(({ type, id }: Record<string, string>) => [type, id]), [
+  const messages = attributesOf(server, "gen_ai.input.messages")[1];
+  assertEquals(messages.map(({ role }: { role: string }) => role), ["system", "user", "assistant", "tool"]);
+  assertEquals(messages[3].parts.map(({ type, id }: Record<string, string>) => [type, id]), [
     ["tool_call_response", id],
   ]);
-  const answers = told(gateway, "gen_ai.output.messages");
-  assertEquals(answers[0], [{ ...said, finish_reason: "stop" }]);
-  assertEquals(answers[2], [{ ...said, finish_reason: "end_turn" }]);
-  assertEquals(told(gateway, "gen_ai.input.messages")[0], [
+  const answers = attributesOf(gateway, "gen_ai.output.messages");
+  assertEquals(answers[0], [{ ...message, finish_reason: "stop" }]);
+  assertEquals(answers[2], [{ ...message, finish_reason: "end_turn" }]);
+  assertEquals(attributesOf(gateway, "gen_ai.input.messages")[0], [
     { role: "user", parts: [{ type: "text", content: `[say] ${CANARY}` }] },
   ]);
 });
@@ -275,7 +275,7 @@ Deno.test("telemetry: content is reported with the conventions' variable, in the
 Deno.test("telemetry: without configuration nothing is sent, and clients' trace headers are forwarded", async () => {
   const { receiver, sent } = await played({});
   assertEquals([...receiver.paths], []);
-  const told = sent.map((headers) => headers.get("traceparent"));
+  const headers = sent.map((headers) => headers.get("traceparent"));
   // The agent's own calls have no trace.
-  assertEquals(told, [...Array(11).fill(null), ...Array(11).fill(TRACEPARENT)]);
+  assertEquals(headers, [...Array(11).fill(null), ...Array(11).fill(TRACEPARENT)]);
 });

@@ -5,7 +5,7 @@
  */
 // deno-lint-ignore-file no-console
 import { join, resolve } from "@std/path";
-import { commandLine, HOME_VARIABLES, isFile, shownText, STORE_FILE } from "@tare/cli/parts";
+import { commandLine, HOME_VARIABLES, isFile, printableText, STORE_FILE } from "@tare/cli/parts";
 import { StoreError } from "@tare/session";
 import { copyContents, type StoreContents } from "@tare/session";
 import { openFileContents } from "@tare/session/sqlite";
@@ -42,12 +42,12 @@ try {
   }
   const args = Object.entries(given).map(([name, value]) => `--${name}=${value}`);
   const environment = Object.fromEntries(VARIABLES.map((name) => [name, Deno.env.get(name)]));
-  console.log(shownText(await move(readSettings(args, environment), back)));
+  console.log(printableText(await move(readSettings(args, environment), back)));
 } catch (error) {
   // Expected errors are printed without a stack.
   const isSentence = error instanceof RangeError || error instanceof StoreError || error instanceof TypeError;
   if (!isSentence) throw error;
-  console.error(shownText(error.message));
+  console.error(printableText(error.message));
   Deno.exit(1);
 }
 
@@ -75,7 +75,7 @@ async function move(
       throw new RangeError(`Cannot move sessions: there are none in ${resolve(data)}.`);
     }
     const objects = await openBucket(bucket);
-    const there = await openPostgresContents(database.url, { name: database.shown, objects });
+    const there = await openPostgresContents(database.url, { name: database.label, objects });
     opened.push(there);
     const [from, to] = isBack ? [there, file] : [file, there];
     const { counts } = await copyContents(from, to);
@@ -83,7 +83,7 @@ async function move(
     // A server that is started without the database would continue it.
     if (!isBack) await Deno.rename(path, `${path}.moved`);
     const what = Object.entries(counts).map(([name, count]) => `${count} ${name}`).join(", ");
-    const left = isBack ? `${database.shown} is unchanged` : `the file was renamed to ${path}.moved`;
+    const left = isBack ? `${database.label} is unchanged` : `the file was renamed to ${path}.moved`;
     return `Moved ${what} to ${to.name} and verified the copy; ${left}.`;
   } finally {
     for (const contents of opened) await contents.close();

@@ -4,13 +4,13 @@
  * @module
  */
 // deno-lint-ignore-file no-console
-import { shownText, table } from "@tare/cli/parts";
+import { printableText, table } from "@tare/cli/parts";
 import { contentText } from "@tare/messages";
 import { countMessageTokens, countToolTokens } from "@tare/messages/internal";
 import { memoryArchive } from "@tare/prune";
 import { loadTokenizer } from "@tare/tiktoken";
 import { BackgroundCommands } from "@tare/tools/shell";
-import { findPlaces, lookAround, realPath, workplaceText } from "@tare/tools/internal/instructions";
+import { environmentText, findPlaces, lookAround, realPath } from "@tare/tools/internal/instructions";
 import { serverSandbox } from "../server_sandbox.ts";
 import { readSettings, VARIABLES } from "../settings/settings.ts";
 import { agentTools } from "../workspace.ts";
@@ -40,32 +40,34 @@ try {
     // Nothing is fetched; the definition is that of the server.
     ...(sandbox && allowDomains.length > 0 && { web: { domains: allowDomains, socket: "" } }),
   });
-  const told = await lookAround({ places, hidden: realPath(hidden), shell });
+  const described = await lookAround({ places, hidden: realPath(hidden), shell });
   const first = instructions?.text ?? INSTRUCTIONS.trim();
   const { count } = await loadTokenizer(model === undefined ? {} : { model });
   const system = {
     role: "system",
-    content: [first, workplaceText(told)].filter(Boolean).join("\n\n"),
+    content: [first, environmentText(described)].filter(Boolean).join("\n\n"),
   } as const;
   const rows = [
     [instructions?.path ?? "instructions", count(first)] as const,
-    ...told.files.map(({ path, text }) => [path, count(text)] as const),
-    ...told.skills.map(({ path, text }) => [path, count(text)] as const),
-    ["environment", count(told.where)] as const,
+    ...described.files.map(({ path, text }) => [path, count(text)] as const),
+    ...described.skills.map(({ path, text }) => [path, count(text)] as const),
+    ["environment", count(described.where)] as const,
     ["whole message", countMessageTokens(system, count)] as const,
     [
       `${tools.length} tools`,
       tools.reduce((sum, { definition }) => sum + countToolTokens(definition, count), 0),
     ] as const,
   ];
-  console.log(shownText(contentText(system.content)));
+  console.log(printableText(contentText(system.content)));
   console.log(
     `\n${
-      shownText(table(["part", "tokens"], rows.map(([part, tokens]) => [part, tokens.toLocaleString("en")])))
+      printableText(
+        table(["part", "tokens"], rows.map(([part, tokens]) => [part, tokens.toLocaleString("en")])),
+      )
     }`,
   );
 } catch (error) {
   if (!(error instanceof RangeError)) throw error;
-  console.error(shownText(error.message));
+  console.error(printableText(error.message));
   Deno.exit(1);
 }

@@ -55,9 +55,9 @@ Deno.test("tare prompt shows the start of a session's prompt in a folder, and la
   const messages = async (): Promise<{ role: string; content: string }[]> =>
     (await ask("GET", `${path}/export`)).trimEnd().split("\n").map((line) => JSON.parse(line));
   const [system] = await messages();
-  const shown = await prompt(settings, env);
-  assertEquals([shown.code, shown.err], [0, ""]);
-  assertStringIncludes(shown.out, `${system!.content}\n\n`);
+  const visible = await prompt(settings, env);
+  assertEquals([visible.code, visible.err], [0, ""]);
+  assertStringIncludes(visible.out, `${system!.content}\n\n`);
   for (
     const part of [
       "You are brief.",
@@ -71,7 +71,7 @@ Deno.test("tare prompt shows the start of a session's prompt in a folder, and la
   ) {
     assertStringIncludes(system!.content, part);
   }
-  const rows = shown.out.slice(system!.content.length).trim().split("\n").map((row) => row.split(/ {2,}/));
+  const rows = visible.out.slice(system!.content.length).trim().split("\n").map((row) => row.split(/ {2,}/));
   assertEquals(rows.map(([part]) => part), [
     "part",
     file,
@@ -86,11 +86,11 @@ Deno.test("tare prompt shows the start of a session's prompt in a folder, and la
 
   await Deno.writeTextFile(join(home, "repo/AGENTS.md"), "Other words.");
   await ask("POST", `${path}/turns`, { input: "Which files are there?" });
-  const [first, changed, asked] = await messages();
+  const [first, changed, requests] = await messages();
   assertEquals(first, system);
   assertEquals(changed!.role, "system");
   assertStringIncludes(changed!.content, 'repo/AGENTS.md">\nOther words.\n</file>');
-  assertEquals(asked, { role: "user", content: "Which files are there?" });
+  assertEquals(requests, { role: "user", content: "Which files are there?" });
   assertEquals((await server.end("SIGTERM")).code, 0);
   await Deno.remove(top, { recursive: true });
 });

@@ -6,7 +6,7 @@ interface Database {
   /** Secret: the address may contain a password. */
   readonly url: string;
   /** Host and name, for messages. */
-  readonly shown: string;
+  readonly label: string;
   /** Host and port, or a socket's path. */
   readonly at: { readonly host: string } | { readonly socket: string };
   /** Files of the address and of certificates. */
@@ -71,7 +71,7 @@ function readAddress(text: string): Database {
   const isSocket = host.startsWith("/");
   return {
     url: text,
-    shown: `${name} at ${isSocket ? host : `${host}:${port}`}`,
+    label: `${name} at ${isSocket ? host : `${host}:${port}`}`,
     at: isSocket ? { socket: `${host}/.s.PGSQL.${port}` } : { host: `${host}:${port}` },
     files,
   };

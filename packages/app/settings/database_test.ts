@@ -9,20 +9,20 @@ Deno.test("readSettings() reads a database's address: host and name are public, 
   const url = "postgres://me:p%40ss@db.example/tare?sslmode=verify-full";
   assertEquals(databaseOf(url), {
     url,
-    shown: "tare at db.example:5432",
+    label: "tare at db.example:5432",
     at: { host: "db.example:5432" },
     files: [],
   });
   assertEquals(databaseOf("postgresql://me@[::1]:6432/two%20words"), {
     url: "postgresql://me@[::1]:6432/two%20words",
-    shown: "two words at [::1]:6432",
+    label: "two words at [::1]:6432",
     at: { host: "[::1]:6432" },
     files: [],
   });
   const socket = "postgres://me@%2Fvar%2Frun%2Fpostgresql/tare";
   assertEquals(databaseOf(socket), {
     url: socket,
-    shown: "tare at /var/run/postgresql",
+    label: "tare at /var/run/postgresql",
     at: { socket: "/var/run/postgresql/.s.PGSQL.5432" },
     files: [],
   });
@@ -38,7 +38,7 @@ Deno.test("readSettings() reads a database's address from a file, such as a cont
     await Deno.writeTextFile(path, "postgres://me:planted@h/d\n");
     const found = {
       url: "postgres://me:planted@h/d",
-      shown: "d at h:5432",
+      label: "d at h:5432",
       at: { host: "h:5432" },
       files: [path],
     };

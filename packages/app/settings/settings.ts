@@ -24,7 +24,7 @@ import {
 
 /** Parts that TARE_WITHOUT disables. */
 const PARTS = [
-  ...["context", "prune", "schemas", "truncate", "references", "notation"] as const,
+  ...["context", "prune", "schemas", "truncate", "references", "normalization"] as const,
   ...["recall", "programs"] as const,
 ];
 
@@ -332,7 +332,7 @@ const GROUPS = {
       right: `a comma-separated list of ${PARTS.join(",")}`,
     },
     keepWarm: {
-      variable: "TARE_KEEP_WARM",
+      variable: "TARE_KEEP_ALIVE",
       fallback: "turns",
       help:
         "Cache keep-alive: turns, while a turn of the agent waits for tools, subagents or an answer; $0.50/day, also for " +
@@ -345,8 +345,8 @@ const GROUPS = {
       help: "Longest tool result that enters a prompt without truncation, in tokens",
       ...wholeNumber(100, 100_000_000),
     },
-    control: {
-      variable: "TARE_CONTROL",
+    holdout: {
+      variable: "TARE_HOLDOUT",
       fallback: "0",
       help:
         "Share of the sessions with the provider's models that are forwarded unchanged as a holdout; 1 is a dry run: the " +
@@ -520,8 +520,8 @@ function isOwn(
 /** Returns the text of `--help`, with the common settings or `all` of them. */
 export function settingsHelp({ all = false }: { readonly all?: boolean } = {}): string {
   const groups = Object.entries(GROUPS).map(([group, options]) => {
-    const shown = Object.values(options).filter((option: Option<unknown>) => all || option.isCommon);
-    const rows = shown.map((option: Option<unknown>) => ({
+    const visible = Object.values(options).filter((option: Option<unknown>) => all || option.isCommon);
+    const rows = visible.map((option: Option<unknown>) => ({
       variable: option.variable,
       flag: `--${flagOf(option) ?? ""}`.replace(/^--$/, ""),
       help: option.help + (option.fallback ? `. Default: ${option.fallback}` : ""),

@@ -106,7 +106,7 @@ async function withServer(
     readonly data: string;
     readonly start: () => Promise<ServerProcess>;
     readonly editor: (...options: Parameters<typeof startEditor>) => Promise<Editor>;
-    readonly asked: () => readonly string[];
+    readonly requests: () => readonly string[];
   }) => Promise<void>,
   { asks = false } = {},
 ): Promise<void> {
@@ -114,9 +114,9 @@ async function withServer(
   const workspace = join(folder, "workspace");
   await Deno.mkdir(workspace);
   await Deno.writeTextFile(join(workspace, "a.txt"), "one\ntwo\n");
-  const said: string[] = [];
+  const messages: string[] = [];
   const provider = recordingProvider((request) => {
-    said.push(JSON.stringify(request.messages.at(-1)?.content));
+    messages.push(JSON.stringify(request.messages.at(-1)?.content));
     return model(request);
   }, () => 0);
   const servers: ServerProcess[] = [];
@@ -142,7 +142,7 @@ async function withServer(
         editors.push(editor);
         return editor;
       },
-      asked: () => said,
+      requests: () => messages,
     });
   } finally {
     for (const editor of editors) await editor.close();
@@ -179,7 +179,7 @@ Deno.test("tare acp runs a turn with tool calls, and replays it when the session
     { tool_calls: [toolCall("shell", { command: "cat a.txt; exit 3" })] },
     { content: "It says 2." },
   ]);
-  await withServer(model, async ({ workspace, start, editor, asked }) => {
+  await withServer(model, async ({ workspace, start, editor, requests }) => {
     const server = await start();
     const { agent, updates, sizes } = await editor(server.url);
     const { sessionId } = await agent.request("session/new", { cwd: workspace, mcpServers: [] });
@@ -187,7 +187,7 @@ Deno.test("tare acp runs a turn with tool calls, and replays it when the session
     const prompt: ContentBlock[] = [text("Mend "), { type: "resource_link", name: "a.txt", uri }];
     assertEquals(await agent.request("session/prompt", { sessionId, prompt }), { stopReason: "end_turn" });
     assertEquals(sizes, [128_000, 128_000, 128_000, 128_000]);
-    assertEquals(asked()[0], '"Mend a.txt"');
+    assertEquals(requests()[0], '"Mend a.txt"');
     assertEquals(updates.map(brief), [
       "agent: I look.",
       "read: Read a.txt (lines 2–…)",
@@ -290,9 +290,9 @@ Deno.test("tare acp requests permission before calls run, and follows the user's
     { content: "Done." },
   ]);
   await withServer(model, async ({ workspace, start, editor }) => {
-    const asked: string[] = [];
+    const requests: string[] = [];
     const permit: Permit = ({ toolCall: { title, content } }) => {
-      asked.push(`${title} ${content?.map(({ type }) => type)}`);
+      requests.push(`${title} ${content?.map(({ type }) => type)}`);
       const optionId = title === "`ls`" ? "always" : title?.includes("c.txt") ? "deny" : "allow";
       return { outcome: { outcome: "selected", optionId } };
     };
@@ -301,7 +301,7 @@ Deno.test("tare acp requests permission before calls run, and follows the user's
     assertEquals(await agent.request("session/prompt", { sessionId, prompt: [text("Go.")] }), {
       stopReason: "end_turn",
     });
-    assertEquals(asked, ["Write b.txt diff", "`touch c.txt` ", "`ls` "]);
+    assertEquals(requests, ["Write b.txt diff", "`touch c.txt` ", "`ls` "]);
     assertEquals([...Deno.readDirSync(workspace)].map(({ name }) => name).sort(), ["a.txt", "b.txt"]);
     const last = new Map(
       updates.flatMap((update) =>
@@ -319,22 +319,22 @@ Deno.test("tare acp repeats approvals of a killed server; cancelling denies them
     scripted([append, { content: "Done." }, append, append]),
     async ({ workspace, data, start, editor }) => {
       const server = await start();
-      const asked = Promise.withResolvers<void>();
+      const requested = Promise.withResolvers<void>();
       const unanswered: Permit = () => {
-        asked.resolve();
+        requested.resolve();
         return new Promise(() => {});
       };
       const first = await editor(server.url, { permit: unanswered });
       const { sessionId } = await first.agent.request("session/new", { cwd: workspace, mcpServers: [] });
       const prompt = [text("Go.")];
-      const told = assertRejects(
+      const rejection = assertRejects(
         () => first.agent.request("session/prompt", { sessionId, prompt }),
         Error,
         "Cannot reach",
       );
-      await asked.promise;
+      await requested.promise;
       await server.kill();
-      await told;
+      await rejection;
 
       const { url } = await start();
       const again = await editor(url, {

@@ -28,7 +28,7 @@ import {
 } from "../agent_client.ts";
 import { promptContent } from "./prompt_content.ts";
 import { joinDeltas, SessionUpdates } from "./session_updates.ts";
-import { shownText } from "../terminal/shown_text.ts";
+import { printableText } from "../terminal/printable_text.ts";
 import { describeToolCall, toolText } from "./tool_calls.ts";
 
 interface EditorAgentOptions {
@@ -50,12 +50,12 @@ const [INVALID_PARAMS, NO_RESOURCE, INTERNAL_ERROR] = [-32602, -32002, -32603];
 export function editorAgent({ client, url, realPath, maxPauseMs }: EditorAgentOptions): EditorAgent {
   const sessions = new Map<string, EditorSession>();
   let hasNotices = false;
-  let told = 0;
+  let sentCount = 0;
   let editor: AgentConnection | undefined;
   const show = async (sessionId: string, update: SessionUpdate) => {
     await editor?.client.notify(methods.client.session.update, {
       sessionId,
-      update: update.sessionUpdate === "notice" && !hasNotices ? asMessage(update.title, told++) : update,
+      update: update.sessionUpdate === "notice" && !hasNotices ? asMessage(update.title, sentCount++) : update,
     });
   };
 
@@ -109,14 +109,14 @@ export function editorAgent({ client, url, realPath, maxPauseMs }: EditorAgentOp
     })
     .onRequest(
       methods.agent.session.new,
-      said(async (params: NewSessionRequest) => {
+      updateOf(async (params: NewSessionRequest) => {
         const [sessionId] = await open(params, () => client.createSession());
         return { sessionId };
       }),
     )
     .onRequest(
       methods.agent.session.load,
-      said(async (params) => {
+      updateOf(async (params) => {
         const [, session] = await open(params, () => Promise.resolve(params.sessionId));
         await session.replay();
         return {};
@@ -124,7 +124,7 @@ export function editorAgent({ client, url, realPath, maxPauseMs }: EditorAgentOp
     )
     .onRequest(
       methods.agent.session.resume,
-      said(async (params) => {
+      updateOf(async (params) => {
         const [, session] = await open(params, () => Promise.resolve(params.sessionId));
         await session.resume();
         return {};
@@ -132,7 +132,7 @@ export function editorAgent({ client, url, realPath, maxPauseMs }: EditorAgentOp
     )
     .onRequest(
       methods.agent.session.list,
-      said(async ({ cwd, cursor }): Promise<ListSessionsResponse> => {
+      updateOf(async ({ cwd, cursor }): Promise<ListSessionsResponse> => {
         const { workspace = cwd ?? "/" } = await client.agent();
         if (cwd && await realPath(cwd) !== workspace) return { sessions: [] };
         const { sessions: page, hasMore } = await client.pageOfSessions(cursor ?? undefined);
@@ -148,20 +148,20 @@ export function editorAgent({ client, url, realPath, maxPauseMs }: EditorAgentOp
     )
     .onRequest(
       methods.agent.session.close,
-      said(async ({ sessionId }) => {
+      updateOf(async ({ sessionId }) => {
         await sessions.get(sessionId)?.cancel();
         sessions.delete(sessionId);
       }),
     )
     .onRequest(
       methods.agent.session.delete,
-      said(async ({ sessionId }) => {
+      updateOf(async ({ sessionId }) => {
         await client.deleteSession(sessionId);
         sessions.delete(sessionId);
       }),
     )
     .onRequest(methods.agent.session.prompt, async ({ params: { sessionId, prompt }, signal }) => {
-      const play = said(async () => {
+      const play = updateOf(async () => {
         const session = await known(sessionId);
         const content = promptContent(prompt, (await client.agent()).workspace);
         if (content.length === 0) throw new RangeError("Cannot send the prompt: it is empty.");
@@ -182,7 +182,7 @@ export function editorAgent({ client, url, realPath, maxPauseMs }: EditorAgentOp
   };
 }
 
-function said<Params, Answer>(
+function updateOf<Params, Answer>(
   answer: (params: Params) => Promise<Answer>,
 ): (context: { readonly params: Params }) => Promise<Answer> {
   return async ({ params }) => {
@@ -294,9 +294,9 @@ class EditorSession {
     const { lastEvent, ledger, approvals } = await this.#client.session(this.#id);
     this.#last = lastEvent;
     this.#updates.begin(ledger.usd);
-    for (const asked of approvals) {
-      this.#questions.asked(asked);
-      const event = { ...asked, type: "approval_asked", step: 1, id: asked.callId } as const;
+    for (const approval of approvals) {
+      this.#questions.approval(approval);
+      const event = { ...approval, type: "approval_requested", step: 1, id: approval.callId } as const;
       for (const update of this.#updates.of({ number: lastEvent, event })) await this.#show(update);
     }
     this.#isAsking = this.#questions.areOpen;
@@ -432,10 +432,10 @@ class EditorSession {
     this.#last = number;
     if (event.type === "turn_start") this.#isAsking = false;
     if (event.type === "turn_end") this.#isAsking = event.reason === "approval";
-    if (event.type === "approval_asked") {
-      const { approvalId: id = "", id: callId, name, arguments: text, askedAtMs = 0, expiresAtMs = 0 } =
+    if (event.type === "approval_requested") {
+      const { approvalId: id = "", id: callId, name, arguments: text, requestedAtMs = 0, expiresAtMs = 0 } =
         event;
-      this.#questions.asked({ id, callId, name, arguments: text, askedAtMs, expiresAtMs });
+      this.#questions.approval({ id, callId, name, arguments: text, requestedAtMs, expiresAtMs });
     }
     if (event.type === "approval_answered") this.#questions.answered(event.approvalId);
     return [...this.#updates.of(numbered, { isOwn })];
@@ -499,7 +499,7 @@ const OPTIONS: readonly (PermissionOption & { readonly optionId: ApprovalAnswer[
 
 class Questions {
   readonly #options: QuestionsOptions;
-  readonly #open = new Map<string, { readonly asked: Approval; readonly answered: AbortController }>();
+  readonly #open = new Map<string, { readonly approval: Approval; readonly answered: AbortController }>();
 
   constructor(options: QuestionsOptions) {
     this.#options = options;
@@ -510,8 +510,8 @@ class Questions {
   }
 
   /** Adds an approval, which is requested once the turn has ended: before that, it couldn't continue. */
-  asked(asked: Approval): void {
-    this.#open.set(asked.id, { asked, answered: new AbortController() });
+  approval(approval: Approval): void {
+    this.#open.set(approval.id, { approval, answered: new AbortController() });
   }
 
   answered(id: string): void {
@@ -524,22 +524,22 @@ class Questions {
   }
 
   put(toolCallId: (id: string) => string): void {
-    for (const { asked, answered } of this.#open.values()) {
-      this.#put(asked, { toolCallId: toolCallId(asked.callId), signal: answered.signal }).catch(() => {});
+    for (const { approval, answered } of this.#open.values()) {
+      this.#put(approval, { toolCallId: toolCallId(approval.callId), signal: answered.signal }).catch(() => {});
     }
   }
 
   async #put(
-    asked: Approval,
+    approval: Approval,
     { toolCallId, signal }: { readonly toolCallId: string; readonly signal: AbortSignal },
   ): Promise<void> {
     const { id, client, ask, cancel, warn, workspace } = this.#options;
-    const shown = describeToolCall({ name: asked.name, text: asked.arguments, workspace });
+    const described = describeToolCall({ name: approval.name, text: approval.arguments, workspace });
     const request = {
       sessionId: id,
       toolCall: {
-        ...{ toolCallId, name: shownText(asked.name), status: "pending" as const, ...shown },
-        ...(asked.why !== undefined && { content: [...shown.content, ...toolText(asked.why)] }),
+        ...{ toolCallId, name: printableText(approval.name), status: "pending" as const, ...described },
+        ...(approval.why !== undefined && { content: [...described.content, ...toolText(approval.why)] }),
       },
       options: [...OPTIONS],
     };
@@ -556,7 +556,7 @@ class Questions {
       if (outcome.outcome === "cancelled") return await cancel();
       const decision = OPTIONS.find(({ optionId }) => optionId === outcome.optionId)?.optionId ?? "deny";
       try {
-        return await client.answer(id, asked, { decision });
+        return await client.answer(id, approval, { decision });
       } catch (error) {
         if (!(error instanceof RefusedError)) throw error;
         if (error.status === 404 || error.status === 409) return;

@@ -4,10 +4,10 @@ import type { TurnEnd } from "@tare/loop";
 import { EMPTY_LEDGER } from "@tare/loop/internal";
 import type { NumberedEvent } from "@tare/server/internal";
 import { RefusedError } from "../agent_client.ts";
-import { edit, end, newSession, numbered, say, STEP, TEXT, told, URL } from "./editor_fixture_test.ts";
+import { edit, end, newSession, numbered, say, STEP, TEXT, textsOf, URL } from "./editor_fixture_test.ts";
 
-async function fails(asked: Promise<unknown>, code: number, message: string): Promise<void> {
-  const error = await assertRejects(() => asked, RequestError);
+async function fails(request: Promise<unknown>, code: number, message: string): Promise<void> {
+  const error = await assertRejects(() => request, RequestError);
   assertEquals([error.code, error.message], [code, message]);
 }
 
@@ -41,7 +41,7 @@ Deno.test("editorAgent() ends a prompt with the turn's stop reason", async () =>
       updates.length = 0;
       assertEquals(await say(agent), { stopReason }, reason);
       const isLimit = stopReason.startsWith("max");
-      assertEquals(told(updates), ["Hello.", ...(isLimit ? [`warning: So: ${reason}.`] : [])]);
+      assertEquals(textsOf(updates), ["Hello.", ...(isLimit ? [`warning: So: ${reason}.`] : [])]);
     }
     for (const reason of ["stalled", "interrupted", "model_error", "internal_error"] as const) {
       next = reason;
@@ -71,11 +71,11 @@ Deno.test("editorAgent() resumes after a lost connection, and reports that it wa
   }, async (agent, updates) => {
     await newSession(agent);
     assertEquals(await say(agent), { stopReason: "end_turn" });
-    assertEquals([told(updates), read], [["Hel", "tool_call", AWAY, "lo.", "tool_call_update"], [3]]);
+    assertEquals([textsOf(updates), read], [["Hel", "tool_call", AWAY, "lo.", "tool_call_update"], [3]]);
     fails = 5;
     updates.length = read.length = 0;
     assertEquals(await say(agent), { stopReason: "end_turn" });
-    assertEquals(told(updates), ["Hel", "tool_call", AWAY, "lo.", "tool_call_update"]);
+    assertEquals(textsOf(updates), ["Hel", "tool_call", AWAY, "lo.", "tool_call_update"]);
     assertEquals(read, [3, 3, 3, 3, 3, 3]);
   }, { maxPauseMs: 0 });
 });
@@ -86,7 +86,7 @@ Deno.test("editorAgent() fails if the server doesn't return or has lost the turn
   await edit({ startTurn: () => Promise.resolve(breaking()), follow }, async (agent, updates) => {
     await newSession(agent);
     await fails(say(agent), -32603, "The connection to the server broke.");
-    assertEquals(told(updates), ["Hel", "tool_call", AWAY, "tool_call_update"]);
+    assertEquals(textsOf(updates), ["Hel", "tool_call", AWAY, "tool_call_update"]);
     error = new RefusedError(404, "There is no such session.");
     await fails(say(agent), -32002, "There is no such session.");
   }, { maxPauseMs: 0 });
@@ -98,13 +98,13 @@ Deno.test("editorAgent() fails if the server doesn't return or has lost the turn
 });
 
 Deno.test("editorAgent() cancels a turn after a restart if it was cancelled during the outage", async () => {
-  const asked: string[] = [];
+  const requests: string[] = [];
   const looked = Promise.withResolvers<void>();
   let isAway = true;
   await edit({
     startTurn: () => Promise.resolve(breaking()),
     cancel() {
-      asked.push("cancel");
+      requests.push("cancel");
       if (!isAway) return Promise.resolve();
       isAway = false;
       return Promise.reject(BROKE);
@@ -112,7 +112,7 @@ Deno.test("editorAgent() cancels a turn after a restart if it was cancelled duri
     async follow(_session, after) {
       looked.resolve();
       if (isAway) throw await Promise.resolve(BROKE);
-      asked.push("follow");
+      requests.push("follow");
       return numbered([end("cancelled")], after);
     },
   }, async (agent) => {
@@ -121,7 +121,7 @@ Deno.test("editorAgent() cancels a turn after a restart if it was cancelled duri
     await looked.promise;
     await agent.notify("session/cancel", { sessionId: "s" });
     assertEquals(await played, { stopReason: "cancelled" });
-    assertEquals(asked, ["cancel", "cancel", "follow"]);
+    assertEquals(requests, ["cancel", "cancel", "follow"]);
   }, { maxPauseMs: 0 });
 });
 
@@ -187,12 +187,12 @@ Deno.test("editorAgent() reports another workspace, and rejects an unrelated one
       await newSession(agent, folder);
       await say(agent);
     }
-    assertEquals(told(updates), []);
+    assertEquals(textsOf(updates), []);
     for (const folder of ["/w/src", "/"]) {
       await newSession(agent, folder);
       await say(agent);
       await say(agent);
-      assertEquals(told(updates.splice(0)), [`info: ${remark(folder)}`]);
+      assertEquals(textsOf(updates.splice(0)), [`info: ${remark(folder)}`]);
     }
     await fails(
       newSession(agent, "/v"),
@@ -206,7 +206,7 @@ Deno.test("editorAgent() reports another workspace, and rejects an unrelated one
   await edit(parts, async (agent, updates) => {
     await newSession(agent, "/v");
     await say(agent);
-    assertEquals(told(updates), [`*${remark("/v", far)}*\n\n`]);
+    assertEquals(textsOf(updates), [`*${remark("/v", far)}*\n\n`]);
   }, { url: far, notices: false });
 });
 
@@ -216,7 +216,7 @@ Deno.test("editorAgent() reports that the editor's MCP servers are not used", as
     const servers = ["a", "b"].map((name) => ({ name, command: "/bin/false", args: [], env: [] }));
     await agent.request("session/new", { cwd: "/w", mcpServers: servers });
     await say(agent);
-    assertEquals(told(updates), [
+    assertEquals(textsOf(updates), [
       `info: The editor's MCP servers (a, b) are not used: the server at ${URL} determines the tools.`,
     ]);
   });
@@ -269,14 +269,14 @@ Deno.test("editorAgent() replays a loaded session and follows its running turn",
     },
   }, async (agent, updates, { leave }) => {
     await agent.request("session/load", { sessionId: "s", cwd: "/w", mcpServers: [] });
-    assertEquals(told(updates), ["Hi.", "AB"]);
+    assertEquals(textsOf(updates), ["Hi.", "AB"]);
     // Another client started it.
     await leave();
     assertEquals(cancelled, []);
     await fails(say(agent), -32603, "A turn runs.");
     assertEquals(await agent.request("session/close", { sessionId: "s" }), {});
     await agent.request("session/list", { cwd: "/v" });
-    assertEquals([told(updates), cancelled], [["Hi.", "AB", "C"], ["s"]]);
+    assertEquals([textsOf(updates), cancelled], [["Hi.", "AB", "C"], ["s"]]);
   });
 });
 

@@ -100,7 +100,7 @@ export const say = (agent: ClientContext, text = "Hi.") =>
   agent.request("session/prompt", { sessionId: "s", prompt: [{ type: "text", text }] });
 
 /** Summarizes updates. */
-export function told(updates: readonly SessionUpdate[]): string[] {
+export function textsOf(updates: readonly SessionUpdate[]): string[] {
   return updates.map((update) => {
     if (update.sessionUpdate === "notice") return `${update.severity}: ${update.title}`;
     if ("content" in update && update.content && "text" in update.content) return update.content.text;

@@ -6,17 +6,17 @@ import { fenced } from "@tare/server/internal/format";
 /** Converts an editor's prompt: workspace files by relative path, embedded text at the end. */
 export function promptContent(blocks: readonly ContentBlock[], workspace?: string): Content {
   const parts: ContentPart[] = [];
-  let said = "";
+  let text = "";
   let behind = "";
   const push = (part: ContentPart) => {
-    if (said !== "") parts.push({ type: "text", text: said });
-    said = "";
+    if (text !== "") parts.push({ type: "text", text: text });
+    text = "";
     parts.push(part);
   };
   for (const block of blocks) {
     switch (block.type) {
       case "text":
-        said += block.text;
+        text += block.text;
         break;
       case "image":
         push({ type: "image_url", image_url: { url: dataUrl(block.mimeType, block.data) } });
@@ -24,21 +24,21 @@ export function promptContent(blocks: readonly ContentBlock[], workspace?: strin
       case "audio":
         throw new RangeError("Cannot send the prompt: audio is not supported. Use text, images and files.");
       case "resource_link":
-        said += link(block, workspace);
+        text += link(block, workspace);
         break;
       case "resource": {
         const { resource } = block;
         const name = nameOf(resource.uri, workspace);
         if ("text" in resource) {
-          said += link({ uri: resource.uri, name }, workspace);
+          text += link({ uri: resource.uri, name }, workspace);
           behind += `\n\n${name}:\n${fenced(resource.text)}`;
         } else push(blobPart(resource, name));
       }
     }
   }
-  said += behind;
-  if (parts.length === 0) return said;
-  if (said !== "") parts.push({ type: "text", text: said });
+  text += behind;
+  if (parts.length === 0) return text;
+  if (text !== "") parts.push({ type: "text", text: text });
   return parts;
 }
 

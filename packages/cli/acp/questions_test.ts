@@ -2,7 +2,7 @@ import type { RequestPermissionRequest, SessionUpdate } from "@agentclientprotoc
 import { assertEquals } from "@std/assert";
 import type { NumberedEvent } from "@tare/server/internal";
 import { type AgentClient, RefusedError } from "../agent_client.ts";
-import { edit, end, type Event, newSession, say, TEXT, told } from "./editor_fixture_test.ts";
+import { edit, end, type Event, newSession, say, TEXT, textsOf } from "./editor_fixture_test.ts";
 
 /** Events of a session whose turn requests approval; more follow an answer. */
 class AskingServer {
@@ -47,7 +47,7 @@ class AskingServer {
             approvalId,
             id,
             decision: decision === "deny" ? "deny" : "allow",
-            by: "person",
+            by: "user",
           },
           ...this.then(id),
         ]);
@@ -73,13 +73,13 @@ const call = (id: string): readonly Event[] => [
   { type: "tool_call", step: 1, id, name: "shell", arguments: '{"command":"ls"}' },
 ];
 const question = (id: string): Event => ({
-  type: "approval_asked",
+  type: "approval_requested",
   step: 1,
   approvalId: `q-${id}`,
   id,
   name: "shell",
   arguments: '{"command":"ls"}',
-  askedAtMs: 7,
+  requestedAtMs: 7,
 });
 const ran = (id: string, error = false): Event => ({
   type: "tool_result",
@@ -97,7 +97,7 @@ function states(updates: readonly SessionUpdate[]): string[] {
   return updates.flatMap((update) =>
     update.sessionUpdate === "tool_call" || update.sessionUpdate === "tool_call_update"
       ? [`${update.toolCallId} ${update.status}`]
-      : told([update])
+      : textsOf([update])
   );
 }
 
@@ -115,7 +115,7 @@ Deno.test("editorAgent() requests permission before calls run, and follows the a
     z: [{ type: "turn_start" }, ran("z"), TEXT("Done."), end("completed")],
   };
   server.then = (id) => then[id] ?? [];
-  const asked: RequestPermissionRequest[] = [];
+  const requests: RequestPermissionRequest[] = [];
   const choices = ["allow", "deny", "always"];
   await edit(server.parts, async (agent, updates) => {
     await newSession(agent);
@@ -136,15 +136,15 @@ Deno.test("editorAgent() requests permission before calls run, and follows the a
       "c11 completed",
       "Done.",
     ]);
-    assertEquals(asked.map(({ toolCall }) => [toolCall.toolCallId, toolCall.title, toolCall.kind]), [
+    assertEquals(requests.map(({ toolCall }) => [toolCall.toolCallId, toolCall.title, toolCall.kind]), [
       ["c1", "`ls`", "execute"],
       ["c2", "`ls`", "execute"],
       ["c11", "`ls`", "execute"],
     ]);
-    assertEquals(asked[0]?.options.map(({ kind }) => kind), ["allow_once", "allow_always", "reject_once"]);
+    assertEquals(requests[0]?.options.map(({ kind }) => kind), ["allow_once", "allow_always", "reject_once"]);
   }, {
     permit({ params }) {
-      asked.push(params);
+      requests.push(params);
       return { outcome: { outcome: "selected", optionId: choices.shift() ?? "" } };
     },
   });
@@ -153,15 +153,15 @@ Deno.test("editorAgent() requests permission before calls run, and follows the a
 Deno.test("editorAgent() withdraws a request when the turn is cancelled or another client has answered", async () => {
   for (const isCancelled of [true, false]) {
     const server = new AskingServer([...call("x"), question("x"), end("approval")]);
-    const asked = Promise.withResolvers<AbortSignal>();
+    const requested = Promise.withResolvers<AbortSignal>();
     await edit(server.parts, async (agent, updates) => {
       await newSession(agent);
       const played = say(agent);
-      const signal = await asked.promise;
+      const signal = await requested.promise;
       if (isCancelled) await agent.notify("session/cancel", { sessionId: "s" });
       else {
         server.add([
-          { type: "approval_answered", approvalId: "q-x", id: "x", decision: "allow", by: "person" },
+          { type: "approval_answered", approvalId: "q-x", id: "x", decision: "allow", by: "user" },
           ran("x"),
           end("completed"),
         ]);
@@ -172,7 +172,7 @@ Deno.test("editorAgent() withdraws a request when the turn is cancelled or anoth
       assertEquals([signal.aborted, server.answers], [true, []]);
     }, {
       permit({ signal }) {
-        asked.resolve(signal);
+        requested.resolve(signal);
         return new Promise(() => {});
       },
     });
@@ -190,15 +190,15 @@ Deno.test("editorAgent() cancels the turn if the editor cancels the dialog", asy
 
 Deno.test("editorAgent() keeps approvals pending when the editor disconnects", async () => {
   const server = new AskingServer([...call("x"), question("x"), end("approval")]);
-  const asked = Promise.withResolvers<void>();
+  const requested = Promise.withResolvers<void>();
   await edit(server.parts, async (agent, _updates, { leave }) => {
     await newSession(agent);
     say(agent).catch(() => {});
-    await asked.promise;
+    await requested.promise;
     await leave();
   }, {
     permit() {
-      asked.resolve();
+      requested.resolve();
       return new Promise(() => {});
     },
   });
@@ -211,7 +211,7 @@ Deno.test("editorAgent() denies if the editor can't ask, and asks again if the s
     await newSession(agent);
     assertEquals(await say(agent), { stopReason: "end_turn" });
     assertEquals(server.answers, [["s", "q-x", "deny"]]);
-    const warned = told(updates).filter((line) => line.startsWith("warning:"));
+    const warned = textsOf(updates).filter((line) => line.startsWith("warning:"));
     assertEquals(warned.map((line) => line.split(": ")[1]), [
       "Denied, because the editor can't ask for permission",
     ]);
@@ -219,7 +219,7 @@ Deno.test("editorAgent() denies if the editor can't ask, and asks again if the s
 
   const busy = new AskingServer([...call("x"), question("x"), end("approval")]);
   const refusals = [new RefusedError(429, "Too many turns."), new RefusedError(409, "Answered already.")];
-  let asked = 0;
+  let requestCount = 0;
   await edit({
     ...busy.parts,
     answer(...args) {
@@ -230,10 +230,10 @@ Deno.test("editorAgent() denies if the editor can't ask, and asks again if the s
   }, async (agent, updates) => {
     await newSession(agent);
     assertEquals(await say(agent), { stopReason: "end_turn" });
-    assertEquals([asked, told(updates).includes("warning: Too many turns.")], [2, true]);
+    assertEquals([requestCount, textsOf(updates).includes("warning: Too many turns.")], [2, true]);
   }, {
     permit() {
-      asked++;
+      requestCount++;
       return { outcome: { outcome: "selected", optionId: "allow" } };
     },
   });
@@ -248,7 +248,7 @@ Deno.test("editorAgent() requests pending approvals of a loaded or resumed sessi
       callId: "x",
       name: "shell",
       arguments: '{"command":"ls"}',
-      askedAtMs: 7,
+      requestedAtMs: 7,
       expiresAtMs: 8,
     };
     await edit({
@@ -266,7 +266,7 @@ Deno.test("editorAgent() requests pending approvals of a loaded or resumed sessi
 
 Deno.test("editorAgent() accepts a prompt while approvals are pending, and shows the results of their calls", async () => {
   const server = new AskingServer([...call("x"), question("x"), end("approval")]);
-  const asked = Promise.withResolvers<AbortSignal>();
+  const requested = Promise.withResolvers<AbortSignal>();
   await edit({
     ...server.parts,
     session: () => Promise.resolve({ status: "idle", lastEvent: 3, ledger: {}, approvals: [] }),
@@ -282,13 +282,13 @@ Deno.test("editorAgent() accepts a prompt while approvals are pending, and shows
     },
   }, async (agent, updates) => {
     await agent.request("session/load", { sessionId: "s", cwd: "/w", mcpServers: [] });
-    const signal = await asked.promise;
+    const signal = await requested.promise;
     assertEquals(await say(agent), { stopReason: "end_turn" });
     assertEquals(states(updates), ["c1 in_progress", "c1 pending", "c1 failed", "c1 failed", "Well."]);
     assertEquals([signal.aborted, server.answers, server.cancelled], [true, [], []]);
   }, {
     permit({ signal }) {
-      asked.resolve(signal);
+      requested.resolve(signal);
       return new Promise(() => {});
     },
   });

@@ -5,7 +5,7 @@ import type { NumberedEvent } from "@tare/server/internal";
 import { type EntryOf, TranscriptReducer } from "@tare/server/internal/transcript";
 import type { AgentInfo } from "../agent_client.ts";
 import { contentBlocks } from "./prompt_content.ts";
-import { shownText } from "../terminal/shown_text.ts";
+import { printableText } from "../terminal/printable_text.ts";
 import { describeToolCall, toolText } from "./tool_calls.ts";
 
 /** Converts a session's events to an editor's updates. The same events give the same updates and ids. */
@@ -48,14 +48,14 @@ export class SessionUpdates {
           break;
         case "call":
           if (before) yield* this.#changed(entry, event.type);
-          else if (event.type === "approval_asked") yield this.#opened(entry, `a${number}.${event.id}`);
+          else if (event.type === "approval_requested") yield this.#opened(entry, `a${number}.${event.id}`);
           else if (event.type === "tool_call") yield this.#opened(entry, `c${number}`);
           else if (event.type === "message_added" && !entry.result) {
             yield this.#opened(entry, `c${number}.${calls++}`);
           }
           break;
         case "warning":
-          yield { sessionUpdate: "notice", severity: "warning", title: shownText(entry.message) };
+          yield { sessionUpdate: "notice", severity: "warning", title: printableText(entry.message) };
       }
     }
     if (event.type === "step_end" || event.type === "reply_unfinished") yield this.#used(event);
@@ -99,10 +99,10 @@ export class SessionUpdates {
   #opened(call: EntryOf<"call">, toolCallId: string): SessionUpdate {
     const { key, name, arguments: text, approval } = call;
     if (name === PLAN_TOOL_NAME) return this.#planned();
-    const shown = describeToolCall({ name, text, workspace: this.#agent.workspace });
-    this.#open.set(key, { toolCallId, isEdit: shown.content.length > 0 });
-    const status = approval === "asked" ? "pending" : "in_progress";
-    return { sessionUpdate: "tool_call", toolCallId, name, status, ...shown };
+    const described = describeToolCall({ name, text, workspace: this.#agent.workspace });
+    this.#open.set(key, { toolCallId, isEdit: described.content.length > 0 });
+    const status = approval === "requested" ? "pending" : "in_progress";
+    return { sessionUpdate: "tool_call", toolCallId, name, status, ...described };
   }
 
   #planned(): SessionUpdate {
@@ -110,7 +110,7 @@ export class SessionUpdates {
     return {
       sessionUpdate: "plan",
       entries: steps.map((step, at) => ({
-        content: shownText(step),
+        content: printableText(step),
         priority: "medium",
         status: at < done ? "completed" : at === done ? "in_progress" : "pending",
       })),
@@ -121,16 +121,16 @@ export class SessionUpdates {
     { key, approval, output = "", result }: EntryOf<"call">,
     by: NumberedEvent["event"]["type"],
   ): Generator<SessionUpdate, void> {
-    const shown = this.#open.get(key);
-    if (!shown || by === "helper_started") return;
-    const { toolCallId, isEdit } = shown;
+    const visible = this.#open.get(key);
+    if (!visible || by === "subagent_started") return;
+    const { toolCallId, isEdit } = visible;
     const update = { sessionUpdate: "tool_call_update", toolCallId } as const;
     if (by === "tool_output") return yield { ...update, content: toolText(output) };
-    const isDenied = approval !== undefined && approval !== "asked" && approval.decision === "deny";
+    const isDenied = approval !== undefined && approval !== "requested" && approval.decision === "deny";
     if (!result) {
       const status: ToolCallStatus = isDenied
         ? "failed"
-        : by === "approval_asked"
+        : by === "approval_requested"
         ? "pending"
         : "in_progress";
       return yield { ...update, status };

@@ -31,7 +31,7 @@ const result = (id: string, content: string, error = false) =>
     durationMs: 1,
   }) as const;
 const END: Event = { type: "turn_end", reason: "completed", text: "", ledger: EMPTY_LEDGER };
-const shown = (output: string): ToolCallContent[] => [
+const visible = (output: string): ToolCallContent[] => [
   { type: "content", content: text(`\`\`\`\n${output}\n\`\`\``) },
 ];
 
@@ -86,10 +86,10 @@ Deno.test("SessionUpdates distinguishes calls with the same id, and streams thei
     [
       ["c1", "in_progress", []],
       ["c2", "in_progress", []],
-      ["c1", undefined, shown("a")],
-      ["c1", undefined, shown("ab")],
-      ["c1", "completed", shown("first")],
-      ["c2", "failed", shown("second")],
+      ["c1", undefined, visible("a")],
+      ["c1", undefined, visible("ab")],
+      ["c1", "completed", visible("first")],
+      ["c2", "failed", visible("second")],
     ],
   );
 });
@@ -105,7 +105,7 @@ Deno.test("SessionUpdates shows calls of code mode, and approved calls once", ()
   } as const;
   const updates = updatesOf([
     call("p"),
-    { type: "approval_asked", ...about },
+    { type: "approval_requested", ...about },
     { type: "tool_call", ...about },
     { ...result("p/1", "written"), parent: "p" },
     result("p", "all"),
@@ -145,7 +145,7 @@ Deno.test("SessionUpdates keeps a diff visible unless the edit failed", () => {
     result("y", "No.", true),
   ]);
   assertEquals(done, { sessionUpdate: "tool_call_update", toolCallId: "c1", status: "completed" });
-  assertEquals(failed && "content" in failed && failed.content, shown("No."));
+  assertEquals(failed && "content" in failed && failed.content, visible("No."));
 });
 
 Deno.test("SessionUpdates marks calls without a result as failed at the turn's end", () => {
@@ -177,7 +177,7 @@ Deno.test("SessionUpdates shows messages of other clients", () => {
       content: [],
       rawInput: {},
     },
-    { sessionUpdate: "tool_call_update", toolCallId: "c3.0", status: "completed", content: shown("It is.") },
+    { sessionUpdate: "tool_call_update", toolCallId: "c3.0", status: "completed", content: visible("It is.") },
   ] as SessionUpdate[]);
 });
 
@@ -188,7 +188,7 @@ Deno.test("SessionUpdates reports window usage and session cost", () => {
     step: 1,
     usage,
     finishReason: "stop",
-    ...(usd !== undefined && { cost: { tokenUnits: 1, usd } }),
+    ...(usd !== undefined && { cost: { costUnits: 1, usd } }),
   });
   const used = { sessionUpdate: "usage_update", used: 12, size: 100 } as const;
   assertEquals(updatesOf([step(), step(0.5), step(0.25)]), [

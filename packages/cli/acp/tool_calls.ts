@@ -1,9 +1,9 @@
 import type { ToolCallContent, ToolCallLocation, ToolKind } from "@agentclientprotocol/sdk";
 import { isAbsolute, join } from "@std/path";
 import { fenced, oneLine } from "@tare/server/internal/format";
-import { shownText } from "../terminal/shown_text.ts";
+import { printableText } from "../terminal/printable_text.ts";
 
-interface ShownCall {
+interface DescribedCall {
   readonly title: string;
   readonly kind: ToolKind;
   /** Affected files, by absolute path; none if the workspace is unknown. */
@@ -29,7 +29,7 @@ export function describeToolCall(
     readonly text: string;
     readonly workspace?: string | undefined;
   },
-): ShownCall {
+): DescribedCall {
   const rawInput = parse(text);
   const fields: Fields = typeof rawInput === "object" && rawInput !== null ? rawInput as Fields : {};
   const inner = string(fields, "name");
@@ -47,8 +47,8 @@ export function describeToolCall(
     : join(workspace ?? "", path);
   const at = (line?: unknown): ToolCallLocation[] =>
     absolute === undefined ? [] : [{ path: absolute, ...(typeof line === "number" && { line }) }];
-  const shown = (kind: ToolKind, title: string, more: Partial<ShownCall> = {}): ShownCall => ({
-    title: oneLine(shownText(title), TITLE_CHARS),
+  const described = (kind: ToolKind, title: string, more: Partial<DescribedCall> = {}): DescribedCall => ({
+    title: oneLine(printableText(title), TITLE_CHARS),
     kind,
     locations: at(),
     content: [],
@@ -60,30 +60,30 @@ export function describeToolCall(
     case "read_file": {
       const { start_line: start, end_line: end } = fields;
       const lines = start === undefined && end === undefined ? "" : ` (lines ${start ?? 1}–${end ?? "…"})`;
-      return shown("read", `Read ${path}${lines}`, { locations: at(start) });
+      return described("read", `Read ${path}${lines}`, { locations: at(start) });
     }
     case "list_files":
-      return shown("read", `List ${path ?? "the workspace"}`);
+      return described("read", `List ${path ?? "the workspace"}`);
     case "search_files":
-      return shown("search", `Search ${code(string(fields, "pattern") ?? "")} in ${path ?? "the workspace"}`);
+      return described("search", `Search ${code(string(fields, "pattern") ?? "")} in ${path ?? "the workspace"}`);
     case "write_file":
-      return shown("edit", `Write ${path}`, { content: diff(absolute, { newText: fields.content }) });
+      return described("edit", `Write ${path}`, { content: diff(absolute, { newText: fields.content }) });
     case "edit_file": {
       const { old_text: oldText, new_text: newText } = fields;
-      return shown("edit", `Edit ${path}`, { content: diff(absolute, { oldText, newText }) });
+      return described("edit", `Edit ${path}`, { content: diff(absolute, { oldText, newText }) });
     }
     case "fetch":
-      return shown("fetch", `Read ${string(fields, "url") ?? "a page"}`);
+      return described("fetch", `Read ${string(fields, "url") ?? "a page"}`);
     case "shell":
-      return shown("execute", code(string(fields, "command") ?? ""));
+      return described("execute", code(string(fields, "command") ?? ""));
     default:
-      return shown(KINDS[name] ?? "other", text === "{}" ? name : `${name} ${text}`);
+      return described(KINDS[name] ?? "other", text === "{}" ? name : `${name} ${text}`);
   }
 }
 
 /** Returns a tool's text in a code block, so that editors don't render it as Markdown. */
 export function toolText(text: string): ToolCallContent[] {
-  return text === "" ? [] : [{ type: "content", content: { type: "text", text: fenced(shownText(text)) } }];
+  return text === "" ? [] : [{ type: "content", content: { type: "text", text: fenced(printableText(text)) } }];
 }
 
 function diff(
@@ -95,7 +95,7 @@ function diff(
 }
 
 function code(text: string): string {
-  const flat = oneLine(shownText(text), TITLE_CHARS - 20);
+  const flat = oneLine(printableText(text), TITLE_CHARS - 20);
   return flat.includes("`") ? flat : `\`${flat}\``;
 }
 

@@ -5,7 +5,7 @@ const call = (name: string, args: Readonly<Record<string, unknown>> | string, wo
   describeToolCall({ name, text: typeof args === "string" ? args : JSON.stringify(args), workspace });
 
 Deno.test("describeToolCall() describes built-in tools and their locations", () => {
-  const shown = [
+  const described = [
     call("read_file", { path: "a.ts" }, "/w"),
     call("read_file", { path: "/w/a.ts", start_line: 3, end_line: 9 }, "/w"),
     call("list_files", {}, "/w"),
@@ -17,7 +17,7 @@ Deno.test("describeToolCall() describes built-in tools and their locations", () 
     call("other", {}, "/w"),
     call("call_tool", { name: "read_file", arguments: { path: "a.ts" } }, "/w"),
   ];
-  assertEquals(shown.map(({ kind, title, locations }) => [kind, title, ...locations]), [
+  assertEquals(described.map(({ kind, title, locations }) => [kind, title, ...locations]), [
     ["read", "Read a.ts", { path: "/w/a.ts" }],
     ["read", "Read /w/a.ts (lines 3–9)", { path: "/w/a.ts", line: 3 }],
     ["read", "List the workspace"],

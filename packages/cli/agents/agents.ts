@@ -37,7 +37,7 @@ export interface AgentEntry {
   readonly userAgents: readonly string[];
   /** Required protocol: chat completions or responses (`chat`), Messages, or either. */
   readonly needs: "chat" | "messages" | "any";
-  readonly told?: (behind: Behind, given: Environment) => ProcessSettings;
+  readonly settingsFor?: (behind: Behind, given: Environment) => ProcessSettings;
   /** Returns its configuration file. Default: none, so that it can't be wrapped. */
   readonly file?: (given: Environment) => AgentFile;
   /** Returns settings with which a process reads another file. Default: none. */
@@ -123,7 +123,7 @@ function openCode(name: string, variable: string) {
     join(given.XDG_CONFIG_HOME || join(home(given), ".config"), name);
   return {
     addresses,
-    told: (behind, given) => ({
+    settingsFor: (behind, given) => ({
       environment: { [content]: withEntries(given[content] || "{}", "json", entries(behind)) },
     }),
     file: (given) => ({
@@ -182,7 +182,7 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
     userAgents: ["claude-cli"],
     needs: "messages",
     // Its settings override the environment and may name another gateway.
-    told: (behind) => ({
+    settingsFor: (behind) => ({
       environment: claudeEnvironment(behind),
       args: ["--settings", JSON.stringify({ env: claudeEnvironment(behind) })],
     }),
@@ -207,7 +207,7 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
     tested: "0.171.0",
     userAgents: ["codex_exec", "codex_cli_rs", "codex-tui"],
     needs: "chat",
-    told: ({ url }) => ({ args: ["--config", `openai_base_url="${url}/v1"`] }),
+    settingsFor: ({ url }) => ({ args: ["--config", `openai_base_url="${url}/v1"`] }),
     ...simpleFile("toml", {
       addresses: { chat: ["openai_base_url"] },
       path: (given) => join(codexFolder(given), "config.toml"),
@@ -245,7 +245,7 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
     tested: "0.87.1",
     userAgents: ["pi"],
     needs: "any",
-    told: ({ url, chat }) => ({
+    settingsFor: ({ url, chat }) => ({
       environment: { TARE_PI_URL: url, ...(chat !== undefined && { TARE_PI_CHAT: "on" }) },
       args: ["--extension", PI_EXTENSION],
     }),
@@ -263,7 +263,7 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
     tested: "0.24.4",
     userAgents: ["QwenCode"],
     needs: "chat",
-    told: (behind) => ({
+    settingsFor: (behind) => ({
       environment: sdkEnvironment(behind),
       args: ["--auth-type", "openai", "--openai-base-url", `${behind.url}/v1`],
     }),
@@ -277,7 +277,10 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
     tested: "1.0.102",
     userAgents: ["OpenAI", "copilot"],
     needs: "chat",
-    told: ({ url }, { COPILOT_PROVIDER_TYPE: type, COPILOT_PROVIDER_API_KEY: own, OPENAI_API_KEY }) => ({
+    settingsFor: (
+      { url },
+      { COPILOT_PROVIDER_TYPE: type, COPILOT_PROVIDER_API_KEY: own, OPENAI_API_KEY },
+    ) => ({
       environment: {
         COPILOT_PROVIDER_BASE_URL: type === "anthropic" ? url : `${url}/v1`,
         ...(!own && type !== "anthropic" && OPENAI_API_KEY && { COPILOT_PROVIDER_API_KEY: OPENAI_API_KEY }),
@@ -363,7 +366,7 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
   },
 };
 
-export const ANY_PROGRAM: Pick<AgentEntry, "needs" | "told"> = {
+export const ANY_PROGRAM: Pick<AgentEntry, "needs" | "settingsFor"> = {
   needs: "any",
-  told: (behind) => ({ environment: { ...claudeEnvironment(behind), ...sdkEnvironment(behind) } }),
+  settingsFor: (behind) => ({ environment: { ...claudeEnvironment(behind), ...sdkEnvironment(behind) } }),
 };

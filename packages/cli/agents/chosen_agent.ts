@@ -33,20 +33,20 @@ export const PASSES_TO = { chat: "OPENAI_BASE_URL", messages: "ANTHROPIC_BASE_UR
  */
 export function behind(
   { title, needs }: Pick<AgentEntry, "title" | "needs">,
-  { url, passesOn = {}, own: { addresses, login } }: {
+  { url, forwardsTo = {}, own: { addresses, login } }: {
     readonly url: string;
-    readonly passesOn: AgentInfo["passesOn"];
+    readonly forwardsTo: AgentInfo["forwardsTo"];
     readonly own: OwnProviders;
   },
 ): Behind {
-  const { chat, messages = "" } = passesOn;
+  const { chat, messages = "" } = forwardsTo;
   const refuse = (why: string) => {
     throw new Error(`Cannot connect ${title} to the server at ${url}: ${why}`);
   };
   const remedy = (protocol: keyof typeof PASSES_TO, address: string) =>
     `Start it with ${PASSES_TO[protocol]}=${address}, or stop it: then tare run starts a suitable one.`;
   for (const { protocol, address, place, isFixed } of addresses) {
-    const to = passesOn[protocol];
+    const to = forwardsTo[protocol];
     if (isSameAddress(address, url)) {
       if (to === undefined || !isSameAddress(to, url)) continue;
       refuse(

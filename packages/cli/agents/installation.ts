@@ -27,11 +27,11 @@ const unknown = (text: string): Finding => ({ state: "not known", text });
 export async function checkInstallation(installation: Installation): Promise<readonly Finding[]> {
   const { server: { url, token }, entry } = installation;
   const client = agentClient(url, token);
-  const { passesOn, workspace } = await client.agent();
+  const { forwardsTo, workspace } = await client.agent();
   return [
     await versionOf(installation),
     right(`The server at ${url} is running for ${workspace}.`),
-    ...await passes(installation, passesOn),
+    ...await passes(installation, forwardsTo),
     ...await called(entry, client),
   ];
 }
@@ -51,17 +51,17 @@ async function versionOf({ entry, environment }: Installation): Promise<Finding>
 
 async function passes(
   { entry, name, server: { url }, environment, model }: Installation,
-  passesOn: AgentInfo["passesOn"],
+  forwardsTo: AgentInfo["forwardsTo"],
 ): Promise<Finding[]> {
   let at: Behind;
   try {
     const own = ownProviders(entry, { environment, read: textBeforeWrap(name, environment) });
-    at = behind(entry, { url, passesOn, own });
+    at = behind(entry, { url, forwardsTo, own });
   } catch (error) {
     return [wrong((error as Error).message)];
   }
   const isChat = entry.needs === "chat";
-  const to = isChat ? passesOn?.chat : passesOn?.messages;
+  const to = isChat ? forwardsTo?.chat : forwardsTo?.messages;
   return [
     right(`It forwards ${isChat ? "chat completions and responses" : "Messages"} to ${to}.`),
     configured(entry, { name, at, environment }),
@@ -117,7 +117,7 @@ async function keyPasses(
     );
   }
   if (model === undefined) {
-    const { ok, status } = await asked(`${url}/v1/models`, { headers });
+    const { ok, status } = await request(`${url}/v1/models`, { headers });
     if (!ok && status !== 401 && status !== 403) {
       return unknown(
         `The provider doesn't list its models (${status}), so the key can't be checked without a call.`,
@@ -130,7 +130,7 @@ async function keyPasses(
       : wrong(`The provider rejects the key with status ${status}.`);
   }
   const messages = [{ role: "user", content: "Say OK." }];
-  const { ok, status, type, text } = await asked(`${url}/v1/${isChat ? "chat/completions" : "messages"}`, {
+  const { ok, status, type, text } = await request(`${url}/v1/${isChat ? "chat/completions" : "messages"}`, {
     method: "POST",
     headers: { ...headers, "content-type": "application/json" },
     body: JSON.stringify({ model, stream: true, messages, ...(!isChat && { max_tokens: 16 }) }),
@@ -141,7 +141,7 @@ async function keyPasses(
     : wrong(`${model} doesn't stream: it replies with ${type}.`);
 }
 
-async function asked(url: string, init: RequestInit) {
+async function request(url: string, init: RequestInit) {
   const response = await fetch(url, init);
   const { ok, status, headers } = response;
   return { ok, status, type: headers.get("content-type") ?? "", text: await response.text() };

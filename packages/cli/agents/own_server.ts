@@ -43,19 +43,19 @@ export async function startOwnServer(
     stderr: "piped",
     detached: true,
   }).spawn();
-  let said = "";
+  let output = "";
   const hears = keepText(child.stderr, (text) => {
-    said = (said + text).slice(-MOST_SAID);
+    output = (output + text).slice(-MOST_SAID);
   });
   const url = Promise.withResolvers<string>();
   let greeting = "";
   const greets = keepText(child.stdout, (text) => {
     greeting += text;
-    const [, told] = /listens on (\S+)\n/.exec(greeting) ?? [];
-    if (told !== undefined) url.resolve(told);
+    const [, address] = /listens on (\S+)\n/.exec(greeting) ?? [];
+    if (address !== undefined) url.resolve(address);
   });
   const ended = Promise.all([child.status, hears, greets]);
-  ended.then(() => url.reject(new Error(said.trim() || "Cannot start the server: it ended at once.")));
+  ended.then(() => url.reject(new Error(output.trim() || "Cannot start the server: it ended at once.")));
   const listens = await url.promise;
   const found: FoundServer | undefined = await runningServer(environment);
   const token = found && ownerKeyIn(found.data);
@@ -69,7 +69,7 @@ export async function startOwnServer(
         // It has ended already.
       }
       await ended;
-      return said.replaceAll(/^(Download|Initialize) .*\n/gm, "");
+      return output.replaceAll(/^(Download|Initialize) .*\n/gm, "");
     },
   };
 }

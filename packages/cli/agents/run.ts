@@ -13,7 +13,7 @@ import { exitAfter } from "../command_line.ts";
 import { counted } from "@tare/server/internal/format";
 import { inDollars } from "../dollars.ts";
 import { callersFolder, runningServer } from "../server/noted_server.ts";
-import { shownText } from "../terminal/shown_text.ts";
+import { printableText } from "../terminal/printable_text.ts";
 import { type AgentEntry, AGENTS, ANY_PROGRAM } from "./agents.ts";
 import { behind, knownAgent, programOf } from "./chosen_agent.ts";
 import { ownProviders } from "./own_providers.ts";
@@ -117,7 +117,7 @@ async function runHere(program: string, args: readonly string[], env: Readonly<R
 interface LedgerState {
   readonly all: Pick<
     SpendReport["all"],
-    "calls" | "usd" | "withoutUsd" | "tokenUnits" | "withoutTokenUnits" | "unpricedCalls"
+    "calls" | "usd" | "baselineUsd" | "costUnits" | "baselineCostUnits" | "unpricedCalls"
   >;
   readonly misses: MissesReport["misses"];
 }
@@ -136,8 +136,8 @@ function runReport(before: LedgerState, after: LedgerState): readonly string[] {
   // Without prices, amounts are in cost units.
   const isPriced = less("unpricedCalls") < calls;
   const [paid, without] = isPriced
-    ? [less("usd"), less("withoutUsd")]
-    : [less("tokenUnits"), less("withoutTokenUnits")];
+    ? [less("usd"), less("baselineUsd")]
+    : [less("costUnits"), less("baselineCostUnits")];
   const amount = (value: number) => isPriced ? `$${inDollars(value)}` : counted(value, "cost unit");
   const saved = without - paid;
   const share = without > 0 ? ` (${(100 * Math.abs(saved) / without).toFixed(0)} %)` : "";
@@ -148,7 +148,7 @@ function runReport(before: LedgerState, after: LedgerState): readonly string[] {
     : `an estimated ${amount(-saved)}${share} more than without Tare; longer sessions recover this`;
   return [
     `Tare: ${counted(calls, "call")} cost ${amount(paid)}, ${outcome}.`,
-    remedy(before, after, amount, isPriced ? "usd" : "tokenUnits"),
+    remedy(before, after, amount, isPriced ? "usd" : "costUnits"),
   ];
 }
 
@@ -156,7 +156,7 @@ function remedy(
   before: LedgerState,
   after: LedgerState,
   amount: (value: number) => string,
-  unit: "usd" | "tokenUnits",
+  unit: "usd" | "costUnits",
 ): string {
   const [dearest] = after.misses.filter(({ avoidable }) => avoidable)
     .map((miss) => ({
@@ -184,21 +184,21 @@ async function run(): Promise<number> {
   const ending = new AbortController();
   try {
     const client = agentClient(server.url, server.token);
-    const { passesOn } = await client.agent();
-    const at = behind(entry, { url: server.url, passesOn, own });
+    const { forwardsTo } = await client.agent();
+    const at = behind(entry, { url: server.url, forwardsTo, own });
     const before = await readLedger(server);
     const watched = started
       ? undefined
       : takeOver(server.url, (port) => startOwnServer(environment, { ...upstream, port }), ending.signal);
     using copy = entry.takes && entry.file && copyFile(entry.file(environment), at);
-    const told = [entry.told?.(at, environment), copy && entry.takes?.(copy.path)];
-    const ownArgs = told.flatMap((part) => part?.args ?? []);
-    const env = Object.assign({}, environment, ...told.map((part) => part?.environment));
+    const settingsFor = [entry.settingsFor?.(at, environment), copy && entry.takes?.(copy.path)];
+    const ownArgs = settingsFor.flatMap((part) => part?.args ?? []);
+    const env = Object.assign({}, environment, ...settingsFor.map((part) => part?.environment));
     const code = await runHere(program, [...ownArgs, ...args], env);
     ending.abort();
     started ??= await watched;
     const lines = runReport(before, await readLedger({ ...server, ...started }));
-    for (const line of lines) console.error(shownText(line));
+    for (const line of lines) console.error(printableText(line));
     if (lines.length === 0) {
       const then = name ? `tare doctor ${name} explains why` : "It may use other variables";
       console.error(`Tare: no call of ${entry.title} went through ${server.url}. ${then}.`);
@@ -206,8 +206,8 @@ async function run(): Promise<number> {
     return code;
   } finally {
     ending.abort();
-    const said = await started?.end();
-    if (said) console.error(shownText(said.trimEnd()));
+    const output = await started?.end();
+    if (output) console.error(printableText(output.trimEnd()));
   }
 }
 

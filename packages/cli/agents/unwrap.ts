@@ -7,7 +7,7 @@
 import { dirname, join } from "@std/path";
 import { flag, runCommandLine } from "../command_line.ts";
 import { dataFolders, runningIn } from "../server/noted_server.ts";
-import { shownText } from "../terminal/shown_text.ts";
+import { printableText } from "../terminal/printable_text.ts";
 import type { Environment } from "./agents.ts";
 import { removeEmpty, unwrap, wrappedAgents } from "./wrapping.ts";
 import { confirmed, writeChange } from "./write_change.ts";
@@ -15,7 +15,7 @@ import { confirmed, writeChange } from "./write_change.ts";
 async function treatData(environment: Environment, { remove, yes }: Record<"remove" | "yes", boolean>) {
   const folders = dataFolders(environment);
   if (folders.length === 0) return;
-  const say = (line: string) => console.log(shownText(line));
+  const say = (line: string) => console.log(printableText(line));
   say(
     remove
       ? "Sessions, their costs and evicted content:"

@@ -8,7 +8,7 @@ import { DEFAULT_PROVIDER, MESSAGES_PROVIDER } from "@tare/planner/internal";
 import { agentClient, serverAddress, statedAddress } from "../agent_client.ts";
 import { flag, option, runCommandLine } from "../command_line.ts";
 import { runningServer, USUAL_PORT } from "../server/noted_server.ts";
-import { shownText } from "../terminal/shown_text.ts";
+import { printableText } from "../terminal/printable_text.ts";
 import { AGENTS } from "./agents.ts";
 import { behind, knownAgent, PASSES_TO } from "./chosen_agent.ts";
 import { ownProviders } from "./own_providers.ts";
@@ -58,7 +58,7 @@ await runCommandLine({
   const own = ownProviders(entry, { environment, read: fileText });
   // Defaults of a server that is started as printed below.
   const { chat = DEFAULT_PROVIDER.baseURL, messages = MESSAGES_PROVIDER.baseURL } = own;
-  const at = behind(entry, { url, own, passesOn: runs?.passesOn ?? { chat, messages } });
+  const at = behind(entry, { url, own, forwardsTo: runs?.forwardsTo ?? { chat, messages } });
   if (!writeChange(wrap(name, { file, behind: at, environment }), { yes })) {
     return console.log("Nothing was written.");
   }
@@ -71,7 +71,7 @@ await runCommandLine({
     ...(port === String(USUAL_PORT) ? [] : [`TARE_PORT=${port}`]),
     "tare start",
   ].join(" ");
-  console.log(shownText([
+  console.log(printableText([
     `${entry.title} uses ${url} from now on; tare unwrap ${name} reverts this.`,
     runs
       ? `This server must run whenever ${entry.title} does: ${start}`

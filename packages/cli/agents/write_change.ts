@@ -1,12 +1,12 @@
 // deno-lint-ignore-file no-console
-import { shownText } from "../terminal/shown_text.ts";
+import { printableText } from "../terminal/printable_text.ts";
 import { type Change, differences } from "./wrapping.ts";
 
 /** Prints a change and writes it after confirmation. Returns whether it was written. */
 export function writeChange(change: Change, { yes }: { readonly yes: boolean }): boolean {
   const lines = differences(change);
-  console.log(shownText([change.path, ...lines.map((line) => `  ${line}`)].join("\n")));
-  if (change.remark) console.log(shownText(change.remark));
+  console.log(printableText([change.path, ...lines.map((line) => `  ${line}`)].join("\n")));
+  if (change.remark) console.log(printableText(change.remark));
   if (!confirmed(yes, change.after === null ? "Remove it?" : "Write this?")) return false;
   change.write();
   return true;

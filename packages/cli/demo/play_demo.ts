@@ -106,7 +106,7 @@ export async function playDemo(
         schemas: saves,
         truncate: saves,
         ...(!saves && { references: false }),
-        notation: saves,
+        normalization: saves,
       },
     },
     limits: { turn: { maxSteps: 200 } },
@@ -205,7 +205,7 @@ export function demoTable(
     row("recalls", ({ recalls }) => formatCount(recalls)),
     row(
       "prompts, in cost units",
-      ({ ledger: { tokenUnits } }) => tokenUnits === undefined ? "–" : formatCount(tokenUnits),
+      ({ ledger: { costUnits } }) => costUnits === undefined ? "–" : formatCount(costUnits),
     ),
     ...(model === undefined ? [] : [
       row("dollars, prompts and replies", ({ ledger: { usd } }) => usd === undefined ? "–" : usdText(usd)),
@@ -232,24 +232,24 @@ export function demoVerdict(
   if (!resent) return "";
   return others.map((one) => {
     const { name, policy, ledger, recalls, callsSince, rewrites } = one;
-    const told = (sentences: readonly string[]) =>
+    const explained = (sentences: readonly string[]) =>
       `${name[0]!.toUpperCase()}${name.slice(1)}: ${sentences.join("\n  ")}`;
     const stopped = [resent, one].find(({ stopped }) => stopped !== undefined);
     if (stopped) {
       const { answers: { length } } = stopped;
-      return told([
+      return explained([
         `not compared: the window of "${stopped.name}" was full after ${length} answers.`,
       ]);
     }
     const more = costOf(one) / costOf(resent) - 1;
     const share = `${(100 * Math.abs(more)).toFixed(1)} %`;
     const breaks = policy === "classic" && read < write ? [BREAKS_TWICE] : [];
-    if (more < 0) return told([`saved ${share} of the cost of resending everything.`, ...breaks]);
+    if (more < 0) return explained([`saved ${share} of the cost of resending everything.`, ...breaks]);
     if (more === 0) {
-      return told(["cost as much as resending everything.", ...rewrites === 0 ? [NEVER_PAID] : breaks]);
+      return explained(["cost as much as resending everything.", ...rewrites === 0 ? [NEVER_PAID] : breaks]);
     }
     const calls = ledger.calls - resent.ledger.calls;
-    return told([
+    return explained([
       `cost ${share} more than resending everything.`,
       ...breaks.length > 0 || rewrites === 0 ? breaks : [
         `A rewrite breaks the cache and pays off over the calls after it; here there were only ${
@@ -267,8 +267,8 @@ const BREAKS_TWICE =
 
 const NEVER_PAID = "No rewrite would have paid off.";
 
-function costOf({ ledger: { usd, tokenUnits = 0 } }: Played): number {
-  return usd ?? tokenUnits;
+function costOf({ ledger: { usd, costUnits = 0 } }: Played): number {
+  return usd ?? costUnits;
 }
 
 const STEPS = 12;

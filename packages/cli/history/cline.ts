@@ -20,17 +20,17 @@ export const CLINE: LogFormat = {
     log.name({ project: projectOf(path) });
     const system = loggedText(file.system_prompt);
     if (system !== "") log.say({ role: "system", content: system }, {});
-    for (const said of objectsIn(file.messages)) {
-      const [ts, reply] = [timeOf(said.ts), loggedText(said.id)];
-      const model = loggedText(asRecord(said.modelInfo)?.id);
-      const took = asRecord(said.metrics) ?? {};
+    for (const entry of objectsIn(file.messages)) {
+      const [ts, reply] = [timeOf(entry.ts), loggedText(entry.id)];
+      const model = loggedText(asRecord(entry.modelInfo)?.id);
+      const took = asRecord(entry.metrics) ?? {};
       const usage = loggedUsage({
         ...{ prompt: tokensOf(took.inputTokens), read: took.cacheReadTokens, write: took.cacheWriteTokens },
         ...{ output: tokensOf(took.outputTokens), model },
       });
       if (usage.promptTokens > 0) log.call({ id: reply, model, usage, ts });
       log.passed(ts);
-      const messages = readMessages(said);
+      const messages = readMessages(entry);
       line(messages.length > 0);
       for (const message of messages) log.say(message, { ts, reply });
     }

@@ -18,9 +18,9 @@ export const COPILOT: LogFormat = {
         session = loggedText(data.sessionId);
         project = loggedText(asRecord(data.context)?.cwd);
       }
-      const helper = loggedText(agentId);
-      const log = logOf(helper);
-      log.name({ id: helper === "" ? session : `${session}/${helper}`, group: session, project });
+      const subagentText = loggedText(agentId);
+      const log = logOf(subagentText);
+      log.name({ id: subagentText === "" ? session : `${session}/${subagentText}`, group: session, project });
       const ts = timeOf(timestamp);
       if (type === "session.usage_record") {
         const took = asRecord(data.usage) ?? {};

@@ -1,5 +1,5 @@
 import { inDollars } from "../dollars.ts";
-import { historyReport, PART_NAMES, rowsBy, type Section, type SumsRow } from "./history_report.ts";
+import { historyReport, PART_NAMES, rowsBy, type Section, type TotalsRow } from "./history_report.ts";
 import type { LoggedHistory } from "./read_logs.ts";
 import type { PlayedHistory } from "./replay_history.ts";
 import { PAID_FOR, type PaidFor } from "./spent.ts";
@@ -47,25 +47,25 @@ const DAYS_WIDTH = 720;
 const DAYS_HEIGHT = 200;
 const DAY_MS = 86_400_000;
 
-function days(rows: readonly SumsRow[]): string {
-  const most = Math.max(...rows.map(({ sums }) => sums.usd));
+function days(rows: readonly TotalsRow[]): string {
+  const most = Math.max(...rows.map(({ totals }) => totals.usd));
   if (!(most > 0)) return "";
-  const dayOf = ({ key }: SumsRow) => Date.parse(key) / DAY_MS;
+  const dayOf = ({ key }: TotalsRow) => Date.parse(key) / DAY_MS;
   const first = dayOf(rows[0]!);
   const step = DAYS_WIDTH / (1 + dayOf(rows.at(-1)!) - first);
   const bars = rows.map((row) => {
-    const { key, sums } = row;
+    const { key, totals } = row;
     const x = ((dayOf(row) - first) * step).toFixed(1);
     const width = Math.max(0.5, 0.85 * step).toFixed(1);
     let top = DAYS_HEIGHT;
     const parts = PAID_FOR.map((part) => {
-      const height = DAYS_HEIGHT * sums.usdFor[part] / most;
+      const height = DAYS_HEIGHT * totals.usdFor[part] / most;
       top -= height;
       return `<rect x="${x}" y="${top.toFixed(1)}" width="${width}" height="${height.toFixed(1)}" fill="${
         COLOURS[part]
       }"/>`;
     });
-    return `<g><title>${key}: $${inDollars(sums.usd)}</title>${parts.join("")}</g>`;
+    return `<g><title>${key}: $${inDollars(totals.usd)}</title>${parts.join("")}</g>`;
   });
   const legend = PAID_FOR.map((part) =>
     `<span><i style="background:${COLOURS[part]}"></i>${PART_NAMES[part]}</span>`

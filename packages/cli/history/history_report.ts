@@ -4,7 +4,7 @@ import { inDollars } from "../dollars.ts";
 import { short, table } from "../terminal/table.ts";
 import type { LoggedHistory } from "./read_logs.ts";
 import { type PlayedHistory, type ReplayedSession, sumSaved } from "./replay_history.ts";
-import { type HistorySums, PAID_FOR, type PaidFor } from "./spent.ts";
+import { type HistoryTotals, PAID_FOR, type PaidFor } from "./spent.ts";
 
 export const PART_NAMES: Readonly<Record<PaidFor, string>> = {
   cacheRead: "cache reads",
@@ -35,23 +35,23 @@ export type Section = string | {
   readonly isAscending?: boolean;
 };
 
-export interface SumsRow {
+export interface TotalsRow {
   readonly key: string;
-  readonly sums: HistorySums;
+  readonly totals: HistoryTotals;
 }
 
 /** Returns all groups: days in order, others by cost, most expensive first. */
-export function rowsBy(history: LoggedHistory, by: keyof LoggedHistory["by"]): SumsRow[] {
-  const rows = [...history.by[by]].map(([key, sums]) => ({ key: key || "unknown", sums }));
+export function rowsBy(history: LoggedHistory, by: keyof LoggedHistory["by"]): TotalsRow[] {
+  const rows = [...history.by[by]].map(([key, totals]) => ({ key: key || "unknown", totals }));
   return by === "day"
     ? rows.sort((a, b) => a.key < b.key ? -1 : 1)
-    : rows.sort((a, b) => b.sums.usd - a.sums.usd || b.sums.promptTokens - a.sums.promptTokens);
+    : rows.sort((a, b) => b.totals.usd - a.totals.usd || b.totals.promptTokens - a.totals.promptTokens);
 }
 
 export function historyReport(history: LoggedHistory, played: PlayedHistory): readonly Section[] {
   return [
     headline(history),
-    ...(["agent", "model", "project", "day"] as const).map((by) => sumsTable(history, by)),
+    ...(["agent", "model", "project", "day"] as const).map((by) => totalsTable(history, by)),
     PART_WORDS,
     ...replayReport(history, played),
     ...faults(history),
@@ -65,10 +65,10 @@ export function reportText(sections: readonly Section[]): string {
   return sections.map((section) => {
     if (typeof section === "string") return section;
     const { heads, rows, title, isAscending } = section;
-    const shown = isAscending ? rows.slice(-ROWS) : rows.slice(0, ROWS);
+    const visible = isAscending ? rows.slice(-ROWS) : rows.slice(0, ROWS);
     return [
       ...(title === undefined ? [] : [title]),
-      table(heads, shown.map(([name = "", ...cells]) => [short(name), ...cells])),
+      table(heads, visible.map(([name = "", ...cells]) => [short(name), ...cells])),
       ...(rows.length > ROWS ? [`${formatCount(rows.length - ROWS)} more: --json, --html.`] : []),
     ].join("\n");
   }).join("\n\n");
@@ -83,13 +83,13 @@ function headline({ all, sessions, by }: LoggedHistory): string {
     "The price of a subscription doesn't depend on usage. Days are in UTC.";
 }
 
-function sumsTable(history: LoggedHistory, by: keyof LoggedHistory["by"]): Section {
+function totalsTable(history: LoggedHistory, by: keyof LoggedHistory["by"]): Section {
   return {
     heads: [by, "dollars", "calls", ...PAID_FOR.map((part) => PART_NAMES[part]), "prompt tokens", "no price"],
-    rows: rowsBy(history, by).map(({ key, sums }) => [
-      ...[key, inDollars(sums.usd), formatCount(sums.calls)],
-      ...PAID_FOR.map((part) => inDollars(sums.usdFor[part])),
-      ...[formatCount(sums.promptTokens), formatCount(sums.unpricedCalls)],
+    rows: rowsBy(history, by).map(({ key, totals }) => [
+      ...[key, inDollars(totals.usd), formatCount(totals.calls)],
+      ...PAID_FOR.map((part) => inDollars(totals.usdFor[part])),
+      ...[formatCount(totals.promptTokens), formatCount(totals.unpricedCalls)],
     ]),
     isAscending: by === "day",
   };
@@ -97,7 +97,7 @@ function sumsTable(history: LoggedHistory, by: keyof LoggedHistory["by"]): Secti
 
 function replayReport(history: LoggedHistory, { played, leftOut, waiting }: PlayedHistory): Section[] {
   if (played.length === 0 && waiting === 0 && leftOut.size === 0) return [];
-  const usd = played.reduce((sum, { session }) => sum + session.sums.usd, 0);
+  const usd = played.reduce((sum, { session }) => sum + session.totals.usd, 0);
   const { pruned, warm, warmRefused, both } = sumSaved(played);
   const [edits = 0, lost = 0] = (["edits", "lostEdits"] as const).map((name) =>
     played.reduce((sum, { replay }) => sum + replay[name], 0)
@@ -136,16 +136,16 @@ const PLAYED_HEADS = [
 ];
 
 function playedTable(played: readonly ReplayedSession[], title?: string): Section {
-  const rows = played.map(({ session: { startMs, agent, project, sums }, replay, shares, saved }) => [
+  const rows = played.map(({ session: { startMs, agent, project, totals }, replay, shares, saved }) => [
     `${new Date(startMs).toISOString().slice(0, 16).replace("T", " ")} ${agent} ${
       project.slice(project.lastIndexOf("/") + 1)
     }`,
-    ...[inDollars(sums.usd), formatCount(sums.calls)],
+    ...[inDollars(totals.usd), formatCount(totals.calls)],
     ...[shares.warm, shares.pruned.k0, shares.pruned.k1, shares.pruned.k3, shares.both.k1].map((share) =>
-      saved ? signed(share * sums.usd) : percent(share)
+      saved ? signed(share * totals.usd) : percent(share)
     ),
     ...[
-      formatCount(replay.repairs),
+      formatCount(replay.refetches),
       formatCount(replay.edits),
       formatCount(replay.lostEdits),
       replay.without,
@@ -176,7 +176,7 @@ export function historyJson(history: LoggedHistory, { played, leftOut, waiting }
   const { all, sessions, files, lines, unknownLines, unreadable } = history;
   const byId = new Map(played.map((one) => [one.session, one]));
   const rows = (by: keyof LoggedHistory["by"]) =>
-    rowsBy(history, by).map(({ key, sums }) => ({ key, ...sums }));
+    rowsBy(history, by).map(({ key, totals }) => ({ key, ...totals }));
   return {
     prices: MODELS_DATE,
     all,
@@ -185,14 +185,14 @@ export function historyJson(history: LoggedHistory, { played, leftOut, waiting }
     byProject: rows("project"),
     byAgent: rows("agent"),
     sessions: sessions.map((session) => {
-      const { startMs, endMs, sums, ...names } = session;
+      const { startMs, endMs, totals, ...names } = session;
       const { replay, shares, saved } = byId.get(session) ?? {};
       const times = { start: new Date(startMs).toISOString(), end: new Date(endMs).toISOString() };
-      return { ...names, ...times, ...sums, ...(replay && { replay, shares, saved }) };
+      return { ...names, ...times, ...totals, ...(replay && { replay, shares, saved }) };
     }),
     played: {
       sessions: played.length,
-      usd: played.reduce((sum, { session }) => sum + session.sums.usd, 0),
+      usd: played.reduce((sum, { session }) => sum + session.totals.usd, 0),
       saved: sumSaved(played),
       waiting,
       leftOut: Object.fromEntries(leftOut),

@@ -35,18 +35,18 @@ export const PI: LogFormat = {
         if (type === "compaction") log.compact(id);
       }
       if (type !== "message") return true;
-      const said = asRecord(entry.message);
-      if (!said) return false;
-      const atMs = timeOf(said.timestamp) ?? ts;
-      const its = loggedText(said.model, model);
-      const usage = said.role === "assistant" ? readUsage(said.usage, its) : undefined;
+      const plain = asRecord(entry.message);
+      if (!plain) return false;
+      const atMs = timeOf(plain.timestamp) ?? ts;
+      const its = loggedText(plain.model, model);
+      const usage = plain.role === "assistant" ? readUsage(plain.usage, its) : undefined;
       if (usage) {
-        call(usage, { id: `${atMs} ${loggedText(said.responseId)}`, model: its, ts: atMs, reply: id });
+        call(usage, { id: `${atMs} ${loggedText(plain.responseId)}`, model: its, ts: atMs, reply: id });
       }
-      const message = readMessage(said);
+      const message = readMessage(plain);
       if (message) log.say(message, { id, ts: atMs });
       log.passed(atMs);
-      return message !== undefined || said.role === "custom";
+      return message !== undefined || plain.role === "custom";
     };
   }),
 };

@@ -6,7 +6,7 @@ import type { LogFormat, LoggedSession, Places } from "./log.ts";
 import { OPENCODE } from "./opencode.ts";
 import { PI } from "./pi.ts";
 import { QWEN_CODE } from "./qwen_code.ts";
-import { addCall, type HistorySums, noSums, SpentCalls } from "./spent.ts";
+import { addCall, emptyTotals, type HistoryTotals, SpentCalls } from "./spent.ts";
 
 export const LOG_FORMATS: readonly LogFormat[] = [
   CLAUDE_CODE,
@@ -34,17 +34,17 @@ export interface HistorySession {
   readonly model: string;
   readonly startMs: number;
   readonly endMs: number;
-  readonly sums: HistorySums;
+  readonly totals: HistoryTotals;
   readonly path: string;
 }
 
 const CUTS = ["day", "model", "project", "agent"] as const;
 
-export type SumsBy = Readonly<Record<typeof CUTS[number], ReadonlyMap<string, HistorySums>>>;
+export type TotalsBy = Readonly<Record<typeof CUTS[number], ReadonlyMap<string, HistoryTotals>>>;
 
 export interface LoggedHistory {
-  readonly all: HistorySums;
-  readonly by: SumsBy;
+  readonly all: HistoryTotals;
+  readonly by: TotalsBy;
   readonly sessions: readonly HistorySession[];
   readonly files: number;
   readonly lines: number;
@@ -60,15 +60,15 @@ export function readLogs(
     .flatMap((format) => filesOf(format, places).map((file) => ({ format, ...file })))
     .filter(({ changedMs }) => changedMs >= sinceMs);
   const totalBytes = files.reduce((sum, { bytes }) => sum + bytes, 0);
-  const all = noSums();
-  const by = { day: new Map(), model: new Map(), project: new Map(), agent: new Map() } satisfies SumsBy;
+  const all = emptyTotals();
+  const by = { day: new Map(), model: new Map(), project: new Map(), agent: new Map() } satisfies TotalsBy;
   const sessions: HistorySession[] = [];
   const seen = new Set<string>();
   const unknownLines = new Map<string, number>();
   const unreadable: { path: string; why: string }[] = [];
   let lines = 0;
   const add = ({ id, project, calls }: LoggedSession, { agent, path }: { agent: string; path: string }) => {
-    const sums = noSums();
+    const totals = emptyTotals();
     const models = new Map<string, number>();
     const spent = new SpentCalls();
     for (const call of calls) {
@@ -80,14 +80,14 @@ export function readLogs(
       models.set(call.model, (models.get(call.model) ?? 0) + 1);
       const day = new Date(call.atMs).toISOString().slice(0, 10);
       const keys = { day, model: call.model, project, agent };
-      for (const cut of CUTS) addCall(sumsIn(by[cut], keys[cut]), paid);
+      for (const cut of CUTS) addCall(totalsIn(by[cut], keys[cut]), paid);
       addCall(all, paid);
-      addCall(sums, paid);
+      addCall(totals, paid);
     }
     const [model] = [...models].sort(([, a], [, b]) => b - a)[0] ?? [];
     if (model === undefined) return;
     const times = { startMs: calls[0]?.atMs ?? 0, endMs: calls.at(-1)?.atMs ?? 0 };
-    sessions.push({ agent, id, project, model, ...times, sums, path });
+    sessions.push({ agent, id, project, model, ...times, totals, path });
   };
   for (const { format: { agent, read }, path, bytes } of files) {
     const line = (isKnown: boolean) => {
@@ -104,7 +104,7 @@ export function readLogs(
     }
     onRead?.(bytes, totalBytes);
   }
-  sessions.sort((a, b) => b.sums.usd - a.sums.usd || b.sums.promptTokens - a.sums.promptTokens);
+  sessions.sort((a, b) => b.totals.usd - a.totals.usd || b.totals.promptTokens - a.totals.promptTokens);
   return { all, by, sessions, files: files.length, lines, unknownLines, unreadable };
 }
 
@@ -122,10 +122,10 @@ function filesOf(format: LogFormat, places: Places): LogFile[] {
   });
 }
 
-function sumsIn(map: Map<string, HistorySums>, key: string): HistorySums {
-  const sums = map.get(key) ?? noSums();
-  map.set(key, sums);
-  return sums;
+function totalsIn(map: Map<string, HistoryTotals>, key: string): HistoryTotals {
+  const totals = map.get(key) ?? emptyTotals();
+  map.set(key, totals);
+  return totals;
 }
 
 /** Reads a session with its messages. Returns undefined if it no longer exists. */

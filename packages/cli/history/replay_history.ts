@@ -35,15 +35,15 @@ interface Replay {
   readonly resent: number;
   readonly alone: AtKappa;
   readonly planner: AtKappa;
-  readonly repairs: number;
+  readonly refetches: number;
   readonly edits: number;
   /** Edits whose old text was no longer in the prompt. */
   readonly lostEdits: number;
   /** Costs with cache keep-alive; absent for providers without it. */
-  readonly warmth?: {
+  readonly keepAlive?: {
     readonly none: number;
     /** If the provider accepts a time to live of one hour. */
-    readonly kept: number;
+    readonly retained: number;
     /** If it refuses that. */
     readonly refused: number;
     readonly pings: number;
@@ -124,7 +124,7 @@ async function replay(
   record?.(session.agent, recordingLine(session.agent, whole, countTokens));
   const played = await replays.play(recording, whole.calls);
   const shares = sharesOf(played);
-  const { usd, unpricedCalls, calls } = session.sums;
+  const { usd, unpricedCalls, calls } = session.totals;
   return {
     session,
     replay: played,
@@ -133,18 +133,18 @@ async function replay(
   };
 }
 
-function sharesOf({ alone, planner, warmth }: Replay): Saved {
+function sharesOf({ alone, planner, keepAlive }: Replay): Saved {
   const of = (costs: AtKappa): AtKappa => ({
     k0: 1 - costs.k0 / alone.k0,
     k1: 1 - costs.k1 / alone.k1,
     k3: 1 - costs.k3 / alone.k3,
   });
-  const warm = (cost: number | undefined) => warmth && cost !== undefined ? 1 - cost / warmth.none : 0;
+  const warm = (cost: number | undefined) => keepAlive && cost !== undefined ? 1 - cost / keepAlive.none : 0;
   return {
     pruned: of(planner),
-    warm: warm(warmth?.kept),
-    warmRefused: warm(warmth?.refused),
-    both: of(warmth?.planner ?? planner),
+    warm: warm(keepAlive?.retained),
+    warmRefused: warm(keepAlive?.refused),
+    both: of(keepAlive?.planner ?? planner),
   };
 }
 
@@ -169,7 +169,7 @@ function eachSaved(make: (of: (saved: Saved) => number) => number): Saved {
 /** Replays sessions of one agent, which share what was learned about keep-alive. */
 class Replays {
   readonly #countTokens: CountTokens;
-  readonly #kept = new Map<string, () => Warmer>();
+  readonly #retained = new Map<string, () => Warmer>();
   readonly #refused = new Map<string, () => Warmer>();
   readonly #trials = new Map<string, ClientTrial>();
 
@@ -187,7 +187,7 @@ class Replays {
       ? resent
       : await playPair(recording, compaction("cached"), { ...options, recall: true });
     const planner = await playPair(recording, plannerPolicy, { ...options, recall: true });
-    const warmth = await this.#warm(recording, options);
+    const keepAlive = await this.#warm(recording, options);
     return {
       profile: profile.name,
       windowTokens,
@@ -195,34 +195,34 @@ class Replays {
       resent: resent.open.cost,
       alone: atKappa(alone),
       planner: atKappa(planner),
-      repairs: planner.closed.repairs,
+      refetches: planner.closed.refetches,
       edits: planner.open.edits,
       lostEdits: planner.open.editsWithLostText,
-      ...(warmth && { warmth }),
+      ...(keepAlive && { keepAlive }),
     };
   }
 
   async #warm(
     recording: Recording,
     options: { readonly profile: Profile; readonly windowTokens: number; readonly countTokens: CountTokens },
-  ): Promise<Replay["warmth"]> {
+  ): Promise<Replay["keepAlive"]> {
     const { profile } = options;
     if (profile.writes === undefined || profile.ttlMs >= HOUR_MS) return undefined;
     const price = outputPrice(profile);
     const priced: Profile = { ...profile, price: { input: 1, output: price } };
     const session = timedSession(recording, this.#countTokens);
     const play = (warmer: Warmer, grants: boolean) =>
-      playSession(session, warmer, { profile: priced, outputPrice: price, grants, tellsEnd: false });
+      playSession(session, warmer, { profile: priced, outputPrice: price, grants, reportsEnd: false });
     const none = play({ next: () => undefined }, true);
     const clock = () => clockRule(true)(priced);
-    const kept = play(madeOnce(this.#kept, priced, clock)(), true);
+    const retained = play(madeOnce(this.#retained, priced, clock)(), true);
     const refused = play(madeOnce(this.#refused, priced, clock)(), false);
     const trial = madeOnce(this.#trials, priced, () => new ClientTrial());
-    const planner = await playPair(recording, (given) => plannerPolicy(given, { warmth: { trial } }), {
-      ...{ ...options, profile: priced, recall: true, warmth: { grants: true, tellsEnd: false } },
+    const planner = await playPair(recording, (given) => plannerPolicy(given, { keepAlive: { trial } }), {
+      ...{ ...options, profile: priced, recall: true, keepAlive: { grants: true, reportsEnd: false } },
     });
-    const costs = { none: none.cost, kept: kept.cost, refused: refused.cost };
-    return { ...costs, pings: kept.pings, planner: atKappa(planner) };
+    const costs = { none: none.cost, retained: retained.cost, refused: refused.cost };
+    return { ...costs, pings: retained.pings, planner: atKappa(planner) };
   }
 }
 
@@ -313,6 +313,6 @@ function fieldsOf(input: string): string[] {
 function fixedPrefixTokens(messages: readonly LoggedMessage[], countTokens: CountTokens): number {
   const first = messages.findIndex(({ role }) => role === "assistant");
   const { input = 0, cache_read = 0, cache_write = 0 } = messages[first]?.usage ?? {};
-  const shown = countRequestTokens({ messages: messages.slice(0, Math.max(0, first)) }, countTokens);
-  return Math.max(0, input + cache_read + cache_write - shown);
+  const visible = countRequestTokens({ messages: messages.slice(0, Math.max(0, first)) }, countTokens);
+  return Math.max(0, input + cache_read + cache_write - visible);
 }

@@ -9,7 +9,7 @@ export const PAID_FOR = ["cacheRead", "new", "expired", "broken", "output"] as c
 export type PaidFor = typeof PAID_FOR[number];
 
 /** Totals of calls, in dollars at list prices; calls of models without a price are counted. */
-export interface HistorySums {
+export interface HistoryTotals {
   calls: number;
   unpricedCalls: number;
   usd: number;
@@ -21,7 +21,7 @@ export interface HistorySums {
   readonly tokensFor: Record<PaidFor, number>;
 }
 
-export function noSums(): HistorySums {
+export function emptyTotals(): HistoryTotals {
   const none = () => ({ cacheRead: 0, new: 0, expired: 0, broken: 0, output: 0 });
   const tokens = { promptTokens: 0, cachedTokens: 0, cacheWriteTokens: 0, outputTokens: 0 };
   return { calls: 0, unpricedCalls: 0, usd: 0, ...tokens, usdFor: none(), tokensFor: none() };
@@ -33,18 +33,18 @@ export interface SpentCall {
   readonly tokensFor: Readonly<Record<PaidFor, number>>;
 }
 
-export function addCall(sums: HistorySums, { call: { usage }, usdFor, tokensFor }: SpentCall): void {
-  sums.calls++;
-  sums.promptTokens += usage.promptTokens;
-  sums.cachedTokens += usage.cachedTokens;
-  sums.cacheWriteTokens += usage.cacheWriteTokens ?? 0;
-  sums.outputTokens += usage.outputTokens;
-  if (!usdFor) sums.unpricedCalls++;
+export function addCall(totals: HistoryTotals, { call: { usage }, usdFor, tokensFor }: SpentCall): void {
+  totals.calls++;
+  totals.promptTokens += usage.promptTokens;
+  totals.cachedTokens += usage.cachedTokens;
+  totals.cacheWriteTokens += usage.cacheWriteTokens ?? 0;
+  totals.outputTokens += usage.outputTokens;
+  if (!usdFor) totals.unpricedCalls++;
   for (const part of PAID_FOR) {
     const usd = usdFor?.[part] ?? 0;
-    sums.usd += usd;
-    sums.usdFor[part] += usd;
-    sums.tokensFor[part] += tokensFor[part];
+    totals.usd += usd;
+    totals.usdFor[part] += usd;
+    totals.tokensFor[part] += tokensFor[part];
   }
 }
 

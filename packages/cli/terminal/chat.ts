@@ -12,12 +12,12 @@ import { type AgentInfo, type ChosenSettings, connect } from "../agent_client.ts
 import { KEY_NOTE, option, runCommandLine, SERVER_OPTIONS } from "../command_line.ts";
 import { callersFolder, FOLDER_VARIABLES } from "../server/noted_server.ts";
 import { eventPrinter } from "../event_printer.ts";
-import { askPerson } from "./ask_person.ts";
+import { askUser } from "./ask_user.ts";
 import { chatCommand, COMMAND_NAMES, COMMANDS } from "./chat_commands.ts";
 import { findCommands } from "./command_files.ts";
 import { MARKS_PASTES, pastedInput } from "./input.ts";
-import { completeFile, withPictures } from "./named_files.ts";
-import { shownText } from "./shown_text.ts";
+import { completeFile, withImages } from "./named_files.ts";
+import { printableText } from "./printable_text.ts";
 import { waitingLine } from "./waiting.ts";
 import { STOPPING, type WatchedTurn, watchTurn } from "./watch_turn.ts";
 
@@ -60,11 +60,11 @@ async function chat(values: { readonly session?: string; readonly url?: string }
 
   let session = values.session ?? null;
   let settings: ChosenSettings | undefined;
-  let leavesNow = false;
+  let evictNow = false;
   // Newest first, as readline requires.
   const history = session === null
     ? []
-    : (await client.questions(session)).map((text) => shownText(text.replaceAll("\n", " "))).reverse();
+    : (await client.questions(session)).map((text) => printableText(text.replaceAll("\n", " "))).reverse();
   let turn: WatchedTurn | undefined;
   let isAsking = false;
   const write = (text: string) => void process.stdout.write(text);
@@ -106,7 +106,7 @@ async function chat(values: { readonly session?: string; readonly url?: string }
 
   const isColoured = isTerminal && !Deno.noColor;
   let line: ReturnType<typeof waitingLine> | undefined;
-  let person: ReturnType<typeof askPerson> | undefined;
+  let person: ReturnType<typeof askUser> | undefined;
   let printer: { readonly of: string; readonly print: ReturnType<typeof eventPrinter> } | undefined;
   const printerOf = async (of: string) => {
     if (printer?.of === of) return printer.print;
@@ -134,10 +134,10 @@ async function chat(values: { readonly session?: string; readonly url?: string }
     line = isTerminal
       ? waitingLine({ write, joins, columns: () => stdout.columns, height: () => stdout.rows })
       : undefined;
-    person = line && askPerson(lines, { write: line.write, isColoured, onAsk: (asks) => isAsking = asks });
+    person = line && askUser(lines, { write: line.write, isColoured, onAsk: (asks) => isAsking = asks });
     turn = watchTurn(client, {
       session,
-      leavesNow,
+      evictNow,
       ...what,
       ask: person?.ask,
       show(event) {
@@ -145,7 +145,7 @@ async function chat(values: { readonly session?: string; readonly url?: string }
         print(event);
       },
     });
-    leavesNow = false;
+    evictNow = false;
     try {
       await turn.end;
     } finally {
@@ -155,47 +155,47 @@ async function chat(values: { readonly session?: string; readonly url?: string }
     }
   };
   /** Shows a running turn, and requests pending approvals unless a message follows (`says`). */
-  const comeTo = async (id: string | null, { says = false } = {}) => {
+  const comeTo = async (id: string | null, { announces = false } = {}) => {
     if (!isTerminal || id === null) return;
     const { status, approvals, lastEvent } = await client.session(id);
     if (status === "running") {
-      const asked = await client.lastQuestion(id);
-      const [line = ""] = contentText(asked?.content ?? "").trim().split("\n");
-      console.log(shownText(`A turn is running; Ctrl-C stops it: ${line.slice(0, 80)}`));
+      const pending = await client.lastQuestion(id);
+      const [line = ""] = contentText(pending?.content ?? "").trim().split("\n");
+      console.log(printableText(`A turn is running; Ctrl-C stops it: ${line.slice(0, 80)}`));
     }
     const joins = status === "running";
-    if (joins || !says && approvals.length > 0) await talk({ after: lastEvent, joins });
+    if (joins || !announces && approvals.length > 0) await talk({ after: lastEvent, joins });
   };
   const say = async (input: Content) => {
-    await comeTo(session, { says: true });
+    await comeTo(session, { announces: true });
     await talk({ input });
   };
-  const answer = async (said: string): Promise<boolean> => {
+  const answer = async (response: string): Promise<boolean> => {
     try {
-      if (!said.startsWith("/")) {
-        await say(await withPictures(said, { folder }));
+      if (!response.startsWith("/")) {
+        await say(await withImages(response, { folder }));
         return true;
       }
-      const withNamed = (text: string) => withPictures(text, { folder });
-      const done = await chatCommand(said, {
+      const withNamed = (text: string) => withImages(text, { folder });
+      const done = await chatCommand(response, {
         ...{ client, session, files, withNamed, isOffered },
         markOf: pasted?.markOf,
       });
       if (done.session !== undefined) {
         session = done.session;
         settings = done.settings;
-        leavesNow = false;
+        evictNow = false;
       }
-      if (done.leavesNow) leavesNow = true;
-      if (done.says !== "") console.log(shownText(done.says));
+      if (done.evictNow) evictNow = true;
+      if (done.output !== "") console.log(printableText(done.output));
       if (typeof done.input === "string") {
-        await say(await withPictures(done.input, { folder, typed: said }));
+        await say(await withImages(done.input, { folder, typed: response }));
       } else if (done.input) await say(done.input);
       else if (typeof done.session === "string") await comeTo(done.session);
       if (done.typed !== undefined) typed = done.typed;
       return !done.quits;
     } catch (error) {
-      console.log(shownText((error as Error).message));
+      console.log(printableText((error as Error).message));
       return true;
     }
   };
@@ -206,14 +206,14 @@ async function chat(values: { readonly session?: string; readonly url?: string }
     if (isTerminal) lines.setPrompt(begun === "" ? PROMPT : GOES_ON);
     if (begun === "") isOffered = isTerminal && typed !== "";
     lines.prompt();
-    if (isTerminal && typed !== "") lines.write(shownText(typed, { isWhole: true }));
+    if (isTerminal && typed !== "") lines.write(printableText(typed, { isWhole: true }));
     typed = "";
   };
 
   lines.on("SIGINT", () => {
     if (turn) {
       write("\nCancelling the turn …\n");
-      turn.cancel().catch((error) => console.log(shownText(error.message)));
+      turn.cancel().catch((error) => console.log(printableText(error.message)));
     } else {
       write(lines.line === "" && begun === "" ? "\n/quit or Ctrl-D exits.\n" : "\n");
       lines.write(null, { ctrl: true, name: "e" });
@@ -229,20 +229,20 @@ async function chat(values: { readonly session?: string; readonly url?: string }
   lines.on("line", () => unseen.push(isTerminal && turn !== undefined));
   // Created here, so that input before the first prompt isn't lost.
   const typedLines = lines[Symbol.asyncIterator]();
-  lines.on("close", () => turn?.cancel().catch((error) => console.log(shownText(error.message))));
-  console.log(shownText(session === null ? greets : `${greets}\nContinuing session ${session}.`));
+  lines.on("close", () => turn?.cancel().catch((error) => console.log(printableText(error.message))));
+  console.log(printableText(session === null ? greets : `${greets}\nContinuing session ${session}.`));
   if (isTerminal) write(MARKS_PASTES.on);
   try {
     await comeTo(session);
     prompt();
     for await (const typed of typedLines) {
-      if (unseen.shift()) write(`${shownText(typed)}\n`);
+      if (unseen.shift()) write(`${printableText(typed)}\n`);
       const text = pasted?.whole(typed) ?? typed;
       if (typed.endsWith("\\")) begun += `${text.slice(0, -1)}\n`;
       else {
-        const said = (begun + text).trim();
+        const response = (begun + text).trim();
         begun = "";
-        if (said !== "" && !await answer(said)) break;
+        if (response !== "" && !await answer(response)) break;
       }
       prompt();
     }

@@ -1,8 +1,8 @@
 import { type Content, type ContentPart, contentText } from "@tare/messages";
-import type { AgentClient, ChosenSettings, ToldCall } from "../agent_client.ts";
+import type { AgentClient, ChosenSettings, ReportedCall } from "../agent_client.ts";
 import { counted, formatCount, partName } from "@tare/server/internal/format";
 import { usdText } from "../dollars.ts";
-import { shownPlan } from "../event_printer.ts";
+import { renderPlan } from "../event_printer.ts";
 import { STATE_NAMES } from "../ledger_names.ts";
 import { type CommandFile, commandText, listCommands } from "./command_files.ts";
 
@@ -12,14 +12,14 @@ const LINE_BREAK = "↵";
 const MOST_EDITED_LINES = 50;
 
 interface CommandOutcome {
-  readonly says: string;
+  readonly output: string;
   /** Session of the next message; null for a new one. Default: unchanged. */
   readonly session?: string | null;
   readonly settings?: ChosenSettings;
   readonly input?: Content;
   readonly typed?: string;
   /** Whether the next message evicts everything that may be evicted. */
-  readonly leavesNow?: boolean;
+  readonly evictNow?: boolean;
   readonly quits?: boolean;
 }
 
@@ -52,11 +52,11 @@ function inSession(
 ): Command {
   return [args, text, async (rest, context) => {
     const { session, name } = context;
-    return session === null ? nothingSaid(name) : await run(rest, { ...context, session });
+    return session === null ? nothingYet(name) : await run(rest, { ...context, session });
   }];
 }
 
-function nothingSaid(name: string): string {
+function nothingYet(name: string): string {
   return `Cannot run /${name}: this session has no messages yet.`;
 }
 
@@ -64,10 +64,10 @@ const TABLE: Readonly<Record<string, Command>> = {
   new: [
     "",
     "start another session",
-    () => Promise.resolve({ says: "Your next message starts a new session.", session: null }),
+    () => Promise.resolve({ output: "Your next message starts a new session.", session: null }),
   ],
   clear: ["", "start another session with the same settings", async (_, { client, session }) => ({
-    says: "Your next message starts a new session with the same settings.",
+    output: "Your next message starts a new session with the same settings.",
     session: null,
     ...(session !== null && { settings: await client.settings(session) }),
   })],
@@ -90,7 +90,7 @@ const TABLE: Readonly<Record<string, Command>> = {
         : `The session is now named: ${await client.rename(session, rest)}`,
   ),
   fork: inSession("", "continue in a fork; this session stays unchanged", async (_, { client, session }) => ({
-    says: copied(session),
+    output: copied(session),
     session: (await client.fork(session)).session.id,
   })),
   retry: inSession("", "send the last message again, in a fork that ends before it", sayAgain),
@@ -117,7 +117,7 @@ const TABLE: Readonly<Record<string, Command>> = {
   ),
   plan: inSession("", "the agent's plan and progress", async (_, { client, session }) => {
     const { plan } = await client.session(session);
-    return plan ? shownPlan(plan).join("\n") : "The agent has made no plan.";
+    return plan ? renderPlan(plan).join("\n") : "The agent has made no plan.";
   }),
   results: inSession(
     "",
@@ -158,7 +158,7 @@ const TABLE: Readonly<Record<string, Command>> = {
   quit: [
     "",
     "exit (or Ctrl-D); the session is kept. Ctrl-C stops the turn",
-    () => Promise.resolve({ says: "", quits: true }),
+    () => Promise.resolve({ output: "", quits: true }),
   ],
 };
 
@@ -174,14 +174,14 @@ pasted text is one message. A cost unit is the price of one input token that is 
 /** Runs a line that begins with `/`. @throws {Error} with a message for users if the server refuses. */
 export async function chatCommand(line: string, context: Context): Promise<CommandOutcome> {
   const [, name = "", rest = ""] = /^\/(\S*)\s*([^]*?)\s*$/.exec(line) ?? [];
-  if (name === "help") return { says: await help(context) };
+  if (name === "help") return { output: await help(context) };
   if (Object.hasOwn(TABLE, name)) {
     const done = await TABLE[name]![2](rest, { ...context, name });
-    return typeof done === "string" ? { says: done } : done;
+    return typeof done === "string" ? { output: done } : done;
   }
   const file = context.files?.().get(name.normalize());
-  if (!file) return { says: `Cannot run /${name}: there is no such command. /help lists them.` };
-  return { says: `Running ${file.path}:`, input: await commandText(file, rest) };
+  if (!file) return { output: `Cannot run /${name}: there is no such command. /help lists them.` };
+  return { output: `Running ${file.path}:`, input: await commandText(file, rest) };
 }
 
 async function help({ files = () => new Map() }: Context): Promise<string> {
@@ -204,20 +204,22 @@ function copied(session: string): string {
 async function sayAgain(rest: string, context: InSession): Promise<CommandOutcome | string> {
   const { client, session, name, markOf, withNamed = (text) => Promise.resolve(text) } = context;
   const last = await client.lastQuestion(session);
-  if (!last) return nothingSaid(name);
+  if (!last) return nothingYet(name);
   const { place, content } = last;
   if (name === "edit" && rest === "") {
     const text = contentText(content);
     const isLong = text.split("\n").length > MOST_EDITED_LINES;
-    const shown = isLong && markOf ? markOf(text) : text.replaceAll("\n", LINE_BREAK);
+    const printable = isLong && markOf ? markOf(text) : text.replaceAll("\n", LINE_BREAK);
     const named = attachedTo(await withNamed(text));
-    const marks = attachedTo(content).flatMap((part, at) => includes(named, part) ? [] : [markAt(at, part)]);
-    return { says: "", typed: ["/edit", shown, ...marks].join(" ") };
+    const placeholders = attachedTo(content).flatMap((part, at) =>
+      includes(named, part) ? [] : [markAt(at, part)]
+    );
+    return { output: "", typed: ["/edit", printable, ...placeholders].join(" ") };
   }
   const input = name === "edit"
     ? await changed(content, rest.replaceAll(LINE_BREAK, "\n"), { ...context, withNamed })
     : content;
-  return { says: copied(session), session: (await client.fork(session, place)).session.id, input };
+  return { output: copied(session), session: (await client.fork(session, place)).session.id, input };
 }
 
 type Attached = Exclude<ContentPart, { readonly type: "text" | "refusal" }>;
@@ -247,22 +249,22 @@ async function changed(
   const isMarked = (part: Attached, at: number) => line.includes(markAt(at, part));
   const staying = isOffered || before.some(isMarked) ? before.filter(isMarked) : before;
   const text = before.reduce((rest, part, at) => rest.replace(markAt(at, part), ""), line).trim();
-  const said = await withNamed(text);
-  const named = attachedTo(said);
-  const kept = staying.filter((part) => !includes(named, part));
-  if (kept.length === 0) return said;
-  return [...(text === "" ? [] : [{ type: "text", text } as const]), ...kept, ...named];
+  const expanded = await withNamed(text);
+  const named = attachedTo(expanded);
+  const retained = staying.filter((part) => !includes(named, part));
+  if (retained.length === 0) return expanded;
+  return [...(text === "" ? [] : [{ type: "text", text } as const]), ...retained, ...named];
 }
 
 async function cost(_: string, { client, session }: InSession): Promise<string> {
   const calls = await client.calls(session);
   const newest = calls.at(-1);
   if (!newest) return "No model call yet in this session.";
-  const priceOf = (of: readonly (Pick<ToldCall, "usd" | "tokenUnits"> | null)[]) => {
+  const priceOf = (of: readonly (Pick<ReportedCall, "usd" | "costUnits"> | null)[]) => {
     if (of.every((one) => one?.usd != null)) return usdText(sum(of, (one) => one?.usd ?? 0));
-    return `${formatCount(sum(of, (one) => one?.tokenUnits ?? 0))} cost units`;
+    return `${formatCount(sum(of, (one) => one?.costUnits ?? 0))} cost units`;
   };
-  const told = (of: readonly ToldCall[]) =>
+  const callLines = (of: readonly ReportedCall[]) =>
     `${priceOf(of)} for ${counted(of.length, "call")}: ${
       formatCount(sum(of, ({ promptTokens }) => promptTokens))
     } ` +
@@ -270,8 +272,8 @@ async function cost(_: string, { client, session }: InSession): Promise<string> 
     `${formatCount(sum(of, ({ outputTokens }) => outputTokens))} output tokens`;
   const without = calls.map(({ without }) => without);
   return [
-    `session:   ${told(calls)}`,
-    `last turn: ${told(calls.filter(({ turn }) => turn === newest.turn))}`,
+    `session:   ${callLines(calls)}`,
+    `last turn: ${callLines(calls.filter(({ turn }) => turn === newest.turn))}`,
     ...(without.includes(null) ? [] : [`Estimated cost without Tare: ${priceOf(without)}.`]),
   ].join("\n");
 }
@@ -282,13 +284,13 @@ function sum<T>(all: readonly T[], of: (one: T) => number): number {
 
 async function compact(rest: string, { client, session }: InSession): Promise<CommandOutcome | string> {
   if (rest === "now") {
-    return { says: "Your next message evicts everything that may be evicted.", leavesNow: true };
+    return { output: "Your next message evicts everything that may be evicted.", evictNow: true };
   }
   const { asIs, rewritten, alive } = await client.quote(session);
   const tokens = asIs.promptTokens - rewritten.promptTokens;
   if (tokens <= 0) return "Nothing can be evicted now.";
   const costs = (quoted: typeof asIs) =>
-    formatCount(alive * quoted.warmTokenUnits + (1 - alive) * quoted.coldTokenUnits);
+    formatCount(alive * quoted.warmCostUnits + (1 - alive) * quoted.coldCostUnits);
   return `${formatCount(tokens)} of ${
     formatCount(asIs.promptTokens)
   } tokens can be evicted; the model can recall them. ` +
@@ -314,7 +316,7 @@ async function findSession(client: AgentClient, given: string): Promise<CommandO
   }
   const session = found[0]?.id ?? given;
   const questions = await client.questions(session);
-  return { says: questions.map((text) => `› ${text}`).join("\n"), session };
+  return { output: questions.map((text) => `› ${text}`).join("\n"), session };
 }
 
 async function chooseModel(
@@ -330,15 +332,15 @@ async function chooseModel(
   const cache = isAnother
     ? "\nIts cache contains nothing that was sent to other models, so the next request costs more."
     : "";
-  return { says: `model ${model}, effort ${effort}${known}${cache}`, session };
+  return { output: `model ${model}, effort ${effort}${known}${cache}`, session };
 }
 
 async function quote(_: string, { client, session }: InSession): Promise<string> {
   const { asIs, rewritten, alive } = await client.quote(session);
-  const told = ({ promptTokens, warmTokenUnits, coldTokenUnits }: typeof asIs) =>
-    `${formatCount(promptTokens)} tokens; costs ${formatCount(warmTokenUnits)} cost units if cached, ` +
-    `${formatCount(coldTokenUnits)} if not`;
-  return `as it is:       ${told(asIs)}\nafter eviction: ${told(rewritten)}\n` +
+  const priceLine = ({ promptTokens, warmCostUnits, coldCostUnits }: typeof asIs) =>
+    `${formatCount(promptTokens)} tokens; costs ${formatCount(warmCostUnits)} cost units if cached, ` +
+    `${formatCount(coldCostUnits)} if not`;
+  return `as it is:       ${priceLine(asIs)}\nafter eviction: ${priceLine(rewritten)}\n` +
     `Probability that the prompt is still cached: ${(100 * alive).toFixed(0)} %.\n` +
     "A cost unit is the price of one input token that is not read from the cache.";
 }
@@ -351,7 +353,7 @@ async function listResults(_: string, { client, session }: InSession): Promise<s
     `${String(place).padStart(4)}  ${tool}, ${STATE_NAMES[state] ?? state}: ${formatCount(tokens)} of ${
       formatCount(originalTokens)
     } tokens` +
-    (pin === null ? "" : `; ${pin.wish === "keep" ? "retain" : "evict"}: ${pin.state}`)
+    (pin === null ? "" : `; ${pin.wish === "retain" ? "retain" : "evict"}: ${pin.state}`)
   ).join("\n");
 }
 
@@ -359,7 +361,7 @@ async function pin(place: string, { client, session, name }: InSession): Promise
   if (!/^\d+$/.test(place)) {
     return `Cannot use ${JSON.stringify(place)}: it is not the number of a result. /results lists them.`;
   }
-  const { state } = await client.pin(session, Number(place), name === "keep" ? "keep" : "let_go");
+  const { state } = await client.pin(session, Number(place), name === "keep" ? "retain" : "evict");
   const [done, waits] = name === "keep"
     ? ["is retained", "is restored at the next rewrite and retained"]
     : ["is evicted", "is evicted at the next rewrite"];
@@ -372,7 +374,7 @@ async function listChanges(_: string, { client, session }: InSession): Promise<s
   return turns.map(({ turn, files, isUndone, notCovered }) =>
     [
       `turn ${turn}${isUndone ? ", undone" : ""}: ${counted(files.length, "file")}`,
-      ...told({ files, notCovered }),
+      ...undoLines({ files, notCovered }),
     ]
       .join("\n")
   ).join("\n");
@@ -388,23 +390,23 @@ async function putBack(
     return `Cannot run /${name} ${rest}: it takes ${takes} "force".`;
   }
   const body = { ...(turn !== "" && { turn: Number(turn) }), ...(force && { force: true }) };
-  if (name === "redo") return saysOf("restored", await client.redo(session, body));
+  if (name === "redo") return undoOutput("restored", await client.redo(session, body));
   const done = await client.undo(session, { ...body, conversation: name === "back" });
-  const says = saysOf("reverted", done);
-  if (!done.session) return says;
+  const output = undoOutput("reverted", done);
+  if (!done.session) return output;
   return {
-    says: `${says}\nThe conversation continues before that turn, in session ${done.session.id}.`,
+    output: `${output}\nThe conversation continues before that turn, in session ${done.session.id}.`,
     session: done.session.id,
   };
 }
 
-function saysOf(done: string, { files, notCovered }: Pick<PutBack, "files" | "notCovered">): string {
-  return [`${counted(files.length, "file")} ${done}.`, ...told({ files, notCovered })].join("\n");
+function undoOutput(done: string, { files, notCovered }: Pick<PutBack, "files" | "notCovered">): string {
+  return [`${counted(files.length, "file")} ${done}.`, ...undoLines({ files, notCovered })].join("\n");
 }
 
 const MOST_LISTED = 20;
 
-function told({ files, notCovered }: Pick<PutBack, "files" | "notCovered">): readonly string[] {
+function undoLines({ files, notCovered }: Pick<PutBack, "files" | "notCovered">): readonly string[] {
   const more = files.length - MOST_LISTED;
   return [
     ...files.slice(0, MOST_LISTED).map(({ path, change }) => `  ${change.padEnd(8)} ${path}`),

@@ -1,6 +1,6 @@
 import type { PromptReport } from "@tare/session/internal/report";
 import { assertEquals, assertRejects } from "@std/assert";
-import type { AgentClient, ToldCall } from "../agent_client.ts";
+import type { AgentClient, ReportedCall } from "../agent_client.ts";
 import { EMPTY_LEDGER } from "@tare/loop/internal";
 import { chatCommand, COMMANDS } from "./chat_commands.ts";
 
@@ -16,7 +16,7 @@ const block: PromptReport["blocks"][number] = {
   },
   ...{ tokens: 35, originalTokens: 1234, state: "elided", pin: null },
 };
-const priced = { promptTokens: 1000, cachedTokens: 900, warmTokenUnits: 190, coldTokenUnits: 1000 };
+const priced = { promptTokens: 1000, cachedTokens: 900, warmCostUnits: 190, coldCostUnits: 1000 };
 
 const oneCall = {
   ...{
@@ -26,7 +26,7 @@ const oneCall = {
     afterQuestion: false,
     purpose: "turn",
     estimated: false,
-    tokenUnits: 30,
+    costUnits: 30,
   },
   ...{
     promptTokens: 1_000,
@@ -36,10 +36,14 @@ const oneCall = {
     outputTokens: 20,
     usd: 0.25,
   },
-  ...{ without: null, resendTokenUnits: null, projected: null, summary: null, changed: null },
+  ...{ without: null, resendCostUnits: null, projected: null, summary: null, changed: null },
   ...{ uncached: [], rewrites: [] },
-} as unknown as ToldCall;
-const calls: readonly ToldCall[] = [oneCall, { ...oneCall, turn: 2 }, { ...oneCall, turn: 2, usd: 0.125 }];
+} as unknown as ReportedCall;
+const calls: readonly ReportedCall[] = [oneCall, { ...oneCall, turn: 2 }, {
+  ...oneCall,
+  turn: 2,
+  usd: 0.125,
+}];
 
 const files = [{ path: "src/a.ts", change: "changed" as const }];
 const notCovered = ["shell: what it did outside of the workspace's files."];
@@ -83,10 +87,10 @@ const client = {
         ...block,
         place: 12,
         state: "alive" as const,
-        pin: { place: 12, wish: "keep" as const, by: "user", state: "waiting" as const },
+        pin: { place: 12, wish: "retain" as const, by: "user", state: "waiting" as const },
       }],
     }),
-  pin: (_session: string, place: number, wish: "keep" | "let_go") =>
+  pin: (_session: string, place: number, wish: "retain" | "evict") =>
     Promise.resolve({ place, wish, by: "user", state: place === 3 ? "waiting" as const : "done" as const }),
   changes: (session: string) =>
     Promise.resolve(session === "ab2" ? [] : [{ turn: 4, atMs: 0, isUndone: true, files, notCovered }]),
@@ -104,53 +108,53 @@ const client = {
 const run = (line: string, session: string | null = "ab1") => chatCommand(line, { client, session });
 
 Deno.test("chatCommand() starts, finds and changes sessions", async () => {
-  assertEquals(await run("/help"), { says: COMMANDS });
-  assertEquals(await run("/quit"), { says: "", quits: true });
+  assertEquals(await run("/help"), { output: COMMANDS });
+  assertEquals(await run("/quit"), { output: "", quits: true });
   assertEquals((await run("/new")).session, null);
   assertEquals(await run("/sessions"), {
-    says: "ab1  1 turn, $0.5000  First things\nab2  2 turns  Others",
+    output: "ab1  1 turn, $0.5000  First things\nab2  2 turns  Others",
   });
-  assertEquals((await run("/sessions First")).says, "ab1  1 turn, $0.5000  First things");
-  assertEquals((await run("/sessions none")).says, "No session contains: none");
-  assertEquals(await run("/session ab2"), { says: "› Hello?\n› And now?", session: "ab2" });
-  assertEquals(await run("/session abcdef"), { says: "› Hello?\n› And now?", session: "abcdef" });
+  assertEquals((await run("/sessions First")).output, "ab1  1 turn, $0.5000  First things");
+  assertEquals((await run("/sessions none")).output, "No session contains: none");
+  assertEquals(await run("/session ab2"), { output: "› Hello?\n› And now?", session: "ab2" });
+  assertEquals(await run("/session abcdef"), { output: "› Hello?\n› And now?", session: "abcdef" });
   assertEquals(
-    (await run("/session ab")).says,
+    (await run("/session ab")).output,
     "Cannot change the session: 2 ids begin with ab. Use a longer one.",
   );
   assertEquals(
-    (await run("/session")).says,
+    (await run("/session")).output,
     "Cannot change the session: /session needs an id. /sessions lists them.",
   );
   await assertRejects(() => run("/session x"), Error, "Cannot find session x: there is no such session.");
   assertEquals(
-    (await run("/nonsense")).says,
+    (await run("/nonsense")).output,
     "Cannot run /nonsense: there is no such command. /help lists them.",
   );
   assertEquals(await run("/clear"), {
-    says: "Your next message starts a new session with the same settings.",
+    output: "Your next message starts a new session with the same settings.",
     session: null,
     settings: { model: "model of ab1" },
   });
   assertEquals((await run("/clear", null)).settings, undefined);
-  assertEquals((await run("/rename  the notes ")).says, "The session is now named: THE NOTES");
-  assertEquals((await run("/rename")).says, "Cannot rename the session: /rename needs a title.");
+  assertEquals((await run("/rename  the notes ")).output, "The session is now named: THE NOTES");
+  assertEquals((await run("/rename")).output, "Cannot rename the session: /rename needs a title.");
 });
 
 Deno.test("chatCommand() continues in a fork: whole, or with the last message again or edited", async () => {
-  const goesOn = "Continuing in a fork; files are unchanged. Back to the original session: /session ab1";
+  const continues = "Continuing in a fork; files are unchanged. Back to the original session: /session ab1";
   const whole = "ab1 before undefined";
-  assertEquals(await run("/fork"), { says: goesOn, session: whole });
-  const before = { says: goesOn, session: "ab1 before 7" };
+  assertEquals(await run("/fork"), { output: continues, session: whole });
+  const before = { output: continues, session: "ab1 before 7" };
   assertEquals(await run("/retry"), { ...before, input: "And\nnow?" });
-  assertEquals(await run("/edit"), { says: "", typed: "/edit And↵now?" });
+  assertEquals(await run("/edit"), { output: "", typed: "/edit And↵now?" });
   assertEquals(await run("/edit And↵then?\nSay."), { ...before, input: "And\nthen?\nSay." });
   // A long message is replaced by a mark.
   const content = Array.from({ length: 51 }, (_, at) => `line ${at}`).join("\n");
   const long = { ...client, lastQuestion: () => Promise.resolve({ place: 7, content }) };
   const markOf = (text: string) => `[${text.length} characters]`;
   assertEquals(await chatCommand("/edit", { client: long, session: "ab1", markOf }), {
-    says: "",
+    output: "",
     typed: `/edit [${content.length} characters]`,
   });
   // Images stay until their mark is removed.
@@ -160,16 +164,16 @@ Deno.test("chatCommand() continues in a fork: whole, or with the last message ag
     { type: "input_audio", input_audio: { data: "AA==", format: "wav" } },
   ] as const;
   const textOf = (text: string) => ({ type: "text", text }) as const;
-  const said = [textOf("See @shot.png!"), shot, sent, recording];
+  const parts = [textOf("See @shot.png!"), shot, sent, recording];
   const withNamed = (text: string) =>
     Promise.resolve(text.includes("@shot.png") ? [textOf(text), shot] : text);
   const edit = (line: string, isOffered: boolean) =>
     chatCommand(line, {
-      client: { ...client, lastQuestion: () => Promise.resolve({ place: 7, content: said }) },
+      client: { ...client, lastQuestion: () => Promise.resolve({ place: 7, content: parts }) },
       ...{ session: "ab1", withNamed, isOffered },
     });
   assertEquals(await edit("/edit", false), {
-    says: "",
+    output: "",
     typed: "/edit See @shot.png! [picture 2] [recording 3]",
   });
   for (
@@ -193,46 +197,46 @@ Deno.test("chatCommand() continues in a fork: whole, or with the last message ag
   for (const line of ["/retry", "/edit", "/edit x"]) {
     const [name] = line.split(" ");
     assertEquals(await run(line, "ab2"), {
-      says: `Cannot run ${name}: this session has no messages yet.`,
+      output: `Cannot run ${name}: this session has no messages yet.`,
     });
   }
 });
 
 Deno.test("chatCommand() prints a session's cost and plan", async () => {
-  const told = "prompt tokens";
+  const expected = "prompt tokens";
   assertEquals(
-    (await run("/cost")).says,
-    `session:   $0.6250 for 3 calls: 3,000 ${told} (2,700 from the cache), 60 output tokens\n` +
-      `last turn: $0.3750 for 2 calls: 2,000 ${told} (1,800 from the cache), 40 output tokens`,
+    (await run("/cost")).output,
+    `session:   $0.6250 for 3 calls: 3,000 ${expected} (2,700 from the cache), 60 output tokens\n` +
+      `last turn: $0.3750 for 2 calls: 2,000 ${expected} (1,800 from the cache), 40 output tokens`,
   );
-  assertEquals((await run("/cost", "ab2")).says, "No model call yet in this session.");
-  const without = { promptTokens: 0, cachedTokens: 0, tokenUnits: 50, usd: null, compacts: false };
+  assertEquals((await run("/cost", "ab2")).output, "No model call yet in this session.");
+  const without = { promptTokens: 0, cachedTokens: 0, costUnits: 50, usd: null, compacts: false };
   const unpriced = { ...client, calls: () => Promise.resolve([{ ...oneCall, usd: null, without }]) };
   assertEquals(
-    (await chatCommand("/cost", { client: unpriced, session: "ab1" })).says.split("\n").slice(1),
+    (await chatCommand("/cost", { client: unpriced, session: "ab1" })).output.split("\n").slice(1),
     [
-      `last turn: 30 cost units for 1 call: 1,000 ${told} (900 from the cache), 20 output tokens`,
+      `last turn: 30 cost units for 1 call: 1,000 ${expected} (900 from the cache), 20 output tokens`,
       "Estimated cost without Tare: 50 cost units.",
     ],
   );
-  assertEquals((await run("/plan")).says, "  ☑ Look\n  ▶ Mend\n  ☐ Check");
-  assertEquals((await run("/plan", "ab2")).says, "The agent has made no plan.");
+  assertEquals((await run("/plan")).output, "  ☑ Look\n  ▶ Mend\n  ☐ Check");
+  assertEquals((await run("/plan", "ab2")).output, "The agent has made no plan.");
 });
 
 Deno.test("chatCommand() prints the cost of eviction before it evicts", async () => {
   assertEquals(await run("/compact"), {
-    says:
+    output:
       "900 of 1,000 tokens can be evicted; the model can recall them. Your next message would then cost about " +
       "271 cost units instead of 271.\nThey are evicted automatically once that pays off. /compact now evicts them " +
       "with your next message.",
   });
   assertEquals(await run("/compact now"), {
-    says: "Your next message evicts everything that may be evicted.",
-    leavesNow: true,
+    output: "Your next message evicts everything that may be evicted.",
+    evictNow: true,
   });
   const full = { ...client, quote: () => Promise.resolve({ asIs: priced, rewritten: priced, alive: 1 }) };
   assertEquals(
-    (await chatCommand("/compact", { client: full, session: "ab1" })).says,
+    (await chatCommand("/compact", { client: full, session: "ab1" })).output,
     "Nothing can be evicted now.",
   );
 });
@@ -242,11 +246,11 @@ Deno.test("chatCommand() runs custom commands", async () => {
   const path = `${folder}/fix.md`;
   await Deno.writeTextFile(path, "---\ndescription: Fixes it\n---\nFix $1.");
   const options = { client, session: null, files: () => new Map([["fix", { name: "fix", path }]]) };
-  assertEquals(await chatCommand("/fix it", options), { says: `Running ${path}:`, input: "Fix it." });
-  assertEquals((await chatCommand("/help", options)).says, `${COMMANDS}\n\n/fix               Fixes it`);
+  assertEquals(await chatCommand("/fix it", options), { output: `Running ${path}:`, input: "Fix it." });
+  assertEquals((await chatCommand("/help", options)).output, `${COMMANDS}\n\n/fix               Fixes it`);
   const hidden = { ...options, files: () => new Map([["compact", { name: "compact", path }]]) };
   assertEquals(
-    (await chatCommand("/help", hidden)).says,
+    (await chatCommand("/help", hidden)).output,
     `${COMMANDS}\n\n${path} is ignored: /compact is a built-in command.`,
   );
   await Deno.remove(folder, { recursive: true });
@@ -254,79 +258,80 @@ Deno.test("chatCommand() runs custom commands", async () => {
 
 Deno.test("chatCommand() shows and sets model and effort of the next turns", async () => {
   assertEquals(await run("/model"), {
-    says: "model gpt-5.5, effort default (one of low, high)",
+    output: "model gpt-5.5, effort default (one of low, high)",
     session: "ab1",
   });
   const cold = "\nIts cache contains nothing that was sent to other models, so the next request costs more.";
   assertEquals(await run("/model other low"), {
-    says: 'Cannot use model "other low": names of models have no spaces. /effort sets the reasoning effort.',
+    output:
+      'Cannot use model "other low": names of models have no spaces. /effort sets the reasoning effort.',
   });
-  assertEquals((await run("/model other")).says, `model other, effort default${cold}`);
+  assertEquals((await run("/model other")).output, `model other, effort default${cold}`);
   assertEquals(
-    (await run("/model plain")).says,
+    (await run("/model plain")).output,
     `model plain, effort default (not adjustable)${cold}`,
   );
-  assertEquals((await run("/effort low")).says, "model gpt-5.5, effort low (one of low, high)");
-  assertEquals((await run("/effort default")).says, "model gpt-5.5, effort default (one of low, high)");
+  assertEquals((await run("/effort low")).output, "model gpt-5.5, effort low (one of low, high)");
+  assertEquals((await run("/effort default")).output, "model gpt-5.5, effort default (one of low, high)");
   // It creates a session before the first message.
   assertEquals(await run("/model plain", null), {
-    says: "model plain, effort default (not adjustable)",
+    output: "model plain, effort default (not adjustable)",
     session: "new",
   });
 });
 
 Deno.test("chatCommand() lists, reverts and restores changes of files", async () => {
   const listed = "  changed  src/a.ts\n  not included: shell: what it did outside of the workspace's files.";
-  assertEquals((await run("/changes")).says, `turn 4, undone: 1 file\n${listed}`);
+  assertEquals((await run("/changes")).output, `turn 4, undone: 1 file\n${listed}`);
   assertEquals(
-    (await run("/changes", "ab2")).says,
+    (await run("/changes", "ab2")).output,
     "No file changes are recorded.",
   );
-  assertEquals(await run("/undo"), { says: `1 file reverted.\n${listed}` });
+  assertEquals(await run("/undo"), { output: `1 file reverted.\n${listed}` });
   assertEquals(await run("/back 2"), {
-    says: `1 file reverted.\n${listed}\nThe conversation continues before that turn, in session before 2.`,
+    output: `1 file reverted.\n${listed}\nThe conversation continues before that turn, in session before 2.`,
     session: "before 2",
   });
-  assertEquals(await run("/redo force"), { says: "0 files restored.\n  not included: force: true" });
-  assertEquals(await run("/redo"), { says: "0 files restored.\n  not included: force: false" });
+  assertEquals(await run("/redo force"), { output: "0 files restored.\n  not included: force: true" });
+  assertEquals(await run("/redo"), { output: "0 files restored.\n  not included: force: false" });
   assertEquals(
-    (await run("/undo all")).says,
+    (await run("/undo all")).output,
     'Cannot run /undo all: it takes a turn\'s number, as listed by /changes, and "force".',
   );
-  assertEquals((await run("/redo 3")).says, 'Cannot run /redo 3: it takes only "force".');
+  assertEquals((await run("/redo 3")).output, 'Cannot run /redo 3: it takes only "force".');
 });
 
 Deno.test("chatCommand() prints the next request's cost, lists tool results, and pins them", async () => {
   assertEquals(
-    (await run("/quote")).says,
+    (await run("/quote")).output,
     "as it is:       1,000 tokens; costs 190 cost units if cached, 1,000 if not\n" +
       "after eviction: 100 tokens; costs 190 cost units if cached, 1,000 if not\n" +
       "Probability that the prompt is still cached: 90 %.\n" +
       "A cost unit is the price of one input token that is not read from the cache.",
   );
   assertEquals(
-    (await run("/results")).says,
+    (await run("/results")).output,
     "   3  read_file, evicted: 35 of 1,234 tokens\n  12  read_file, visible: 35 of 1,234 tokens; retain: waiting",
   );
-  assertEquals((await run("/results", "ab2")).says, "No tool results yet.");
-  assertEquals((await run("/keep 3")).says, "Result 3 is restored at the next rewrite and retained.");
-  assertEquals((await run("/let-go 3")).says, "Result 3 is evicted at the next rewrite.");
-  assertEquals((await run("/keep 12")).says, "Result 12 is retained.");
-  assertEquals((await run("/let-go 12")).says, "Result 12 is evicted.");
+  assertEquals((await run("/results", "ab2")).output, "No tool results yet.");
+  assertEquals((await run("/keep 3")).output, "Result 3 is restored at the next rewrite and retained.");
+  assertEquals((await run("/let-go 3")).output, "Result 3 is evicted at the next rewrite.");
+  assertEquals((await run("/keep 12")).output, "Result 12 is retained.");
+  assertEquals((await run("/let-go 12")).output, "Result 12 is evicted.");
   assertEquals(
-    (await run("/keep all")).says,
+    (await run("/keep all")).output,
     'Cannot use "all": it is not the number of a result. /results lists them.',
   );
   assertEquals(
-    (await run("/warm")).says,
+    (await run("/warm")).output,
     "Keeping the prompt cached until 60 at the latest, for at most $0.6000.",
   );
   assertEquals(
-    (await run("/warm 5")).says,
+    (await run("/warm 5")).output,
     "Keeping the prompt cached until 5 at the latest, for at most $0.0500.",
   );
   assertEquals(
-    (await run("/warm up")).says,
+    (await run("/warm up")).output,
     'Cannot keep the cache alive for "up": it is not a number of minutes.',
   );
   for (
@@ -351,7 +356,7 @@ Deno.test("chatCommand() prints the next request's cost, lists tool results, and
     ]
   ) {
     assertEquals(
-      (await run(line, null)).says,
+      (await run(line, null)).output,
       `Cannot run ${line.split(" ")[0]}: this session has no messages yet.`,
     );
   }

@@ -1,5 +1,5 @@
 import { Lexer, type MarkedToken, type Token, type Tokens } from "marked";
-import { columnsOf, shownText } from "./shown_text.ts";
+import { columnsOf, printableText } from "./printable_text.ts";
 
 export interface DrawnMarkdown {
   /** Adds a piece. Open marks, such as `**`, are buffered within the line. */
@@ -73,7 +73,7 @@ export function drawnMarkdown(
     if (fence !== undefined) {
       const isEnd = FENCE.test(whole) && whole.trim().startsWith(fence) && /^[`~]+$/.test(whole.trim());
       if (isEnd) fence = undefined;
-      return write((isEnd ? dim : code)(shownText(whole)) + end);
+      return write((isEnd ? dim : code)(printableText(whole)) + end);
     }
     if (ROW.test(whole)) {
       rows.push(whole);
@@ -83,7 +83,7 @@ export function drawnMarkdown(
     const [, opens] = FENCE.exec(whole) ?? [];
     if (opens !== undefined) {
       fence = opens;
-      return write(dim(shownText(whole)) + end);
+      return write(dim(printableText(whole)) + end);
     }
     write(drawLine(whole) + end);
   };
@@ -106,10 +106,10 @@ export function drawnMarkdown(
 }
 
 function drawLine(line: string): string {
-  const [, marks = "", title = ""] = HEADING.exec(line) ?? [];
-  if (marks !== "") {
+  const [, prefix = "", title = ""] = HEADING.exec(line) ?? [];
+  if (prefix !== "") {
     const drawn = drawInline(title, true);
-    return bold(marks.length < 3 ? underlined(drawn) : drawn);
+    return bold(prefix.length < 3 ? underlined(drawn) : drawn);
   }
   if (RULE.test(line)) return dim("─".repeat(40));
   const { drawn, length } = opening(line);
@@ -118,9 +118,9 @@ function drawLine(line: string): string {
 
 /** Returns the rendered list or quote mark at the beginning of a line, and its length. */
 function opening(line: string): { readonly drawn: string; readonly length: number } {
-  const [quote, marks] = QUOTE.exec(line) ?? [];
+  const [quote, prefix] = QUOTE.exec(line) ?? [];
   if (quote !== undefined) {
-    return { drawn: dim("│ ".repeat(marks!.replaceAll(/\s/g, "").length)), length: quote.length };
+    return { drawn: dim("│ ".repeat(prefix!.replaceAll(/\s/g, "").length)), length: quote.length };
   }
   const [item, indent = "", number = "•", box] = ITEM.exec(line) ?? [];
   if (item === undefined) return { drawn: "", length: 0 };
@@ -143,7 +143,7 @@ function settledLength(text: string): number {
 }
 
 function drawInline(text: string, isBold = false): string {
-  return text.length > MOST_DRAWN ? shownText(text) : drawTokens(Lexer.lexInline(text), isBold);
+  return text.length > MOST_DRAWN ? printableText(text) : drawTokens(Lexer.lexInline(text), isBold);
 }
 
 function drawTokens(tokens: readonly Token[], isBold: boolean): string {
@@ -159,20 +159,20 @@ function draw(token: MarkedToken, isBold: boolean): string {
     case "del":
       return struck(drawTokens(token.tokens, isBold));
     case "codespan":
-      return code(shownText(token.text));
+      return code(printableText(token.text));
     case "link": {
-      const href = shownText(token.href);
+      const href = printableText(token.href);
       const isSame = token.text === token.href || `mailto:${token.text}` === token.href;
       return isSame
-        ? underlined(shownText(token.text))
+        ? underlined(printableText(token.text))
         : `${underlined(drawTokens(token.tokens, isBold))}${dim(` (${href})`)}`;
     }
     case "image":
-      return `${underlined(shownText(token.text))}${dim(` (${shownText(token.href)})`)}`;
+      return `${underlined(printableText(token.text))}${dim(` (${printableText(token.href)})`)}`;
     case "escape":
-      return shownText(token.text);
+      return printableText(token.text);
     default:
-      return shownText(token.raw);
+      return printableText(token.raw);
   }
 }
 

@@ -60,8 +60,8 @@ const BEGIN = "\x1b[200~";
 const END = "\x1b[201~";
 
 interface TerminalInput {
-  on(event: "data", told: (chunk: Uint8Array) => void): unknown;
-  on(event: "end", told: () => void): unknown;
+  on(event: "data", listener: (chunk: Uint8Array) => void): unknown;
+  on(event: "end", listener: () => void): unknown;
   readonly setRawMode?: (isRaw: boolean) => unknown;
 }
 
@@ -103,12 +103,12 @@ export function pastedInput(terminal: TerminalInput): PastedInput {
       }
       pasted += before;
       if (at < 0) continue;
-      const shown = shownPaste(pasted);
-      if (shown !== "") input.write(shown);
+      const pasteLabel = pasteLabelOf(pasted);
+      if (pasteLabel !== "") input.write(pasteLabel);
       pasted = undefined;
     }
   };
-  const shownPaste = (text: string): string => {
+  const pasteLabelOf = (text: string): string => {
     const lines = text.replaceAll(/\r\n?/g, "\n").replace(/\n+$/, "");
     // The line editor would execute control characters.
     if (!lines.includes("\n")) return lines.replaceAll(/\t/g, " ").replaceAll(/\p{Cc}/gu, "");

@@ -1,6 +1,6 @@
 import type { Content } from "@tare/messages";
 import { isAbsolute, join } from "@std/path";
-import { shownText } from "./shown_text.ts";
+import { printableText } from "./printable_text.ts";
 
 /** `@path` or `@"a path"` at the beginning of a word. */
 const NAMED = /(?<!\S)@(?:"([^"\n]+)"|([^\s"]+))/g;
@@ -27,18 +27,18 @@ const MOST_OF_ALL = 7 * 2 ** 20;
  * @param options.typed Part typed by the user, in which images may be named. Default: all.
  * @throws {Error} if an image is too large or unreadable; a missing one is ignored.
  */
-export async function withPictures(
+export async function withImages(
   text: string,
   { folder, typed = text }: { readonly folder?: string | undefined; readonly typed?: string },
 ): Promise<Content> {
   if (folder === undefined) return text;
   let room = MOST_OF_ALL;
-  const pictures: string[] = [];
+  const images: string[] = [];
   for (const [, quoted, bare = ""] of typed.matchAll(NAMED)) {
     const path = quoted ?? bare.replace(/[.,;:!?)\]]+$/, "");
     const kind = PICTURES[/\.(\w+)$/.exec(path)?.[1]?.toLowerCase() ?? ""];
     if (kind === undefined) continue;
-    const bytes = await pictureAt(isAbsolute(path) ? path : join(folder, path), path);
+    const bytes = await imageAt(isAbsolute(path) ? path : join(folder, path), path);
     if (!bytes) continue;
     if (bytes.length > room) {
       throw new Error(
@@ -46,16 +46,16 @@ export async function withPictures(
       );
     }
     room -= bytes.length;
-    pictures.push(`data:${kind};base64,${bytes.toBase64()}`);
+    images.push(`data:${kind};base64,${bytes.toBase64()}`);
   }
-  if (pictures.length === 0) return text;
+  if (images.length === 0) return text;
   return [
     { type: "text", text },
-    ...pictures.map((url) => ({ type: "image_url", image_url: { url } }) as const),
+    ...images.map((url) => ({ type: "image_url", image_url: { url } }) as const),
   ];
 }
 
-async function pictureAt(path: string, named: string): Promise<Uint8Array | undefined> {
+async function imageAt(path: string, named: string): Promise<Uint8Array | undefined> {
   const info = await Deno.stat(path).catch(() => undefined);
   if (!info?.isFile) return undefined;
   if (info.size > MOST_OF_A_PICTURE) {
@@ -82,6 +82,6 @@ export async function completeFile(
   if (typed === undefined) return { typed: "", all: [] };
   // Names with control or hidden characters are omitted.
   const found = (await find(quoted ?? bare, MOST_OFFERED))
-    .filter((path) => shownText(path, { isWhole: true }) === path);
+    .filter((path) => printableText(path, { isWhole: true }) === path);
   return { typed, all: found.map((path) => /[\s"]/.test(path) ? `@"${path}"` : `@${path}`) };
 }

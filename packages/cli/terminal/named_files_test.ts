@@ -1,6 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { join } from "@std/path";
-import { completeFile, withPictures } from "./named_files.ts";
+import { completeFile, withImages } from "./named_files.ts";
 
 /** Creates a folder with these files. */
 async function folderWith(files: Readonly<Record<string, string>>): Promise<string> {
@@ -13,10 +13,10 @@ async function folderWith(files: Readonly<Record<string, string>>): Promise<stri
 }
 
 Deno.test("completeFile() completes words that begin with @", async () => {
-  const asked: unknown[] = [];
+  const requests: unknown[] = [];
   const complete = (line: string) =>
     completeFile(line, (...search) => {
-      asked.push(search);
+      requests.push(search);
       return Promise.resolve(["src/a.ts", "src/two words.ts", "src/\x1b[2J"]);
     });
   const all = ["@src/a.ts", '@"src/two words.ts"'];
@@ -26,7 +26,7 @@ Deno.test("completeFile() completes words that begin with @", async () => {
   for (const line of ["me@s", "s", "", "@s ", '@"a b" c']) {
     assertEquals(await complete(line), { typed: "", all: [] });
   }
-  assertEquals(asked, [["s", 50], ["", 50], ["src/two w", 50]]);
+  assertEquals(requests, [["s", 50], ["", 50], ["src/two w", 50]]);
 });
 
 Deno.test("withPictures() attaches named images, and only names other files", async () => {
@@ -36,17 +36,17 @@ Deno.test("withPictures() attaches named images, and only names other files", as
     await Deno.writeTextFile(join(folder, name), "");
     await Deno.truncate(join(folder, name), 4 * 2 ** 20);
   }
-  const say = (text: string) => withPictures(text, { folder });
+  const say = (text: string) => withImages(text, { folder });
   const text = `Compare @a.PNG, @"b c.jpg" and @${folder}/a.PNG with @d.ts, me@a.PNG, @none.png.`;
-  const picture = (url: string) => ({ type: "image_url", image_url: { url } }) as const;
+  const image = (url: string) => ({ type: "image_url", image_url: { url } }) as const;
   assertEquals(await say(text), [
     { type: "text", text },
-    picture(`data:image/png;base64,${btoa("png")}`),
-    picture(`data:image/jpeg;base64,${btoa("jpg")}`),
-    picture(`data:image/png;base64,${btoa("png")}`),
+    image(`data:image/png;base64,${btoa("png")}`),
+    image(`data:image/jpeg;base64,${btoa("jpg")}`),
+    image(`data:image/png;base64,${btoa("png")}`),
   ]);
   assertEquals(await say("@d.ts"), "@d.ts");
-  assertEquals(await withPictures("@a.PNG", {}), "@a.PNG");
+  assertEquals(await withImages("@a.PNG", {}), "@a.PNG");
   await assertRejects(
     () => say("@huge.gif"),
     Error,

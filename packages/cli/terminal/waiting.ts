@@ -1,16 +1,16 @@
 import type { SessionEvent } from "@tare/server";
 import { oneLine } from "@tare/server/internal/format";
 import { TranscriptReducer } from "@tare/server/internal/transcript";
-import { cutTo, shownText } from "./shown_text.ts";
+import { cutTo, printableText } from "./printable_text.ts";
 
-export type ShownRows = (columns: number) => readonly string[];
+export type RenderRows = (columns: number) => readonly string[];
 
 interface WaitingLine {
   /** Writes permanent text above the line. */
   readonly write: (text: string) => void;
   readonly follow: (event: SessionEvent) => void;
   /** Replaces the temporary rows above the line; undefined removes them. */
-  readonly above: (rows: ShownRows | undefined) => void;
+  readonly above: (rows: RenderRows | undefined) => void;
   readonly close: () => void;
 }
 
@@ -48,8 +48,8 @@ export function waitingLine(
   let isOver = false;
   let since = now();
   let waitsFor: "the model" | "the turn" | undefined = joins ? "the turn" : undefined;
-  let isShown = false;
-  let rowsAbove: ShownRows | undefined;
+  let isVisible = false;
+  let rowsAbove: RenderRows | undefined;
   let drawnAbove: readonly string[] = [];
   let lineOpen = false;
   let frame = 0;
@@ -57,12 +57,12 @@ export function waitingLine(
     const calls = isOver
       ? []
       : transcript.openCalls.filter(({ approval }) =>
-        approval === undefined || approval !== "asked" && approval.decision === "allow"
+        approval === undefined || approval !== "requested" && approval.decision === "allow"
       );
     const [call] = calls;
     const what = call
       // Calls before the first event have no name.
-      ? `${call.name === "" ? "a call" : oneLine(shownText(`${call.name} ${call.arguments}`), MAX_CALL)}${
+      ? `${call.name === "" ? "a call" : oneLine(printableText(`${call.name} ${call.arguments}`), MAX_CALL)}${
         calls.length > 1 ? ` and ${calls.length - 1} more` : ""
       }`
       : waitsFor;
@@ -77,13 +77,13 @@ export function waitingLine(
     const isSame = above.length === drawnAbove.length && above.every((one, at) => one === drawnAbove[at]);
     write(isSame ? ERASE + row : erased() + [...above, row].join("\n"));
     drawnAbove = above;
-    isShown = true;
+    isVisible = true;
   };
   const erased = () => drawnAbove.length === 0 ? ERASE : `\r\x1b[${drawnAbove.length}A\x1b[J`;
   const erase = () => {
-    if (isShown) write(erased());
+    if (isVisible) write(erased());
     drawnAbove = [];
-    isShown = false;
+    isVisible = false;
   };
   const stop = tick(() => {
     try {

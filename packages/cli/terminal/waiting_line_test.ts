@@ -99,11 +99,11 @@ Deno.test("waitingLine() shows a call once it is approved", () => {
       return () => {};
     },
   });
-  const asked = { type: "approval_asked", step: 1, arguments: "{}" } as const;
-  const answered = { type: "approval_answered", by: "person" } as const;
+  const event = { type: "approval_requested", step: 1, arguments: "{}" } as const;
+  const answered = { type: "approval_answered", by: "user" } as const;
   const followed: SessionEvent[] = [
-    { ...asked, id: "a", name: "shell" },
-    { ...asked, id: "b", name: "write_file" },
+    { ...event, id: "a", name: "shell" },
+    { ...event, id: "b", name: "write_file" },
     { type: "turn_end", reason: "approval", text: "", ledger: EMPTY_LEDGER },
     { ...answered, approvalId: "q-b", id: "b", decision: "deny" },
     { ...answered, approvalId: "q-a", id: "a", decision: "allow" },
@@ -122,7 +122,7 @@ Deno.test("waitingLine() shows a call once it is approved", () => {
     written.push(event.type);
   }
   assertEquals(written, [
-    ...["approval_asked", "approval_asked", "turn_end", "approval_answered", "approval_answered"],
+    ...["approval_requested", "approval_requested", "turn_end", "approval_answered", "approval_answered"],
     ...[`${ERASE}⠋ 0 s: shell {}`, "turn_start", ERASE, "tool_result"],
     ...[`${ERASE}⠙ 0 s: a call`, "tool_output"],
   ]);

@@ -10,7 +10,7 @@ export const STOPPING: readonly Deno.Signal[] = Deno.build.os === "windows"
   : ["SIGINT", "SIGTERM", "SIGHUP"];
 
 /** Requests approval of a call. Resolves to undefined without an answer, or once `signal` is aborted. */
-export type AskPerson = (approval: Approval, signal: AbortSignal) => Promise<ApprovalAnswer | undefined>;
+export type AskUser = (approval: Approval, signal: AbortSignal) => Promise<ApprovalAnswer | undefined>;
 
 export interface WatchedTurn {
   /**
@@ -28,23 +28,23 @@ export interface WatchedTurn {
  */
 export function watchTurn(
   client: Pick<AgentClient, "startTurn" | "cancel" | "follow" | "approvals" | "answer">,
-  { session, input, after = 0, effort, leavesNow = false, show, ask, maxPauseMs }: {
+  { session, input, after = 0, effort, evictNow = false, show, ask, maxPauseMs }: {
     readonly session: string;
     readonly input?: Content;
     /** Number of the last known event, without `input`. Default: 0. */
     readonly after?: number;
     /** Whether to evict everything that may be evicted. Default: false. */
-    readonly leavesNow?: boolean;
+    readonly evictNow?: boolean;
     readonly effort?: string | undefined;
     readonly show: (event: SessionEvent) => void;
-    readonly ask?: AskPerson | undefined;
+    readonly ask?: AskUser | undefined;
     /** Longest pause between two attempts to reach the server, in milliseconds. */
     readonly maxPauseMs?: number;
   },
 ): WatchedTurn {
   const start = async () => {
     if (input !== undefined) {
-      return await client.startTurn(session, input, { unattended: ask === undefined, effort, leavesNow });
+      return await client.startTurn(session, input, { unattended: ask === undefined, effort, evictNow });
     }
     const events = await client.follow(session, after);
     for (const { id } of await client.approvals(session)) questions.set(id, new AbortController());
@@ -72,11 +72,11 @@ export function watchTurn(
     });
   };
   const putAll = async () => {
-    const asked = new Set<string>();
+    const pending = new Set<string>();
     for (;;) {
-      const next = (await quiet.retry(() => client.approvals(session))).find(({ id }) => !asked.has(id));
+      const next = (await quiet.retry(() => client.approvals(session))).find(({ id }) => !pending.has(id));
       if (!next) return;
-      asked.add(next.id);
+      pending.add(next.id);
       await put(next);
     }
   };
@@ -85,7 +85,7 @@ export function watchTurn(
       last = number;
       if (event.type === "turn_start") end = undefined;
       if (event.type === "turn_end") end = event;
-      if (event.type === "approval_asked") questions.set(event.approvalId ?? "", new AbortController());
+      if (event.type === "approval_requested") questions.set(event.approvalId ?? "", new AbortController());
       if (event.type === "approval_answered") questions.get(event.approvalId)?.abort();
       show(event);
       if (event.type !== "turn_end" || !ask) continue;

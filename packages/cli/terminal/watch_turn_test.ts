@@ -30,11 +30,11 @@ function client(started: Promise<readonly SessionEvent[]>) {
 
 Deno.test("watchTurn() shows a turn's events and resolves to its end, which can't be cancelled", async () => {
   const server = client(Promise.resolve([START, END]));
-  const shown: SessionEvent[] = [];
-  const turn = watchTurn(server, { session: "s", input: "q", show: (event) => void shown.push(event) });
+  const printed: SessionEvent[] = [];
+  const turn = watchTurn(server, { session: "s", input: "q", show: (event) => void printed.push(event) });
   assertEquals(await turn.end, END);
   await turn.cancel();
-  assertEquals([shown, server.cancelled], [[START, END], []]);
+  assertEquals([printed, server.cancelled], [[START, END], []]);
 });
 
 Deno.test("watchTurn() cancels once the server has accepted the turn, and not if it refuses", async () => {
@@ -70,10 +70,10 @@ Deno.test("watchTurn() cancels a turn whose events can't be shown", async () => 
 });
 
 Deno.test("watchTurn() requests approvals, continues, and skips those answered elsewhere", async () => {
-  const asked = (
+  const approvalEvent = (
     id: string,
   ) => ({
-    type: "approval_asked",
+    type: "approval_requested",
     step: 1,
     approvalId: `q-${id}`,
     id,
@@ -81,13 +81,13 @@ Deno.test("watchTurn() requests approvals, continues, and skips those answered e
     arguments: "{}",
   } as const);
   const answered = (id: string) =>
-    ({ type: "approval_answered", approvalId: `q-${id}`, id, decision: "allow", by: "person" }) as const;
+    ({ type: "approval_answered", approvalId: `q-${id}`, id, decision: "allow", by: "user" }) as const;
   const approval = (callId: string): Approval => ({
     id: `q-${callId}`,
     callId,
     name: "shell",
     arguments: "{}",
-    askedAtMs: 1,
+    requestedAtMs: 1,
     expiresAtMs: 2,
   });
   const waits: SessionEvent = { type: "turn_end", reason: "approval", text: "", ledger: EMPTY_LEDGER };
@@ -96,7 +96,7 @@ Deno.test("watchTurn() requests approvals, continues, and skips those answered e
   const behind = Promise.withResolvers<void>();
   const afters: number[] = [];
   const server = {
-    ...client(Promise.resolve([START, asked("a"), asked("b"), asked("c"), waits])),
+    ...client(Promise.resolve([START, approvalEvent("a"), approvalEvent("b"), approvalEvent("c"), waits])),
     follow: (_: string, after: number) => {
       afters.push(after);
       return Promise.resolve((async function* () {
@@ -113,11 +113,11 @@ Deno.test("watchTurn() requests approvals, continues, and skips those answered e
       return callId === "c" ? Promise.reject(new Error("Too late.")) : Promise.resolve();
     },
   };
-  const shown: string[] = [];
+  const printed: string[] = [];
   const turn = watchTurn(server, {
     session: "s",
     input: "q",
-    show: (event) => void shown.push(event.type),
+    show: (event) => void printed.push(event.type),
     async ask({ callId }, signal) {
       if (callId === "b") {
         await new Promise<void>((resolve) => {
@@ -133,15 +133,15 @@ Deno.test("watchTurn() requests approvals, continues, and skips those answered e
   assertEquals(await turn.end, END);
   assertEquals(answers, [["q-a", { decision: "allow" }], ["q-c", { decision: "allow" }]]);
   assertEquals(afters, [5]);
-  assertEquals(shown.slice(5), [
+  assertEquals(printed.slice(5), [
     ...["approval_answered", "approval_answered", "approval_answered"],
     ...["turn_start", "turn_end"],
   ]);
 });
 
 Deno.test("watchTurn() keeps approvals pending through a server's shutdown", async () => {
-  const asked: SessionEvent = {
-    type: "approval_asked",
+  const event: SessionEvent = {
+    type: "approval_requested",
     step: 1,
     approvalId: "q-a",
     id: "a",
@@ -154,15 +154,15 @@ Deno.test("watchTurn() keeps approvals pending through a server's shutdown", asy
     approvalId: "q-a",
     id: "a",
     decision: "allow",
-    by: "person",
+    by: "user",
   };
   // Requested by its own turn, or before it joined.
   for (const input of ["q", undefined]) {
-    const said = Promise.withResolvers<undefined>();
-    const shown: string[] = [];
+    const printedEvent = Promise.withResolvers<undefined>();
+    const printedLater: string[] = [];
     let server: "ends" | "is away" | "is there again" = "ends";
     const watched = {
-      ...client(Promise.resolve([START, asked, waits])),
+      ...client(Promise.resolve([START, event, waits])),
       follow: (_: string, after: number) =>
         Promise.resolve((async function* () {
           if (server === "is there again") yield* numbered([yes, START, END], after);
@@ -175,7 +175,7 @@ Deno.test("watchTurn() keeps approvals pending through a server's shutdown", asy
             callId: "a",
             name: "shell",
             arguments: "{}",
-            askedAtMs: 1,
+            requestedAtMs: 1,
             expiresAtMs: 2,
           }]);
         }
@@ -184,16 +184,16 @@ Deno.test("watchTurn() keeps approvals pending through a server's shutdown", asy
       },
     };
     const turn = watchTurn(watched, {
-      ...{ session: "s", maxPauseMs: 0, show: ({ type }: SessionEvent) => void shown.push(type) },
+      ...{ session: "s", maxPauseMs: 0, show: ({ type }: SessionEvent) => void printedLater.push(type) },
       ...(input === undefined ? { after: 3 } : { input }),
       ask: (_, settled) => {
-        settled.addEventListener("abort", () => said.resolve(undefined));
-        return said.promise;
+        settled.addEventListener("abort", () => printedEvent.resolve(undefined));
+        return printedEvent.promise;
       },
     });
     assertEquals(await turn.end, END);
-    const before = input === undefined ? [] : ["turn_start", "approval_asked", "turn_end"];
-    assertEquals(shown, [...before, "warning", "approval_answered", "turn_start", "turn_end"]);
+    const before = input === undefined ? [] : ["turn_start", "approval_requested", "turn_end"];
+    assertEquals(printedLater, [...before, "warning", "approval_answered", "turn_start", "turn_end"]);
     assertEquals(watched.cancelled, []);
   }
 });
@@ -215,18 +215,25 @@ Deno.test("watchTurn() treats a turn with withdrawn approvals as cancelled", asy
 });
 
 Deno.test("watchTurn() without an input shows events after the last known one of an ended turn", async () => {
-  const shown: string[] = [];
+  const printedLater: string[] = [];
   const server = {
     ...client(Promise.resolve([])),
     follow: (_: string, after: number) => Promise.resolve(numbered([START, END].slice(after), after)),
   };
-  const show = ({ type }: SessionEvent) => void shown.push(type);
+  const show = ({ type }: SessionEvent) => void printedLater.push(type);
   const turn = watchTurn(server, { session: "s", after: 1, show, ask: () => Promise.resolve(undefined) });
-  assertEquals([await turn.end, shown], [END, ["turn_end"]]);
+  assertEquals([await turn.end, printedLater], [END, ["turn_end"]]);
 });
 
 Deno.test("watchTurn() without an input answers pending approvals and continues the turn", async () => {
-  const approval = { id: "q-a", callId: "a", name: "shell", arguments: "{}", askedAtMs: 1, expiresAtMs: 2 };
+  const approval = {
+    id: "q-a",
+    callId: "a",
+    name: "shell",
+    arguments: "{}",
+    requestedAtMs: 1,
+    expiresAtMs: 2,
+  };
   let open: Approval[] = [approval];
   const answered = Promise.withResolvers<void>();
   const server = {
@@ -236,7 +243,7 @@ Deno.test("watchTurn() without an input answers pending approvals and continues 
         await answered.promise;
         yield* numbered(
           [
-            { type: "approval_answered", approvalId: "q-a", id: "a", decision: "allow", by: "person" },
+            { type: "approval_answered", approvalId: "q-a", id: "a", decision: "allow", by: "user" },
             START,
             END,
           ],
@@ -250,21 +257,21 @@ Deno.test("watchTurn() without an input answers pending approvals and continues 
       return Promise.resolve();
     },
   };
-  const asked: string[] = [];
+  const requests: string[] = [];
   const turn = watchTurn(server, {
     session: "s",
     show() {},
     ask({ id }) {
-      asked.push(id);
+      requests.push(id);
       return Promise.resolve({ decision: "allow" });
     },
   });
-  assertEquals([await turn.end, asked], [END, ["q-a"]]);
+  assertEquals([await turn.end, requests], [END, ["q-a"]]);
 });
 
 Deno.test("watchTurn() resumes a turn after the server's restart", async () => {
   const followed: number[] = [];
-  const shown: string[] = [];
+  const printed: string[] = [];
   const server = {
     ...client(Promise.resolve([])),
     async startTurn() {
@@ -280,16 +287,16 @@ Deno.test("watchTurn() resumes a turn after the server's restart", async () => {
     yield* numbered([START], 0);
     throw new RefusedError(0, "The connection broke.");
   }
-  const show = ({ type }: SessionEvent) => void shown.push(type);
+  const show = ({ type }: SessionEvent) => void printed.push(type);
   const turn = watchTurn(server, { session: "s", input: "q", show, maxPauseMs: 0 });
   assertEquals(await turn.end, END);
-  assertEquals([followed, shown], [[1, 1], ["turn_start", "warning", "turn_resumed", "turn_end"]]);
+  assertEquals([followed, printed], [[1, 1], ["turn_start", "warning", "turn_resumed", "turn_end"]]);
   assertEquals(server.cancelled, []);
 });
 
 Deno.test("watchTurn() retries an answer until the server is back", async () => {
-  const asked: SessionEvent = {
-    type: "approval_asked",
+  const event: SessionEvent = {
+    type: "approval_requested",
     step: 1,
     approvalId: "q-a",
     id: "a",
@@ -300,13 +307,13 @@ Deno.test("watchTurn() retries an answer until the server is back", async () => 
   const answered = Promise.withResolvers<void>();
   const answers: string[] = [];
   const server = {
-    ...client(Promise.resolve([START, asked, waits])),
+    ...client(Promise.resolve([START, event, waits])),
     follow: (_: string, after: number) =>
       Promise.resolve((async function* () {
         await answered.promise;
         yield* numbered(
           [
-            { type: "approval_answered", approvalId: "q-a", id: "a", decision: "allow", by: "person" },
+            { type: "approval_answered", approvalId: "q-a", id: "a", decision: "allow", by: "user" },
             START,
             END,
           ],
@@ -317,7 +324,7 @@ Deno.test("watchTurn() retries an answer until the server is back", async () => 
       Promise.resolve(
         answers.length === 2
           ? []
-          : [{ id: "q-a", callId: "a", name: "shell", arguments: "{}", askedAtMs: 1, expiresAtMs: 2 }],
+          : [{ id: "q-a", callId: "a", name: "shell", arguments: "{}", requestedAtMs: 1, expiresAtMs: 2 }],
       ),
     answer: (_: string, { id }: Pick<Approval, "id">, { decision }: ApprovalAnswer) => {
       if (answers.push(`${id} ${decision}`) === 1) {

@@ -11,7 +11,7 @@ import { type Json, longResult, SUM_UP } from "../agents_fixture_test.ts";
 import { OPTIONS, post } from "../fixture_test.ts";
 import type { Dialect, Reply } from "./dialects_fixture_test.ts";
 
-export interface Asked {
+export interface SentRequest {
   readonly path: string;
   readonly body: JsonRecord;
   readonly headers?: Record<string, string>;
@@ -32,7 +32,7 @@ const upstreamFor = (name: string, profile: string): GatewayOptions["upstreams"]
 });
 
 export interface Played {
-  readonly told: readonly string[];
+  readonly reported: readonly string[];
   readonly sent: readonly string[];
   readonly got: readonly string[];
   /** The session of each request, its number of rewrites, and the number of bodies sent until then. */
@@ -45,7 +45,7 @@ export interface Played {
 
 /** Plays requests in order. `open` returns the gateway of each. */
 export async function play(
-  asked: readonly Asked[],
+  requests: readonly SentRequest[],
   dialect: Dialect,
   open: (
     at: number,
@@ -55,11 +55,11 @@ export async function play(
 ): Promise<Played> {
   const sent: string[] = [];
   const got: string[] = [];
-  const told: string[] = [];
+  const reported: string[] = [];
   const places: Played["places"][number][] = [];
   let nowMs = 1_000_000;
-  let next: Asked | undefined;
-  let recalls: Asked["recalls"];
+  let next: SentRequest | undefined;
+  let recalls: SentRequest["recalls"];
   let ever: string | undefined;
   let before = "";
   const fetch = async (...args: Parameters<typeof globalThis.fetch>) => {
@@ -85,10 +85,10 @@ export async function play(
     },
     now: () => nowMs,
     fetch: fetch as typeof globalThis.fetch,
-    onError: (error) => void told.push((error as Error).message),
+    onError: (error) => void reported.push((error as Error).message),
     ...more,
   };
-  for (const [at, one] of asked.entries()) {
+  for (const [at, one] of requests.entries()) {
     const opened = await open(at, options);
     nowMs += one.pauseMs ?? 10_000;
     next = one;
@@ -98,7 +98,7 @@ export async function play(
     const [session, epoch] = ["x-tare-session", "x-tare-epoch"].map((name) => response!.headers.get(name)!);
     places.push({ session: session!, epoch: epoch!, calls: sent.length });
   }
-  return { sent, got, told, places };
+  return { sent, got, reported, places };
 }
 
 export function rulesAt(at: number): string {
@@ -109,7 +109,7 @@ export function rulesAt(at: number): string {
   return [...rules, `Status of the repository: ${at}.`].join("\n");
 }
 
-export type Step = { readonly history: readonly Json[] } & Pick<Asked, "reply">;
+export type Step = { readonly history: readonly Json[] } & Pick<SentRequest, "reply">;
 
 /** Returns a task and its steps, request by request, and the history after them. */
 export function turn(
@@ -126,7 +126,7 @@ export function turn(
   const reply = { text: `Done with ${names.join()}.`, id: `msg_${names[0]}` };
   return {
     steps: [...steps, { history: now, reply }],
-    after: [...now, dialect.says("assistant", reply.text, reply.id)],
+    after: [...now, dialect.message("assistant", reply.text, reply.id)],
   };
 }
 
@@ -156,65 +156,65 @@ const names = (of: string, count: number) => Array.from({ length: count }, (_, a
 export function conversation(
   dialect: Dialect,
   { stream, changes = false, fields, headers = {} }: Manner,
-): Asked[] {
-  const asked: Asked[] = [];
+): SentRequest[] {
+  const requests: SentRequest[] = [];
   const ask = (
     { history, reply }: Step,
-    { tools = true, ...more }: Partial<Asked> & { readonly tools?: boolean } = {},
+    { tools = true, ...more }: Partial<SentRequest> & { readonly tools?: boolean } = {},
   ) => {
-    const body = dialect.body(history, { rules: rulesAt(changes ? asked.length : 0), tools });
-    asked.push({ path: dialect.path, body: { ...body, stream, ...fields }, reply, headers, ...more });
+    const body = dialect.body(history, { rules: rulesAt(changes ? requests.length : 0), tools });
+    requests.push({ path: dialect.path, body: { ...body, stream, ...fields }, reply, headers, ...more });
   };
-  const says = (text: string) => dialect.says("user", text, `msg_${text}`);
+  const message = (text: string) => dialect.message("user", text, `msg_${text}`);
   const first = turn(
     dialect,
     dialect.opening("Find the constants in all files of the folder."),
     names("a", 8),
   );
   for (const step of first.steps) ask(step);
-  const second = turn(dialect, [...first.after, says("Now sum them up.")], names("b", 13));
+  const second = turn(dialect, [...first.after, message("Now sum them up.")], names("b", 13));
   const last = second.steps.length - 1;
   for (const [at, step] of second.steps.entries()) {
     ask(step, at === 2 || at === last ? { recalls: "seen" } : {});
   }
-  const other = turn(dialect, [...first.after, says("Do something else with them.")], names("c", 3));
+  const other = turn(dialect, [...first.after, message("Do something else with them.")], names("c", 3));
   for (const step of other.steps) ask(step, { recalls: "seen" });
-  const stopped = says("Stop, and begin anew from here.");
+  const stopped = message("Stop, and begin anew from here.");
   ask({ history: [...first.steps[3]!.history, stopped], reply: { text: "Well.", id: "msg_w" } });
-  const third = turn(dialect, [...second.after, says("Now write them down.")], names("d", 3));
+  const third = turn(dialect, [...second.after, message("Now write them down.")], names("d", 3));
   for (const [at, step] of third.steps.entries()) ask(step, { pauseMs: at === 0 ? 3_600_000 : 5_000 });
   ask(third.steps.at(-1)!);
   ask(third.steps.at(-2)!, { recalls: "seen" });
   ask(third.steps.at(-1)!);
   // The client compacts and continues from the summary; evicted content can still be recalled.
   const summary = "This is what was said before: " + "a summary of the conversation so far. ".repeat(3);
-  const summing = { history: [...third.after, says(SUM_UP)], reply: { text: summary, id: "msg_summary" } };
+  const summing = { history: [...third.after, message(SUM_UP)], reply: { text: summary, id: "msg_summary" } };
   ask(summing, { tools: false });
-  const fourth = turn(dialect, [says(`What was: ${summary}`), says("Go on.")], names("e", 4));
+  const fourth = turn(dialect, [message(`What was: ${summary}`), message("Go on.")], names("e", 4));
   for (const step of fourth.steps) ask(step, { recalls: "ever" });
-  return asked;
+  return requests;
 }
 
-export function whole(asked: readonly Asked[], dialect: Dialect): Promise<Played> {
+export function whole(requests: readonly SentRequest[], dialect: Dialect): Promise<Played> {
   let one: HttpGateway | undefined;
-  return play(asked, dialect, (_, options) => one ??= gateway(options));
+  return play(requests, dialect, (_, options) => one ??= gateway(options));
 }
 
 /** Plays it with gateways on one store. `gatewayAt` selects the gateway and whether it is restarted. */
 export async function played(
-  asked: readonly Asked[],
+  requests: readonly SentRequest[],
   dialect: Dialect,
   { store, gatewayAt }: {
     readonly store: (at: number) => Promise<Store> | Store;
-    readonly gatewayAt: (at: number) => { readonly which?: number; readonly isAnew?: boolean };
+    readonly gatewayAt: (at: number) => { readonly which?: number; readonly isRestarted?: boolean };
   },
 ): Promise<Played> {
   const open = new Map<number, HttpGateway>();
-  const all = await play(asked, dialect, async (at, options: GatewayOptions) => {
-    const { which = 0, isAnew = false } = gatewayAt(at);
-    const kept = await store(at);
-    const opened = isAnew ? undefined : open.get(which);
-    const now = opened ?? gateway({ ...options, store: kept });
+  const all = await play(requests, dialect, async (at, options: GatewayOptions) => {
+    const { which = 0, isRestarted = false } = gatewayAt(at);
+    const reopened = await store(at);
+    const opened = isRestarted ? undefined : open.get(which);
+    const now = opened ?? gateway({ ...options, store: reopened });
     open.set(which, now);
     return now;
   });
@@ -224,9 +224,9 @@ export async function played(
 
 export function assertSame(actual: Played, expected: Played): void {
   for (const [at, text] of expected.sent.entries()) assertEquals(actual.sent[at], text, `call ${at}`);
-  assertEquals([actual.sent.length, actual.got, actual.told], [
+  assertEquals([actual.sent.length, actual.got, actual.reported], [
     expected.sent.length,
     expected.got,
-    expected.told,
+    expected.reported,
   ]);
 }

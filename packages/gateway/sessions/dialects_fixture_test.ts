@@ -4,7 +4,7 @@
  */
 import type { JsonRecord } from "@tare/wire";
 import { MessageWriter } from "@tare/wire/internal";
-import { chatStep, codexStep, execCommand, type Json, said } from "../agents_fixture_test.ts";
+import { chatStep, codexStep, execCommand, type Json, messageItem } from "../agents_fixture_test.ts";
 import { call, chunk, completion, READ, sse } from "../fixture_test.ts";
 import { responsesUpstream } from "../responses_fixture_test.ts";
 
@@ -18,7 +18,7 @@ export interface Dialect {
   readonly name: string;
   readonly path: string;
   opening(task: string): readonly Json[];
-  says(role: "user" | "assistant", text: string, id: string): Json;
+  message(role: "user" | "assistant", text: string, id: string): Json;
   step(name: string, output: string): readonly Json[];
   body(history: readonly Json[], now: { readonly rules: string; readonly tools: boolean }): JsonRecord;
   answer(body: JsonRecord, reply: Reply, cachedTokens: number): Promise<Response>;
@@ -34,7 +34,7 @@ export const CHAT: Dialect = {
   name: "chat",
   path: "/chat/completions",
   opening: (task) => [{ role: "user", content: task }],
-  says: (role, content) => ({ role, content }),
+  message: (role, content) => ({ role, content }),
   step: chatStep,
   body: (history, { rules, tools }) => ({
     model: "gpt-5",
@@ -72,10 +72,10 @@ export const RESPONSES: Dialect = {
   opening: (
     task,
   ) => [
-    said("user", "<environment_context>/work</environment_context>", "msg_env"),
-    said("user", task, "msg_task"),
+    messageItem("user", "<environment_context>/work</environment_context>", "msg_env"),
+    messageItem("user", task, "msg_task"),
   ],
-  says: said,
+  message: messageItem,
   step: (name, output) => codexStep(name, output),
   body: (input, { rules, tools }) => ({
     model: "gpt-5",
@@ -86,7 +86,7 @@ export const RESPONSES: Dialect = {
   }),
   async answer(body, reply, cached_tokens) {
     const items = "text" in reply
-      ? [{ ...said("assistant", reply.text, reply.id), status: "completed" }]
+      ? [{ ...messageItem("assistant", reply.text, reply.id), status: "completed" }]
       : "step" in reply
       ? [codexStep(reply.step, "")[0]!, execCommand(reply.step)]
       : [{
@@ -113,7 +113,7 @@ export const MESSAGES: Dialect = {
   name: "messages",
   path: "/messages",
   opening: (task) => [{ role: "user", content: [{ type: "text", text: task }] }],
-  says: (role, text) => ({ role, content: [{ type: "text", text }] }),
+  message: (role, text) => ({ role, content: [{ type: "text", text }] }),
   step: (name, output) => [
     {
       role: "assistant",

@@ -7,14 +7,14 @@ import { sharedMemory } from "../../../tests/shared_memory.ts";
 import { openStore } from "@tare/session/sqlite";
 import { longResult } from "../agents_fixture_test.ts";
 import { completion, gatewayed, OPTIONS, post, READ, UPSTREAM } from "../fixture_test.ts";
-import { functionCall, responsesUpstream, says } from "../responses_fixture_test.ts";
+import { functionCall, responsesUpstream, textItems } from "../responses_fixture_test.ts";
 import {
-  type Asked,
   assertSame,
   conversation,
   MANNERS,
   play,
   played,
+  type SentRequest,
   turn,
   whole,
 } from "./conversations_fixture_test.ts";
@@ -22,11 +22,11 @@ import { CHAT, DIALECTS } from "./dialects_fixture_test.ts";
 
 function inTurns(
   conversations: readonly { readonly rules: string; readonly files: readonly string[] }[],
-): Asked[] {
+): SentRequest[] {
   const opening = CHAT.opening("The same task for all.");
   const turns = conversations.map(({ rules, files }) => ({ rules, ...turn(CHAT, opening, files) }));
   return turns[0]!.steps.flatMap((_, step) =>
-    turns.map(({ rules, steps }): Asked => ({
+    turns.map(({ rules, steps }): SentRequest => ({
       path: CHAT.path,
       body: CHAT.body(steps[step]!.history, { rules, tools: true }),
       reply: steps[step]!.reply,
@@ -46,22 +46,22 @@ for (
   })
 ) {
   Deno.test(`restart: conversations that ${what} are recognised, however many there are`, async () => {
-    const asked = inTurns(conversations);
-    const expected = await whole(asked, CHAT);
+    const requests = inTurns(conversations);
+    const expected = await whole(requests, CHAT);
     assertStringIncludes(expected.sent.at(-1)!, "[elided: ");
     const rounds = conversations.length;
     const gatewaysAt = [
-      () => ({ isAnew: true }),
+      () => ({ isRestarted: true }),
       (at: number) => ({ which: (at + Math.floor(at / rounds)) % 3 }),
       // In the middle of a round a new gateway knows some of them, and similar ones.
-      (at: number) => ({ isAnew: at % (3 * rounds) === rounds / 2 }),
+      (at: number) => ({ isRestarted: at % (3 * rounds) === rounds / 2 }),
     ];
     for (const isShared of [true, false]) {
       for (const gatewayAt of isShared ? gatewaysAt : [gatewaysAt[0]!, gatewaysAt[2]!]) {
         const memory = sharedMemory();
         const stores: readonly Store[] = [0, 1, 2].map(() => isShared ? memory.open().store : memoryStore());
         const store = (at: number) => stores[(gatewayAt(at) as { readonly which?: number }).which ?? 0]!;
-        assertSame(await played(asked, CHAT, { store, gatewayAt }), expected);
+        assertSame(await played(requests, CHAT, { store, gatewayAt }), expected);
       }
     }
   });
@@ -115,7 +115,7 @@ Deno.test("restart: a response that is continued is known, with its open recalls
   const upstream = responsesUpstream([
     [functionCall("recall", { ref: "none" }, "r1")],
     [functionCall("recall", { ref: "none" }, "r2"), functionCall("read", {}, "c1")],
-    [says("Done.")],
+    [textItems("Done.")],
   ]);
   const paths: string[] = [];
   const fetch = (async (...args: Parameters<typeof globalThis.fetch>) => {
@@ -132,18 +132,18 @@ Deno.test("restart: a response that is continued is known, with its open recalls
   const output = { type: "function_call_output", call_id: "c1", output: "A." };
   const next = { model: "m", input: [output], tools, previous_response_id: "resp_1" };
   await ask(post(next, {}, "/responses"));
-  const { input: given, previous_response_id } = upstream.asked[2]!;
+  const { input: given, previous_response_id } = upstream.requests[2]!;
   assertEquals([previous_response_id, given.map(({ call_id }) => call_id)], ["resp_2", ["r2", "c1"]]);
   assertEquals(paths[2], "GET /v1/responses/resp_2");
 });
 
-const asked = conversation(CHAT, MANNERS[0]!).slice(0, 10);
+const requests = conversation(CHAT, MANNERS[0]!).slice(0, 10);
 
 Deno.test("store: a conversation belongs to its client only", async () => {
   const store = memoryStore();
   const session = async (key: string) => {
     const { fetch } = gatewayed(() => completion({ content: "Yes." }), { store });
-    const response = await fetch(post(asked[4]!.body, { authorization: `Bearer ${key}` }));
+    const response = await fetch(post(requests[4]!.body, { authorization: `Bearer ${key}` }));
     await response.text();
     return response.headers.get("x-tare-session");
   };
@@ -163,14 +163,14 @@ Deno.test("store: no keys and no text except evicted content and titles are stor
     const path = `${folder}/tare.db`;
     const store = await openStore(path);
     const headers = { authorization: "Bearer sk-very-secret" };
-    const all = asked.map((one) => ({ ...one, headers }));
+    const all = requests.map((one) => ({ ...one, headers }));
     await play(all, CHAT, (_, options) => gateway({ ...options, store }));
     await store.close();
     assertEquals(Deno.statSync(path).mode! & 0o777, 0o600);
     const text = new TextDecoder("latin1").decode(Deno.readFileSync(path));
     assertStringIncludes(text, "Find the constants in all files of the folder.");
-    for (const said of ["sk-very-secret", "Now sum them up.", "keep what people said", "Done with"]) {
-      assertEquals(text.includes(said), false, said);
+    for (const content of ["sk-very-secret", "Now sum them up.", "keep what people said", "Done with"]) {
+      assertEquals(text.includes(content), false, content);
     }
   } finally {
     await Deno.remove(folder, { recursive: true });
@@ -209,8 +209,8 @@ Deno.test("store: interrupted and refused requests are stored as in memory", asy
     for (const [at, steps] of [2, 4, 5, 6, 6].entries()) {
       nowMs += 10_000;
       if (anew) open = undefined;
-      open ??= gatewayed((asked) => {
-        sent.push(asked.text);
+      open ??= gatewayed((request) => {
+        sent.push(request.text);
         return (replies[at] ?? replies[0])!();
       }, options);
       const body = { model: "m", messages: history(steps), tools: [READ], stream: at === 2 };
@@ -236,7 +236,7 @@ Deno.test("store: pins are stored", async () => {
   const messages = [{ role: "user", content: "Go." }, ...CHAT.step("a.ts", longResult("a.ts"))];
   const first = gatewayed(answer, { store });
   const id = (await first.fetch(post({ model: "m", messages, tools: [READ] }))).headers.get("x-tare-session");
-  await (await first.sessions.open(id ?? ""))?.setPin({ place: 2, wish: "keep" });
+  await (await first.sessions.open(id ?? ""))?.setPin({ place: 2, wish: "retain" });
   const later = gatewayed(answer, { store });
   await (await later.fetch(post({ model: "m", messages, tools: [READ] }))).text();
   const pins = (await (await later.sessions.open(id ?? ""))?.seen())?.pins ?? [];
@@ -244,13 +244,13 @@ Deno.test("store: pins are stored", async () => {
 });
 
 Deno.test("store: a turn's writes grow little with its conversation", async () => {
-  const kept = memoryStore();
+  const inner = memoryStore();
   let written = 0;
   const store: Store = {
-    ...kept,
+    ...inner,
     commit(records) {
       written += JSON.stringify(records).length;
-      return kept.commit(records);
+      return inner.commit(records);
     },
   };
   const history: object[] = [{ role: "user", content: "Read all of them." }];

@@ -3,16 +3,16 @@ import type { Message } from "@tare/messages";
 import { anchorOf, type WireItem } from "@tare/wire/internal";
 import { expandHidden, type HiddenPlace } from "./history.ts";
 
-const said = (content: string, role: "user" | "assistant" = "assistant"): Message => ({ role, content });
+const message = (content: string, role: "user" | "assistant" = "assistant"): Message => ({ role, content });
 const item = (content: string, role?: "user" | "assistant"): WireItem => ({
   key: content,
-  parts: [{ message: said(content, role) }],
+  parts: [{ message: message(content, role) }],
 });
 const hide = (after: number, anchor: string, replaces: boolean): HiddenPlace => ({
   after,
   part: 0,
-  replaces: replaces ? [anchorOf(said(anchor))] : [],
-  before: replaces ? [] : [anchorOf(said(anchor))],
+  replaces: replaces ? [anchorOf(message(anchor))] : [],
+  before: replaces ? [] : [anchorOf(message(anchor))],
   thoughts: [],
   items: [item("h1"), item("h2")],
 });

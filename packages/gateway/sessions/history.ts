@@ -1,6 +1,6 @@
 import type { HistoryItem, StoredHistory } from "@tare/planner/internal";
 import { contentText } from "@tare/messages";
-import { hashText, personsWords, sameData } from "@tare/messages/internal";
+import { hashText, sameData, userWords } from "@tare/messages/internal";
 import { hashPrefixes } from "@tare/session/internal";
 import { anchorOf, type Protocol, underClientIds, type WireItem, withoutThoughts } from "@tare/wire/internal";
 import { LRUCache } from "lru-cache";
@@ -159,12 +159,12 @@ export function countInstructions(items: readonly WireItem[]): number {
 }
 
 /** Returns the first text of the user without an agent's preamble, and its item's position. */
-export function personSpoke(
+export function userSpoke(
   items: readonly WireItem[],
 ): { readonly at: number; readonly words: string } | undefined {
   for (const [at, { parts }] of items.entries()) {
     for (const { message } of parts) {
-      const words = personsWords(message);
+      const words = userWords(message);
       if (words !== "") return { at, words };
     }
   }
@@ -172,8 +172,8 @@ export function personSpoke(
 }
 
 export function quotes(items: readonly WireItem[], texts: readonly string[]): boolean {
-  const said = textOf(items);
-  return texts.some((text) => said.includes(text));
+  const content = textOf(items);
+  return texts.some((text) => content.includes(text));
 }
 
 /** Returns a distinctive line of a user's text. */
@@ -213,29 +213,29 @@ export function expandHidden(
     return names.get(at) ?? "";
   };
   const gone = new Set<number>();
-  const shown = new Map<number, HiddenPlace[]>();
+  const visible = new Map<number, HiddenPlace[]>();
   const thoughts = new Map<number, string[]>();
-  const kept = hidden.filter((place) => {
+  const retained = hidden.filter((place) => {
     const { after, part, replaces, before } = place;
     if (after >= items.length) return true;
-    const isFree = (at: number) => !gone.has(at) && !shown.get(at)?.some((other) => other.part === part);
+    const isFree = (at: number) => !gone.has(at) && !visible.get(at)?.some((other) => other.part === part);
     for (let at = after; at < Math.min(items.length, after + ANCHOR_REACH); at++) {
       if (!isFree(at) || !(replaces.includes(nameAt(at)) || before.includes(nameAt(at)))) continue;
       let next = at;
       while (replaces.includes(nameAt(next))) gone.add(next++);
-      shown.set(at, [...shown.get(at) ?? [], place]);
+      visible.set(at, [...visible.get(at) ?? [], place]);
       thoughts.set(next, [...thoughts.get(next) ?? [], ...place.thoughts]);
       return true;
     }
     return false;
   });
   const expanded = items.flatMap((item, at) => [
-    ...shown.get(at)?.flatMap(({ items, replaces }) =>
+    ...visible.get(at)?.flatMap(({ items, replaces }) =>
       protocol && replaces.length > 0 ? underClientIds(items, item, protocol) : items
     ) ?? [],
     ...gone.has(at) ? [] : [withoutThoughts(item, thoughts.get(at) ?? [])],
   ]);
-  return { items: expanded, hidden: kept };
+  return { items: expanded, hidden: retained };
 }
 
 /** Newest states of a history that are looked up: a turn may add two items for each of many tools. */
@@ -274,7 +274,7 @@ export function soughtNames({ client, scope, name, items, isKeyed, hasTools, fol
   const replied = items.findIndex((item) => historyItem(item).role === "reply");
   const whole = wholes(keys, { heads, reach: REACH }).map((whole) => nameOf("whole", scope, whole));
   const settled = replied < 0 ? 0 : keys.length - replied;
-  const opening = openingText(personSpoke(items)?.words ?? "");
+  const opening = openingText(userSpoke(items)?.words ?? "");
   return {
     own: [
       ...(follows === undefined ? [] : [nameOf("response", client ?? scope, follows)]),

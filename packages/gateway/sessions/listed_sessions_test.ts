@@ -5,7 +5,7 @@ import {
   reportPins,
   reportPrompt,
   type SpendOptions,
-  sumsOf,
+  usageTotals,
 } from "@tare/session/internal/report";
 import { gateway, type GatewayOptions } from "@tare/gateway";
 import { profileNamed } from "@tare/planner";
@@ -30,7 +30,7 @@ function conversation(options: Partial<GatewayOptions> = {}) {
     ask,
     messages,
     overview: () => sessions.overview(),
-    shown: async () => (await sessions.open(id))!,
+    visible: async () => (await sessions.open(id))!,
     isKnown: async () => await sessions.open(id) !== undefined,
     async step(name: string) {
       messages.push(...chatStep(name, longResult(name)));
@@ -40,69 +40,79 @@ function conversation(options: Partial<GatewayOptions> = {}) {
 }
 
 Deno.test("gateway() reports what a model sees, and restores pinned results at the next rewrite", async () => {
-  const { step, shown, bodies } = conversation();
+  const { step, visible, bodies } = conversation();
   for (let at = 0; at < 6; at++) await step(`file${at}`);
-  const prompt = reportPrompt(await (await shown()).seen());
+  const prompt = reportPrompt(await (await visible()).seen());
   const elided = prompt.blocks.find(({ state }) => state === "elided")!;
   assert(prompt.tokens < prompt.originalTokens && elided.tokens < elided.originalTokens);
-  const block = reportBlock(await (await shown()).seen(), elided.id)!;
+  const block = reportBlock(await (await visible()).seen(), elided.id)!;
   assertStringIncludes(block.now!.text, "[elided: ");
   assertEquals(block.original!.text, longResult("file0"));
   const ref =
     /recall\((?:ref=)?"?([0-9a-f]{16})|([0-9a-f]{16})/.exec(block.now!.text)?.slice(1).find(Boolean) ?? "";
-  assertEquals(await (await shown()).archived(ref), longResult("file0"));
-  assertEquals(await (await shown()).archived("0123456789abcdef"), undefined);
+  assertEquals(await (await visible()).archived(ref), longResult("file0"));
+  assertEquals(await (await visible()).archived("0123456789abcdef"), undefined);
 
   const place = elided.place!;
-  const pin = { place, wish: "keep", by: "user" } as const;
-  assertEquals(await (await shown()).setPin({ place, wish: "keep" }), { ...pin, state: "waiting" });
+  const pin = { place, wish: "retain", by: "user" } as const;
+  assertEquals(await (await visible()).setPin({ place, wish: "retain" }), { ...pin, state: "waiting" });
   assert(!bodies.at(-1)!.includes(JSON.stringify(longResult("file0")).slice(1, -1)));
   for (let at = 6; at < 9; at++) await step(`file${at}`);
-  assertEquals(reportPins(await (await shown()).seen()), [{ ...pin, state: "done" }]);
+  assertEquals(reportPins(await (await visible()).seen()), [{ ...pin, state: "done" }]);
   assert(bodies.at(-1)!.includes(JSON.stringify(longResult("file0")).slice(1, -1)));
   assertEquals(
-    (await (await shown()).calls()).flatMap(({ rewrites }) => rewrites.flatMap(({ asked = [] }) => asked)),
+    (await (await visible()).calls()).flatMap(({ rewrites }) => rewrites.flatMap(({ pins = [] }) => pins)),
     [pin],
   );
-  assertEquals([await (await shown()).removePin(place), await (await shown()).removePin(place)], [
+  assertEquals([await (await visible()).removePin(place), await (await visible()).removePin(place)], [
     true,
     false,
   ]);
 });
 
 Deno.test("gateway() reports totals of calls that equal the ledger's", async () => {
-  const { step, ask, shown, overview, messages } = conversation({ control: 0 });
+  const { step, ask, visible, overview, messages } = conversation({ holdout: 0 });
   for (let at = 0; at < 4; at++) await step(`file${at}`);
   await ask({ messages: [...messages, { role: "user", content: SUM_UP }] });
-  const calls = await (await shown()).calls();
-  const told = await overview();
-  for (const name of ["promptTokens", "cachedTokens", "outputTokens", "tokenUnits"] as const) {
+  const calls = await (await visible()).calls();
+  const reported = await overview();
+  for (const name of ["promptTokens", "cachedTokens", "outputTokens", "costUnits"] as const) {
     const sum = calls.reduce((all, one) => all + one[name], 0);
-    for (const sums of [await (await shown()).details(), told.all, told.today, told.groups.planned]) {
-      assertAlmostEquals(sums[name], sum);
+    for (
+      const totals of [
+        await (await visible()).details(),
+        reported.all,
+        reported.today,
+        reported.groups.planned,
+      ]
+    ) {
+      assertAlmostEquals(totals[name], sum);
     }
   }
   assertEquals(calls.map(({ purpose }) => purpose), [...Array(4).fill("turn"), "compaction"]);
-  const { planned, control } = told.groups;
-  assertEquals([planned.sessions, planned.calls, control.sessions, control.calls], [1, 5, 0, 0]);
-  assertEquals([(await (await shown()).details()).title, told.all.calls], [
+  const { planned, holdout } = reported.groups;
+  assertEquals([planned.sessions, planned.calls, holdout.sessions, holdout.calls], [1, 5, 0, 0]);
+  assertEquals([(await (await visible()).details()).title, reported.all.calls], [
     "Find the constants. All four.",
     5,
   ]);
 });
 
 Deno.test("gateway() rejects impossible changes with a reason", async () => {
-  const { step, shown } = conversation();
+  const { step, visible } = conversation();
   await step("file0");
   for (
-    const [pin, said] of [
-      [{ place: 0, wish: "let_go" }, "Cannot evict message 0: it is the user's"],
-      [{ place: 99, wish: "keep" }, "Cannot retain message 99: the session has 3 messages, numbered from 0."],
+    const [pin, expected] of [
+      [{ place: 0, wish: "evict" }, "Cannot evict message 0: it is the user's"],
+      [
+        { place: 99, wish: "retain" },
+        "Cannot retain message 99: the session has 3 messages, numbered from 0.",
+      ],
     ] as const
-  ) await assertRejects(async () => await (await shown()).setPin(pin), RangeError, said);
-  const control = conversation({ control: 1 });
-  await control.step("file0");
-  assertEquals([(await shown()).noPins, (await control.shown()).noPins], [
+  ) await assertRejects(async () => await (await visible()).setPin(pin), RangeError, expected);
+  const holdout = conversation({ holdout: 1 });
+  await holdout.step("file0");
+  assertEquals([(await visible()).noPins, (await holdout.visible()).noPins], [
     undefined,
     "this session's prompts are sent unchanged",
   ]);
@@ -112,18 +122,18 @@ Deno.test("gateway() deletes a conversation and its stored state", async () => {
   const options = { store: memoryStore() };
   const first = conversation(options);
   for (let at = 0; at < 6; at++) await first.step(`file${at}`);
-  const { id } = await first.shown();
+  const { id } = await first.visible();
   const again = conversation(options);
   again.messages.push(...first.messages.slice(1));
   await again.ask();
-  assertEquals((await again.shown()).id, id);
-  await (await again.shown()).delete();
+  assertEquals((await again.visible()).id, id);
+  await (await again.visible()).delete();
   assertEquals(await again.isKnown(), false);
   const later = conversation(options);
   later.messages.push(...first.messages.slice(1));
   await later.ask();
-  assert((await later.shown()).id !== id);
-  assertEquals((await (await later.shown()).calls()).length, 1);
+  assert((await later.visible()).id !== id);
+  assertEquals((await (await later.visible()).calls()).length, 1);
 });
 
 Deno.test("gateway() lists its conversations, the newest first", async () => {
@@ -140,16 +150,16 @@ Deno.test("gateway() lists its conversations, the newest first", async () => {
   const { sessions: list } = (await sessions.list({ limit: 9 }))!;
   assertEquals(list.map(({ id }) => id), ids);
   assertEquals(list[2], {
-    ...sumsOf.nothing,
+    ...usageTotals.nothing,
     ...{ kind: "gateway", id: ids[2]!, title: "one", protocol: "chat", model: "m", agent: "some-agent" },
     ...{ createdAt: "2026-01-01T00:00:00.000Z", lastAt: "2026-01-01T00:00:00.000Z" },
-    ...{ control: false, reverted: false, epoch: 0, calls: 1, errors: 0, recalls: 0, compactions: 0 },
+    ...{ holdout: false, reverted: false, epoch: 0, calls: 1, errors: 0, recalls: 0, compactions: 0 },
     ...{ promptTokens: 1000, cachedTokens: 0, outputTokens: 5, savedTokens: 0 },
-    ...{ tokenUnits: 1000, withoutTokenUnits: 1000, withoutCompactions: 0, compactionTokenUnits: 0 },
-    ...{ fittingCalls: 1, fittingTokenUnits: 1000, resendTokenUnits: 1000 },
-    ...{ usd: 0, withoutUsd: 0, compactionUsd: 0, unpricedCalls: 1, estimatedCalls: 0, savedTokenUnits: 0 },
-    ...{ projectedTokenUnits: 1000, projectedUsd: 0, repairTokenUnits: 0 },
-    newTokenUnits: 1000,
+    ...{ costUnits: 1000, baselineCostUnits: 1000, withoutCompactions: 0, compactionCostUnits: 0 },
+    ...{ fittingCalls: 1, fittingCostUnits: 1000, resendCostUnits: 1000 },
+    ...{ usd: 0, baselineUsd: 0, compactionUsd: 0, unpricedCalls: 1, estimatedCalls: 0, savedCostUnits: 0 },
+    ...{ projectedCostUnits: 1000, projectedUsd: 0, refetchCostUnits: 0 },
+    newCostUnits: 1000,
   });
   const second = await sessions.list({ limit: 1, after: ids[0], search: "TWO" });
   assertEquals(second, { sessions: [list[1]!], hasMore: false });
@@ -170,11 +180,11 @@ Deno.test("gateway() uses the clock of its store", async () => {
 
 Deno.test("gateway() reports a conversation's costs, evictions with reasons, and compactions", async () => {
   let nowMs = Date.UTC(2026, 0, 1);
-  const { ask, step, messages, shown } = conversation({ now: () => nowMs += 1_000 });
+  const { ask, step, messages, visible } = conversation({ now: () => nowMs += 1_000 });
   for (let at = 0; at < 8; at++) await step(`file${at}`);
   await ask({ messages: [...messages, { role: "user", content: SUM_UP }] });
-  const session = await (await shown()).details();
-  assertEquals([session.id, session.calls, session.compactions], [(await shown()).id, 9, 1]);
+  const session = await (await visible()).details();
+  assertEquals([session.id, session.calls, session.compactions], [(await visible()).id, 9, 1]);
   assert(session.epoch > 0 && session.rewrites.length >= session.epoch);
   assert(session.prompt!.tokens > 0 && session.prompt!.left.prune > 0 && session.archiveBytes > 10_000);
   const { at, reason, removed, tokensBefore, tokensAfter } = session.rewrites.at(-1)!;
@@ -182,9 +192,9 @@ Deno.test("gateway() reports a conversation's costs, evictions with reasons, and
   assertStringIncludes(removed, "old result");
   assertStringIncludes(reason, "tokens evicted");
   const [compaction] = session.compactionCalls;
-  const { at: when, promptTokens, tokenUnits } = compaction!;
+  const { at: when, promptTokens, costUnits } = compaction!;
   assert(when > at && promptTokens > 0 && session.promptTokens > promptTokens);
-  assertEquals([session.compactionCalls.length, session.compactionTokenUnits], [1, tokenUnits]);
+  assertEquals([session.compactionCalls.length, session.compactionCostUnits], [1, costUnits]);
 });
 
 Deno.test("gateway() uses the cache rules and prices of the requested model", async () => {
@@ -197,7 +207,7 @@ Deno.test("gateway() uses the cache rules and prices of the requested model", as
     await (await fetch(post({ model, messages: [{ role: "user", content: `I am ${model}.` }] }))).text();
   }
   const { sessions: listed } = (await sessions.list({ limit: 9 }))!;
-  const costs = listed.map(({ model, tokenUnits }) => [model, tokenUnits]);
+  const costs = listed.map(({ model, costUnits }) => [model, costUnits]);
   assertEquals(costs, [["b", 500 + 500 * profileNamed("deepseek").read], ["a", 550]]);
 });
 
@@ -206,7 +216,7 @@ Deno.test("gateway() counts the turns of a conversation, also after its client b
     completion({ content: "A summary of all that was done here." })
   );
   const user = (content: string) => ({ role: "user", content });
-  const said = (content: string) => ({ role: "assistant", content });
+  const message = (content: string) => ({ role: "assistant", content });
   const look = [
     {
       role: "assistant",
@@ -220,11 +230,16 @@ Deno.test("gateway() counts the turns of a conversation, also after its client b
     [...first, ...look],
     // A message during a turn belongs to it.
     [...first, ...look, user("And be quick.")],
-    [...first, ...look, user("And be quick."), said("A file."), user("Thanks. And what is in it?")],
-    [...first, ...look, user("And be quick."), said("A file."), user("Thanks. And what is in it?")],
-    [...first, ...look, said("A file."), user(SUM_UP)],
+    [...first, ...look, user("And be quick."), message("A file."), user("Thanks. And what is in it?")],
+    [...first, ...look, user("And be quick."), message("A file."), user("Thanks. And what is in it?")],
+    [...first, ...look, message("A file."), user(SUM_UP)],
     [user("Continue from this: A summary of all that was done here."), ...look],
-    [user("Continue from this: A summary of all that was done here."), ...look, said("Done."), user("More?")],
+    [
+      user("Continue from this: A summary of all that was done here."),
+      ...look,
+      message("Done."),
+      user("More?"),
+    ],
   ];
   const headers = { "x-tare-session": "mine" };
   let id = "";

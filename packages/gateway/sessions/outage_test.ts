@@ -3,7 +3,14 @@ import { gateway } from "@tare/gateway";
 import { type Store, StoreError } from "@tare/session";
 import { memoryStore } from "@tare/session/sqlite";
 import { sharedMemory } from "../../../tests/shared_memory.ts";
-import { type Asked, assertSame, conversation, MANNERS, play, whole } from "./conversations_fixture_test.ts";
+import {
+  assertSame,
+  conversation,
+  MANNERS,
+  play,
+  type SentRequest,
+  whole,
+} from "./conversations_fixture_test.ts";
 import { CHAT } from "./dialects_fixture_test.ts";
 import { OPTIONS, post } from "../fixture_test.ts";
 
@@ -19,7 +26,7 @@ function faulty() {
       },
     });
   return {
-    kept: guarded<Store>(sharedMemory().open().store),
+    inner: guarded<Store>(sharedMemory().open().store),
     break: (by: NonNullable<typeof fault>) => fault = by,
     mend: () => fault = undefined,
   };
@@ -28,59 +35,59 @@ function faulty() {
 const full = () => Promise.reject(new StoreError("full", "Cannot write to the store: the disk is full"));
 const away = () => Promise.reject(new StoreError("io", "Cannot use the store: it is away"));
 
-const asked: readonly Asked[] = conversation(CHAT, MANNERS[0]!).slice(0, 11);
+const requests: readonly SentRequest[] = conversation(CHAT, MANNERS[0]!).slice(0, 11);
 
 for (
-  const [how, fault, said] of [["is full", full, "the disk is full"], [
+  const [how, fault, wanted] of [["is full", full, "the disk is full"], [
     "is away",
     away,
     "it is away",
   ]] as const
 ) {
   Deno.test(`outage: a store that ${how} changes no answer, and is reported once per outage`, async () => {
-    const { kept, ...store } = faulty();
+    const { inner, ...store } = faulty();
     const errors: string[] = [];
     const onError = (error: unknown) => errors.push((error as Error).message);
     let opened: ReturnType<typeof gateway> | undefined;
-    const played = await play(asked, CHAT, (at, options) => {
+    const played = await play(requests, CHAT, (at, options) => {
       if (at === 2 || at === 8) store.break(fault);
       if (at === 6) store.mend();
-      return opened ??= gateway({ ...options, store: kept });
+      return opened ??= gateway({ ...options, store: inner });
     }, { onError });
-    assertSame(played, await whole(asked, CHAT));
+    assertSame(played, await whole(requests, CHAT));
     assertEquals(errors.length, 2);
     for (const error of errors) {
       assertStringIncludes(error, "Cannot store sessions: ");
-      assertStringIncludes(error, `${said}. Requests continue without it`);
+      assertStringIncludes(error, `${wanted}. Requests continue without it`);
     }
     // Unwritten sessions are written at the end, if possible.
     store.mend();
     await opened!.close();
-    const again: Asked = { ...asked.at(-1)!, pauseMs: (asked.length + 1) * 10_000 };
-    const restarted = await play([again], CHAT, (_, options) => gateway({ ...options, store: kept }));
-    const expected = await whole([...asked, asked.at(-1)!], CHAT);
+    const again: SentRequest = { ...requests.at(-1)!, pauseMs: (requests.length + 1) * 10_000 };
+    const restarted = await play([again], CHAT, (_, options) => gateway({ ...options, store: inner }));
+    const expected = await whole([...requests, requests.at(-1)!], CHAT);
     assertEquals(restarted.sent, expected.sent.slice(-1));
     assertStringIncludes(expected.sent.at(-1)!, "[elided: ");
   });
 }
 
 Deno.test("outage: a slow store delays only the first requests, and is reported once", async () => {
-  const { kept, ...store } = faulty();
+  const { inner, ...store } = faulty();
   const late: (() => void)[] = [];
   const slow = <T>(act: () => Promise<T>) => new Promise<void>((resolve) => late.push(resolve)).then(act);
   store.break(slow);
   const errors: string[] = [];
   const onError = (error: unknown) => errors.push((error as Error).message);
   let opened: ReturnType<typeof gateway> | undefined;
-  const played = await play(asked, CHAT, async (at, options) => {
+  const played = await play(requests, CHAT, async (at, options) => {
     // A late response doesn't end the outage.
     if (at === 5) {
       for (const answer of late.splice(0)) answer();
       await new Promise((resolve) => setTimeout(resolve));
     }
-    return opened ??= gateway({ ...options, store: kept, retention: { waitMs: 250 } });
+    return opened ??= gateway({ ...options, store: inner, retention: { waitMs: 250 } });
   }, { onError });
-  assertSame(played, await whole(asked, CHAT));
+  assertSame(played, await whole(requests, CHAT));
   assertEquals(errors, [
     "Cannot store sessions: the store hasn't answered within 250 ms. Requests continue without it; " +
     "after a restart a session may be recognised as a new one.",
@@ -91,16 +98,16 @@ Deno.test("outage: a slow store delays only the first requests, and is reported 
 });
 
 Deno.test("store: writes begin after an answer's first byte, and its end waits for them", async () => {
-  const kept = memoryStore();
+  const inner = memoryStore();
   const events: string[] = [];
   let written = () => {};
   const store: Store = {
-    ...kept,
+    ...inner,
     async commit(records) {
       events.push("save");
       await new Promise<void>((resolve) => written = resolve);
       events.push("saved");
-      await kept.commit(records);
+      await inner.commit(records);
     },
   };
   let end = () => {};
@@ -151,13 +158,13 @@ Deno.test("store: writes begin after an answer's first byte, and its end waits f
 });
 
 Deno.test("store: the bytes of an answer that isn't streamed don't wait for writes", async () => {
-  const kept = memoryStore();
+  const inner = memoryStore();
   let written = () => {};
   const store: Store = {
-    ...kept,
+    ...inner,
     async commit(records) {
       await new Promise<void>((resolve) => written = resolve);
-      await kept.commit(records);
+      await inner.commit(records);
     },
   };
   const fetch = () => CHAT.answer({}, { text: "Hello", id: "m" }, 0);
@@ -171,13 +178,13 @@ Deno.test("store: the bytes of an answer that isn't streamed don't wait for writ
 });
 
 Deno.test("store: stored sessions expire by the gateway's limits", async () => {
-  const kept = memoryStore();
+  const inner = memoryStore();
   const limits: unknown[] = [];
   const store: Store = {
-    ...kept,
+    ...inner,
     expireSessions(given) {
       limits.push(given);
-      return kept.expireSessions(given);
+      return inner.expireSessions(given);
     },
   };
   const nowMs = 90 * 24 * 60 * 60_000;

@@ -99,7 +99,7 @@ function requestsOf({ tail, hasRules, isKeyed, acts }: Client): readonly JsonRec
 /** Sends requests to gateways on a store, or to new ones. Returns the first request of each one's session. */
 async function sessionsOf(
   requests: readonly JsonRecord[],
-  { gateways, isAnew }: { readonly gateways: number; readonly isAnew: boolean },
+  { gateways, isRestarted }: { readonly gateways: number; readonly isRestarted: boolean },
 ): Promise<readonly number[]> {
   const memory = sharedMemory();
   let nowMs = 0;
@@ -109,7 +109,7 @@ async function sessionsOf(
   const ids: unknown[] = [];
   for (const [at, body] of requests.entries()) {
     nowMs += 1_000;
-    const { fetch } = isAnew ? open() : opened[at % gateways]!;
+    const { fetch } = isRestarted ? open() : opened[at % gateways]!;
     const response = await fetch(post(body));
     await response.text();
     ids.push(response.headers.get("x-tare-session"));
@@ -119,15 +119,15 @@ async function sessionsOf(
 
 for (
   const [what, gateways] of Object.entries({
-    "a gateway that is restarted before each request": { gateways: 0, isAnew: true },
-    "gateways on one store that take turns": { gateways: 3, isAnew: false },
+    "a gateway that is restarted before each request": { gateways: 0, isRestarted: true },
+    "gateways on one store that take turns": { gateways: 3, isRestarted: false },
   })
 ) {
   Deno.test(`${what}: random clients have the same sessions as without`, async () => {
     await fc.assert(
       fc.asyncProperty(client, async (client) => {
         const requests = requestsOf(client);
-        const expected = await sessionsOf(requests, { gateways: 1, isAnew: false });
+        const expected = await sessionsOf(requests, { gateways: 1, isRestarted: false });
         assertEquals(await sessionsOf(requests, gateways), expected);
       }),
       { numRuns: cases(30) },

@@ -17,32 +17,32 @@ import { DIALECTS } from "./dialects_fixture_test.ts";
 for (const dialect of DIALECTS) {
   for (const [at, manner] of MANNERS.entries()) {
     const of = `${dialect.name}, ${manner.name}`;
-    const asked = conversation(dialect, manner);
+    const requests = conversation(dialect, manner);
     let wholeRun: Promise<Played> | undefined;
-    const expectedRun = () => wholeRun ??= whole(asked, dialect);
+    const expectedRun = () => wholeRun ??= whole(requests, dialect);
 
     Deno.test(`restart: gateways that are killed after each answer send the same as one that isn't: ${of}`, async () => {
       const expected = await expectedRun();
       assertMatch(expected.sent.join(), /\[elided: [^\]]*\bref [0-9a-f]{16}\]/);
-      assert(expected.sent.length > asked.length + 8);
+      assert(expected.sent.length > requests.length + 8);
       assert(!expected.sent.join().includes("Cannot recall"));
       const store = memoryStore();
-      const gatewayAt = () => ({ isAnew: true });
-      assertSame(await played(asked, dialect, { store: () => store, gatewayAt }), expected);
+      const gatewayAt = () => ({ isRestarted: true });
+      assertSame(await played(requests, dialect, { store: () => store, gatewayAt }), expected);
     });
 
     Deno.test(`restart: gateways that take turns on one store send the same as one: ${of}`, async () => {
       const expected = await expectedRun();
-      const turns = fc.array(fc.record({ which: fc.nat(2), isAnew: fc.boolean() }), {
-        minLength: asked.length,
-        maxLength: asked.length,
+      const turns = fc.array(fc.record({ which: fc.nat(2), isRestarted: fc.boolean() }), {
+        minLength: requests.length,
+        maxLength: requests.length,
       });
       await fc.assert(
         fc.asyncProperty(turns, async (turns) => {
           const memory = sharedMemory();
           const stores = [0, 1, 2].map(() => memory.open().store);
           assertSame(
-            await played(asked, dialect, {
+            await played(requests, dialect, {
               store: (at) => stores[turns[at]!.which]!,
               gatewayAt: (at) => turns[at]!,
             }),
@@ -62,8 +62,8 @@ for (const dialect of DIALECTS) {
           await store?.close();
           return store = await openStore(`${folder}/tare.db`);
         };
-        const gatewayAt = () => ({ isAnew: true });
-        assertSame(await played(asked, dialect, { store: anew, gatewayAt }), await expectedRun());
+        const gatewayAt = () => ({ isRestarted: true });
+        assertSame(await played(requests, dialect, { store: anew, gatewayAt }), await expectedRun());
       } finally {
         await store?.close();
         await Deno.remove(folder, { recursive: true });

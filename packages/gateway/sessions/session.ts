@@ -1,5 +1,5 @@
 import { type LoadedSession, Session, type SessionContent, type SessionState } from "@tare/session/internal";
-import type { Days, Overview, Sums } from "@tare/session/internal/report";
+import type { Days, Overview, UsageTotals } from "@tare/session/internal/report";
 import { contentText, type CountTokens, type Message, type ToolDefinition } from "@tare/messages";
 import { firstWords, hashBytes, hashPiece } from "@tare/messages/internal";
 import type { PromptSession, SessionView } from "@tare/planner";
@@ -28,10 +28,10 @@ import {
   type NamedHistory,
   namesOf,
   openingText,
-  personSpoke,
   QUOTED_CHARS,
   quotes,
   readHistoryItem,
+  userSpoke,
   writeHistoryItem,
 } from "./history.ts";
 
@@ -44,12 +44,12 @@ export interface Recognised
   readonly isKeyed?: boolean;
   readonly items: readonly WireItem[];
   /** Whether a new session is forwarded unchanged. Default: only in the holdout. */
-  readonly isObserved?: boolean;
+  readonly isDryRun?: boolean;
   readonly countTokens: CountTokens;
   /** Returns the planner of a session, new or restored. */
   readonly prompts: (
-    session: Pick<SessionFacts, "control" | "basis" | "agent"> & { readonly archive: SessionArchive },
-    stored?: Pick<PromptSession, "state" | "lookedAt">,
+    session: Pick<SessionFacts, "holdout" | "basis" | "agent"> & { readonly archive: SessionArchive },
+    stored?: Pick<PromptSession, "state" | "inspected">,
   ) => PromptSession;
 }
 
@@ -65,7 +65,7 @@ export interface SessionResponse extends Followed {
 
 /** A call with which the client compacted the conversation. */
 export interface Compaction
-  extends Pick<Sums, "promptTokens" | "cachedTokens" | "outputTokens" | "tokenUnits"> {
+  extends Pick<UsageTotals, "promptTokens" | "cachedTokens" | "outputTokens" | "costUnits"> {
   readonly atMs: number;
   /** Absent: the price is unknown. */
   readonly usd?: number;
@@ -76,7 +76,7 @@ export interface ClientSummary {
   readonly pieces: readonly string[];
   /** Its calls, not yet counted as compactions because the client didn't mark them. */
   readonly uncounted: readonly Compaction[];
-  readonly isSaid: boolean;
+  readonly isRequested: boolean;
 }
 
 /** The owner of a session and the state of its history, as plain data that is stored. */
@@ -92,7 +92,7 @@ export interface SessionFacts {
   readonly protocol: string;
   readonly agent?: string | undefined;
   readonly basis: SessionBasis;
-  readonly control: boolean;
+  readonly holdout: boolean;
   readonly startedMs: number;
   readonly lastMs: number;
   /** Bytes of the client's history, which the planner holds in memory. */
@@ -101,7 +101,7 @@ export interface SessionFacts {
   /** A line of the user's first message; absent if it is too short. */
   readonly opening?: string | undefined;
   /** Number of turns in all, and in the client's current history. Absent: none yet. */
-  readonly turns?: { readonly all: number; readonly shown: number } | undefined;
+  readonly turns?: { readonly all: number; readonly visible: number } | undefined;
   readonly hasTools: boolean;
   /** Names of the functions that are not deferred, or `"all"`. Absent: undecided. */
   readonly functionsInFront?: readonly string[] | "all" | undefined;
@@ -121,14 +121,14 @@ export interface SessionFacts {
 
 export const NEW_FACTS: Omit<
   SessionFacts,
-  "scope" | "protocol" | "basis" | "control" | "startedMs" | "lastMs"
+  "scope" | "protocol" | "basis" | "holdout" | "startedMs" | "lastMs"
 > = {
   ...{ historyBytes: 0, heads: 0, hasTools: false, isAnswered: false, isAmidTurn: false },
   ...{ refusals: 0, isReverted: false, responses: [], compactions: [] },
 };
 
 /** The messages of a call; of a loaded session those without placeholders are hashes. */
-export type Shown = readonly (Message | number)[];
+export type VisibleHistory = readonly (Message | number)[];
 
 export interface SessionParts {
   readonly session: Session;
@@ -138,22 +138,22 @@ export interface SessionParts {
   readonly facts: SessionFacts;
   readonly hidden?: readonly HiddenPlace[];
   /** Messages of the newest call. Default: none. */
-  readonly shown?: Shown;
+  readonly visible?: VisibleHistory;
   /** Messages of the newest call without evictions. Default: those of the newest call. */
-  readonly unevicted?: Shown | undefined;
+  readonly unevicted?: VisibleHistory | undefined;
   /** The prompt that its provider has cached. Default: unknown. */
   readonly held?: StoredPrompt | undefined;
   readonly ends?: readonly string[];
 }
 
-export interface GatewaySettings extends Pick<SessionFacts, "protocol" | "agent" | "control" | "client"> {
+export interface GatewaySettings extends Pick<SessionFacts, "protocol" | "agent" | "holdout" | "client"> {
   /** Id of its parent, stored or not. */
   readonly forkOf?: string;
 }
 
 export interface GatewayTotals
   extends
-    Pick<SessionState, "model" | "epoch" | "savedTokenUnits">,
+    Pick<SessionState, "model" | "epoch" | "savedCostUnits">,
     Pick<SessionFacts, "lastMs" | "isReverted"> {
   readonly days: Days;
 }
@@ -174,7 +174,7 @@ interface StoredValue {
   readonly hidden: readonly (Omit<HiddenPlace, "items"> & { readonly items: readonly string[] })[];
   /** References of its archived texts, each with the length of its history at that time. */
   readonly archived: readonly (readonly [ref: string, length: number])[];
-  readonly shown: readonly number[];
+  readonly visible: readonly number[];
   /** Hashes of those of the last call without evictions. Absent: the same. */
   readonly unevicted?: readonly number[];
   readonly held?: StoredPrompt;
@@ -182,7 +182,7 @@ interface StoredValue {
   readonly lines: readonly Message[];
   readonly ends: readonly string[];
   readonly state: unknown;
-  readonly lookedAt: unknown;
+  readonly inspected: unknown;
 }
 
 export interface SessionHistory {
@@ -305,8 +305,8 @@ export class GatewaySession implements KnownConversation {
   #length: number;
   #facts: SessionFacts;
   #hidden: readonly HiddenPlace[];
-  #shown: Shown;
-  #unevicted: Shown;
+  #visible: VisibleHistory;
+  #unevicted: VisibleHistory;
   #held: (() => StoredPrompt) | undefined;
   #history: readonly Message[] = [];
   #ends: readonly string[];
@@ -315,7 +315,7 @@ export class GatewaySession implements KnownConversation {
   #sameTools: readonly ToolDefinition[] | undefined;
 
   constructor(
-    { session, archive, length = 0, facts, hidden = [], shown = [], unevicted = shown, held, ends = [] }:
+    { session, archive, length = 0, facts, hidden = [], visible = [], unevicted = visible, held, ends = [] }:
       SessionParts,
   ) {
     this.session = session;
@@ -323,7 +323,7 @@ export class GatewaySession implements KnownConversation {
     this.#length = length;
     this.#facts = facts;
     this.#hidden = hidden;
-    this.#shown = shown;
+    this.#visible = visible;
     this.#unevicted = unevicted;
     this.#held = held && (() => held);
     this.#ends = ends;
@@ -337,24 +337,24 @@ export class GatewaySession implements KnownConversation {
     // Other versions may have stored other data.
     const value = stored as StoredValue | undefined;
     if (value?.format !== FORMAT) return undefined;
-    const { items, stems, instructions, hidden, archived, shown, lines, state, lookedAt } = value;
+    const { items, stems, instructions, hidden, archived, visible, lines, state, inspected } = value;
     const { forkOf: parent } = record.settings as GatewaySettings;
-    const { lastMs, isReverted, ...sums } = totals as GatewayTotals;
+    const { lastMs, isReverted, ...spent } = totals as GatewayTotals;
     const facts: SessionFacts = { ...value.facts, lastMs, isReverted };
     const archive = new SessionArchive({ stored: text, listed: archived });
     const byHash = new Map(lines.map((line) => [hashPiece(line), line]));
     const session = new GatewaySession({
       session: new Session({
         ...{ id: record.id, archive, countTokens, stored: { ...copy, parent } },
-        prompts: prompts({ archive, ...facts }, { state, lookedAt }),
-        state: { ...value.session, ...sums, title },
+        prompts: prompts({ archive, ...facts }, { state, inspected }),
+        state: { ...value.session, ...spent, title },
       }),
       ...{ archive, facts, length: items.length },
       hidden: hidden.map(({ items, ...place }) => ({
         ...place,
         items: readItems(items, { protocol, readers }),
       })),
-      shown: shown.map((hash) => byHash.get(hash) ?? hash),
+      visible: visible.map((hash) => byHash.get(hash) ?? hash),
       unevicted: value.unevicted,
       held: value.held,
       ends: value.ends,
@@ -374,15 +374,15 @@ export class GatewaySession implements KnownConversation {
   ): GatewaySession {
     const { by, createdAtMs: startedMs } = record;
     const { forkOf: _, ...settings } = record.settings as GatewaySettings;
-    const { lastMs, isReverted, ...sums } = totals as GatewayTotals;
-    const basis = { model: sums.model };
+    const { lastMs, isReverted, ...spent } = totals as GatewayTotals;
+    const basis = { model: spent.model };
     const facts = { ...NEW_FACTS, scope: "", ...settings, basis, by, startedMs, lastMs, isReverted };
     const archive = new SessionArchive();
     return new GatewaySession({
       session: new Session({
         ...{ id: record.id, archive, countTokens, stored },
         prompts: prompts({ archive, ...facts }),
-        state: { ...sums, title },
+        state: { ...spent, title },
       }),
       ...{ archive, facts },
     });
@@ -390,8 +390,8 @@ export class GatewaySession implements KnownConversation {
 
   get totals(): GatewayTotals {
     const { lastMs, isReverted } = this.#facts;
-    const { model, epoch, savedTokenUnits, days } = this.session.state;
-    return { lastMs, isReverted, model, epoch, savedTokenUnits, days };
+    const { model, epoch, savedCostUnits, days } = this.session.state;
+    return { lastMs, isReverted, model, epoch, savedCostUnits, days };
   }
 
   /** Returns the stored content, with names unless those of `named` still find it. */
@@ -401,17 +401,17 @@ export class GatewaySession implements KnownConversation {
     const known = named as NamedHistory | undefined;
     const names = namesOf(facts, history, { ends: this.#ends, known });
     if (names) this.#ends = names.ends;
-    const { state, lookedAt } = this.session.prompt;
+    const { state, inspected } = this.session.prompt;
     const value: StoredValue = {
-      ...{ format: FORMAT, facts, session, stems: history.stems, ends: this.#ends, state, lookedAt },
+      ...{ format: FORMAT, facts, session, stems: history.stems, ends: this.#ends, state, inspected },
       items: history.items.map(writeHistoryItem),
       instructions: Object.fromEntries(instructions.map((known) => [known.key, plainLines(known)])),
       hidden: this.#hidden.map(plainPlace),
       archived: [...this.archive.listed],
-      shown: this.#shown.map(hashOf),
+      visible: this.#visible.map(hashOf),
       ...(this.held && { held: this.held }),
-      ...(this.#unevicted !== this.#shown && { unevicted: this.#unevicted.map(hashOf) }),
-      lines: this.#shown.flatMap((one) => typeof one !== "number" && hasPlaceholder(one) ? [one] : []),
+      ...(this.#unevicted !== this.#visible && { unevicted: this.#unevicted.map(hashOf) }),
+      lines: this.#visible.flatMap((one) => typeof one !== "number" && hasPlaceholder(one) ? [one] : []),
     };
     return {
       ...{ value, texts: this.archive.texts },
@@ -437,15 +437,15 @@ export class GatewaySession implements KnownConversation {
   }
 
   get group(): keyof Overview["groups"] {
-    return this.#facts.control ? "control" : "planned";
+    return this.#facts.holdout ? "holdout" : "planned";
   }
 
   get hidden(): readonly HiddenPlace[] {
     return this.#hidden;
   }
 
-  get shown(): Shown {
-    return this.#shown;
+  get visible(): VisibleHistory {
+    return this.#visible;
   }
 
   /** Bytes of memory; shared parts count for each session. */
@@ -464,15 +464,15 @@ export class GatewaySession implements KnownConversation {
   precede({ items }: Pick<Recognised, "items">): void {
     this.#length = items.length;
     this.#know({ heads: countInstructions(items) });
-    if (!this.#facts.isNamed) this.session.named(firstWords(personSpoke(items)?.words ?? ""));
+    if (!this.#facts.isNamed) this.session.named(firstWords(userSpoke(items)?.words ?? ""));
   }
 
   /** Begins planning with this request, of the first turn or preceding it. */
   begin({ prompts, agent, basis }: Pick<Recognised, "prompts" | "agent" | "basis">): void {
-    const { archive, facts: { control } } = this;
+    const { archive, facts: { holdout } } = this;
     this.#know({ agent, basis });
-    [this.#shown, this.#held] = [[], undefined];
-    this.session.begin(prompts({ archive, control, agent, basis }));
+    [this.#visible, this.#held] = [[], undefined];
+    this.session.begin(prompts({ archive, holdout, agent, basis }));
   }
 
   /**
@@ -485,11 +485,11 @@ export class GatewaySession implements KnownConversation {
   ): void {
     const { summary } = this.#facts;
     // A summary that was made during a turn is continued from later.
-    const isSaid = summary && quotes(items.slice(this.#length), summary.pieces);
+    const isQuoted = summary && quotes(items.slice(this.#length), summary.pieces);
     this.#length = items.length;
     // After the first reply, a first message with another text is the client's summary.
     if (!this.#facts.isAnswered || this.session.state.title === "") {
-      const words = personSpoke(items)?.words ?? "";
+      const words = userSpoke(items)?.words ?? "";
       this.#know({ opening: openingText(words) });
       if (!this.#facts.isNamed) this.session.named(firstWords(words));
     }
@@ -500,7 +500,7 @@ export class GatewaySession implements KnownConversation {
       hasTools: this.#facts.hasTools || hasTools,
       isAnswered: this.#facts.isAnswered || hasAnswers(items),
       isAmidTurn: true,
-      summary: begunWith || isSaid ? undefined : summary,
+      summary: begunWith || isQuoted ? undefined : summary,
       begunWith: this.#begunWithIn(items, begunWith),
     });
   }
@@ -513,9 +513,9 @@ export class GatewaySession implements KnownConversation {
   }
 
   /** Notes the time of a request in milliseconds since the epoch, and a turn's model. */
-  asked({ atMs, model }: { readonly atMs: number; readonly model?: string | undefined }): void {
+  addRequest({ atMs, model }: { readonly atMs: number; readonly model?: string | undefined }): void {
     this.#know({ lastMs: atMs });
-    if (model !== undefined) this.session.asked(model);
+    if (model !== undefined) this.session.addRequest(model);
   }
 
   /** Notes a turn's complete reply, the last one if it calls no tools. */
@@ -564,7 +564,7 @@ export class GatewaySession implements KnownConversation {
         isNamed: undefined,
       },
       hidden,
-      ...{ shown: this.#shown, unevicted: this.#unevicted },
+      ...{ visible: this.#visible, unevicted: this.#unevicted },
     });
     fork.#held = this.#held;
     fork.#tools = this.#tools;
@@ -576,7 +576,7 @@ export class GatewaySession implements KnownConversation {
    * Returns the part of its archive that its model may read, which sees these messages. A fork may read its parent's
    * texts of the shared history, and those that its prompt references, directly or through archived texts.
    */
-  readableWith(shown: () => readonly Message[]): Archive {
+  readableWith(visible: () => readonly Message[]): Archive {
     const { archive } = this;
     let reached: Promise<ReadonlySet<string>> | undefined;
     const reach = async () => {
@@ -591,7 +591,7 @@ export class GatewaySession implements KnownConversation {
       };
       if (this.session.stored.parent === undefined) return refs;
       read(JSON.stringify(this.session.prompt.state));
-      read(JSON.stringify(shown()));
+      read(JSON.stringify(visible()));
       for (let ref = waiting.pop(); ref !== undefined; ref = waiting.pop()) {
         read(await archive.get(ref) ?? "");
       }
@@ -706,7 +706,7 @@ export class GatewaySession implements KnownConversation {
   }
 
   get isHeldKnown(): boolean {
-    return this.#held !== undefined || this.#shown.length === 0;
+    return this.#held !== undefined || this.#visible.length === 0;
   }
 
   /** Notes the view of a turn's successful call; `held` returns the prompt that the provider has cached. */
@@ -715,7 +715,7 @@ export class GatewaySession implements KnownConversation {
     held: () => StoredPrompt,
   ): void {
     this.#held = held;
-    this.#shown = messages;
+    this.#visible = messages;
     if (context + prune + truncate <= 0) this.#unevicted = messages;
   }
 
@@ -724,9 +724,9 @@ export class GatewaySession implements KnownConversation {
    * evictions are undone, the newest call without them counts too: it may still be cached.
    */
   sharedWith(messages: readonly Message[]): number | undefined {
-    const kept = sharedLengthOf(this.#shown, messages);
-    if (kept === this.#shown.length) return undefined;
-    return Math.max(kept, sharedLengthOf(this.#unevicted, messages));
+    const shared = sharedLengthOf(this.#visible, messages);
+    if (shared === this.#visible.length) return undefined;
+    return Math.max(shared, sharedLengthOf(this.#unevicted, messages));
   }
 
   accepted(): void {
@@ -758,7 +758,7 @@ export class GatewaySession implements KnownConversation {
   }
 
   /** Notes a summary with which its client may begin a new history. */
-  sumUp({ text, isSaid, uncounted }: Omit<ClientSummary, "pieces"> & { readonly text: string }): void {
+  sumUp({ text, isRequested, uncounted }: Omit<ClientSummary, "pieces"> & { readonly text: string }): void {
     const { summary: before } = this.#facts;
     // Some clients remove the tags that they requested.
     const pieces = text.split(/[\n"<>]/).map((piece) => piece.trim())
@@ -769,7 +769,7 @@ export class GatewaySession implements KnownConversation {
       summary: {
         pieces: [...pieces, ...before?.pieces ?? []].slice(0, 2 * SUMMARY_PIECES),
         uncounted: [...uncounted, ...before?.uncounted ?? []].slice(0, 2),
-        isSaid: isSaid || (before?.isSaid ?? false),
+        isRequested: isRequested || (before?.isRequested ?? false),
       },
     });
   }
@@ -785,23 +785,23 @@ export class GatewaySession implements KnownConversation {
   }
 }
 
-function sharedLengthOf(shown: Shown, messages: readonly Message[]): number {
-  const at = shown.findIndex((one, at) => {
+function sharedLengthOf(visible: VisibleHistory, messages: readonly Message[]): number {
+  const at = visible.findIndex((one, at) => {
     const other = messages[at];
     if (one === other || other === undefined) return other === undefined;
     return (typeof one === "number" ? one : hashPiece(one)) !== hashPiece(other);
   });
-  return at < 0 ? shown.length : at;
+  return at < 0 ? visible.length : at;
 }
 
 /** Returns the number of turns; a history that begins with a summary continues the same turn. */
 function turnsAfter(
-  { turns: { all, shown } = { all: 0, shown: 0 }, summary }: Pick<SessionFacts, "turns" | "summary">,
+  { turns: { all, visible } = { all: 0, visible: 0 }, summary }: Pick<SessionFacts, "turns" | "summary">,
   items: readonly WireItem[],
 ): SessionFacts["turns"] {
   const now = countTurns(items);
-  const isSame = now === shown || (summary !== undefined && all > 0);
-  return { all: isSame ? all : all + Math.max(1, now - shown), shown: now };
+  const isSame = now === visible || (summary !== undefined && all > 0);
+  return { all: isSame ? all : all + Math.max(1, now - visible), visible: now };
 }
 
 function pairsOf(flat: readonly number[]): Map<number, number> {
@@ -824,8 +824,8 @@ function plainLines(known: Known): readonly number[] {
   return plain;
 }
 
-function hashOf(shown: Message | number): number {
-  return typeof shown === "number" ? shown : hashPiece(shown);
+function hashOf(message: Message | number): number {
+  return typeof message === "number" ? message : hashPiece(message);
 }
 
 /** Whether a message contains a placeholder, which quotes may be replaced with. */

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import type { Rewrite } from "@tare/messages";
 import type { Mechanisms } from "@tare/planner";
 import { type About, Recognition, type RequestHistory } from "@tare/planner/internal";
-import type { Warmth } from "@tare/session";
+import type { CacheKeepAlive } from "@tare/session";
 import {
   HeldSessions,
   type ListedSession,
@@ -22,20 +22,20 @@ import {
   addToDay,
   type CallReport,
   type Days,
+  ReportedWarnings,
   type SeenSession,
   type SessionGroup,
   type SpendingSession,
-  type Sums,
-  sumsOf,
-  ToldWarnings,
+  type UsageTotals,
+  usageTotals,
 } from "@tare/session/internal/report";
 import {
   countInstructions,
   historyItem,
   InstructionKeys,
   itemTexts,
-  personSpoke,
   soughtNames,
+  userSpoke,
 } from "./history.ts";
 import {
   type ClientSummary,
@@ -50,7 +50,7 @@ import {
 } from "./session.ts";
 
 /** A gateway session in a list. */
-export interface GatewaySessionSummary extends Sums {
+export interface GatewaySessionSummary extends UsageTotals {
   readonly kind: "gateway";
   readonly id: string;
   /** Name of its key. Absent: the owner's. */
@@ -65,13 +65,13 @@ export interface GatewaySessionSummary extends Sums {
   readonly createdAt: string;
   readonly lastAt: string;
   /** Whether it is in the holdout: forwarded unchanged. */
-  readonly control: boolean;
+  readonly holdout: boolean;
   /** Whether it is forwarded unchanged because the upstream refused edited requests. */
   readonly reverted: boolean;
   /** Number of rewrites of its prompt. */
   readonly epoch: number;
   /** Estimated saving in cost units. */
-  readonly savedTokenUnits: number;
+  readonly savedCostUnits: number;
 }
 
 /** A gateway session with its details. */
@@ -94,7 +94,7 @@ export interface GatewaySessionDetails extends GatewaySessionSummary {
 
 export interface SessionsOptions {
   /** Share of sessions, from 0 to 1, that are forwarded unchanged, as a holdout. Default: 0. */
-  readonly control?: number | undefined;
+  readonly holdout?: number | undefined;
   /** Called with each session that continues from a summary with a new history. */
   readonly resumed?: (session: GatewaySession, summary: ClientSummary) => void;
   /** Memory of all sessions, in bytes. */
@@ -104,7 +104,7 @@ export interface SessionsOptions {
   /** Returns the parts for loading sessions of a protocol and client. Default: none is loaded. */
   readonly makingOf?: (protocol: string, client: string | undefined) => Promise<Making | undefined>;
   readonly restored?: (session: GatewaySession) => void;
-  readonly warmth?: Warmth | undefined;
+  readonly keepAlive?: CacheKeepAlive | undefined;
   /** Returns the context window of a session's model, in tokens. Default: unknown. */
   readonly windowOf?: (session: GatewaySession) => number | undefined;
   readonly now?: () => number;
@@ -120,8 +120,8 @@ export class GatewaySessions
     WrittenKind<GatewaySession> {
   readonly kind = "gateway";
   readonly store: WriteBehindOptions["store"] | undefined;
-  readonly warmth: Warmth | undefined;
-  readonly warnings: ToldWarnings = new ToldWarnings();
+  readonly keepAlive: CacheKeepAlive | undefined;
+  readonly warnings: ReportedWarnings = new ReportedWarnings();
   readonly held: HeldSessions<GatewaySession>;
   readonly #options: SessionsOptions;
   readonly #writer: WriteBehind<GatewaySession> | undefined;
@@ -131,10 +131,10 @@ export class GatewaySessions
   readonly #evicted = new Map<SessionGroup, { readonly sessions: number; readonly days: Days }>();
 
   constructor(options: SessionsOptions) {
-    const { storing, warmth } = options;
+    const { storing, keepAlive } = options;
     this.#options = options;
     this.store = storing?.store;
-    this.warmth = warmth;
+    this.keepAlive = keepAlive;
     this.held = new HeldSessions<GatewaySession>({
       maxWeight: options.maxBytes,
       weigh: ({ bytes }) => bytes,
@@ -206,9 +206,9 @@ export class GatewaySessions
 
   row(session: GatewaySession): ListedSession & { readonly totals: GatewayTotals } {
     const { id, facts, totals, session: { state: { title }, stored: { parent: forkOf } } } = session;
-    const { startedMs: createdAtMs, protocol, agent, control, client, by } = facts;
+    const { startedMs: createdAtMs, protocol, agent, holdout, client, by } = facts;
     const settings: GatewaySettings = {
-      ...{ protocol, ...(agent !== undefined && { agent }), control },
+      ...{ protocol, ...(agent !== undefined && { agent }), holdout },
       ...(forkOf !== undefined && { forkOf }),
       // Without stored content the client must not be identifiable.
       ...(client !== undefined && this.#options.storing?.storesContent && { client }),
@@ -257,23 +257,23 @@ export class GatewaySessions
   summary(
     { id, by, createdAtMs, title = "", settings, totals }: ListedSession,
   ): GatewaySessionSummary {
-    const { protocol, agent = null, control } = settings as GatewaySettings;
-    const { model, epoch, lastMs, isReverted, days, savedTokenUnits } = totals as GatewayTotals;
+    const { protocol, agent = null, holdout } = settings as GatewaySettings;
+    const { model, epoch, lastMs, isReverted, days, savedCostUnits } = totals as GatewayTotals;
     return {
-      ...{ kind: this.kind, id, title: title as string, protocol, model, agent, control, epoch },
+      ...{ kind: this.kind, id, title: title as string, protocol, model, agent, holdout, epoch },
       ...(by !== undefined && { key: by }),
       ...{ createdAt: time(createdAtMs), lastAt: time(lastMs), reverted: isReverted },
-      ...{ ...sumsOf.days(days), savedTokenUnits },
+      ...{ ...usageTotals.days(days), savedCostUnits },
     };
   }
 
   details(session: GatewaySession): Promise<GatewaySessionDetails> {
-    const { archive, facts: { compactions }, session: { state: { figures, rewrites } } } = session;
+    const { archive, facts: { compactions }, session: { state: { metrics, rewrites } } } = session;
     const windowTokens = this.#options.windowOf?.(session) ?? null;
     return Promise.resolve({
       ...this.summary(this.row(session)),
       archiveBytes: archive.bytes,
-      prompt: figures ? { tokens: figures.promptTokens, windowTokens, left: figures.saved } : null,
+      prompt: metrics ? { tokens: metrics.promptTokens, windowTokens, left: metrics.saved } : null,
       rewrites: rewrites.map(({ atMs, ...rest }) => ({ at: time(atMs), ...rest })),
       compactionCalls: compactions.map(({ atMs, ...rest }) => ({ at: time(atMs), ...rest })),
     });
@@ -304,13 +304,13 @@ export class GatewaySessions
   }
 
   async delete(session: GatewaySession): Promise<void> {
-    this.warmth?.forget(session.id);
+    this.keepAlive?.forget(session.id);
     this.held.delete(session.id);
     await this.#writer?.delete(session);
   }
 
   /** Adds to the totals of an evicted session, at this time in milliseconds since the epoch. */
-  book(session: GatewaySession, more: Partial<Sums>, atMs: number): void {
+  book(session: GatewaySession, more: Partial<UsageTotals>, atMs: number): void {
     const { group } = session;
     const evicted = this.#evicted.get(group);
     if (!evicted || this.isCurrent(session)) return;
@@ -430,24 +430,24 @@ export class GatewaySessions
       agent,
       basis,
       countTokens,
-      isObserved = false,
+      isDryRun = false,
     } = recognised;
     const name = nameOf(recognised);
-    const first = items[personSpoke(items)?.at ?? countInstructions(items)];
+    const first = items[userSpoke(items)?.at ?? countInstructions(items)];
     const archive = new SessionArchive();
     // The holdout doesn't depend on whether a key's first request is a title or a turn.
     const drawn = name ?? (recognised.isKeyed ? scope : `${scope} ${first?.key ?? ""}`);
-    const control = isObserved || share(drawn) < (this.#options.control ?? 0);
+    const holdout = isDryRun || share(drawn) < (this.#options.holdout ?? 0);
     const nowMs = this.now();
     const id = crypto.randomUUID();
     const session = new GatewaySession({
       session: new Session({
         ...{ id, archive, countTokens },
-        prompts: prompts({ archive, control, agent, basis }),
+        prompts: prompts({ archive, holdout, agent, basis }),
       }),
       archive,
       facts: {
-        ...{ ...NEW_FACTS, scope, client, by, name: recognised.name, protocol, agent, basis, control },
+        ...{ ...NEW_FACTS, scope, client, by, name: recognised.name, protocol, agent, basis, holdout },
         ...{ startedMs: nowMs, lastMs: nowMs },
       },
     });

@@ -97,8 +97,8 @@ Deno.test("GatewaySessions uses client names, also after a rollback", async () =
 Deno.test("GatewaySessions selects a constant share of sessions as the holdout", () => {
   const names = Array.from({ length: 200 }, (_, at) => `n${at}`);
   const controlled = () => {
-    const { find } = newSessions({ control: 0.25 });
-    return names.filter((name) => find("ab", { name }).facts.control);
+    const { find } = newSessions({ holdout: 0.25 });
+    return names.filter((name) => find("ab", { name }).facts.holdout);
   };
   const first = controlled();
   assertEquals(controlled(), first);

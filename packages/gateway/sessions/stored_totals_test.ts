@@ -7,13 +7,13 @@ import { sharedMemory } from "../../../tests/shared_memory.ts";
 import { conversation, MANNERS, play, type Played } from "./conversations_fixture_test.ts";
 import { CHAT, DIALECTS } from "./dialects_fixture_test.ts";
 
-const asked = conversation(CHAT, MANNERS[0]!);
+const requests = conversation(CHAT, MANNERS[0]!);
 
 const LATER_MS = 1_000_000 + 24 * 60 * 60_000;
 
 type Json = Record<string, unknown>;
 
-async function told({ sessions: registry }: HttpGateway) {
+async function reportsOf({ sessions: registry }: HttpGateway) {
   const { warnings: _, ...overview } = await registry.overview();
   const sessions: GatewaySessionSummary[] = [];
   for (let hasMore = true; hasMore;) {
@@ -22,29 +22,29 @@ async function told({ sessions: registry }: HttpGateway) {
     hasMore = page.hasMore;
   }
   const each = await Promise.all(sessions.map(async ({ id }) => {
-    const shown = (await registry.open(id))!;
-    const { archiveBytes: _, ...details } = await shown.details();
-    return { details, calls: await shown.calls() };
+    const opened = (await registry.open(id))!;
+    const { archiveBytes: _, ...details } = await opened.details();
+    return { details, calls: await opened.calls() };
   }));
   return { ledger: await registry.ledger(), overview, sessions, each };
 }
 
-type Told = Awaited<ReturnType<typeof told>>;
+type Reports = Awaited<ReturnType<typeof reportsOf>>;
 
 async function restarted(
   stores: { readonly first: Store; readonly second: () => Promise<Store> },
   more: Partial<GatewayOptions> = {},
-): Promise<{ readonly before: Told; readonly after: Told; readonly played: Played }> {
+): Promise<{ readonly before: Reports; readonly after: Reports; readonly played: Played }> {
   let opened: HttpGateway | undefined;
   let later: GatewayOptions | undefined;
-  const played = await play(asked, CHAT, (_, options) => {
+  const played = await play(requests, CHAT, (_, options) => {
     later = options;
     return opened ??= gateway({ ...later, store: stores.first });
-  }, { control: 0, ...more });
-  const before = await told(opened!);
+  }, { holdout: 0, ...more });
+  const before = await reportsOf(opened!);
   await opened!.close();
   const again = gateway({ ...later!, store: await stores.second() });
-  const after = await told(again);
+  const after = await reportsOf(again);
   await again.close();
   return { before, after, played };
 }
@@ -55,8 +55,8 @@ const rounded = (of: unknown): unknown =>
     JSON.stringify(of, (_, value) => typeof value === "number" ? Number(value.toPrecision(10)) : value),
   );
 
-const callsIn = ({ each }: Told) => each.map(({ calls }) => calls.length);
-const titlesIn = ({ sessions }: Told) => sessions.map(({ title }) => title);
+const callsIn = ({ each }: Reports) => each.map(({ calls }) => calls.length);
+const titlesIn = ({ sessions }: Reports) => sessions.map(({ title }) => title);
 
 Deno.test("restart: a gateway knows its sessions, calls, totals, ledger and overview", async () => {
   const folder = await Deno.makeTempDir();
@@ -64,9 +64,9 @@ Deno.test("restart: a gateway knows its sessions, calls, totals, ledger and over
   const first = await openStore(path);
   const second = async () => {
     await first.close();
-    return kept = await openStore(path);
+    return reopened = await openStore(path);
   };
-  let kept = first;
+  let reopened = first;
   try {
     const { before, after } = await restarted({ first, second });
     assertEquals(after, before);
@@ -80,7 +80,7 @@ Deno.test("restart: a gateway knows its sessions, calls, totals, ledger and over
       before.each.some(({ details }) => details.rewrites.length > 0),
     );
   } finally {
-    await kept.close();
+    await reopened.close();
     await Deno.remove(folder, { recursive: true });
   }
 });
@@ -90,7 +90,7 @@ Deno.test("shared store: a gateway knows the calls of others, also during their 
   const stores = [memory.open().store, memory.open().store];
   const open = new Map<number, HttpGateway>();
   let options: GatewayOptions | undefined;
-  await play(asked, CHAT, (at, given) => {
+  await play(requests, CHAT, (at, given) => {
     options = given;
     const which = at % 2;
     const opened = open.get(which) ?? gateway({ ...options, store: stores[which]! });
@@ -98,11 +98,11 @@ Deno.test("shared store: a gateway knows the calls of others, also during their 
     return opened;
   });
   let single: HttpGateway | undefined;
-  const alone = await play(asked, CHAT, (_, given) => single ??= gateway(given));
-  assertEquals(alone.told, []);
-  const [one, two] = await Promise.all([0, 1].map((which) => told(open.get(which)!)));
+  const alone = await play(requests, CHAT, (_, given) => single ??= gateway(given));
+  assertEquals(alone.reported, []);
+  const [one, two] = await Promise.all([0, 1].map((which) => reportsOf(open.get(which)!)));
   assertEquals(two, one);
-  const whole = await told(single!);
+  const whole = await reportsOf(single!);
   assertEquals(
     rounded([one!.ledger, one!.overview, callsIn(one!), titlesIn(one!)]),
     rounded([
@@ -117,40 +117,40 @@ Deno.test("shared store: a gateway knows the calls of others, also during their 
 Deno.test("store: without content only the totals of sessions and calls are stored", async () => {
   const folder = await Deno.makeTempDir();
   const path = `${folder}/tare.db`;
-  let kept = await openStore(path);
+  let reopened = await openStore(path);
   try {
     const second = async () => {
-      await kept.close();
-      return kept = await openStore(path);
+      await reopened.close();
+      return reopened = await openStore(path);
     };
-    const { before, after, played } = await restarted({ first: kept, second }, {
+    const { before, after, played } = await restarted({ first: reopened, second }, {
       retention: { content: false, waitMs: 60_000 },
     });
     assertStringIncludes(played.sent.join(), "[elided: ");
-    const figures = ({ title: _, ...session }: GatewaySessionSummary) => session;
-    assertEquals(after.sessions.map(figures), before.sessions.map(figures));
+    const withoutTitle = ({ title: _, ...session }: GatewaySessionSummary) => session;
+    assertEquals(after.sessions.map(withoutTitle), before.sessions.map(withoutTitle));
     assertEquals([after.ledger, after.overview, callsIn(after)], [
       before.ledger,
       before.overview,
       callsIn(before),
     ]);
     assertEquals(new Set(titlesIn(after)), new Set([""]));
-    const rows = await kept.listSessions({ kind: "gateway" });
+    const rows = await reopened.listSessions({ kind: "gateway" });
     for (const { id, settings } of rows) {
       const names = Object.keys(settings as Json).filter((name) => name !== "forkOf");
-      assertEquals(names.sort(), ["control", "protocol"]);
-      for (const name of ["value", "title"]) assertEquals(await kept.readState(id, name), undefined);
+      assertEquals(names.sort(), ["holdout", "protocol"]);
+      for (const name of ["value", "title"]) assertEquals(await reopened.readState(id, name), undefined);
     }
-    await kept.close();
+    await reopened.close();
     const text = new TextDecoder("latin1").decode(Deno.readFileSync(path));
-    for (const said of ["constants", "a0.ts", "elided", "summary of"]) {
-      assertEquals(text.includes(said), false, said);
+    for (const content of ["constants", "a0.ts", "elided", "summary of"]) {
+      assertEquals(text.includes(content), false, content);
     }
-    kept = await openStore(path);
-    const texts = await kept.expireSessions({ kind: "gateway", beforeMs: LATER_MS * 2, maxBytes: 0 });
+    reopened = await openStore(path);
+    const texts = await reopened.expireSessions({ kind: "gateway", beforeMs: LATER_MS * 2, maxBytes: 0 });
     assertEquals(texts, rows.length);
   } finally {
-    await kept.close();
+    await reopened.close();
     await Deno.remove(folder, { recursive: true });
   }
 });
@@ -172,13 +172,13 @@ Deno.test("shared store: concurrent calls of two servers in one conversation are
       },
     },
   });
-  const same = asked.slice(0, 1);
+  const same = requests.slice(0, 1);
   await play(same, CHAT, (_, options) => {
     opened = stores.map((store) => gateway({ ...options, store: late(store) }));
     return opened[0]!;
   });
   held[0] = Promise.withResolvers();
-  const { path, body } = asked[1]!;
+  const { path, body } = requests[1]!;
   const fetchAll = opened.map(async ({ fetch }) => {
     const request = new Request(`http://localhost/v1${path}`, {
       method: "POST",
@@ -191,7 +191,7 @@ Deno.test("shared store: concurrent calls of two servers in one conversation are
   held[0].resolve();
   at = 1;
   await Promise.all(fetchAll);
-  const [one, two] = await Promise.all(opened.map(told));
+  const [one, two] = await Promise.all(opened.map(reportsOf));
   assertEquals(two, one);
   assertEquals([callsIn(one!), (one!.ledger as { planned: { calls: number } }).planned.calls], [[3], 3]);
 });
@@ -211,7 +211,7 @@ Deno.test("shared store: a session held by another server is written once it is 
     assert(await other.shared.hold(id));
     return opened;
   };
-  await play(asked.slice(0, 3), CHAT, open, {
+  await play(requests.slice(0, 3), CHAT, open, {
     onError: (error) => void errors.push((error as Error).message),
   });
   assertEquals([errors.length, await other.lastEvent(id)], [1, 2]);
@@ -220,28 +220,28 @@ Deno.test("shared store: a session held by another server is written once it is 
   await opened!.close();
   assertEquals(await other.lastEvent(id), 3);
   const later = gateway({ ...laterOptions, store: other });
-  assertEquals(callsIn(await told(later)), [3]);
+  assertEquals(callsIn(await reportsOf(later)), [3]);
 });
 
 const laterOptions = await (async () => {
   let given: GatewayOptions | undefined;
-  await play(asked.slice(0, 1), CHAT, (_, options) => gateway(given = options));
+  await play(requests.slice(0, 1), CHAT, (_, options) => gateway(given = options));
   return given!;
 })();
 
 Deno.test("shared store: a session that was deleted meanwhile is written as a whole", async () => {
   const store = memoryStore();
   let opened: HttpGateway | undefined;
-  await play(asked.slice(0, 12), CHAT, async (at, options) => {
+  await play(requests.slice(0, 12), CHAT, async (at, options) => {
     if (at === 10) {
       const [{ id } = { id: "" }] = await store.listSessions();
       assertEquals(await store.deleteSession(id), true);
     }
     return opened ??= gateway({ ...options, store });
   });
-  const before = await told(opened!);
+  const before = await reportsOf(opened!);
   await opened!.close();
-  const again = await told(gateway({ ...laterOptions, store }));
+  const again = await reportsOf(gateway({ ...laterOptions, store }));
   assertEquals(again, before);
   assertEquals(callsIn(again), [13]);
 });
@@ -257,10 +257,10 @@ for (const dialect of DIALECTS) {
     const [{ id, title }] = sessions as [GatewaySessionSummary];
     const found = await later.sessions.list({ limit: 9, search: title.toUpperCase() });
     assertEquals([title === "", found], [false, { sessions, hasMore: false }]);
-    const shown = (await later.sessions.open(id))!;
-    const { prompt, protocol } = await shown.details();
+    const opened = (await later.sessions.open(id))!;
+    const { prompt, protocol } = await opened.details();
     assertEquals([protocol, prompt!.tokens > 0], [dialect.name, true]);
-    assertEquals((await shown.seen()).pins, []);
+    assertEquals((await opened.seen()).pins, []);
     assertEquals(await later.sessions.open("none"), undefined);
   });
 }

@@ -155,16 +155,16 @@ export function anthropicModel(options: AnthropicModelOptions): Model {
       // Nothing can follow a paused or cut-off reply.
       answerBlocks: isFinished && endsWithUser(body) ? reply.content.length : Infinity,
       async ping(type, signal) {
-        const asked = encoder.encode(JSON.stringify(body));
-        const said = encoder.encode(JSON.stringify(reply));
-        const answer = type === "upgrade" ? PINGS.readAnswerBlocks(asked, said, false) : [];
+        const requestBytes = encoder.encode(JSON.stringify(body));
+        const replyBytes = encoder.encode(JSON.stringify(reply));
+        const answer = type === "upgrade" ? PINGS.readAnswerBlocks(requestBytes, replyBytes, false) : [];
         if (!answer) return undefined;
-        const ping = PINGS.write(asked, type === "upgrade" ? answer : undefined);
+        const ping = PINGS.write(requestBytes, type === "upgrade" ? answer : undefined);
         try {
-          const told = await clientFor({}, { maxRetries: 0 })
+          const reported = await clientFor({}, { maxRetries: 0 })
             .post("/v1/messages", { body: JSON.parse(decoder.decode(ping)), signal })
             .asResponse();
-          return PINGS.readUsage(new Uint8Array(await told.arrayBuffer()));
+          return PINGS.readUsage(new Uint8Array(await reported.arrayBuffer()));
         } catch (error) {
           signal.throwIfAborted();
           throw toModelError(error, failed);

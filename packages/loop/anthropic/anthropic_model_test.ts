@@ -10,7 +10,7 @@ import { ask, block, call, end, reply, sse, START, text, thinking } from "./fixt
 const MARK = { cache_control: { type: "ephemeral" } };
 
 Deno.test("anthropicModel() streams text, thinking and calls, and completes with usage", async () => {
-  const asked = await ask(reply(
+  const outcome = await ask(reply(
     "tool_use",
     ...thinking(0, "Let me see.", "sig"),
     { type: "ping" },
@@ -18,7 +18,7 @@ Deno.test("anthropicModel() streams text, thinking and calls, and completes with
     ...call(2, "c1", "", '{"a"', ":1}"),
     ...call(3, "c2"),
   ));
-  assertEquals(asked.events, [
+  assertEquals(outcome.events, [
     { type: "reasoning_delta", text: "Let me see." },
     { type: "text_delta", text: "Hel" },
     { type: "text_delta", text: "lo." },
@@ -84,13 +84,13 @@ Deno.test("anthropicModel() sends instructions, tools, parts and grouped results
     { type: "function", function: { name: "f", description: "Does.", parameters: { type: "object" } } },
     { type: "function", function: { name: "g" } },
   ] as const;
-  const asked = await ask(reply("end_turn", ...text(0, "ok")), {
+  const outcome = await ask(reply("end_turn", ...text(0, "ok")), {
     apiKey: "sk-1",
     headers: { "anthropic-beta": "b" },
     extraBody: { temperature: 0 },
     request: { messages, tools },
   });
-  assertEquals(asked.bodies, [{
+  assertEquals(outcome.bodies, [{
     path: "/v1/messages",
     model: "m",
     max_tokens: 100,
@@ -129,7 +129,7 @@ Deno.test("anthropicModel() sends instructions, tools, parts and grouped results
     stream: true,
     temperature: 0,
   }]);
-  const { headers } = asked;
+  const { headers } = outcome;
   assertEquals([headers.get("x-api-key"), headers.get("authorization")], [null, "Bearer sk-1"]);
   assertEquals([headers.get("anthropic-beta"), headers.has("anthropic-version")], ["b", true]);
 });
@@ -247,7 +247,7 @@ Deno.test("anthropicModel() reports the reason for a reply's end", async () => {
 
 Deno.test("anthropicModel() continues a reply that pauses, and combines both parts", async () => {
   const search = { type: "server_tool_use", id: "s1", name: "web_search", input: {} };
-  const asked = await ask([
+  const outcome = await ask([
     reply(
       "pause_turn",
       ...text(0, "I search."),
@@ -258,12 +258,12 @@ Deno.test("anthropicModel() continues a reply that pauses, and combines both par
     ),
     reply("end_turn", ...text(0, "Found.")),
   ]);
-  const { message, finishReason, usage } = completed(asked);
+  const { message, finishReason, usage } = completed(outcome);
   assertEquals([message.content, finishReason], ["I search.Found.", "stop"]);
   // Prompt tokens are those of the last request; output tokens are summed.
   assertEquals(usage, { promptTokens: 8, cachedTokens: 5, cacheWriteTokens: 0, outputTokens: 14 });
   const paused = [{ type: "text", text: "I search." }, { ...search, input: { q: "x" } }];
-  assertEquals((asked.bodies[1]?.messages as unknown[])[1], {
+  assertEquals((outcome.bodies[1]?.messages as unknown[])[1], {
     role: "assistant",
     content: [paused[0], { ...paused[1], ...MARK }],
   });
@@ -284,8 +284,8 @@ Deno.test("anthropicModel() distinguishes cache writes for an hour from those fo
     output_tokens: 1,
   };
   const start = { type: "message_start", message: { usage } };
-  const asked = await ask(stream(...[start, ...text(0, "ok"), ...end("end_turn")].map(sse)));
-  assertEquals(completed(asked).usage, {
+  const outcome = await ask(stream(...[start, ...text(0, "ok"), ...end("end_turn")].map(sse)));
+  assertEquals(completed(outcome).usage, {
     promptTokens: 140,
     cachedTokens: 100,
     cacheWriteTokens: 30,
@@ -393,17 +393,21 @@ Deno.test("anthropicModel() classifies errors", async () => {
 Deno.test("anthropicModel() classifies errors in the middle of a stream", async () => {
   const failed = async (type: string) => {
     const error = { type: "error", error: { type, message: "No." } };
-    const asked = await ask(stream(...[START, ...text(0, "Hal"), error].map(sse)));
-    return [asked.events.length, asked.error?.code, asked.error?.message.replace(/127\.0\.0\.1:\d+/, "host")];
+    const outcome = await ask(stream(...[START, ...text(0, "Hal"), error].map(sse)));
+    return [
+      outcome.events.length,
+      outcome.error?.code,
+      outcome.error?.message.replace(/127\.0\.0\.1:\d+/, "host"),
+    ];
   };
-  const said = (state: string) => `Cannot get a reply from host: ${state}.`;
-  assertEquals(await failed("overloaded_error"), [1, "provider_error", said("it failed (529: No)")]);
+  const expected = (state: string) => `Cannot get a reply from host: ${state}.`;
+  assertEquals(await failed("overloaded_error"), [1, "provider_error", expected("it failed (529: No)")]);
   assertEquals(await failed("rate_limit_error"), [
     1,
     "rate_limited",
-    said("it reports an exceeded rate limit (429: No)"),
+    expected("it reports an exceeded rate limit (429: No)"),
   ]);
-  assertEquals(await failed("api_error"), [1, "provider_error", said("it failed (No)")]);
+  assertEquals(await failed("api_error"), [1, "provider_error", expected("it failed (No)")]);
 });
 
 Deno.test("anthropicModel() requests thinking as configured, and not where the API forbids it", async () => {

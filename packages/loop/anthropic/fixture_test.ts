@@ -1,7 +1,7 @@
 // Events of the Messages API, and a provider on loopback that sends them.
 import { anthropicModel, type AnthropicModelOptions } from "@tare/loop/anthropic";
 import type { ModelRequest } from "@tare/messages";
-import { type Asked, askProvider, stream } from "../provider_fixture_test.ts";
+import { askProvider, type SentRequest, stream } from "../provider_fixture_test.ts";
 
 export type StreamEvent = { readonly type: string } & Readonly<Record<string, unknown>>;
 
@@ -54,7 +54,7 @@ export function reply(stop_reason: string, ...events: readonly StreamEvent[]): R
 export async function ask(
   answers: Response | readonly Response[],
   options: Partial<AnthropicModelOptions> & { readonly request?: Partial<ModelRequest> } = {},
-): Promise<Asked> {
+): Promise<SentRequest> {
   const { request, ...modelOptions } = options;
   const make = (baseURL: string) =>
     anthropicModel({ model: "m", baseURL, maxRetries: 0, maxTokens: 100, ...modelOptions });

@@ -31,16 +31,16 @@ async function keepableOf(
     bodies.push(await new Request(input, init).json());
     return waiting.shift() ?? Response.json({ error: { message: "Nothing is left." } }, { status: 500 });
   };
-  const kept: KeepablePrompt[] = [];
+  const retained: KeepablePrompt[] = [];
   const model = make({ model: "m", baseURL: "http://provider", fetch, ...options });
-  for await (const _ of model({ ...REQUEST, keepable: (prompt) => kept.push(prompt) }));
-  return { kept, bodies };
+  for await (const _ of model({ ...REQUEST, keepable: (prompt) => retained.push(prompt) }));
+  return { retained, bodies };
 }
 
 const { signal } = new AbortController();
 
 Deno.test("cache keep-alive: a prompt is sent again without a reply, and the usage is returned", async () => {
-  const { kept: [prompt], bodies } = await keepableOf([
+  const { retained: [prompt], bodies } = await keepableOf([
     reply("end_turn", ...text(0, "ok")),
     Response.json(USAGE),
   ]);
@@ -57,7 +57,10 @@ Deno.test("cache keep-alive: a prompt is sent again without a reply, and the usa
 
 Deno.test("extended keep-alive: the request contains the reply with a one-hour breakpoint, and answers its calls with a dot", async () => {
   const blocks = [...thinking(0, "Hm.", "sig"), ...text(1, "I look."), ...call(2, "c1", '{"a":1}')];
-  const { kept: [prompt], bodies } = await keepableOf([reply("tool_use", ...blocks), Response.json(USAGE)]);
+  const { retained: [prompt], bodies } = await keepableOf([
+    reply("tool_use", ...blocks),
+    Response.json(USAGE),
+  ]);
   assertEquals(prompt?.answerBlocks, 3);
   await prompt?.ping("upgrade", signal);
   assertEquals(bodies[0]?.messages, [{ role: "user", content: [{ type: "text", text: "Hi", ...MARK }] }]);
@@ -77,29 +80,33 @@ Deno.test("extended keep-alive: the request contains the reply with a one-hour b
 
 Deno.test("cache keep-alive: paused and cut-off replies are never extended, and a fixed thinking budget never kept alive", async () => {
   const cut = await keepableOf([reply("max_tokens", ...text(0, "ok"))]);
-  assertEquals(cut.kept.map(({ answerBlocks }) => answerBlocks), [Infinity]);
+  assertEquals(cut.retained.map(({ answerBlocks }) => answerBlocks), [Infinity]);
   const paused = await keepableOf([
     reply("pause_turn", ...text(0, "I")),
     reply("end_turn", ...text(0, "see.")),
     Response.json(USAGE),
   ]);
-  assertEquals(paused.kept.map(({ answerBlocks }) => answerBlocks), [Infinity]);
-  await paused.kept[0]?.ping("exact", signal);
+  assertEquals(paused.retained.map(({ answerBlocks }) => answerBlocks), [Infinity]);
+  await paused.retained[0]?.ping("exact", signal);
   assertEquals(paused.bodies[2], { ...paused.bodies[1], max_tokens: 0, stream: false });
   const thinks = { thinking: { type: "enabled", budget_tokens: 50 } };
-  assertEquals((await keepableOf([reply("end_turn", ...text(0, "ok"))], { extraBody: thinks })).kept, []);
+  assertEquals((await keepableOf([reply("end_turn", ...text(0, "ok"))], { extraBody: thinks })).retained, []);
   const chat = chatReply(delta({ content: "ok" }), delta({}, "stop"));
-  assertEquals((await keepableOf([chat], {}, openaiModel)).kept, []);
+  assertEquals((await keepableOf([chat], {}, openaiModel)).retained, []);
 });
 
 Deno.test("cache keep-alive: a failed request isn't retried, and its error contains no key", async () => {
   for (const [status, code] of [[400, "bad_request"], [529, "provider_error"]] as const) {
     const failed = Response.json({ error: { message: "sk-1 says no" } }, { status });
-    const asked = await keepableOf([reply("end_turn", ...text(0, "ok")), failed], {
+    const outcome = await keepableOf([reply("end_turn", ...text(0, "ok")), failed], {
       apiKey: "sk-1",
       maxRetries: 2,
     });
-    const error = await assertRejects(() => asked.kept[0]!.ping("exact", signal), ModelError, "*** says no");
-    assertEquals([error.code, asked.bodies.length], [code, 2]);
+    const error = await assertRejects(
+      () => outcome.retained[0]!.ping("exact", signal),
+      ModelError,
+      "*** says no",
+    );
+    assertEquals([error.code, outcome.bodies.length], [code, 2]);
   }
 });

@@ -84,9 +84,9 @@ Deno.test("schemaChecker() lets two schemas share an id, ignores $schema and rej
 });
 
 Deno.test("schemaChecker() describes valid values in plain words", () => {
-  const told = (schema: Record<string, unknown>, value: unknown) => schemaChecker(schema)(value);
+  const faultOf = (schema: Record<string, unknown>, value: unknown) => schemaChecker(schema)(value);
   for (
-    const [schema, value, says] of [
+    const [schema, value, expected] of [
       [{ type: ["string", "array", "null"] }, 1, "must be string, array or null"],
       [{ enum: ["a", 1, null] }, 2, 'must be "a", 1 or null'],
       [{ const: true }, false, "must be true"],
@@ -112,36 +112,36 @@ Deno.test("schemaChecker() describes valid values in plain words", () => {
         "must have properties b, c when property a is present",
       ],
     ] as const
-  ) assertStringIncludes(told(schema, value) ?? "", says);
-  assertEquals(told({ properties: { a: false } }, { a: 1 }), "a schema is false");
+  ) assertStringIncludes(faultOf(schema, value) ?? "", expected);
+  assertEquals(faultOf({ properties: { a: false } }, { a: 1 }), "a schema is false");
 });
 
 Deno.test("schemaChecker() reports the faults of the best-fitting branch of a choice", () => {
-  const told = (schema: Record<string, unknown>, value: unknown) => schemaChecker(schema)(value);
+  const faultOf = (schema: Record<string, unknown>, value: unknown) => schemaChecker(schema)(value);
   const names = { anyOf: [{ required: ["a"] }, { required: ["b"] }] };
-  assertEquals(told(names, {}), "the value must have 'a' or 'b'");
+  assertEquals(faultOf(names, {}), "the value must have 'a' or 'b'");
   assertEquals(
-    told({ oneOf: names.anyOf }, { a: 1, b: 1 }),
+    faultOf({ oneOf: names.anyOf }, { a: 1, b: 1 }),
     "the value must not have 'a' and 'b' together",
   );
   const list = { type: "array", items: { type: "string" } };
   assertEquals(
-    told({ anyOf: [{ type: "string" }, list, { type: "null" }] }, 1),
+    faultOf({ anyOf: [{ type: "string" }, list, { type: "null" }] }, 1),
     "the value must be string, array or null",
   );
-  assertEquals(told({ anyOf: [{ type: "string" }, list] }, ["a", 1]), "1 must be string");
+  assertEquals(faultOf({ anyOf: [{ type: "string" }, list] }, ["a", 1]), "1 must be string");
   const kind = (type: string, field: string) => ({
     properties: { type: { const: type }, [field]: { type: "string" } },
     required: ["type", field],
   });
   const kinds = { oneOf: [kind("x", "a"), kind("y", "b")] };
-  assertEquals(told({ items: kinds }, [{ type: "y", a: 1 }]), "0 must have required property 'b'");
+  assertEquals(faultOf({ items: kinds }, [{ type: "y", a: 1 }]), "0 must have required property 'b'");
   assertEquals(
-    told({ items: { anyOf: [kinds, { type: "null" }] } }, [{ type: "x", a: 1 }]),
+    faultOf({ items: { anyOf: [kinds, { type: "null" }] } }, [{ type: "x", a: 1 }]),
     "0.a must be string",
   );
   assertEquals(
-    told({ oneOf: [{ minimum: 1 }, { minimum: 2 }] }, 3),
+    faultOf({ oneOf: [{ minimum: 1 }, { minimum: 2 }] }, 3),
     "the value must match exactly one schema in oneOf",
   );
 });

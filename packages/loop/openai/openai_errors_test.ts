@@ -16,19 +16,21 @@ async function judged(status: number, body: unknown, headers: Record<string, str
 }
 
 Deno.test("toModelError() classifies a provider's refusals", async () => {
-  const said = (message: string, code: string | null = null) => ({ error: { message, type: "x", code } });
+  const errorBody = (message: string, code: string | null = null) => ({
+    error: { message, type: "x", code },
+  });
   for (
     const [status, body, code, state] of [
-      [401, said("Incorrect API key provided"), "bad_key", "the API key was refused (401)"],
+      [401, errorBody("Incorrect API key provided"), "bad_key", "the API key was refused (401)"],
       [
         403,
-        said("Country not supported."),
+        errorBody("Country not supported."),
         "bad_key",
         "the API key doesn't permit this (403: Country not supported)",
       ],
       [
         404,
-        said("No model m"),
+        errorBody("No model m"),
         "no_such_model",
         'there is no model "m", or the base URL is wrong (404: No model m)',
       ],
@@ -41,34 +43,34 @@ Deno.test("toModelError() classifies a provider's refusals", async () => {
       ],
       [
         400,
-        said("m is not a valid model ID"),
+        errorBody("m is not a valid model ID"),
         "no_such_model",
         'there is no model "m", or the base URL is wrong (400: m is not a valid model ID)',
       ],
       [
         400,
-        said("Model Not Exist"),
+        errorBody("Model Not Exist"),
         "no_such_model",
         'there is no model "m", or the base URL is wrong (400: Model Not Exist)',
       ],
       [
         400,
-        said("Too big.", "context_length_exceeded"),
+        errorBody("Too big.", "context_length_exceeded"),
         "prompt_too_long",
         "the prompt is too long for m (400: Too big)",
       ],
       [413, "", "prompt_too_long", "the prompt is too long for m (413)"],
-      [400, said("Bad temperature."), "bad_request", "it refused the request (400: Bad temperature)"],
+      [400, errorBody("Bad temperature."), "bad_request", "it refused the request (400: Bad temperature)"],
       [422, { detail: "Bad  field\n" }, "bad_request", "it refused the request (422: Bad field)"],
       [422, { problem: 1 }, "bad_request", 'it refused the request (422: {"problem":1})'],
-      [402, said("Insufficient Balance"), "provider_error", "it failed (402: Insufficient Balance)"],
-      [500, said("Oops"), "provider_error", "it failed (500: Oops)"],
+      [402, errorBody("Insufficient Balance"), "provider_error", "it failed (402: Insufficient Balance)"],
+      [500, errorBody("Oops"), "provider_error", "it failed (500: Oops)"],
       [502, "<html>Bad Gateway</html>", "provider_error", "it failed (502)"],
       [503, "", "provider_error", "it failed (503)"],
     ] as const satisfies readonly (readonly [number, unknown, ModelError["code"], string])[]
   ) {
-    const { code: actual, state: told } = await judged(status, body);
-    assertEquals([actual, told], [code, state]);
+    const { code: actual, state: errorState } = await judged(status, body);
+    assertEquals([actual, errorState], [code, state]);
   }
 });
 
@@ -139,10 +141,13 @@ Deno.test("toModelError() never contains the key, wherever the provider quotes i
 
 Deno.test("toModelError() reports the variable of the key if it is refused or missing", async () => {
   const apiKeyName = "OPENAI_API_KEY";
-  const said = async (more: { readonly apiKey?: string }) =>
+  const messageFor = async (more: { readonly apiKey?: string }) =>
     (await ask(new Response("{}", { status: 401 }), { apiKeyName, ...more })).error?.message;
-  assertStringIncludes(`${await said({ apiKey: KEY })}`, "the API key in OPENAI_API_KEY was refused (401).");
-  assertStringIncludes(`${await said({})}`, "it requires an API key (401). Set OPENAI_API_KEY.");
+  assertStringIncludes(
+    `${await messageFor({ apiKey: KEY })}`,
+    "the API key in OPENAI_API_KEY was refused (401).",
+  );
+  assertStringIncludes(`${await messageFor({})}`, "it requires an API key (401). Set OPENAI_API_KEY.");
 });
 
 Deno.test("toModelError() truncates a provider's message", async () => {
@@ -170,9 +175,9 @@ Deno.test("toModelError() classifies errors in the middle of a stream by their c
 });
 
 Deno.test("openaiModel() requests confirmation before each request, retries included", async () => {
-  let asked = 0;
+  let requestCount = 0;
   const confirm = () => {
-    if (++asked > 1) throw new Error("Another server has it.");
+    if (++requestCount > 1) throw new Error("Another server has it.");
   };
   const answers = [
     new Response("", { status: 500, headers: { "retry-after-ms": "1" } }),
@@ -180,7 +185,7 @@ Deno.test("openaiModel() requests confirmation before each request, retries incl
   ];
   const { error, bodies } = await ask(answers, { maxRetries: 1, request: { confirm } });
   assert(error instanceof ModelError);
-  assertEquals([asked, bodies.length], [2, 1]);
+  assertEquals([requestCount, bodies.length], [2, 1]);
 });
 
 Deno.test("toModelError() reports which host is unreachable, and why", async () => {

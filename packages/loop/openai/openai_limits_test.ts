@@ -4,7 +4,7 @@ import { ask, delta, reply, sse, stream } from "../provider_fixture_test.ts";
 const MIB = 2 ** 20;
 const END = delta({}, "stop");
 
-async function told(...answers: readonly Response[]): Promise<unknown[]> {
+async function delaysOf(...answers: readonly Response[]): Promise<unknown[]> {
   const { error, bodies } = await ask(answers, { maxRetries: answers.length - 1 });
   return [error?.code, error?.message.replace(/^.*?: /, ""), bodies.length];
 }
@@ -24,7 +24,7 @@ const streamed = { headers: { "content-type": "text/event-stream" } };
 
 Deno.test("openaiModel() fails for a reply with an endless line, without a retry", async () => {
   const { body, left } = endless("x".repeat(MIB));
-  assertEquals(await told(new Response(body, streamed), reply(END)), [
+  assertEquals(await delaysOf(new Response(body, streamed), reply(END)), [
     "bad_response",
     "one of its events has more than 16 MiB.",
     1,
@@ -34,7 +34,7 @@ Deno.test("openaiModel() fails for a reply with an endless line, without a retry
 
 Deno.test("openaiModel() fails for an endless reply", async () => {
   const { body, left } = endless(`: ${"x".repeat(MIB)}\n\n`);
-  assertEquals(await told(new Response(body, streamed), reply(END)), [
+  assertEquals(await delaysOf(new Response(body, streamed), reply(END)), [
     "bad_response",
     "its stream has more than 128 MiB.",
     1,
@@ -57,7 +57,7 @@ Deno.test("openaiModel() fails for a reply that is too long", async () => {
 Deno.test("openaiModel() limits the bytes read of an unstreamed reply", async () => {
   const { body, left } = endless(" ".repeat(MIB));
   const headers = { "content-type": "application/json" };
-  assertEquals(await told(new Response(body, { headers }), reply(END)), [
+  assertEquals(await delaysOf(new Response(body, { headers }), reply(END)), [
     "bad_response",
     "it has more than 16 MiB.",
     1,
@@ -82,7 +82,7 @@ Deno.test("openaiModel() fails for a reply with too many calls", async () => {
         sse(delta({ tool_calls: [{ index, id: `c${index}`, function: { name: "f", arguments: "{}" } }] }))),
       sse(END),
     );
-  assertEquals(await told(calls(257), reply(END)), [
+  assertEquals(await delaysOf(calls(257), reply(END)), [
     "bad_response",
     "it makes more than 256 tool calls.",
     1,
@@ -97,14 +97,14 @@ Deno.test("openaiModel() doesn't retry after waits of hours, and doesn't follow 
     status: 429,
     headers: { "retry-after": "7200" },
   });
-  assertEquals(await told(limited, reply(END)), [
+  assertEquals(await delaysOf(limited, reply(END)), [
     "rate_limited",
     "it reports an exceeded rate limit and requests a wait of 7200 s (429: Slow down).",
     1,
   ]);
   for (const status of [301, 302, 303, 307, 308]) {
     const away = new Response(null, { status, headers: { location: "/v1/chat/completions" } });
-    assertEquals(await told(away, reply(END)), [
+    assertEquals(await delaysOf(away, reply(END)), [
       "unreachable",
       `it redirects to "/v1/chat/completions" (${status}). Set the base URL to the final address.`,
       1,

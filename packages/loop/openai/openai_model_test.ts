@@ -9,7 +9,7 @@ import { refusedBy } from "../../../tests/refused.ts";
 const END = delta({}, "stop");
 
 Deno.test("openaiModel() streams text and reasoning and completes with usage", async () => {
-  const asked = await ask(reply(
+  const outcome = await ask(reply(
     delta({ role: "assistant", content: "" }),
     delta({ reasoning_content: "Let me " }),
     delta({ reasoning_content: "see." }),
@@ -21,7 +21,7 @@ Deno.test("openaiModel() streams text and reasoning and completes with usage", a
       usage: { prompt_tokens: 9, completion_tokens: 4, prompt_tokens_details: { cached_tokens: 5 } },
     },
   ));
-  assertEquals(asked.events, [
+  assertEquals(outcome.events, [
     { type: "reasoning_delta", text: "Let me " },
     { type: "reasoning_delta", text: "see." },
     { type: "text_delta", text: "Hel" },
@@ -48,11 +48,11 @@ Deno.test("openaiModel() sends messages and tools unchanged", async () => {
     { role: "user", content: "Go" },
   ] as Message[];
   const tools = [{ type: "function", function: { name: "f", strict: true } }] as const;
-  const asked = await ask(reply(delta({ content: "ok" }, "stop")), {
+  const outcome = await ask(reply(delta({ content: "ok" }, "stop")), {
     apiKey: "sk-1",
     request: { messages, tools },
   });
-  assertEquals(asked.bodies, [{
+  assertEquals(outcome.bodies, [{
     path: "/v1/chat/completions",
     model: "m",
     messages,
@@ -60,7 +60,7 @@ Deno.test("openaiModel() sends messages and tools unchanged", async () => {
     stream: true,
     stream_options: { include_usage: true },
   }]);
-  assertEquals(asked.headers.get("authorization"), "Bearer sk-1");
+  assertEquals(outcome.headers.get("authorization"), "Bearer sk-1");
 });
 
 Deno.test("openaiModel() sends the conversation's cache key, unless it is replaced", async () => {
@@ -153,33 +153,33 @@ Deno.test("openaiModel() accepts a missing end mark, but not an incomplete reply
 
 Deno.test("openaiModel() drains a body after its reply, and reuses the connection", async () => {
   const ports = new Set<number>();
-  let said = Promise.withResolvers<void>();
+  let spoken = Promise.withResolvers<void>();
   const server = Deno.serve({ port: 0, onListen() {} }, async (request, { remoteAddr }) => {
     ports.add(remoteAddr.port);
     await request.text();
-    const { promise } = said;
+    const { promise } = spoken;
     return stream(sse(END), sse("[DONE]"), () => promise);
   });
   let ended = Promise.withResolvers<void>();
   const model = openaiModel({
     model: "m",
     baseURL: `http://127.0.0.1:${server.addr.port}`,
-    fetch: async (...asked) => {
+    fetch: async (...request) => {
       const { resolve } = ended = Promise.withResolvers<void>();
-      const { headers, body } = await fetch(...asked);
+      const { headers, body } = await fetch(...request);
       const seen = new TransformStream({ flush: () => resolve(), cancel: () => resolve() });
       return new Response(body!.pipeThrough(seen), { headers });
     },
   });
   // The system may still be closing the connection.
-  let asked = 0;
-  for (; asked === ports.size && asked < 50; asked++) {
-    said = Promise.withResolvers();
+  let requestCount = 0;
+  for (; requestCount === ports.size && requestCount < 50; requestCount++) {
+    spoken = Promise.withResolvers();
     await Array.fromAsync(model(REQUEST));
-    said.resolve();
+    spoken.resolve();
     await ended.promise;
   }
-  assert(ports.size < asked, `${asked} requests took as many connections`);
+  assert(ports.size < requestCount, `${requestCount} requests took as many connections`);
   await server.shutdown();
 });
 
@@ -210,15 +210,15 @@ Deno.test("openaiModel() retries a stream that fails before its first delta, and
   const brokeOff = "the connection failed before the reply was complete.";
   assertStringIncludes(`${begun.error?.message}`, brokeOff);
 
-  const told: string[] = [];
-  const request = { restarted: (why: string) => told.push(why) };
+  const reported: string[] = [];
+  const request = { restarted: (why: string) => reported.push(why) };
   const half = () => stream(sse(delta({ content: "Hal" })), cut);
   const once = await ask([half(), reply(delta({ content: "Hi" }, "stop"))], { maxRetries: 2, request });
   assertEquals([texts(once.events), completed(once).message.content], [["Hal", "Hi"], "Hi"]);
-  assertEquals([told.length, told[0]?.endsWith(brokeOff)], [1, true]);
+  assertEquals([reported.length, reported[0]?.endsWith(brokeOff)], [1, true]);
   const never = await ask([half(), half(), half(), reply(END)], { maxRetries: 2, request });
   assertEquals([texts(never.events), never.error?.code], [["Hal", "Hal", "Hal"], "bad_response"]);
-  assertEquals([told.length, never.bodies.length], [3, 3]);
+  assertEquals([reported.length, never.bodies.length], [3, 3]);
 });
 
 function texts(events: readonly ModelEvent[]): string[] {
@@ -231,21 +231,21 @@ Deno.test("openaiModel() reports the usage of the successful attempt, not summed
     throw new Error("cut");
   };
   const broken = stream(sse(delta({ role: "assistant", content: "" })), sse(usage(700)), cut);
-  const asked = await ask([broken, reply(delta({ content: "Hi" }, "stop"), usage(701))], { maxRetries: 1 });
-  assertEquals([asked.bodies.length, completed(asked).usage?.promptTokens], [2, 701]);
+  const outcome = await ask([broken, reply(delta({ content: "Hi" }, "stop"), usage(701))], { maxRetries: 1 });
+  assertEquals([outcome.bodies.length, completed(outcome).usage?.promptTokens], [2, 701]);
 });
 
 Deno.test("openaiModel() retries temporary errors", async () => {
   const busy = () =>
     Response.json({ error: { message: "busy" } }, { status: 503, headers: { "retry-after-ms": "1" } });
   const limited = new Response(null, { status: 429, headers: { "retry-after-ms": "2" } });
-  const told: (string | undefined)[] = [];
-  const asked = await ask([busy(), limited, reply(delta({ content: "Hi" }, "stop"))], {
+  const reported: (string | undefined)[] = [];
+  const outcome = await ask([busy(), limited, reply(delta({ content: "Hi" }, "stop"))], {
     maxRetries: 2,
-    request: { refused: (why) => told.push(why?.replace(/^127\.0\.0\.1:\d+/, "host")) },
+    request: { refused: (why) => reported.push(why?.replace(/^127\.0\.0\.1:\d+/, "host")) },
   });
-  assertEquals([completed(asked).message.content, asked.bodies.length], ["Hi", 3]);
-  assertEquals(told, [
+  assertEquals([completed(outcome).message.content, outcome.bodies.length], ["Hi", 3]);
+  assertEquals(reported, [
     "host failed (503)",
     "host reports an exceeded rate limit and requests a wait of 0.002 s (429)",
     undefined,
@@ -255,13 +255,13 @@ Deno.test("openaiModel() retries temporary errors", async () => {
 Deno.test("openaiModel() retries an overloaded provider as often as configured", async () => {
   const busy = (status = 529) => new Response(null, { status });
   const done = () => reply(delta({ content: "Hi" }, "stop"));
-  const asked = (...answers: Response[]) => ask(answers, { maxRetries: 0, busyWaitsMs: [1, 1] });
-  assertEquals((await asked(busy(), busy(429), done())).error, undefined);
-  assertEquals((await asked(busy(), busy(), busy(), done())).error?.code, "provider_error");
+  const outcomeOf = (...answers: Response[]) => ask(answers, { maxRetries: 0, busyWaitsMs: [1, 1] });
+  assertEquals((await outcomeOf(busy(), busy(429), done())).error, undefined);
+  assertEquals((await outcomeOf(busy(), busy(), busy(), done())).error?.code, "provider_error");
   const later = (status: number) => new Response(null, { status, headers: { "retry-after": "61" } });
   const unpaid = Response.json({ error: { code: "insufficient_quota", message: "Pay" } }, { status: 429 });
   for (const answer of [busy(402), busy(400), later(429), later(503), unpaid]) {
-    assertEquals((await asked(answer, done())).bodies.length, 1);
+    assertEquals((await outcomeOf(answer, done())).bodies.length, 1);
   }
   for (const status of [429, 503]) {
     const limited = new Response(null, { status, headers: { "retry-after-ms": "1" } });
@@ -354,11 +354,11 @@ Deno.test("openaiModel() counts all received bytes as progress, SSE comments too
     while (signs === seen) await new Promise((resolve) => setTimeout(resolve));
     seen = signs;
   };
-  const asked = await ask(
+  const outcome = await ask(
     stream(": keep-alive\n\n", look, ": keep-alive\n\n", look, sse(delta({ content: "Hi" }, "stop"))),
     { request: { progress: () => signs++ } },
   );
-  assertEquals(completed(asked).message.content, "Hi");
+  assertEquals(completed(outcome).message.content, "Hi");
 });
 
 Deno.test("openaiModel() accepts a reply that isn't streamed", async () => {
@@ -372,12 +372,12 @@ Deno.test("openaiModel() accepts a reply that isn't streamed", async () => {
     usage: { prompt_tokens: 3, completion_tokens: 1 },
   };
   for (const indent of [0, 2]) {
-    const asked = await ask(
+    const outcome = await ask(
       new Response(JSON.stringify(body, null, indent), {
         headers: { "content-type": "application/json; charset=utf-8" },
       }),
     );
-    assertEquals(completed(asked), {
+    assertEquals(completed(outcome), {
       type: "completed",
       message,
       finishReason: "tool_calls",
@@ -395,17 +395,17 @@ Deno.test("openaiModel() reports a response that is neither JSON nor a stream", 
 });
 
 Deno.test("openaiModel() sends images of results after the results of their step", async () => {
-  const picture = (name: string) =>
+  const image = (name: string) =>
     ({ type: "image_url", image_url: { url: `data:image/png;base64,${name}` } }) as const;
   const called = (id: string) =>
     ({ id, type: "function", function: { name: "f", arguments: "{}" } }) as const;
-  const result = (id: string, ...pictures: string[]): Message => ({
+  const result = (id: string, ...images: string[]): Message => ({
     role: "tool",
     tool_call_id: id,
-    content: pictures.length === 0 ? id : [{ type: "text", text: id }, ...pictures.map(picture)],
+    content: images.length === 0 ? id : [{ type: "text", text: id }, ...images.map(image)],
   });
   const messages: Message[] = [
-    { role: "user", content: [{ type: "text", text: "Go" }, picture("u")] },
+    { role: "user", content: [{ type: "text", text: "Go" }, image("u")] },
     { role: "assistant", content: "one", tool_calls: ["1", "2", "3"].map(called) },
     result("1", "a"),
     result("2"),
@@ -415,15 +415,15 @@ Deno.test("openaiModel() sends images of results after the results of their step
   ];
   const { bodies } = await ask(reply(delta({ content: "ok" }, "stop")), { request: { messages } });
   const text = (id: string) => ({ role: "tool", tool_call_id: id, content: id });
-  const shown = (...names: string[]) => ({
+  const visible = (...names: string[]) => ({
     role: "user",
-    content: [{ type: "text", text: "Images from the calls above:" }, ...names.map(picture)],
+    content: [{ type: "text", text: "Images from the calls above:" }, ...names.map(image)],
   });
   assertEquals(bodies.map(({ messages }) => messages), [[
     ...messages.slice(0, 2),
     ...[text("1"), text("2"), text("3")],
-    shown("a", "b", "c"),
+    visible("a", "b", "c"),
     messages[5],
-    ...[text("4"), shown("d")],
+    ...[text("4"), visible("d")],
   ]]);
 });

@@ -23,7 +23,7 @@ const CALLS: readonly Item[] = ["a", "b"].map((path, at) => ({
   name: "f",
   arguments: JSON.stringify({ path }),
 }));
-const said = (text: string, more: object = {}): Item => ({
+const textItem = (text: string, more: object = {}): Item => ({
   id: "msg_1",
   type: "message",
   role: "assistant",
@@ -67,8 +67,8 @@ Deno.test("openaiModel() streams a response: summaries, text and calls, and carr
     output_index,
     delta,
   });
-  const items = [THOUGHT, said("I read both."), ...CALLS];
-  const asked = await ask(
+  const items = [THOUGHT, textItem("I read both."), ...CALLS];
+  const outcome = await ask(
     reply(
       { type: "response.created", response: { object: "response", status: "in_progress" } },
       added(0, { ...THOUGHT, summary: [] } as Item),
@@ -77,7 +77,7 @@ Deno.test("openaiModel() streams a response: summaries, text and calls, and carr
       delta("reasoning_summary_text", 0, "look."),
       { type: "response.reasoning_summary_part.added", output_index: 0, summary_index: 1 },
       delta("reasoning_summary_text", 0, "Twice."),
-      added(1, said("")),
+      added(1, textItem("")),
       delta("output_text", 1, "I read "),
       delta("output_text", 1, "both."),
       added(2, { ...first, arguments: "" } as Item),
@@ -92,7 +92,7 @@ Deno.test("openaiModel() streams a response: summaries, text and calls, and carr
       route: (key) => ({ fields: { prompt_cache_key: key }, headers: {} }),
     },
   );
-  assertEquals(asked.bodies, [{
+  assertEquals(outcome.bodies, [{
     path: "/v1/responses",
     model: "m",
     input: [{ type: "message", role: "user", content: "Hi" }],
@@ -103,7 +103,7 @@ Deno.test("openaiModel() streams a response: summaries, text and calls, and carr
     stream: true,
     prompt_cache_key: "c",
   }]);
-  assertEquals(asked.events, [
+  assertEquals(outcome.events, [
     { type: "reasoning_delta", text: "I " },
     { type: "reasoning_delta", text: "look." },
     { type: "reasoning_delta", text: "\n" },
@@ -128,7 +128,7 @@ Deno.test("openaiModel() streams a response: summaries, text and calls, and carr
           tokens: 21,
           items: [
             { ...THOUGHT },
-            { ...said("I read both.") },
+            { ...textItem("I read both.") },
             { id: "fc_0", type: "function_call", status: "completed", call_id: "call_0" },
             { id: "fc_1", type: "function_call", status: "completed", call_id: "call_1" },
           ],
@@ -150,7 +150,7 @@ Deno.test("openaiModel() runs a turn by responses, and returns each item unchang
     if (refused) return refused;
     return bodies.length === 1
       ? whole([THOUGHT, ...CALLS])
-      : whole([said("Done.", { phase: "final_answer" })]);
+      : whole([textItem("Done.", { phase: "final_answer" })]);
   });
   const model = openaiModel({ model: "m", baseURL: `http://127.0.0.1:${server.addr.port}/v1`, ...RESPONSES });
   const { events, result } = await collect(
@@ -177,7 +177,7 @@ Deno.test("openaiModel() runs a turn by responses, and returns each item unchang
   assertEquals(bodies[1]?.input, input);
   const last = result.messages.at(-1);
   assertEquals(last?.role === "assistant" && last.carried?.items, [
-    { ...said("Done.", { phase: "final_answer" }) },
+    { ...textItem("Done.", { phase: "final_answer" }) },
   ]);
 });
 
@@ -203,7 +203,7 @@ Deno.test("openaiModel() converts other models' replies to items, and images and
     { role: "assistant", content: null, refusal: "No." },
   ] as Message[];
   const definition = { type: "function", function: { name: "f", parameters: { type: "object" } } } as const;
-  const asked = await ask(whole([said("ok")]), {
+  const outcome = await ask(whole([textItem("ok")]), {
     protocol: "responses",
     request: {
       ...{ messages, tools: [definition] },
@@ -226,7 +226,7 @@ Deno.test("openaiModel() converts other models' replies to items, and images and
     { type: "function_call_output", call_id: "1", output: [{ type: "input_text", text: "one" }] },
     { type: "message", role: "assistant", content: "No." },
   ];
-  assertEquals(asked.bodies, [{
+  assertEquals(outcome.bodies, [{
     path: "/v1/responses",
     model: "m",
     input,
@@ -237,12 +237,12 @@ Deno.test("openaiModel() converts other models' replies to items, and images and
     stream: true,
   }]);
   // Without the parts that only the other model can read.
-  assertEquals(completed(asked).message, { role: "assistant", content: "ok" });
+  assertEquals(completed(outcome).message, { role: "assistant", content: "ok" });
 });
 
 Deno.test("openaiModel() reads a refusal, a truncated reply, and one that isn't streamed", async () => {
   const refusal = { content: [{ type: "refusal", refusal: "I won't." }] };
-  const refused = completed(await ask(whole([said("", refusal)]), RESPONSES));
+  const refused = completed(await ask(whole([textItem("", refusal)]), RESPONSES));
   assertEquals([refused.message, refused.finishReason], [
     { role: "assistant", content: null, refusal: "I won't." },
     "stop",
@@ -254,13 +254,13 @@ Deno.test("openaiModel() reads a refusal, a truncated reply, and one that isn't 
   };
   // Reasoning without a following item can't be returned.
   assertEquals(await ending([THOUGHT], "max_output_tokens"), [null, undefined, "length"]);
-  assertEquals(await ending([THOUGHT, said("Hal")], "max_output_tokens"), ["Hal", 2, "length"]);
-  assertEquals(await ending([said("Hal")], "content_filter"), ["Hal", undefined, "content_filter"]);
+  assertEquals(await ending([THOUGHT, textItem("Hal")], "max_output_tokens"), ["Hal", 2, "length"]);
+  assertEquals(await ending([textItem("Hal")], "content_filter"), ["Hal", undefined, "content_filter"]);
 
   const body = {
     object: "response",
     status: "completed",
-    output: [THOUGHT, said("Whole.")],
+    output: [THOUGHT, textItem("Whole.")],
     usage: USAGE,
     error: null,
   };
@@ -270,13 +270,13 @@ Deno.test("openaiModel() reads a refusal, a truncated reply, and one that isn't 
 
 Deno.test("openaiModel() omits reasoning that can't be returned: neither sealed nor followed by an item", async () => {
   const { encrypted_content: _, ...unsealed } = THOUGHT as OpenAI.Responses.ResponseReasoningItem;
-  const items = [unsealed as Item, said("Look."), ...CALLS];
+  const items = [unsealed as Item, textItem("Look."), ...CALLS];
   const { message } = completed(await ask(whole(items), { protocol: "responses" }));
   assertEquals([message.reasoning_content, message.tool_calls?.length], ["I look.\nTwice.", 2]);
   assertEquals(message.carried, { by: "responses 127.0.0.1 m" });
   const open = { ...unsealed, content: [{ type: "reasoning_text", text: "In the open." }] } as Item;
-  const told = completed(await ask(whole([open, ...CALLS]), { protocol: "responses" }));
-  assertEquals(told.message.carried?.items?.[0], { ...open });
+  const answered = completed(await ask(whole([open, ...CALLS]), { protocol: "responses" }));
+  assertEquals(answered.message.carried?.items?.[0], { ...open });
 });
 
 Deno.test("openaiModel() reports errors of a response, before it and in its middle", async () => {

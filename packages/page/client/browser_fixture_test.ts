@@ -122,10 +122,10 @@ export async function assertAccessible(page: Page, name: string): Promise<void> 
         readonly id: string;
         readonly nodes: readonly { readonly html: string; readonly failureSummary: string }[];
       }[];
-      const told = found.map(({ id, nodes }) =>
+      const reported = found.map(({ id, nodes }) =>
         `${id}: ${nodes.map(({ html, failureSummary }) => `${html} ${failureSummary}`).join("; ")}`
       );
-      assertEquals([name, scheme, width, ...told], [name, scheme, width]);
+      assertEquals([name, scheme, width, ...reported], [name, scheme, width]);
     }
   }
   await page.setViewport({ width: 1280, height: 800 });

@@ -214,10 +214,10 @@ Deno.test("page: an exported session is one file that a browser displays without
   assertStringIncludes(html, "&lt;script&gt;");
 
   const reader = await page.browserContext().newPage();
-  const asked: string[] = [];
-  const said: string[] = [];
-  reader.on("request", (request) => asked.push(request.url()));
-  reader.on("console", (message) => said.push(message.text()));
+  const requests: string[] = [];
+  const output: string[] = [];
+  reader.on("request", (request) => requests.push(request.url()));
+  reader.on("console", (message) => output.push(message.text()));
   await reader.goto(`file://${file}`);
   await seen(reader, "h1", "Change note <7>, please.");
   await reader.click(".call summary");
@@ -230,7 +230,7 @@ Deno.test("page: an exported session is one file that a browser displays without
     "two",
   ]);
   await assertAccessible(reader, "shared");
-  assertEquals([asked, said], [[`file://${file}`], []]);
+  assertEquals([requests, output], [[`file://${file}`], []]);
   await reader.close();
   await Deno.remove(folder, { recursive: true });
 });

@@ -31,14 +31,14 @@ async function foreignElements(page: Page): Promise<readonly string[]> {
 
 async function watchPolicy(page: Page): Promise<() => Promise<readonly string[]>> {
   await page.evaluateOnNewDocument(() => {
-    const told: string[] = [];
+    const reported: string[] = [];
     document.addEventListener(
       "securitypolicyviolation",
-      ({ violatedDirective, blockedURI }) => told.push(`${violatedDirective} ${blockedURI}`),
+      ({ violatedDirective, blockedURI }) => reported.push(`${violatedDirective} ${blockedURI}`),
     );
-    Object.assign(globalThis, { told });
+    Object.assign(globalThis, { reported });
   });
-  return () => page.evaluate(() => (globalThis as unknown as { told: string[] }).told);
+  return () => page.evaluate(() => (globalThis as unknown as { reported: string[] }).reported);
 }
 
 Deno.test("page: hostile text has no effect in any view", async () => {
@@ -106,12 +106,12 @@ Deno.test("page: hostile text has no effect in any view", async () => {
 Deno.test("page: a line of a megabyte is displayed in portions", async () => {
   await using server = await startPageServer();
   const line = "x".repeat(2 ** 20);
-  const said = (content: string): Message[] => [{ role: "user", content }, {
+  const messagesWith = (content: string): Message[] => [{ role: "user", content }, {
     role: "assistant",
     content,
     tool_calls: [{ id: "a", type: "function", function: { name: "f", arguments: content } }],
   }, { role: "tool", tool_call_id: "a", content }];
-  const id = await server.import(said(line));
+  const id = await server.import(messagesWith(line));
   await using open = await openPage(browser, server.at(`/session/${id}`));
   const { page } = open;
   await seen(page, ".said button", "4,000 of 1,048,576 characters");

@@ -5,15 +5,15 @@
  */
 import { type JSX, render } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import type { Told } from "../../server/client.ts";
+import type { ResponseOf } from "../../server/client.ts";
 import { api, gate, hasKey, keepKey, takeKey } from "./api/api.ts";
 import { OverviewView } from "./overview/overview.tsx";
 import { dollars } from "./parts/format.ts";
 import { type Place, placeOf } from "./place.ts";
 import { Prompt } from "./prompt/prompt.tsx";
 import { SessionList } from "./session_list.tsx";
-import { GatewayView, NewSessionView } from "./talk/new_session.tsx";
-import { TalkView } from "./talk/talk.tsx";
+import { GatewayView, NewSessionView } from "./chat/new_session.tsx";
+import { TalkView } from "./chat/chat.tsx";
 import { Calls } from "./usage/calls.tsx";
 
 /** In milliseconds. */
@@ -57,12 +57,12 @@ function App(): JSX.Element {
 }
 
 function view(place: Place, agent: ServersAgent): JSX.Element {
-  const seesPictures = agent?.seesPictures;
+  const supportsImages = agent?.supportsImages;
   switch (place.view) {
     case "new":
       return isGatewayOnly(agent)
         ? <GatewayView {...agent} />
-        : <NewSessionView seesPictures={seesPictures} />;
+        : <NewSessionView supportsImages={supportsImages} />;
     case "overview":
       return <OverviewView />;
     case "talk":
@@ -75,7 +75,7 @@ function view(place: Place, agent: ServersAgent): JSX.Element {
 }
 
 /** The server's agent; undefined until it is read, and if reading fails. Then an agent is assumed. */
-type ServersAgent = Told<"GET /agent"> | undefined;
+type ServersAgent = ResponseOf<"GET /agent"> | undefined;
 
 function useAgent(isOpen: boolean): ServersAgent {
   const [agent, setAgent] = useState<ServersAgent>();
@@ -85,7 +85,7 @@ function useAgent(isOpen: boolean): ServersAgent {
   return agent;
 }
 
-function isGatewayOnly(agent: ServersAgent): agent is Told<"GET /agent"> {
+function isGatewayOnly(agent: ServersAgent): agent is ResponseOf<"GET /agent"> {
   return agent !== undefined && agent.model === undefined;
 }
 
@@ -141,7 +141,7 @@ function Lock(
 }
 
 function SignedIn(): JSX.Element | null {
-  const [key, setKey] = useState<Told<"GET /key">>();
+  const [key, setKey] = useState<ResponseOf<"GET /key">>();
   useEffect(() => {
     // A rejected key is requested by the gate; other views report an unreachable server.
     const read = () => api.json("GET /key").then(setKey, () => {});

@@ -65,24 +65,24 @@ Deno.test("page: the cost view displays the ledger's numbers and explains rewrit
   const { page } = open;
   await seen(page, ".sums dd", String(CALLS));
   await assertAccessible(page, "calls");
-  await takePicture(page);
+  await takeScreenshot(page);
   const { calls } = await (await server.ask(`/tare/v1/sessions/${id}/calls`)).json();
   const sum = (of: (call: typeof calls[number]) => number) =>
     calls.map(of).reduce((a: number, b: number) => a + b, 0);
   const { ledger } = await (await server.ask(`/tare/v1/sessions/${id}`)).json();
-  const [cost, without] = [sum((call) => call.tokenUnits), sum((call) => call.without.tokenUnits)];
-  const [usd, withoutUsd] = [sum((call) => call.usd), sum((call) => call.without.usd)];
-  const fits = calls.filter((call: typeof calls[number]) => call.resendTokenUnits !== null);
+  const [cost, without] = [sum((call) => call.costUnits), sum((call) => call.without.costUnits)];
+  const [usd, baselineUsd] = [sum((call) => call.usd), sum((call) => call.without.usd)];
+  const fits = calls.filter((call: typeof calls[number]) => call.resendCostUnits !== null);
   const isThere = (call: typeof calls[number]) => fits.includes(call);
   const [resent, fitting] = [
-    sum((call) => isThere(call) ? call.resendTokenUnits : 0),
-    sum((call) => isThere(call) ? call.tokenUnits : 0),
+    sum((call) => isThere(call) ? call.resendCostUnits : 0),
+    sum((call) => isThere(call) ? call.costUnits : 0),
   ];
   assertEquals(await texts(page, ".sums dd"), [
     count(ledger.calls),
     `${count(ledger.promptTokens)}${share(ledger.cachedTokens, ledger.promptTokens)} from cache`,
     count(ledger.outputTokens),
-    `${dollars(usd)}baseline ${dollars(withoutUsd)}: ${share(withoutUsd - usd, withoutUsd)} estimated saving`,
+    `${dollars(usd)}baseline ${dollars(baselineUsd)}: ${share(baselineUsd - usd, baselineUsd)} estimated saving`,
     `${count(cost)}baseline ${count(without)}: ${share(without - cost, without)} estimated saving`,
     `${
       share(resent - fitting, resent)
@@ -90,18 +90,18 @@ Deno.test("page: the cost view displays the ledger's numbers and explains rewrit
     `afterwards the client would have compacted ${sum((call) => call.without.compacts ? 1 : 0)} times`,
   ]);
   assert(cost < without);
-  const told = calls.toReversed().slice(0, 25).map((call: typeof calls[number]) =>
+  const reported = calls.toReversed().slice(0, 25).map((call: typeof calls[number]) =>
     [
       `${call.number}${call.rewrites.length > 0 ? "▲" : ""}`,
       ...[call.cachedTokens, call.writtenTokens, call.newTokens, call.outputTokens, call.promptTokens],
-      ...[call.without.promptTokens, call.tokenUnits, call.without.tokenUnits],
+      ...[call.without.promptTokens, call.costUnits, call.without.costUnits],
     ].map((cell) => typeof cell === "number" ? count(cell) : cell)
   );
   const rows = await page.$$eval(
     "[aria-label='Table of calls'] tbody tr",
     (all) => all.map((row) => [...row.querySelectorAll("th, td")].map(({ textContent }) => textContent)),
   );
-  assertEquals(rows, told);
+  assertEquals(rows, reported);
   await press(page, "Older calls");
   assertEquals((await texts(page, "[aria-label='Table of calls'] tbody tr")).length, calls.length);
 
@@ -124,12 +124,12 @@ Deno.test("page: the cost view displays the ledger's numbers and explains rewrit
   await seen(page, ".numbers tr.chosen", /^1[5-9]|^2[0-2]/);
 });
 
-async function takePicture(page: Page): Promise<void> {
+async function takeScreenshot(page: Page): Promise<void> {
   await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "light" }]);
   await page.setViewport({ width: 1180, height: 700 });
-  const picture = await page.screenshot({ type: "webp", quality: 60 });
-  assert(picture.length < 70_000, `${picture.length} bytes`);
-  await Deno.writeFile(new URL("page.webp", SCREENSHOTS), picture);
+  const screenshot = await page.screenshot({ type: "webp", quality: 60 });
+  assert(screenshot.length < 70_000, `${screenshot.length} bytes`);
+  await Deno.writeFile(new URL("page.webp", SCREENSHOTS), screenshot);
   await page.setViewport({ width: 1280, height: 800 });
 }
 
@@ -164,7 +164,7 @@ Deno.test("page: the prompt view displays an evicted result, pins it, and restor
   await press(page, "Restore and retain");
   await seen(page, ".wish", "Pending: restored at the next rewrite and then retained.");
   const { pins } = await (await server.ask(`/tare/v1/sessions/${id}/pins`)).json();
-  assertEquals(pins, [{ place: elided.place, wish: "keep", by: "user", state: "waiting" }]);
+  assertEquals(pins, [{ place: elided.place, wish: "retain", by: "user", state: "waiting" }]);
   await press(page, "Remove pin");
   await seen(page, ".wish button", "Restore and retain");
   assertEquals((await (await server.ask(`/tare/v1/sessions/${id}/pins`)).json()).pins, []);
@@ -204,22 +204,22 @@ Deno.test("page: the overview displays the server's estimated saving", async () 
   const { today, all } = await (await server.ask("/tare/v1/overview")).json();
   const saved = (cost: number, without: number, format: typeof count) =>
     `${format(cost)}baseline ${format(without)}: ${share(without - cost, without)} estimated saving`;
-  const told = (sums: typeof today) => [
-    saved(sums.usd, sums.withoutUsd, dollars),
-    saved(sums.tokenUnits, sums.withoutTokenUnits, count),
+  const rowOf = (totals: typeof today) => [
+    saved(totals.usd, totals.baselineUsd, dollars),
+    saved(totals.costUnits, totals.baselineCostUnits, count),
     `${
-      share(sums.resendTokenUnits - sums.fittingTokenUnits, sums.resendTokenUnits)
-    }estimated saving against resending everything, ${sums.fittingCalls} of ${CALLS} calls; afterwards the client would have compacted ${sums.withoutCompactions} times`,
-    `${count(sums.savedTokens)}tokens`,
-    `${count(sums.promptTokens)}${share(sums.cachedTokens, sums.promptTokens)} from cache`,
-    `${count(sums.outputTokens)}${CALLS} calls`,
+      share(totals.resendCostUnits - totals.fittingCostUnits, totals.resendCostUnits)
+    }estimated saving against resending everything, ${totals.fittingCalls} of ${CALLS} calls; afterwards the client would have compacted ${totals.withoutCompactions} times`,
+    `${count(totals.savedTokens)}tokens`,
+    `${count(totals.promptTokens)}${share(totals.cachedTokens, totals.promptTokens)} from cache`,
+    `${count(totals.outputTokens)}${CALLS} calls`,
   ];
-  assertEquals(await texts(page, ".sums dd"), [...told(today), ...told(all)]);
+  assertEquals(await texts(page, ".sums dd"), [...rowOf(today), ...rowOf(all)]);
   const groups = await texts(page, "[aria-label='Optimized sessions and holdout'] tbody tr:first-child > *");
   assertEquals(groups, [
     "Agent, optimized",
     ...["1", String(CALLS), count(all.promptTokens), share(all.cachedTokens, all.promptTokens)],
-    ...[count(all.tokenUnits), count(all.tokenUnits), count(all.withoutTokenUnits), dollars(all.usd), ""],
+    ...[count(all.costUnits), count(all.costUnits), count(all.baselineCostUnits), dollars(all.usd), ""],
   ]);
   await assertAccessible(page, "overview");
 });
@@ -254,8 +254,8 @@ Deno.test("page: a gateway session has the cost and prompt views", async () => {
   await page.click(".session-head a:last-child");
   await seen(page, ".sums dt", "Current prompt");
   const { tokens, total } = await (await server.ask(`/tare/v1/sessions/${session.id}/prompt`)).json();
-  const told = await texts(page, ".sums dd");
-  assertEquals([told[0], told[3]], [`${count(tokens)}tokens`, count(total)]);
+  const cellsOf = await texts(page, ".sums dd");
+  assertEquals([cellsOf[0], cellsOf[3]], [`${count(tokens)}tokens`, count(total)]);
   assertEquals(total > 0, true);
   await page.type("#find", "HELLO there");
   await page.waitForFunction(() => document.querySelectorAll(".sessions li").length === 1);
@@ -318,20 +318,20 @@ Deno.test("page: a late report never replaces a newer one", async () => {
   await play();
   await rows(2);
   await page.evaluate((table) => {
-    const shown: number[] = [];
-    const look = () => shown.push(document.querySelectorAll(`${table} tr`).length);
+    const visible: number[] = [];
+    const look = () => visible.push(document.querySelectorAll(`${table} tr`).length);
     new MutationObserver(look).observe(document.body, {
       childList: true,
       subtree: true,
       characterData: true,
     });
-    Object.assign(window, { shown });
+    Object.assign(window, { visible });
   }, table);
   await page.evaluate(() => (window as unknown as { letGo(): Promise<void> }).letGo());
   await play();
   await rows(3);
-  const shown = await page.evaluate(() => (window as unknown as { shown: number[] }).shown);
-  assertEquals(shown.filter((count) => count < 2), []);
+  const visible = await page.evaluate(() => (window as unknown as { visible: number[] }).visible);
+  assertEquals(visible.filter((count) => count < 2), []);
 });
 
 function holdFirst(path: string): void {

@@ -116,10 +116,10 @@ export async function startPageServer(
     },
     async [Symbol.asyncDispose]() {
       gate.opened.resolve();
-      const told = await server.kill();
+      const output = await server.kill();
       await upstream.shutdown();
       await Deno.remove(folder, { recursive: true });
-      if (told.includes("Uncaught")) throw new Error(told);
+      if (output.includes("Uncaught")) throw new Error(output);
     },
   };
 }

@@ -7,7 +7,7 @@ import { counted } from "@tare/server/internal/format";
 import { dollars, share } from "./parts/format.ts";
 import { COST_UNIT, isPriced, money, saved, withoutPrice } from "./parts/spent.tsx";
 import { addressOf, type Place } from "./place.ts";
-import { CHANGED } from "./talk/conversation.ts";
+import { CHANGED } from "./chat/conversation.ts";
 
 export function SessionHead(
   { place, head }: {
@@ -33,7 +33,7 @@ export function SessionHead(
         ))}
       </nav>
       {head && (
-        <p class="facts" title={isPriced(head.sums) ? undefined : COST_UNIT}>
+        <p class="facts" title={isPriced(head.totals) ? undefined : COST_UNIT}>
           <bdi>{factsOf(head).join(" · ")}</bdi>
         </p>
       )}
@@ -48,7 +48,7 @@ export function SessionHead(
   );
 }
 
-function factsOf({ model, effort, agent, sums, prompt }: Head): string[] {
+function factsOf({ model, effort, agent, totals, prompt }: Head): string[] {
   const window = prompt?.windowTokens &&
     `${share(prompt.tokens, prompt.windowTokens)} of the context window of ${
       counted(prompt.windowTokens, "token")
@@ -57,36 +57,36 @@ function factsOf({ model, effort, agent, sums, prompt }: Head): string[] {
     model,
     effort !== undefined && `effort ${effort}`,
     agent,
-    isPriced(sums) ? money(sums) : money(sums),
-    withoutPrice(sums),
+    isPriced(totals) ? money(totals) : money(totals),
+    withoutPrice(totals),
     window,
-    sums.calls > 0 && `${saved(sums)} estimated saving`,
+    totals.calls > 0 && `${saved(totals)} estimated saving`,
   ];
   return facts.flatMap((fact) => fact || []);
 }
 
-type Asked = "rename" | "model" | "share" | "delete";
+type OpenDialog = "rename" | "model" | "share" | "delete";
 
 function SessionActions({ id, kind, title }: {
   readonly id: string;
   readonly kind: "session" | "gateway";
   readonly title: string;
 }): JSX.Element {
-  const [asked, setAsked] = useState<Asked>();
+  const [dialog, setDialog] = useState<OpenDialog>();
   const [name, setName] = useState("");
-  const [told, setTold] = useState<{ readonly text: string; readonly isTrouble: boolean }>();
+  const [notice, setNotice] = useState<{ readonly text: string; readonly isTrouble: boolean }>();
   const path = { id };
-  const say = (text: string, isTrouble = false) => setTold({ text, isTrouble });
+  const say = (text: string, isTrouble = false) => setNotice({ text, isTrouble });
   const attempt = async (act: () => Promise<void>) => {
-    setTold(undefined);
+    setNotice(undefined);
     await act().catch((error) => say(errorMessage(error), true));
   };
-  const ask = (what: Asked) => {
-    setTold(undefined);
+  const ask = (what: OpenDialog) => {
+    setNotice(undefined);
     setName(title);
-    setAsked(what);
+    setDialog(what);
   };
-  const close = () => setAsked(undefined);
+  const close = () => setDialog(undefined);
   const rename = () =>
     attempt(async () => {
       await api.json("POST /sessions/{id}/title", { path, body: { title: name } });
@@ -114,7 +114,7 @@ function SessionActions({ id, kind, title }: {
     });
   const warm = () =>
     attempt(async () => {
-      const { until, maxUsd } = await api.json("POST /sessions/{id}/keep_warm", {
+      const { until, maxUsd } = await api.json("POST /sessions/{id}/keep_alive", {
         path,
         body: { minutes: 60 },
       });
@@ -132,8 +132,8 @@ function SessionActions({ id, kind, title }: {
         <button type="button" class="quiet" onClick={() => ask("delete")}>Delete</button>
         <button type="button" class="quiet" onClick={warm}>Keep cache alive for an hour</button>
       </div>
-      <span role="status" class={told?.isTrouble ? "trouble" : ""}>{told?.text}</span>
-      {asked === "rename" && (
+      <span role="status" class={notice?.isTrouble ? "trouble" : ""}>{notice?.text}</span>
+      {dialog === "rename" && (
         <Dialog title="Rename this session" act="Rename" does={rename} close={close}>
           <Field
             id="new-title"
@@ -146,8 +146,8 @@ function SessionActions({ id, kind, title }: {
           />
         </Dialog>
       )}
-      {asked === "model" && <ModelChoice id={id} told={say} close={close} />}
-      {asked === "share" && (
+      {dialog === "model" && <ModelChoice id={id} notify={say} close={close} />}
+      {dialog === "share" && (
         <Dialog title="Export as a file" act="Save file" does={share} close={close}>
           <p>
             One HTML file that opens in any browser. It contains all completed turns, including tool arguments
@@ -156,7 +156,7 @@ function SessionActions({ id, kind, title }: {
           </p>
         </Dialog>
       )}
-      {asked === "delete" && (
+      {dialog === "delete" && (
         <Dialog title="Delete this session?" act="Delete permanently" isFinal does={remove} close={close}>
           <p>
             <bdi>{title}</bdi>
@@ -185,9 +185,9 @@ function save(file: Blob, name: string): void {
   setTimeout(() => URL.revokeObjectURL(link.href), KEPT_MS);
 }
 
-function ModelChoice({ id, told, close }: {
+function ModelChoice({ id, notify, close }: {
   readonly id: string;
-  readonly told: (text: string, isTrouble?: boolean) => void;
+  readonly notify: (text: string, isTrouble?: boolean) => void;
   readonly close: () => void;
 }): JSX.Element {
   const path = { id };
@@ -205,7 +205,7 @@ function ModelChoice({ id, told, close }: {
       setEfforts(efforts);
     };
     read().catch((error) => {
-      told(errorMessage(error), true);
+      notify(errorMessage(error), true);
       close();
     });
   }, []);
@@ -216,10 +216,10 @@ function ModelChoice({ id, told, close }: {
     };
     try {
       const { session } = await api.json("POST /sessions/{id}/model", { path, body });
-      told(`The next turn uses ${session.model}${session.effort ? `, effort ${session.effort}` : ""}.`);
+      notify(`The next turn uses ${session.model}${session.effort ? `, effort ${session.effort}` : ""}.`);
       dispatchEvent(new Event(CHANGED));
     } catch (error) {
-      told(errorMessage(error), true);
+      notify(errorMessage(error), true);
     }
   };
   // Efforts of another model are unknown until it is selected.

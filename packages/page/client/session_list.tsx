@@ -1,12 +1,12 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { api, errorMessage } from "./api/api.ts";
-import { type OwnSession, type PassingSession, passingTitleOf, titleOf } from "./api/sessions.ts";
+import { type OwnSession, type GatewayRow, gatewayTitleOf, titleOf } from "./api/sessions.ts";
 import { money, type Priced } from "./parts/spent.tsx";
 import { Trouble } from "./parts/trouble.tsx";
 import { addressOf, type Place } from "./place.ts";
-import { CHANGED } from "./talk/conversation.ts";
-import { heard, type Listed } from "./talk/heard.ts";
+import { CHANGED } from "./chat/conversation.ts";
+import { heard, type Listed } from "./chat/session_updates.ts";
 
 const PAGE = 50;
 
@@ -18,7 +18,7 @@ const PAUSE = 150;
 
 interface OfKind {
   readonly agent: OwnSession;
-  readonly gateway: PassingSession;
+  readonly gateway: GatewayRow;
 }
 
 interface Page<Session> {
@@ -45,7 +45,7 @@ export function SessionList({ place }: { readonly place: Place }): JSX.Element {
         onInput={(event) => setQuery(event.currentTarget.value)}
       />
       <ul>
-        {withHelpers(sessions).map((session) => (
+        {withSubagents(sessions).map((session) => (
           <li key={session.id} class={session.parent && "helper"}>
             <a href={addressOf({ view: "talk", id: session.id })} aria-current={current(session.id)}>
               <bdi class="title">{titleOf(session)}</bdi>
@@ -53,7 +53,7 @@ export function SessionList({ place }: { readonly place: Place }): JSX.Element {
                 {session.parent && "subagent · "}
                 {session.forkedFrom && "fork · "}
                 {session.status === "running" && <span class="running">running</span>}
-                {figures({ ...session, ...session.sums })}
+                {metricsOf({ ...session, ...session.totals })}
               </small>
             </a>
           </li>
@@ -72,8 +72,8 @@ export function SessionList({ place }: { readonly place: Place }): JSX.Element {
                   href={addressOf({ view: "calls", kind: "gateway", id: session.id })}
                   aria-current={current(session.id)}
                 >
-                  <bdi class="title">{passingTitleOf(session)}</bdi>
-                  <small>{figures({ ...session, createdAt: session.lastAt })}</small>
+                  <bdi class="title">{gatewayTitleOf(session)}</bdi>
+                  <small>{metricsOf({ ...session, createdAt: session.lastAt })}</small>
                 </a>
               </li>
             ))}
@@ -87,10 +87,10 @@ export function SessionList({ place }: { readonly place: Place }): JSX.Element {
   );
 }
 
-function figures(
+function metricsOf(
   { calls, createdAt, model, agent, ...cost }:
     & Priced
-    & Pick<PassingSession, "calls" | "createdAt" | "model">
+    & Pick<GatewayRow, "calls" | "createdAt" | "model">
     & {
       readonly agent?: string | null;
     },
@@ -109,10 +109,10 @@ function useSessions<Kind extends keyof OfKind>(kind: Kind, search: string): Pag
     hasMore: false,
   });
   const [trouble, setTrouble] = useState<string>();
-  const isOfKind = (session: OwnSession | PassingSession): session is Session => session.kind === kind;
+  const isOfKind = (session: OwnSession | GatewayRow): session is Session => session.kind === kind;
   const read = async (after?: string): Promise<Page<Session> | undefined> => {
     try {
-      const query = { kind, helpers: kind === "agent", limit: PAGE, search, after } as const;
+      const query = { kind, subagents: kind === "agent", limit: PAGE, search, after } as const;
       const { sessions, hasMore } = await api.json("GET /sessions", { query });
       setTrouble(undefined);
       return { sessions: sessions.filter(isOfKind), hasMore };
@@ -139,7 +139,7 @@ function useSessions<Kind extends keyof OfKind>(kind: Kind, search: string): Pag
   return { ...page, more, trouble };
 }
 
-function listedAs(session: OwnSession | PassingSession): Listed {
+function listedAs(session: OwnSession | GatewayRow): Listed {
   return session.kind === "agent"
     ? {
       mark: `${session.lastEvent} ${session.status} ${session.title} ${session.model} ${session.effort}`,
@@ -168,7 +168,7 @@ function useRefresh(read: (isStale: () => boolean) => Promise<void>, what: strin
 }
 
 /** Returns each session followed by its subagents. A subagent without its parent in the list retains its position. */
-function withHelpers(sessions: readonly OwnSession[]): readonly OwnSession[] {
+function withSubagents(sessions: readonly OwnSession[]): readonly OwnSession[] {
   const ids = new Set(sessions.map(({ id }) => id));
   const isBehind = ({ parent }: OwnSession) => parent !== undefined && ids.has(parent.session);
   return sessions.filter((session) => !isBehind(session)).flatMap((session) => [

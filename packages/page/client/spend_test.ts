@@ -125,13 +125,13 @@ Deno.test("page: yesterday's cost, its session, file and cache misses are four c
   await seen(page, "h3", `Yesterday, ${yesterday}: ${dollars(all.usd)}`);
   await seen(page, "[aria-label='By session'] a", "Fix the parser.");
   const { rows: sessions }: SpendReport = await json(`/tare/v1/spend?by=session&${query}`);
-  const told = await cells(page, "By session");
-  assertEquals(told.map(([title, cost, unpriced]) => [title, cost, unpriced]), [
+  const cellsOf = await cells(page, "By session");
+  assertEquals(cellsOf.map(([title, cost, unpriced]) => [title, cost, unpriced]), [
     ["Fix the parser.", dollars(sessions[0]!.usd), ""],
     // An unknown cost isn't displayed as free.
     [
       "What is the time, if I may ask?",
-      `${Math.round(sessions[1]!.tokenUnits).toLocaleString("en")} cost units`,
+      `${Math.round(sessions[1]!.costUnits).toLocaleString("en")} cost units`,
       "1",
     ],
   ]);
@@ -173,7 +173,7 @@ Deno.test("page: yesterday's cost, its session, file and cache misses are four c
   const { pins } = await json(`/tare/v1/sessions/${sessions[0]!.key}/pins`);
   assertEquals(pins.map(({ place, wish }: { place: number; wish: string }) => [place, wish]), [[
     4,
-    "let_go",
+    "evict",
   ]]);
   await assertAccessible(page, "spend-session");
 

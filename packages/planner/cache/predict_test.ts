@@ -1,4 +1,10 @@
-import { estimateWarmth, NO_WARMTH, observeWarmth, priorWarmth, type WarmthRecord } from "./prefix.ts";
+import {
+  type CacheLifetimeRecord,
+  estimateCacheLifetime,
+  NO_WARMTH,
+  observeCacheLifetime,
+  priorCacheLifetime,
+} from "./prefix.ts";
 import { NO_TOKENS, observeTokens, scaled, tokenScale } from "./prompt_size.ts";
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
 import { profileNamed } from "@tare/planner";
@@ -6,16 +12,17 @@ import { profileNamed } from "@tare/planner";
 const profile = profileNamed("anthropic-5m");
 const MINUTE = 60_000;
 
-function after(...calls: readonly (readonly [minutes: number, warm: boolean])[]): WarmthRecord {
+function after(...calls: readonly (readonly [minutes: number, warm: boolean])[]): CacheLifetimeRecord {
   return calls.reduce(
-    (record, [minutes, warm]) => observeWarmth(profile, { idleMs: minutes * MINUTE, warm }, record),
+    (record, [minutes, warm]) => observeCacheLifetime(profile, { idleMs: minutes * MINUTE, warm }, record),
     NO_WARMTH,
   );
 }
-const estimate = (minutes: number, record: WarmthRecord) => estimateWarmth(profile, minutes * MINUTE, record);
+const estimate = (minutes: number, record: CacheLifetimeRecord) =>
+  estimateCacheLifetime(profile, minutes * MINUTE, record);
 
 Deno.test("priorWarmth() reads the profile's table, and is 0 after its end", () => {
-  assertEquals([0, 1, 2, 45, 500].map((minutes) => priorWarmth(profile, minutes * MINUTE)), [
+  assertEquals([0, 1, 2, 45, 500].map((minutes) => priorCacheLifetime(profile, minutes * MINUTE)), [
     0.994,
     0.994,
     0.913,
@@ -26,28 +33,31 @@ Deno.test("priorWarmth() reads the profile's table, and is 0 after its end", () 
 
 Deno.test("estimateWarmth() starts near the prior", () => {
   for (const minutes of [0.5, 4, 8, 20, 50]) {
-    assertAlmostEquals(estimate(minutes, NO_WARMTH), priorWarmth(profile, minutes * MINUTE), 0.15);
+    assertAlmostEquals(estimate(minutes, NO_WARMTH), priorCacheLifetime(profile, minutes * MINUTE), 0.15);
   }
 });
 
 Deno.test("estimateWarmth() expects a prefix up to the end of each entry of the profile's table", () => {
   const table = {
     ttlMs: 9_000,
-    warmth: [1_000, 5_000, 9_000].map((idleMs, at) => ({ idleMs, probability: [0.99, 0.9, 0.5][at]! })),
+    cacheLifetime: [1_000, 5_000, 9_000].map((idleMs, at) => ({
+      idleMs,
+      probability: [0.99, 0.9, 0.5][at]!,
+    })),
   };
-  const estimate = (idleMs: number) => estimateWarmth(table, idleMs, NO_WARMTH);
+  const estimate = (idleMs: number) => estimateCacheLifetime(table, idleMs, NO_WARMTH);
   for (const end of [5_000, 9_000]) {
     assertEquals([estimate(end), estimate(end + 1) < estimate(end)], [estimate(end - 1), true]);
   }
   // A hit at the end of an entry supports it, a miss after it refutes it.
   const seen = (idleMs: number, warm: boolean) =>
-    estimateWarmth(table, 5_000, observeWarmth(table, { idleMs, warm }, NO_WARMTH));
+    estimateCacheLifetime(table, 5_000, observeCacheLifetime(table, { idleMs, warm }, NO_WARMTH));
   assertEquals(seen(5_000, true) > estimate(5_000), true);
   assertEquals(seen(5_000, false) < estimate(5_000), true);
   // Within the first entry only that entry changes.
-  const short = observeWarmth(table, { idleMs: 1_000, warm: false }, NO_WARMTH);
-  assertAlmostEquals(estimateWarmth(table, 1_000, short), 50 * 0.99 / 51, 1e-9);
-  assertEquals(estimateWarmth(table, 5_000, short), estimate(5_000));
+  const short = observeCacheLifetime(table, { idleMs: 1_000, warm: false }, NO_WARMTH);
+  assertAlmostEquals(estimateCacheLifetime(table, 1_000, short), 50 * 0.99 / 51, 1e-9);
+  assertEquals(estimateCacheLifetime(table, 5_000, short), estimate(5_000));
 });
 
 Deno.test("estimateWarmth() learns a session's time to live from a few calls", () => {
@@ -69,12 +79,15 @@ Deno.test("estimateWarmth() falls for a provider that loses prefixes before thei
 
 Deno.test("estimateWarmth() is 0 for a profile without a cache, whatever was observed", () => {
   const none = profileNamed("none");
-  assertEquals(estimateWarmth(none, 0, observeWarmth(none, { idleMs: 0, warm: true }, NO_WARMTH)), 0);
+  assertEquals(
+    estimateCacheLifetime(none, 0, observeCacheLifetime(none, { idleMs: 0, warm: true }, NO_WARMTH)),
+    0,
+  );
 });
 
 Deno.test("estimateWarmth() starts near a profile that hardly ever loses a prefix", () => {
   const local = profileNamed("local");
-  assertAlmostEquals(estimateWarmth(local, 20 * 60 * MINUTE, NO_WARMTH), 0.99, 0.01);
+  assertAlmostEquals(estimateCacheLifetime(local, 20 * 60 * MINUTE, NO_WARMTH), 0.99, 0.01);
 });
 
 function scaleAfter(...calls: readonly (readonly [ours: number, theirs: number])[]) {

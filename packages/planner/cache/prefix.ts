@@ -152,11 +152,11 @@ export class PrefixCache {
     const times: number[] = [];
     visit(this.#root, (node) => times.push(node.usedMs));
     times.sort((a, b) => a - b);
-    const keptFromMs = times[times.length >> 1] ?? 0;
+    const retainedFromMs = times[times.length >> 1] ?? 0;
     this.#units = 0;
     visit(this.#root, (node) => {
       for (const [hash, child] of node.children) {
-        if (child.usedMs < keptFromMs) node.children.delete(hash);
+        if (child.usedMs < retainedFromMs) node.children.delete(hash);
         else this.#units++;
       }
     });
@@ -335,22 +335,22 @@ export function timeToLive({ forAnHour = false }: SentRequest, { ttlMs }: Pick<P
   return forAnHour ? Math.max(ttlMs, HOUR_MS) : ttlMs;
 }
 
-export function sentWarmth(
+export function requestRecord(
   sent: SentRequest,
-  { profile, warmth, nowMs }: {
+  { profile, cacheLifetime, nowMs }: {
     readonly profile: Profile;
-    readonly warmth: WarmthRecord;
+    readonly cacheLifetime: CacheLifetimeRecord;
     readonly nowMs: number;
   },
 ): Pick<Prediction, "alive" | "idleMs" | "forAnHour"> {
   const idleMs = nowMs - lastUseMs(sent);
   // The session's observations of the usual lifetime don't apply to an hour's.
   return sent.forAnHour
-    ? { idleMs, alive: priorWarmth(profileForTtl(profile, HOUR_MS), idleMs), forAnHour: true }
-    : { idleMs, alive: estimateWarmth(profile, idleMs, warmth) };
+    ? { idleMs, alive: priorCacheLifetime(profileForTtl(profile, HOUR_MS), idleMs), forAnHour: true }
+    : { idleMs, alive: estimateCacheLifetime(profile, idleMs, cacheLifetime) };
 }
 
-interface ShownTools {
+interface VisibleTools {
   readonly tools: readonly ToolDefinition[];
   readonly countTokens: CountTokens;
 }
@@ -361,16 +361,16 @@ interface ShownTools {
  */
 export function predict(
   sent: readonly SentRequest[],
-  { profile, warmth, nowMs, model, ...shown }: ShownTools & {
+  { profile, cacheLifetime, nowMs, model, ...visible }: VisibleTools & {
     readonly profile: Profile;
-    readonly warmth: WarmthRecord;
+    readonly cacheLifetime: CacheLifetimeRecord;
     readonly nowMs: number;
     readonly model: string | undefined;
   },
 ): Prediction {
   return servesMost(sent, model, (one) => ({
-    sharedTokens: sharedTokens(one, shown),
-    ...sentWarmth(one, { profile, warmth, nowMs }),
+    sharedTokens: sharedTokens(one, visible),
+    ...requestRecord(one, { profile, cacheLifetime, nowMs }),
   }));
 }
 
@@ -390,19 +390,19 @@ export function servesMost(
 }
 
 /** Returns the tokens of the current prompt that equal the start of an earlier request, counted locally. */
-export function sharedTokens(sent: SentRequest, shown: ShownTools): number {
-  const { tokens, isAll } = sharedTools(sent.tools, shown);
+export function sharedTokens(sent: SentRequest, visible: VisibleTools): number {
+  const { tokens, isAll } = sharedTools(sent.tools, visible);
   return isAll ? tokens + sent.messageTokens : tokens;
 }
 
-export function sharedAlone(sent: SentRequest, { ownTokens, ...own }: ShownTools & {
+export function sharedAlone(sent: SentRequest, { ownTokens, ...own }: VisibleTools & {
   readonly ownTokens: number;
 }): number {
   const { tokens, isAll } = sharedTools(sent.ownTools, own);
   return isAll ? Math.min(sent.ownTokens, ownTokens) : tokens;
 }
 
-function sharedTools(hashes: readonly number[], { tools, countTokens }: ShownTools) {
+function sharedTools(hashes: readonly number[], { tools, countTokens }: VisibleTools) {
   let tokens = 0;
   for (const [at, tool] of tools.entries()) {
     if (hashPiece(tool) !== hashes[at]) return { tokens, isAll: false };
@@ -423,14 +423,14 @@ export function servedOf(
 
 export type CacheChange = "first_call" | "model_changed" | "tools_changed" | "none";
 
-interface AskedCall {
+interface PrefixCall {
   readonly model?: string | undefined;
   readonly tools: readonly ToolDefinition[];
 }
 
 export function findChange(
   sent: SentRequest | undefined,
-  request: AskedCall,
+  request: PrefixCall,
 ): CacheChange {
   if (!sent) return "first_call";
   if (sent.model !== request.model) return "model_changed";
@@ -444,18 +444,18 @@ export function hashEach(tools: readonly ToolDefinition[]): readonly number[] {
   return tools.map(hashPiece);
 }
 
-type WarmthObservation = { readonly idleMs: number; readonly warm: boolean };
+type CacheObservation = { readonly idleMs: number; readonly warm: boolean };
 
-export interface WarmthRecord {
+export interface CacheLifetimeRecord {
   /** Calls within the first entry of the profile's table. */
   readonly promptCalls: number;
   /** Of these, cache misses. */
   readonly misses: number;
-  /** Relative weight of each hypothesis (see {@linkcode estimateWarmth}); empty at first. */
+  /** Relative weight of each hypothesis (see {@linkcode estimateCacheLifetime}); empty at first. */
   readonly weights: readonly number[];
 }
 
-export const NO_WARMTH: WarmthRecord = { promptCalls: 0, misses: 0, weights: [] };
+export const NO_WARMTH: CacheLifetimeRecord = { promptCalls: 0, misses: 0, weights: [] };
 
 const LOSS_RATES = [0.02, 0.1, 0.3] as const;
 
@@ -464,7 +464,7 @@ const SURVIVAL_RATE = 0.03;
 /** Weight of the prior of the table's first entry, in calls. */
 const PRIOR_CALLS = 50;
 
-type WarmthRules = Pick<Profile, "warmth" | "ttlMs">;
+type CacheLifetimeRules = Pick<Profile, "cacheLifetime" | "ttlMs">;
 
 interface Hypothesis {
   readonly ttlMs: number;
@@ -472,8 +472,11 @@ interface Hypothesis {
   readonly weight: number;
 }
 
-export function priorWarmth({ warmth }: Pick<Profile, "warmth">, idleMs: number): number {
-  return warmth.find((line) => idleMs <= line.idleMs)?.probability ?? 0;
+export function priorCacheLifetime(
+  { cacheLifetime }: Pick<Profile, "cacheLifetime">,
+  idleMs: number,
+): number {
+  return cacheLifetime.find((line) => idleMs <= line.idleMs)?.probability ?? 0;
 }
 
 /**
@@ -483,12 +486,12 @@ export function priorWarmth({ warmth }: Pick<Profile, "warmth">, idleMs: number)
  * the table loses at its end. Each has three rates of early loss. Bayes' rule weighs the hypotheses. Calls
  * within the first entry only correct that entry's probability.
  */
-export function estimateWarmth(
-  profile: WarmthRules,
+export function estimateCacheLifetime(
+  profile: CacheLifetimeRules,
   idleMs: number,
-  { promptCalls, misses, weights }: WarmthRecord,
+  { promptCalls, misses, weights }: CacheLifetimeRecord,
 ): number {
-  const first = profile.warmth[0];
+  const first = profile.cacheLifetime[0];
   if (!first) return 0;
   if (idleMs <= first.idleMs) {
     return (PRIOR_CALLS * first.probability + promptCalls - misses) / (PRIOR_CALLS + promptCalls);
@@ -502,12 +505,12 @@ export function estimateWarmth(
   return all > 0 ? warm / all : 0;
 }
 
-export function observeWarmth(
-  profile: WarmthRules,
-  { idleMs, warm }: WarmthObservation,
-  record: WarmthRecord,
-): WarmthRecord {
-  const first = profile.warmth[0];
+export function observeCacheLifetime(
+  profile: CacheLifetimeRules,
+  { idleMs, warm }: CacheObservation,
+  record: CacheLifetimeRecord,
+): CacheLifetimeRecord {
+  const first = profile.cacheLifetime[0];
   if (!first) return record;
   if (idleMs <= first.idleMs) {
     return { ...record, promptCalls: record.promptCalls + 1, misses: record.misses + (warm ? 0 : 1) };
@@ -524,21 +527,24 @@ function warmBy({ ttlMs, lossRate }: Hypothesis, idleMs: number): number {
   return idleMs <= ttlMs ? 1 - lossRate : SURVIVAL_RATE;
 }
 
-function hypotheses({ warmth, ttlMs: statedMs }: WarmthRules, weights: readonly number[]): Hypothesis[] {
+function hypotheses(
+  { cacheLifetime, ttlMs: statedMs }: CacheLifetimeRules,
+  weights: readonly number[],
+): Hypothesis[] {
   const [seldom, ...oftener] = LOSS_RATES;
-  const lost = 1 - priorWarmth({ warmth }, statedMs);
+  const lost = 1 - priorCacheLifetime({ cacheLifetime }, statedMs);
   // The more a profile loses before its time, the likelier are high rates.
   const open = Math.min(1, (10 * lost) ** 2);
   const rates = [
     { lossRate: Math.min(seldom, lost), chance: 1 },
     ...oftener.map((lossRate) => ({ lossRate, chance: open })),
   ];
-  return warmth.flatMap(({ idleMs: ttlMs, probability }, line) =>
+  return cacheLifetime.flatMap(({ idleMs: ttlMs, probability }, line) =>
     rates.map(({ lossRate, chance }, rate) => ({
       ttlMs,
       lossRate,
       weight: weights[line * rates.length + rate] ??
-        chance * Math.max(1e-6, probability - (warmth[line + 1]?.probability ?? 0)),
+        chance * Math.max(1e-6, probability - (cacheLifetime[line + 1]?.probability ?? 0)),
     }))
   );
 }

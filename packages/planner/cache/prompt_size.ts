@@ -9,7 +9,7 @@ export interface SizeRecord {
   readonly model?: string | undefined;
   readonly tokens: number;
   readonly kinds: readonly number[];
-  readonly shown: readonly number[];
+  readonly visible: readonly number[];
   /** Factors from local tokens to the provider's. */
   readonly scales: readonly number[];
   /** Covariance matrix of the factors, row by row. */
@@ -63,15 +63,15 @@ export function sizePrompt(
   countTokens: CountTokens,
 ): PromptSize {
   const filter = new Filter(record, countTokens);
-  const net = record ? minus(kinds, shownOf(record)) : kinds;
+  const net = record ? minus(kinds, visibleOf(record)) : kinds;
   const start = record?.tokens ?? 0;
   const tokens = Math.max(0, start + filter.expected(net));
   const { least, most } = filter.bounds;
-  const [came, left] = [net.map((tokens) => Math.max(0, tokens)), net.map((tokens) => Math.max(0, -tokens))];
-  const low = start + dot(came, least) - dot(left, most);
-  const high = start + dot(came, most) - dot(left, least);
+  const [added, left] = [net.map((tokens) => Math.max(0, tokens)), net.map((tokens) => Math.max(0, -tokens))];
+  const low = start + dot(added, least) - dot(left, most);
+  const high = start + dot(added, most) - dot(left, least);
   const margin = DEVIATIONS * Math.sqrt(filter.variance(net)) +
-    2 * filter.noise * (filter.expected(plus(came, left)) + TURNOVER_SHARE * tokens);
+    2 * filter.noise * (filter.expected(plus(added, left)) + TURNOVER_SHARE * tokens);
   return {
     tokens,
     atLeast: Math.max(0, low, tokens - margin),
@@ -80,7 +80,7 @@ export function sizePrompt(
 }
 
 export function observeSize(
-  { model, tokens, kinds: shown }: {
+  { model, tokens, kinds: visible }: {
     readonly model?: string | undefined;
     readonly tokens: number;
     readonly kinds: ByKind;
@@ -91,29 +91,29 @@ export function observeSize(
   },
 ): SizeRecord {
   const filter = new Filter(record, countTokens);
-  const net = record ? minus(shown, shownOf(record)) : shown;
+  const net = record ? minus(visible, visibleOf(record)) : visible;
   filter.learn(tokens - (record?.tokens ?? 0), net, record ? FRAME_TOKENS : UNSEEN_TOKENS);
-  const kinds = [...TEXT_KINDS.keys()].filter((kind) => shown[kind] !== 0 || record?.kinds.includes(kind));
+  const kinds = [...TEXT_KINDS.keys()].filter((kind) => visible[kind] !== 0 || record?.kinds.includes(kind));
   return {
     ...(model !== undefined && { model }),
     tokens,
     kinds,
-    shown: kinds.map((kind) => shown[kind]!),
+    visible: kinds.map((kind) => visible[kind]!),
     scales: kinds.map((kind) => rounded(filter.scales[kind]!)),
     doubts: kinds.flatMap((row) => kinds.map((kind) => rounded(filter.doubts[row]![kind]!))),
     noise: rounded(filter.noise),
   };
 }
 
-function shownOf({ kinds, shown }: SizeRecord): ByKind {
+function visibleOf({ kinds, visible }: SizeRecord): ByKind {
   const all = [...NO_TEXT];
-  for (const [at, kind] of kinds.entries()) all[kind] = shown[at]!;
+  for (const [at, kind] of kinds.entries()) all[kind] = visible[at]!;
   return all;
 }
 
 /** Returns the most tokens that any known tokenizer would count for a prompt. */
-export function longestSize(shown: ByKind, countTokens: CountTokens): number {
-  return dot(shown, new Filter(undefined, countTokens).bounds.most);
+export function longestSize(visible: ByKind, countTokens: CountTokens): number {
+  return dot(visible, new Filter(undefined, countTokens).bounds.most);
 }
 
 class Filter {
@@ -359,7 +359,7 @@ const DENSE_SHARE = 1 / 12;
  */
 function addUnits(text: string, units: number[]): void {
   let words = 0;
-  let marks = 0;
+  let breakpointCount = 0;
   let dense = 0;
   const { length } = text;
   for (let at = 0; at < length;) {
@@ -367,7 +367,7 @@ function addUnits(text: string, units: number[]): void {
     let ascii = unit < 128 ? ASCII[unit]! : 0;
     if (ascii <= MARK) {
       if (ascii === SPACE) words++;
-      else if (ascii === MARK) marks++;
+      else if (ascii === MARK) breakpointCount++;
       else units[kindOf(unit)]!++;
       at++;
       continue;
@@ -391,11 +391,11 @@ function addUnits(text: string, units: number[]): void {
     if (run >= DENSE_LENGTH && Math.max(digits, changes) >= DENSE_SHARE * run) dense += run;
     else {
       words += letters;
-      marks += run - letters;
+      breakpointCount += run - letters;
     }
   }
   units[WORDS]! += words;
-  units[MARKS]! += marks;
+  units[MARKS]! += breakpointCount;
   units[DENSE]! += dense;
 }
 

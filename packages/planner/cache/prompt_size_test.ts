@@ -36,7 +36,7 @@ const LEAST = NO_TEXT.map((_, kind) => {
   const left: SizeRecord = {
     tokens: start,
     kinds: [kind],
-    shown: [1e6],
+    visible: [1e6],
     scales: [1e3],
     doubts: [1e9],
     noise: 0.2,
@@ -51,15 +51,15 @@ class Oracle {
     FIRST.map((_, kind) => row === kind ? ((most - scale) / 2.5) ** 2 : 0)
   );
   noise = 0.2;
-  #last: { readonly tokens: number; readonly shown: ByKind } | undefined;
+  #last: { readonly tokens: number; readonly visible: ByKind } | undefined;
 
   expected(kinds: ByKind): number {
     return kinds.reduce((sum, tokens, kind) => sum + tokens * this.scales[kind]!, 0);
   }
 
-  observe(tokens: number, shown: ByKind): void {
-    const before = this.#last ?? { tokens: 0, shown: NO_TEXT };
-    const net = shown.map((count, kind) => count - before.shown[kind]!);
+  observe(tokens: number, visible: ByKind): void {
+    const before = this.#last ?? { tokens: 0, visible: NO_TEXT };
+    const net = visible.map((count, kind) => count - before.visible[kind]!);
     const frame = this.#last ? 30 : 4_000;
     const moved = this.expected(net.map(Math.abs));
     const covariance = this.doubts.map((row) => row.reduce((sum, one, kind) => sum + one * net[kind]!, 0));
@@ -80,12 +80,12 @@ class Oracle {
     for (const [kind, change] of net.entries()) {
       if (change !== 0) this.doubts[kind]![kind]! += (0.01 * this.scales[kind]!) ** 2;
     }
-    this.#last = { tokens, shown };
+    this.#last = { tokens, visible };
   }
 
   size(kinds: ByKind): { readonly tokens: number; readonly atLeast: number; readonly atMost: number } {
-    const before = this.#last ?? { tokens: 0, shown: NO_TEXT };
-    const net = kinds.map((count, kind) => count - before.shown[kind]!);
+    const before = this.#last ?? { tokens: 0, visible: NO_TEXT };
+    const net = kinds.map((count, kind) => count - before.visible[kind]!);
     const tokens = Math.max(0, before.tokens + this.expected(net));
     const sum = (of: (change: number, kind: number) => number) =>
       net.reduce((sum, one, kind) => sum + of(one, kind), before.tokens);
@@ -181,7 +181,7 @@ Deno.test("observeSize() raises its noise at once when texts of a kind differ, a
   });
   const seen: number[] = [];
   const add = (tokens: number) => {
-    const kinds = of({ [WORDS]: record.shown[0]! + 1_000 });
+    const kinds = of({ [WORDS]: record.visible[0]! + 1_000 });
     record = observeSize({ tokens: record.tokens + tokens, kinds }, { record, countTokens: quarter });
     seen.push(record.noise);
   };
@@ -220,12 +220,12 @@ Deno.test("observeSize() stores the observed kinds in order, and the model's nam
     record: undefined,
     countTokens: quarter,
   });
-  assertEquals([first.model, first.kinds, first.shown, first.doubts.length], ["m", [DENSE], [100], 1]);
+  assertEquals([first.model, first.kinds, first.visible, first.doubts.length], ["m", [DENSE], [100], 1]);
   const next = observeSize({ tokens: 500, kinds: of({ [WORDS]: 7 }) }, {
     record: first,
     countTokens: quarter,
   });
-  assertEquals(["model" in next, next.kinds, next.shown, next.doubts.length], [
+  assertEquals(["model" in next, next.kinds, next.visible, next.doubts.length], [
     false,
     [WORDS, DENSE],
     [7, 0],
@@ -234,8 +234,8 @@ Deno.test("observeSize() stores the observed kinds in order, and the model's nam
 });
 
 Deno.test("longestSize() is the total of the highest rate of each kind", () => {
-  const shown = of({ [WORDS]: 100, [DENSE]: 10 });
-  assertAlmostEquals(longestSize(shown, quarter), 100 * FIRST[WORDS]!.most + 10 * FIRST[DENSE]!.most, 1e-6);
+  const visible = of({ [WORDS]: 100, [DENSE]: 10 });
+  assertAlmostEquals(longestSize(visible, quarter), 100 * FIRST[WORDS]!.most + 10 * FIRST[DENSE]!.most, 1e-6);
 });
 
 Deno.test("messageKinds() divides a message's tokens among the kinds of its text, in whole numbers", () => {
@@ -336,8 +336,8 @@ Deno.test("messageKinds() counts every text of a message, and other content as m
   const total = (message: Message) =>
     messageKinds(message, (text) => text.length).reduce((sum, one) => sum + one, 0);
   const kinds = (message: Message) => messageKinds(message, (text) => text.length);
-  const picture = { type: "image_url", image_url: { url: "data:image/png;base64,AAAA" } } as const;
-  const pictured = kinds({ role: "user", content: [picture, { type: "text", text: "words" }] });
+  const image = { type: "image_url", image_url: { url: "data:image/png;base64,AAAA" } } as const;
+  const pictured = kinds({ role: "user", content: [image, { type: "text", text: "words" }] });
   assert(pictured[14]! > 0);
   assertEquals(kinds({ role: "user", content: [{ type: "text", text: "words" }] })[14], 0);
   const call = { id: "1", type: "function", function: { name: "漢漢漢漢", arguments: "ЖЖЖЖ" } } as const;

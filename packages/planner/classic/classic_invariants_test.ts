@@ -77,12 +77,12 @@ Deno.test("invariant 1 by classic triggers: all evicted content can be recalled 
           open.push(original);
         }
       }
-      const shown = new Set(view.messages.map((message) => JSON.stringify(message)));
+      const visible = new Set(view.messages.map((message) => JSON.stringify(message)));
       const originals = [...texts.values()];
       const lines = new Set(originals.flatMap((text) => text.split("\n")));
       for (const [at, message] of history.entries()) {
         const json = JSON.stringify(message);
-        const isThere = shown.has(json) || lines.has(json) ||
+        const isThere = visible.has(json) || lines.has(json) ||
           originals.includes(contentText(message.content));
         assert(isThere, `message ${at} is nowhere`);
       }
@@ -109,8 +109,8 @@ Deno.test("invariant 3 by classic triggers: in a turn each request is a prefix o
     let before: { readonly view: SessionView; readonly users: number } | undefined;
     await play(session, async ({ view, history }) => {
       const users = history.filter(({ role }) => role === "user").length;
-      const told = view.rewrites.some(({ mechanism }) => mechanism !== "truncate");
-      if (before?.users === users && !told) {
+      const reported = view.rewrites.some(({ mechanism }) => mechanism !== "truncate");
+      if (before?.users === users && !reported) {
         assertEquals(JSON.stringify(view.tools), JSON.stringify(before.view.tools));
         const start = view.messages.slice(0, before.view.messages.length);
         assertEquals(JSON.stringify(start), JSON.stringify(before.view.messages));

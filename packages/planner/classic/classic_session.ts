@@ -17,7 +17,7 @@ import {
   truncateResults,
 } from "@tare/prune";
 import { archiveWithLine, type TurnsSummary } from "@tare/prune/internal";
-import { shownTools } from "@tare/schemas";
+import { compactTools } from "@tare/schemas";
 import { currentProfile, currentWindow } from "../providers.ts";
 import { howMany } from "../rule/decide.ts";
 import { firstOpenCall, type Summarise } from "../edits/make_summary.ts";
@@ -65,7 +65,7 @@ interface ClassicState {
   readonly lastUsedAtMs?: number;
   readonly scale: number;
   readonly windows: Readonly<Record<string, number>>;
-  readonly pauseSaid: boolean;
+  readonly isPauseReported: boolean;
   readonly left: { readonly turns: number; readonly schemaTokens: number };
   readonly reverted: boolean;
 }
@@ -75,7 +75,7 @@ const NEW_STATE: ClassicState = {
   exposed: [],
   scale: 1,
   windows: {},
-  pauseSaid: false,
+  isPauseReported: false,
   left: { turns: 0, schemaTokens: 0 },
   reverted: false,
 };
@@ -110,12 +110,12 @@ export function classicSession({ triggers = {}, ...options }: ClassicOptions): P
   function viewOf(
     { messages, tools, places }: Pick<SessionView, "messages" | "tools" | "places">,
     { edited, call }: { readonly edited: EditedHistory; readonly call: PromptCall },
-    told: Pick<SessionView, "rewrites" | "warnings" | "summary"> = { rewrites: [], warnings: [] },
+    reported: Pick<SessionView, "rewrites" | "warnings" | "summary"> = { rewrites: [], warnings: [] },
   ): SessionView {
     const promptTokens = tokensOf(messages, tools);
     return newest = {
       ...{ messages, tools, places },
-      ...told,
+      ...reported,
       saved: { ...edited.savedIn({ messages, tools }), ...savedByDeferring(call, promptTokens) },
       promptTokens,
       predictedCachedTokens: 0,
@@ -178,18 +178,18 @@ export function classicSession({ triggers = {}, ...options }: ClassicOptions): P
     const isFirst = !history.messages.slice(turnStart).some(({ role }) => role === "assistant");
     const exposed = new Set(state.exposed);
     const called = isFirst ? calledTools(history.messages) : undefined;
-    const fit = (messages: readonly Message[], leavesOut = mechanisms.context): FittedRequest => {
+    const fit = (messages: readonly Message[], omits = mechanisms.context): FittedRequest => {
       const activeTurnStart = messages.length - activeMessages;
-      const context = leavesOut
+      const context = omits
         ? toolLoopContext(messages, { countTokens, activeTurnStart, historyBudgetTokens })
         : undefined;
       const { alwaysFull } = options;
-      const shown = mechanisms.schemas
-        ? shownTools(history.tools, { exposed, countTokens, alwaysFull, called })
+      const visible = mechanisms.schemas
+        ? compactTools(history.tools, { exposed, countTokens, alwaysFull, called })
         : { tools: history.tools, exposed };
-      const request = { messages: context?.messages ?? messages, tools: shown.tools };
+      const request = { messages: context?.messages ?? messages, tools: visible.tools };
       const tokens = tokensOf(request.messages, request.tools);
-      return { ...request, tokens, context, exposed: shown.exposed };
+      return { ...request, tokens, context, exposed: visible.exposed };
     };
     const eliding = { archive, countTokens, recall, tools, isError, protectTokens, minBytes };
     const limits = { ...eliding, windowTokens: windowTokens / scale };
@@ -210,7 +210,7 @@ export function classicSession({ triggers = {}, ...options }: ClassicOptions): P
       else edited.elide(pruned.elisions, { mechanism: "prune", reason });
     }
     let usage: Usage | undefined;
-    let { pauseSaid } = state;
+    let { isPauseReported } = state;
     if (mechanisms.prune || mechanisms.context) {
       const { messages } = edited.seen;
       const tokens = Math.ceil(fit(messages).tokens * scale);
@@ -239,12 +239,12 @@ export function classicSession({ triggers = {}, ...options }: ClassicOptions): P
       }
       if (!failure || summary) {
         const fullTokens = (summariseAt ?? 0.9) * windowTokens;
-        if (paused && !pauseSaid) {
+        if (paused && !isPauseReported) {
           const count = (request: History) => Math.ceil(countRequestTokens(request, countTokens) * scale);
           const size = { activeMessages, fullTokens, windowTokens, count };
           warnings.push(describePause(fit(edited.seen.messages), size));
         }
-        pauseSaid = paused;
+        isPauseReported = paused;
       }
     }
 
@@ -269,8 +269,8 @@ export function classicSession({ triggers = {}, ...options }: ClassicOptions): P
     const left = { turns: fitted.context?.removedTurns ?? 0, schemaTokens };
     const rewrites = [...edited.rewrites, ...fittingRewrites(fitted, left, state.left)];
     const isLeft = left.turns === state.left.turns && schemaTokens === state.left.schemaTokens;
-    if (edited.edits !== state.edits || pauseSaid !== state.pauseSaid || !isLeft) {
-      state = { ...state, edits: edited.edits, pauseSaid, left };
+    if (edited.edits !== state.edits || isPauseReported !== state.isPauseReported || !isLeft) {
+      state = { ...state, edits: edited.edits, isPauseReported, left };
     }
     const view = viewOf({ messages, tools: fitted.tools, places }, { edited, call }, {
       ...{ rewrites, warnings },
@@ -302,8 +302,8 @@ export function classicSession({ triggers = {}, ...options }: ClassicOptions): P
       const model = view && models.get(view);
       if (!view || model === undefined) return;
       const scale = Math.max(state.scale, (promptTokens ?? (limit ?? 0) + 1) / view.promptTokens);
-      const told = limit ?? SMALLER_SHARE * scale * view.promptTokens;
-      state = { ...state, scale, windows: { ...state.windows, [model]: Math.floor(told) } };
+      const limitTokens = limit ?? SMALLER_SHARE * scale * view.promptTokens;
+      state = { ...state, scale, windows: { ...state.windows, [model]: Math.floor(limitTokens) } };
     },
     get state() {
       return state;
@@ -444,10 +444,10 @@ class EditedHistory {
 
   elide(
     elisions: readonly Elision[],
-    told: Pick<StickyElision, "mechanism"> & Pick<Rewrite, "reason">,
+    about: Pick<StickyElision, "mechanism"> & Pick<Rewrite, "reason">,
   ): void {
     if (elisions.length === 0) return;
-    const { mechanism } = told;
+    const { mechanism } = about;
     const edits = elisions.map(({ index, toolCallId, ref, text, tokensAfter }): StickyElision => {
       const place = this.#seen.places[index] ?? -1;
       const original = this.#history.messages[place];
@@ -458,7 +458,7 @@ class EditedHistory {
     const tokens = elisions.reduce((sum, one) => sum + one.tokensBefore - one.tokensAfter, 0);
     const names = [...new Set(elisions.map(({ tool }) => tool))].join(", ");
     this.#add(edits, {
-      ...told,
+      ...about,
       removed: `${tokens} tokens of ${howMany(elisions.length, "result")} of ${names}`,
     });
   }
@@ -487,17 +487,17 @@ class EditedHistory {
     const [prune, truncate] = [of("prune"), of("truncate")];
     const all = this.#tokensOf(this.#history.messages) - this.#tokensOf(messages);
     const schemas = this.#tokensOf([], this.#history.tools) - this.#tokensOf([], tools);
-    return { context: all - prune - truncate, prune, truncate, references: 0, notation: 0, schemas };
+    return { context: all - prune - truncate, prune, truncate, references: 0, normalization: 0, schemas };
   }
 
-  #add(edits: readonly ClassicEdit[], told: Omit<Rewrite, "tokensBefore" | "tokensAfter">): void {
+  #add(edits: readonly ClassicEdit[], about: Omit<Rewrite, "tokensBefore" | "tokensAfter">): void {
     const replaced = new Set(edits.flatMap((edit) => edit.type === "elide" ? [edit.index] : []));
-    const kept = this.#edits.filter((edit) => edit.type !== "elide" || !replaced.has(edit.index));
+    const retained = this.#edits.filter((edit) => edit.type !== "elide" || !replaced.has(edit.index));
     const { tools } = this.#history;
     const tokensBefore = this.#tokensOf(this.#seen.messages, tools);
-    this.#edits = [...kept, ...edits];
+    this.#edits = [...retained, ...edits];
     this.#seen = placedView(this.#history, this.#edits);
-    this.rewrites.push({ ...told, tokensBefore, tokensAfter: this.#tokensOf(this.#seen.messages, tools) });
+    this.rewrites.push({ ...about, tokensBefore, tokensAfter: this.#tokensOf(this.#seen.messages, tools) });
   }
 
   #tokensOf(messages: readonly Message[], tools: History["tools"] = []): number {

@@ -17,7 +17,7 @@ const OFF = {
   schemas: false,
   truncate: false,
   references: false,
-  notation: false,
+  normalization: false,
 };
 
 const read: Tool = {
@@ -94,7 +94,7 @@ Deno.test("classicSession() with everything off shows all", async () => {
     [read.definition],
     [],
     [],
-    { context: 0, schemas: 0, prune: 0, truncate: 0, references: 0, notation: 0 },
+    { context: 0, schemas: 0, prune: 0, truncate: 0, references: 0, normalization: 0 },
   ]);
 });
 
@@ -336,7 +336,7 @@ Deno.test("classicSession() gives a request that isn't a turn the last view, and
   const messages = [...turn("a", 20_000, "ok"), ...turn("b", 10)];
   await view(messages.slice(0, 5), 1);
   session.sent(usage);
-  const shown = await view(messages, 2);
+  const visible = await view(messages, 2);
   session.sent(usage);
   const { state } = session;
   const more: Message[] = [...messages, { role: "assistant", content: "ok" }, {
@@ -344,8 +344,8 @@ Deno.test("classicSession() gives a request that isn't a turn the last view, and
     content: "A title?",
   }];
   const seen = await session.view({ messages: more, tools: [read.definition] }, { nowMs: 0, oneShot: true });
-  assertEquals([seen.messages, seen.places], [[...shown.messages, ...more.slice(-2)], [-1, 4, 5, 6, 7, 8]]);
-  assertEquals([seen.tools, seen.saved, seen.rewrites], [shown.tools, shown.saved, []]);
+  assertEquals([seen.messages, seen.places], [[...visible.messages, ...more.slice(-2)], [-1, 4, 5, 6, 7, 8]]);
+  assertEquals([seen.tools, seen.saved, seen.rewrites], [visible.tools, visible.saved, []]);
   assertStrictEquals(session.state, state);
   assertEquals(session.sent(usage, seen), undefined);
   assertStrictEquals(session.state, state);

@@ -11,8 +11,8 @@ const LIST = { type: "function", function: { name: "list" } } as const;
 const text = (tokens: number, word = "word") => `${word} `.repeat(Math.ceil(tokens * 4 / (word.length + 1)));
 
 /** A question of the user and an answer. */
-const talk = (name: string, tokens: number, asked = 10): Message[] => [
-  { role: "user", content: `${name}: ${text(asked)}` },
+const talk = (name: string, tokens: number, requestTokens = 10): Message[] => [
+  { role: "user", content: `${name}: ${text(requestTokens)}` },
   { role: "assistant", content: text(tokens, name) },
 ];
 
@@ -28,16 +28,16 @@ const now: Message = { role: "user", content: "And now?" };
 interface Harness {
   readonly session: PromptSession;
   readonly archive: Archive;
-  readonly asked: Parameters<Summarise>[0][];
+  readonly requests: Parameters<Summarise>[0][];
   readonly view: (messages: readonly Message[]) => ReturnType<PromptSession["view"]>;
 }
 
 function harness(options: Partial<ClassicOptions> = {}): Harness {
   const archive = memoryArchive();
-  const asked: Parameters<Summarise>[0][] = [];
+  const requests: Parameters<Summarise>[0][] = [];
   const summarise: Summarise = (request) => {
-    asked.push(request);
-    return Promise.resolve({ text: `Summary ${asked.length}.`, usage: USAGE });
+    requests.push(request);
+    return Promise.resolve({ text: `Summary ${requests.length}.`, usage: USAGE });
   };
   const session = classicSession({
     profile: profileNamed("none"),
@@ -49,7 +49,7 @@ function harness(options: Partial<ClassicOptions> = {}): Harness {
     ...options,
   });
   const view = (messages: readonly Message[]) => session.view({ messages, tools: [LIST] }, { nowMs: 0 });
-  return { session, archive, asked, view };
+  return { session, archive, requests, view };
 }
 
 function history(tokens: number, resultTokens: number): Message[] {
@@ -64,9 +64,9 @@ const outline = (messages: readonly Message[]) =>
   messages.map(({ role, content }) => `${role}: ${String(content).slice(0, 11)}`);
 
 Deno.test("classicSession() skips the paid summary at 850 of 1,000 when pruning is enough", async () => {
-  const { view, asked } = harness();
+  const { view, requests } = harness();
   const { rewrites, messages } = await view(history(850, 400));
-  assertEquals([rewrites.map(({ mechanism }) => mechanism), asked.length], [["prune"], 0]);
+  assertEquals([rewrites.map(({ mechanism }) => mechanism), requests.length], [["prune"], 0]);
   assertMatch(String(messages[2]?.content), /^\[elided: run result/);
 });
 
@@ -76,10 +76,10 @@ Deno.test("classicSession() summarizes at 950 of 1,000 in any case, and at 850 i
       "summarise",
     ]]] as const
   ) {
-    const { view, asked, archive } = harness();
+    const { view, requests, archive } = harness();
     const messages = history(tokens, resultTokens);
     const seen = await view(messages);
-    assertEquals([seen.rewrites.map(({ mechanism }) => mechanism), asked.length], [[...mechanisms], 1]);
+    assertEquals([seen.rewrites.map(({ mechanism }) => mechanism), requests.length], [[...mechanisms], 1]);
     assertEquals(outline(seen.messages), [
       "user: Run a.",
       "user: Tell.",
@@ -103,12 +103,12 @@ Deno.test("classicSession() summarizes at 950 of 1,000 in any case, and at 850 i
 });
 
 Deno.test("classicSession() requests the summary as a continuation of the last request and its answer", async () => {
-  const { view, session, asked } = harness();
+  const { view, session, requests } = harness();
   const messages = [...talk("a", 300), ...talk("b", 300), ...talk("c", 320)];
   const before = await view(messages.slice(0, 5));
   session.sent({ ...USAGE, promptTokens: before.promptTokens });
   await view([...messages, now]);
-  const [request] = asked;
+  const [request] = requests;
   assertEquals([request?.sent, request?.next, request?.users, request?.windowTokens], [
     { messages: [...before.messages, messages[5]!], tools: before.tools },
     now,
@@ -119,7 +119,7 @@ Deno.test("classicSession() requests the summary as a continuation of the last r
 });
 
 Deno.test("classicSession() keeps a summary until a later one replaces it, also after a restart", async () => {
-  const { view, session, asked, archive } = harness();
+  const { view, session, requests, archive } = harness();
   const messages = [...talk("a", 300), ...talk("b", 300), ...talk("c", 320)];
   const first = await view([...messages, now]);
   session.sent();
@@ -133,7 +133,7 @@ Deno.test("classicSession() keeps a summary until a later one replaces it, also 
     JSON.stringify([again.messages, again.tools]),
     JSON.stringify([sticky.messages, sticky.tools]),
   );
-  assertEquals([again.rewrites, restored.asked.length, again.saved], [[], 0, sticky.saved]);
+  assertEquals([again.rewrites, restored.requests.length, again.saved], [[], 0, sticky.saved]);
   const last = await view([...more, { role: "assistant", content: text(900) }, now]);
   assertEquals(outline(last.messages), [
     ...["a", "b", "c"].map((name) => `user: ${name}: word wor`),
@@ -142,7 +142,7 @@ Deno.test("classicSession() keeps a summary until a later one replaces it, also 
     "assistant: Summary 2.\n",
     "user: And now?",
   ]);
-  assertEquals(asked[1]?.messages.some(({ content }) => String(content).startsWith("Summary 1.")), true);
+  assertEquals(requests[1]?.messages.some(({ content }) => String(content).startsWith("Summary 1.")), true);
 });
 
 Deno.test("classicSession() evicts old turns, archived, when the summary fails or there is no model for it", async () => {
@@ -181,14 +181,14 @@ Deno.test("classicSession() changes nothing when it is aborted during a summary"
 });
 
 Deno.test("classicSession() pauses in a window that is too small for the turn, warns once, and requests no summary", async () => {
-  const { view, session, asked } = harness();
+  const { view, session, requests } = harness();
   const active: Message[] = [{ role: "user", content: text(950) }];
   const warnings: (readonly string[])[] = [];
-  const told: Message[][] = [active, [...active, ...tool("a", 30).slice(1, 3)], [
+  const histories: Message[][] = [active, [...active, ...tool("a", 30).slice(1, 3)], [
     ...active,
     ...tool("a", 30).slice(1, 3),
   ]];
-  for (const messages of told) {
+  for (const messages of histories) {
     const seen = await view(messages);
     assertEquals([seen.messages, seen.rewrites.filter(({ mechanism }) => mechanism !== "schemas")], [
       messages,
@@ -205,31 +205,31 @@ Deno.test("classicSession() pauses in a window that is too small for the turn, w
     [],
     [],
   ]);
-  assertEquals(asked.length, 0);
+  assertEquals(requests.length, 0);
 });
 
 Deno.test("classicSession() pauses with a warning when only user messages fill the window, and resumes when it can", async () => {
-  const { view, asked } = harness();
-  const said = (name: string) => talk(name, 15, 225);
-  const stuck = [...said("a"), ...said("b"), ...said("c"), ...said("d")];
+  const { view, requests } = harness();
+  const messageOf = (name: string) => talk(name, 15, 225);
+  const stuck = [...messageOf("a"), ...messageOf("b"), ...messageOf("c"), ...messageOf("d")];
   const full = await view([...stuck, now]);
   assertEquals(full.warnings.map((one) => one.replace(/\d+ of/, "N of")), [
     "The window stays full: the prompt takes N of 1000 tokens, and everything evictable is less than a tenth of it. " +
     "Pruning and summaries pause until more can be freed.",
   ]);
-  assertEquals([(await view([...stuck, now])).warnings, asked.length], [[], 0]);
+  assertEquals([(await view([...stuck, now])).warnings, requests.length], [[], 0]);
   const answered = await view([...stuck, now, { role: "assistant", content: text(300) }, now]);
-  assertEquals([answered.rewrites.map(({ mechanism }) => mechanism), asked.length], [["summarise"], 1]);
+  assertEquals([answered.rewrites.map(({ mechanism }) => mechanism), requests.length], [["summarise"], 1]);
 });
 
 Deno.test("classicSession() shows no summary of missing messages after going back, forking or reverting", async () => {
-  const { view, session, archive, asked } = harness();
+  const { view, session, archive, requests } = harness();
   const messages = [...talk("a", 300), ...talk("b", 300), ...talk("c", 320), now];
   const summarised = await view(messages);
   const other = memoryArchive();
   const fork = session.fork(messages.length, other);
   const forked = await fork.view({ messages, tools: [LIST] }, { nowMs: 0 });
-  assertEquals([forked.messages, asked.length], [summarised.messages, 1]);
+  assertEquals([forked.messages, requests.length], [summarised.messages, 1]);
   const back = session.fork(2, archive);
   const short = messages.slice(0, 3);
   assertEquals((await back.view({ messages: short, tools: [LIST] }, { nowMs: 0 })).messages, short);
@@ -244,7 +244,7 @@ Deno.test("classicSession() shows no summary of missing messages after going bac
 
 /** Plays turns, and returns those with a summary and the largest prompt. */
 async function play(turn: (n: number) => Message[], options: Partial<ClassicOptions> = {}) {
-  const { view, session, asked } = harness({ windowTokens: 10_000, triggers: {}, ...options });
+  const { view, session, requests } = harness({ windowTokens: 10_000, triggers: {}, ...options });
   const folded: number[] = [];
   let largest = 0;
   let messages: readonly Message[] = [];
@@ -262,7 +262,7 @@ async function play(turn: (n: number) => Message[], options: Partial<ClassicOpti
     }
     messages = [...messages, ...played];
   }
-  return { folded, largest, summaries: asked.length };
+  return { folded, largest, summaries: requests.length };
 }
 
 Deno.test("classicSession() summarizes 20 text-heavy turns, never twice in a row, and 20 tool-heavy ones never", async () => {

@@ -10,18 +10,18 @@ export interface Idle {
    * The awaited party: a running `tool`, a working `helper` (subagent), or a `person`: the turn is over, was
    * interrupted or refused, or a question is open.
    */
-  readonly pending: "tool" | "helper" | "person";
+  readonly pending: "tool" | "helper" | "user";
   /** Whether the last calls committed or pushed, which makes a return less likely. Default: false. */
   readonly hasCommitted?: boolean;
   /** Whether the client reports the end of conversations, and hasn't for this one. Default: false. */
-  readonly tellsEnd?: boolean;
+  readonly reportsEnd?: boolean;
   /** Whether the model reasons with a fixed budget; no short request is possible then. Default: false. */
   readonly thinksByBudget?: boolean;
   /**
    * Whether the user accepted the cost of keeping the cache alive until later. Keep-alive requests continue
    * until the cache expires, whatever they cost. Default: false.
    */
-  readonly isAsked?: boolean;
+  readonly isRequested?: boolean;
   /**
    * Content blocks of the reply that an extended keep-alive would mark; the provider looks back over 20.
    * Default: 1.
@@ -40,7 +40,7 @@ export interface Idle {
 export interface Ping extends Pick<PingSent, "type"> {
   readonly atMs: number;
   /** Cost if the prefix is cached. */
-  readonly tokenUnits: number;
+  readonly costUnits: number;
   /** Milliseconds of the extended lifetime; no other is made within them. */
   readonly keepsMs: number;
 }
@@ -51,7 +51,7 @@ export interface Ping extends Pick<PingSent, "type"> {
  */
 export interface ClockState {
   /** Start of the newest request, from which its cache entry lives. */
-  readonly askedMs: number;
+  readonly requestedAtMs: number;
   readonly usedMs: number;
   /** Prompt tokens of the newest request, which the provider caches from its start on. */
   readonly heldTokens: number;
@@ -69,7 +69,7 @@ export interface ClockState {
 }
 
 export const NEW_CLOCK: ClockState = {
-  askedMs: 0,
+  requestedAtMs: 0,
   usedMs: 0,
   heldTokens: 0,
   answerTokens: 0,
@@ -126,7 +126,7 @@ interface ClockOptions {
 export interface IdleClock {
   next(idle: Idle): Ping | undefined;
   requested(request: RequestMade): UpgradeOutcome | undefined;
-  pinged(ping: PingSent & { readonly tokenUnits: number }): UpgradeOutcome | undefined;
+  pinged(ping: PingSent & { readonly costUnits: number }): UpgradeOutcome | undefined;
 }
 
 /**
@@ -140,7 +140,7 @@ export interface IdleClock {
  *
  * const clock = pingClock(profileNamed("anthropic-5m"));
  * const usage = { promptTokens: 100_000, cachedTokens: 0, outputTokens: 100 };
- * clock.requested({ atMs: 0, usage, sharedTokens: 0, tokenUnits: 1_000_000 });
+ * clock.requested({ atMs: 0, usage, sharedTokens: 0, costUnits: 1_000_000 });
  * assertEquals(clock.next({ nowMs: 0, pending: "tool" })?.atMs, 280_000);
  * ```
  */
@@ -169,50 +169,50 @@ export function nextPing(clock: ClockState, idle: Idle, options: ClockOptions): 
   const { profile } = options;
   const { ttlMs, writes, minTokens, read } = profile;
   const { usedMs, heldTokens, answerTokens, pings, isUpgraded, lost } = clock;
-  const { nowMs, trial, thinksByBudget = false, answerBlocks = 1, isAsked = false } = idle;
+  const { nowMs, trial, thinksByBudget = false, answerBlocks = 1, isRequested = false } = idle;
   // Only profiles with write prices distinguish short writes from an hour's and refresh entries by use.
   if (!writes || ttlMs >= HOUR_MS || thinksByBudget || heldTokens < minTokens) return undefined;
   if (isUpgraded || lost >= MOST_LOST || nowMs > usedMs + ttlMs) return undefined;
   const atMs = Math.max(nowMs, usedMs + ttlMs - MARGIN_MS);
   const lossTokens = Math.max(0, heldTokens - hourTokensAt(clock, atMs));
   if (lossTokens <= (1 - WARM_SHARE) * heldTokens) return undefined;
-  const plan = (type: Ping["type"], tokenUnits: number) => {
+  const plan = (type: Ping["type"], costUnits: number) => {
     const keepsMs = (type === "upgrade" ? HOUR_MS : ttlMs) - MARGIN_MS;
-    return isAsked || isCovered(clock, { type, tokenUnits })
-      ? { type, atMs, tokenUnits, keepsMs }
+    return isRequested || isCovered(clock, { type, costUnits })
+      ? { type, atMs, costUnits, keepsMs }
       : undefined;
   };
   // Where an hour can be had, five minutes for nearly the same price aren't worth it.
   if (trial && mayUpgrade(trial, heldTokens) && answerTokens > 0 && answerBlocks < LOOK_BACK) {
-    return isAsked || pings < MOST_PINGS
+    return isRequested || pings < MOST_PINGS
       ? plan("upgrade", read * heldTokens + writes.hour * answerTokens)
       : undefined;
   }
-  return isAsked || pings < mostPings(clock, idle, { ...options, lossTokens })
+  return isRequested || pings < mostPings(clock, idle, { ...options, lossTokens })
     ? plan("exact", read * heldTokens)
     : undefined;
 }
 
 function mostPings(
   { heldTokens }: ClockState,
-  { pending, hasCommitted = false, tellsEnd = false }: Idle,
+  { pending, hasCommitted = false, reportsEnd = false }: Idle,
   { profile: { read, write }, lossTokens, prunedTokens = 0 }: ClockOptions & { readonly lossTokens: number },
 ): number {
-  if (pending !== "person") return MOST_PINGS;
+  if (pending !== "user") return MOST_PINGS;
   // Tokens evicted in a cold cache aren't written again, but a warm cache carries them further.
   const lost = write * Math.max(0, lossTokens - prunedTokens) - read * lossTokens;
   const loss = lost / ((write - read) * heldTokens);
-  const worth = pingsWorth(tellsEnd ? TOLD_RETURNS : RETURNS, { read, write, loss });
-  const most = tellsEnd || loss < WARM_SHARE ? worth : PERSON_PINGS;
+  const worth = pingsWorth(reportsEnd ? TOLD_RETURNS : RETURNS, { read, write, loss });
+  const most = reportsEnd || loss < WARM_SHARE ? worth : PERSON_PINGS;
   return hasCommitted ? Math.min(most, COMMITTED_PINGS) : most;
 }
 
 function isCovered(
   { spent, credited, without }: ClockState,
-  { type, tokenUnits }: Pick<Ping, "type" | "tokenUnits">,
+  { type, costUnits }: Pick<Ping, "type" | "costUnits">,
 ): boolean {
   const reserve = type === "upgrade" && credited === 0 ? RESERVE : 0;
-  return spent - credited + tokenUnits + reserve <= NET_SHARE * without;
+  return spent - credited + costUnits + reserve <= NET_SHARE * without;
 }
 
 /**
@@ -251,7 +251,7 @@ function hourTokensAt({ hourTokens, usedMs }: ClockState, atMs: number): number 
 
 interface AfterRequest {
   readonly clock: ClockState;
-  readonly keptTokens: number;
+  readonly retainedTokens: number;
   readonly credit: number;
   readonly upgrade?: UpgradeOutcome;
 }
@@ -261,21 +261,21 @@ interface AfterRequest {
  * the read price of its served tokens that the request shares with the previous one.
  */
 export function afterRequest(clock: ClockState, request: RequestMade, profile: Profile): AfterRequest {
-  const { atMs, usage, sharedTokens, tokenUnits } = request;
-  const { askedMs, usedMs, pings, isUpgraded, heldTokens } = clock;
+  const { atMs, usage, sharedTokens, costUnits } = request;
+  const { requestedAtMs, usedMs, pings, isUpgraded, heldTokens } = clock;
   const { ttlMs, write, read } = profile;
   const hourTokens = hourTokensAt(clock, atMs);
-  const wouldBeCold = heldTokens > 0 && atMs - askedMs >= ttlMs;
+  const wouldBeCold = heldTokens > 0 && atMs - requestedAtMs >= ttlMs;
   const warmedTokens = !wouldBeCold ? 0 : pings > 0 ? Infinity : hourTokens;
-  const keptTokens = Math.min(usage.cachedTokens, sharedTokens, warmedTokens);
-  const credit = (write - read) * keptTokens;
+  const retainedTokens = Math.min(usage.cachedTokens, sharedTokens, warmedTokens);
+  const credit = (write - read) * retainedTokens;
   const isSame = hourTokens > 0 && sharedTokens >= WARM_SHARE * hourTokens;
   const isThere = isSame && usage.cachedTokens >= WARM_SHARE * hourTokens;
   const isReturn = isSame && isUpgraded && atMs - usedMs > ttlMs;
   return {
     clock: {
       ...clock,
-      askedMs: atMs,
+      requestedAtMs: atMs,
       usedMs: atMs,
       heldTokens: usage.promptTokens,
       answerTokens: usage.outputTokens,
@@ -283,9 +283,9 @@ export function afterRequest(clock: ClockState, request: RequestMade, profile: P
       pings: 0,
       isUpgraded: false,
       credited: clock.credited + credit,
-      without: clock.without + tokenUnits + credit,
+      without: clock.without + costUnits + credit,
     },
-    keptTokens,
+    retainedTokens,
     credit,
     ...(isReturn && { upgrade: { of: "return", isGood: isThere } }),
   };
@@ -300,7 +300,7 @@ interface AfterPing {
 /** Records a keep-alive request. One that failed at no cost must not be recorded. */
 export function afterPing(
   clock: ClockState,
-  { type, atMs, usage, tokenUnits }: PingSent & { readonly tokenUnits: number },
+  { type, atMs, usage, costUnits }: PingSent & { readonly costUnits: number },
 ): AfterPing {
   const { promptTokens, cachedTokens, hourWriteTokens = 0 } = usage;
   const isWarm = cachedTokens >= WARM_SHARE * clock.heldTokens;
@@ -315,7 +315,7 @@ export function afterPing(
       pings: clock.pings + 1,
       isUpgraded: isForAnHour,
       lost: isWarm ? 0 : clock.lost + 1,
-      spent: clock.spent + tokenUnits,
+      spent: clock.spent + costUnits,
     },
     isWarm,
     ...(type === "upgrade" && isWarm && { upgrade: { of: "bill", isGood: isForAnHour } }),

@@ -28,8 +28,8 @@ function request(
   },
 ) {
   const usage = { promptTokens, cachedTokens, outputTokens };
-  const tokenUnits = promptCost(PROFILE, usage) + 5 * outputTokens;
-  return afterRequest(clock, { atMs, usage, sharedTokens: shared, tokenUnits }, PROFILE);
+  const costUnits = promptCost(PROFILE, usage) + 5 * outputTokens;
+  return afterRequest(clock, { atMs, usage, sharedTokens: shared, costUnits }, PROFILE);
 }
 
 function ping(clock: ClockState, { type, atMs }: Pick<Ping, "type" | "atMs">, isWarm = true) {
@@ -41,7 +41,7 @@ function ping(clock: ClockState, { type, atMs }: Pick<Ping, "type" | "atMs">, is
     hourWriteTokens: hourTokens + (isWarm || hourTokens === 0 ? 0 : clock.heldTokens),
     outputTokens: 0,
   };
-  return afterPing(clock, { type, atMs, usage, tokenUnits: promptCost(PROFILE, usage) });
+  return afterPing(clock, { type, atMs, usage, costUnits: promptCost(PROFILE, usage) });
 }
 
 /** A conversation of 50,000 tokens that has cost a million units and was last requested at 0. */
@@ -57,7 +57,7 @@ function pause(
   for (let nowMs = 0;;) {
     const next = nextPing(clock, { ...idle, nowMs }, { profile: PROFILE, ...options });
     if (!next) return pings;
-    pings.push(`${next.type} ${next.atMs / SECOND} ${next.tokenUnits}`);
+    pings.push(`${next.type} ${next.atMs / SECOND} ${next.costUnits}`);
     clock = ping(clock, next).clock;
     nowMs = next.atMs;
   }
@@ -70,19 +70,19 @@ Deno.test("nextPing() keeps the cache alive while the awaited party is likely en
   const cases: [Omit<Idle, "nowMs">, string[], Partial<Parameters<typeof nextPing>[2]>?][] = [
     [{ pending: "tool" }, exact(280, 560, 840, 1120)],
     [{ pending: "helper" }, exact(280, 560, 840, 1120)],
-    [{ pending: "person" }, exact(280, 560, 840)],
-    [{ pending: "person", hasCommitted: true }, exact(280, 560)],
-    [{ pending: "person", tellsEnd: true }, exact(280, 560, 840, 1120, 1400, 1680)],
+    [{ pending: "user" }, exact(280, 560, 840)],
+    [{ pending: "user", hasCommitted: true }, exact(280, 560)],
+    [{ pending: "user", reportsEnd: true }, exact(280, 560, 840, 1120, 1400, 1680)],
     // Half of it would be evicted for free, so expiry loses less than half.
-    [{ pending: "person" }, exact(280), { prunedTokens: 25_000 }],
-    [{ pending: "person" }, [], { prunedTokens: 45_000 }],
+    [{ pending: "user" }, exact(280), { prunedTokens: 25_000 }],
+    [{ pending: "user" }, [], { prunedTokens: 45_000 }],
     [{ pending: "tool" }, exact(280, 560, 840, 1120), { prunedTokens: 45_000 }],
     // 0.1 · 50,000 and 2 · 1,000; then nothing.
-    [{ pending: "person", trial: GRANTED }, ["upgrade 280 7000"]],
+    [{ pending: "user", trial: GRANTED }, ["upgrade 280 7000"]],
     [{ pending: "tool", trial: UNTRIED }, ["upgrade 280 7000"]],
-    [{ pending: "person", trial: { ...GRANTED, isBilled: false } }, exact(280, 560, 840)],
-    [{ pending: "person", trial: GRANTED, answerBlocks: 20 }, exact(280, 560, 840)],
-    [{ pending: "person", thinksByBudget: true }, []],
+    [{ pending: "user", trial: { ...GRANTED, isBilled: false } }, exact(280, 560, 840)],
+    [{ pending: "user", trial: GRANTED, answerBlocks: 20 }, exact(280, 560, 840)],
+    [{ pending: "user", thinksByBudget: true }, []],
     ...["anthropic-1h", "openai", "deepseek", "none"].map((name): (typeof cases)[number] => [
       { pending: "tool" },
       [],
@@ -98,8 +98,8 @@ Deno.test("nextPing() keeps the cache alive while the awaited party is likely en
 Deno.test("nextPing() continues at any cost on request, but never after expiry", () => {
   const clock: ClockState = { ...RICH, without: 0, spent: 1_000_000, pings: 12, usedMs: 12 * 280 * SECOND };
   const at = (idle: Omit<Idle, "nowMs" | "pending">, second = 12 * 280) =>
-    nextPing(clock, { ...idle, nowMs: second * SECOND, pending: "person" }, { profile: PROFILE })?.atMs;
-  assertEquals([at({}), at({ isAsked: true }), at({ isAsked: true }, 12 * 280 + 301)], [
+    nextPing(clock, { ...idle, nowMs: second * SECOND, pending: "user" }, { profile: PROFILE })?.atMs;
+  assertEquals([at({}), at({ isRequested: true }), at({ isRequested: true }, 12 * 280 + 301)], [
     undefined,
     13 * 280 * SECOND,
     undefined,
@@ -121,7 +121,7 @@ Deno.test("nextPing() stays within 5 % of the conversation's cost without keep-a
   assertEquals([99_999, 100_000, 199_999, 200_000].map((without) => pings(without, { pending: "tool" })), [
     ...[0, 1, 1, 2],
   ]);
-  const upgrade = { pending: "person", trial: GRANTED } as const;
+  const upgrade = { pending: "user", trial: GRANTED } as const;
   assertEquals([219_999, 220_000].map((without) => pings(without, upgrade)), [0, 1]);
   assertEquals(
     [119_999, 120_000].map((without) => pings(without, upgrade, { spent: 9_000, credited: 8_000 })),
@@ -159,23 +159,23 @@ Deno.test("afterRequest() and afterPing() record a whole session: costs, credits
   }));
   assertEquals(clock.without, 273_400 + 75_000 + 2_500);
   const plan = nextPing(clock, { nowMs: 4 * MINUTE, pending: "tool" }, { profile: PROFILE });
-  assertEquals(plan, { type: "exact", atMs: 460 * SECOND, tokenUnits: 6_000, keepsMs: 280 * SECOND });
+  assertEquals(plan, { type: "exact", atMs: 460 * SECOND, costUnits: 6_000, keepsMs: 280 * SECOND });
   const pinged = ping(clock, plan!);
   assertEquals([pinged.isWarm, pinged.clock.spent, pinged.clock.usedMs], [true, 6_000, 460 * SECOND]);
   // The next request is 399 s after the last, 119 s after the keep-alive request.
   const back = request(pinged.clock, {
     ...{ atMs: 579 * SECOND, promptTokens: 61_000, cachedTokens: 60_000, shared: 60_500 },
   });
-  assertEquals([back.keptTokens, back.clock.pings], [60_000, 0]);
+  assertEquals([back.retainedTokens, back.clock.pings], [60_000, 0]);
   assertAlmostEquals(back.credit, 69_000);
   // Without keep-alive all of it would have been written.
   assertAlmostEquals(back.clock.without, 350_900 + 76_250);
   const cut = request(pinged.clock, {
     ...{ atMs: 579 * SECOND, promptTokens: 61_000, cachedTokens: 60_000, shared: 20_000 },
   });
-  assertEquals(cut.keptTokens, 20_000);
+  assertEquals(cut.retainedTokens, 20_000);
   const soon = request(pinged.clock, { atMs: 479 * SECOND, promptTokens: 61_000, cachedTokens: 60_000 });
-  assertEquals([soon.keptTokens, soon.credit], [0, 0]);
+  assertEquals([soon.retainedTokens, soon.credit], [0, 0]);
 });
 
 Deno.test("afterPing() gives an extended prefix an hour, and returns evidence on it", () => {
@@ -190,7 +190,7 @@ Deno.test("afterPing() gives an extended prefix an hour, and returns evidence on
       shared,
     });
   const there = back(40, 51_000);
-  assertEquals([there.upgrade, there.keptTokens], [{ of: "return", isGood: true }, 51_000]);
+  assertEquals([there.upgrade, there.retainedTokens], [{ of: "return", isGood: true }, 51_000]);
   assertEquals(back(40, 10_000).upgrade, { of: "return", isGood: false });
   // Too soon, too late, and another prompt are no evidence.
   assertEquals([back(4, 51_000), back(61, 0), back(40, 0, 20_000)].map(({ upgrade }) => upgrade), [
@@ -203,10 +203,10 @@ Deno.test("afterPing() gives an extended prefix an hour, and returns evidence on
     cachedTokens: 51_000,
     shared: 52_000,
   });
-  assertEquals([later.keptTokens, later.upgrade], [51_000, undefined]);
+  assertEquals([later.retainedTokens, later.upgrade], [51_000, undefined]);
   assertEquals(
     pause({ ...later.clock, heldTokens: 120_000, answerTokens: 1_000, usedMs: 0 }, {
-      pending: "person",
+      pending: "user",
       trial: GRANTED,
     }),
     [
@@ -223,10 +223,10 @@ Deno.test("afterPing() doesn't extend a prefix that was billed for five minutes 
     hourWriteTokens: 0,
     outputTokens: 0,
   };
-  const refused = afterPing(RICH, { type: "upgrade", atMs: 280 * SECOND, usage, tokenUnits: 6_260 });
+  const refused = afterPing(RICH, { type: "upgrade", atMs: 280 * SECOND, usage, costUnits: 6_260 });
   assertEquals([refused.upgrade, refused.clock.hourTokens], [{ of: "bill", isGood: false }, 0]);
   const trial = observeUpgrade(GRANTED, refused.upgrade!);
-  assertEquals(pause({ ...refused.clock, usedMs: 0 }, { pending: "person", trial }), [
+  assertEquals(pause({ ...refused.clock, usedMs: 0 }, { pending: "user", trial }), [
     "exact 280 5000",
     "exact 560 5000",
   ]);
@@ -241,9 +241,9 @@ const SESSIONS = fc.array(
     gapMs: fc.oneof(fc.integer({ min: 1, max: 10 * MINUTE }), fc.integer({ min: 1, max: 180 * MINUTE })),
     newTokens: fc.integer({ min: 1, max: 60_000 }),
     outputTokens: fc.integer({ min: 0, max: 9_000 }),
-    pending: fc.constantFrom("tool", "helper", "person"),
+    pending: fc.constantFrom("tool", "helper", "user"),
     hasCommitted: fc.boolean(),
-    tellsEnd: fc.boolean(),
+    reportsEnd: fc.boolean(),
     isCut: fc.boolean(),
   }),
   { minLength: 1, maxLength: 25 },
@@ -262,7 +262,7 @@ Deno.test("nextPing(): net costs never exceed 5 % of a session's cost without ke
       const inHour = nowMs - clock.usedMs <= 60 * MINUTE ? Math.min(shared, clock.hourTokens) : 0;
       const inFive = nowMs - clock.usedMs <= PROFILE.ttlMs ? Math.min(shared, clock.heldTokens) : 0;
       const cachedTokens = Math.max(inHour, inFive);
-      const cold = nowMs - clock.askedMs <= PROFILE.ttlMs - 1 ? cachedTokens : 0;
+      const cold = nowMs - clock.requestedAtMs <= PROFILE.ttlMs - 1 ? cachedTokens : 0;
       const made = request(clock, { atMs: nowMs, promptTokens, cachedTokens, outputTokens, shared });
       assertEquals(
         request(JSON.parse(JSON.stringify(clock)), {
@@ -277,16 +277,16 @@ Deno.test("nextPing(): net costs never exceed 5 % of a session's cost without ke
       assertAlmostEquals(clock.without, bare, 1e-3);
       const endMs = nowMs + gapMs;
       for (;;) {
-        const asked: Idle = { ...idle, nowMs, ...(trial && { trial }) };
-        const next = nextPing(clock, asked, { profile: PROFILE });
-        assertEquals(nextPing(JSON.parse(JSON.stringify(clock)), asked, { profile: PROFILE }), next);
+        const requested: Idle = { ...idle, nowMs, ...(trial && { trial }) };
+        const next = nextPing(clock, requested, { profile: PROFILE });
+        assertEquals(nextPing(JSON.parse(JSON.stringify(clock)), requested, { profile: PROFILE }), next);
         if (!next || next.atMs >= endMs) break;
         assert(next.atMs >= nowMs && next.atMs <= clock.usedMs + PROFILE.ttlMs);
         nowMs = next.atMs;
         const pinged = ping(clock, { ...next, ...(!grants && { type: "exact" }) });
         if (next.type === "upgrade") trial = observeUpgrade(trial!, { of: "bill", isGood: grants });
-        paid += next.tokenUnits;
-        clock = { ...pinged.clock, spent: clock.spent + next.tokenUnits };
+        paid += next.costUnits;
+        clock = { ...pinged.clock, spent: clock.spent + next.costUnits };
         assert(clock.spent - clock.credited <= 0.05 * clock.without + 1e-6);
         assert(paid <= 1.05 * bare + 1e-3, `${paid} ${bare}`);
       }

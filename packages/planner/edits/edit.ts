@@ -2,7 +2,7 @@ import type { Message, ToolMessage } from "@tare/messages";
 import { hashPiece, meantCall, pairCalls } from "@tare/messages/internal";
 import type { Elision } from "@tare/prune";
 import type { ElisionCandidate } from "@tare/prune/internal";
-import type { SayEdit } from "../arrival/said.ts";
+import type { IngestEdit } from "../ingestion/ingested.ts";
 
 /** Placeholder for a tool result. */
 export interface ElideEdit extends Pick<Elision, "index" | "toolCallId" | "ref" | "text"> {
@@ -57,7 +57,7 @@ export interface KeepEdit {
  * A record that changes the view of an append-only history. Edits stay until a later edit of the same place
  * replaces them. Positions are those of the history.
  */
-export type Edit = SayEdit | ElideEdit | DropEdit | SummariseEdit | ShortenEdit | CompactEdit | KeepEdit;
+export type Edit = IngestEdit | ElideEdit | DropEdit | SummariseEdit | ShortenEdit | CompactEdit | KeepEdit;
 
 /** Expected tokens of a result's placeholder. */
 export const EXPECTED_LINE_TOKENS = 32;
@@ -93,11 +93,11 @@ export function fittingEdits<E extends Edit>(
     if (edit.type !== "elide" && edit.type !== "say") return edit.to <= messages.length;
     const message = messages[edit.index];
     if (message?.role !== "tool" || message.tool_call_id !== edit.toolCallId) return false;
-    return edit.type === "elide" || saysTrue(edit, messages);
+    return edit.type === "elide" || isTrue(edit, messages);
   });
 }
 
-function saysTrue({ index, hash, references }: SayEdit, messages: readonly Message[]): boolean {
+function isTrue({ index, hash, references }: IngestEdit, messages: readonly Message[]): boolean {
   const isSame = (at: number, hash: number) => messages[at] !== undefined && hashPiece(messages[at]) === hash;
   return isSame(index, hash) && references.every(({ source, hash }) => isSame(source, hash));
 }

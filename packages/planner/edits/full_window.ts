@@ -45,7 +45,7 @@ export interface RelieveWindowOptions extends SummaryOptions {
   readonly fullWindow: FullWindow;
   /** The view without this call's edits, and its tokens at the start of an earlier request. */
   readonly warm: { readonly view: PlacedView; readonly sharedTokens: number };
-  readonly kept?: ReadonlySet<number>;
+  readonly retained?: ReadonlySet<number>;
 }
 
 export interface WindowRelief {
@@ -99,7 +99,7 @@ export async function relieveWindow(
           const growth = RETRY_SHARE * 2 ** after.failures * windowTokens;
           after = { ...after, failures: after.failures + 1, askFromTokens: historyTokens + growth };
           const why = summary.failure.replace(/\.$/, "");
-          warnings.push(`Cannot summarize ${howMany(rung.stretch.leaving.length, "message")}: ${why}.`);
+          warnings.push(`Cannot summarize ${howMany(rung.stretch.evicted.length, "message")}: ${why}.`);
         }
         if (summary.failure === undefined && summarise && after.failures > 0) {
           after = { ...after, failures: 0 };
@@ -136,12 +136,16 @@ function leastGain(
 
 const FULL = "The window is full";
 
-function describeStretch({ leaving, said }: Stretch, summarised: boolean): string[] {
+function describeStretch({ evicted, visible }: Stretch, summarised: boolean): string[] {
   const how = summarised ? "were summarized" : "were replaced by their archive reference";
   return [
-    `${FULL}: ${howMany(leaving.length - said.length, "message")} of old turns ${how}.`,
-    ...(said.length > 0
-      ? [`${FULL}: also replaced ${howMany(said.length, "message")} of the user, the oldest after the first.`]
+    `${FULL}: ${howMany(evicted.length - visible.length, "message")} of old turns ${how}.`,
+    ...(visible.length > 0
+      ? [
+        `${FULL}: also replaced ${
+          howMany(visible.length, "message")
+        } of the user, the oldest after the first.`,
+      ]
       : []),
   ];
 }
@@ -163,7 +167,7 @@ function sentBefore(end: number, { warm, countTokens }: RelieveWindowOptions): H
 function chooseRung(
   history: readonly Message[],
   placed: PlacedMessages,
-  { countTokens, windowTokens, promptTokens, summarises, mustFit = false, kept = new Set() }:
+  { countTokens, windowTokens, promptTokens, summarises, mustFit = false, retained = new Set() }:
     & RelieveWindowOptions
     & {
       readonly promptTokens: number;
@@ -174,43 +178,43 @@ function chooseRung(
   const enough = Math.max(least, promptTokens - WINDOW_SHARE * windowTokens);
   const ends = turnEnds(history);
   const last = ends.at(-1) ?? 0;
-  const shown = new Map(
+  const visible = new Map(
     placed.messages.map((message, row) => [placed.places[row]!, countMessageTokens(message, countTokens)]),
   );
-  const recent = recentStart(ends, shown, RECENT_SHARE * windowTokens);
+  const recent = recentStart(ends, visible, RECENT_SHARE * windowTokens);
   const shortable = new Map(
-    [...longTexts(history, placed, { before: last, countTokens })].filter(([place]) => !kept.has(place)),
+    [...longTexts(history, placed, { before: last, countTokens })].filter(([place]) => !retained.has(place)),
   );
 
-  const wonBy = (leaving: number, summaries: number) => {
-    const won = leaving -
-      (summarises ? Math.min(SUMMARY_TOKENS, SUMMARY_SHARE * leaving) : LINE_TOKENS + summaries);
+  const wonBy = (evicted: number, summaries: number) => {
+    const won = evicted -
+      (summarises ? Math.min(SUMMARY_TOKENS, SUMMARY_SHARE * evicted) : LINE_TOKENS + summaries);
     return won >= least ? won : 0;
   };
   const rung = (end: number, { short = false, users = [] as readonly number[] } = {}) => {
-    const stretch = findStretch(placed, { end, users, kept });
-    const leaving = countRequestTokens({ messages: stretch.leaving }, countTokens);
-    const summaries = countRequestTokens({ messages: stretch.leaving.filter(isSummary) }, countTokens);
+    const stretch = findStretch(placed, { end, users, retained });
+    const evicted = countRequestTokens({ messages: stretch.evicted }, countTokens);
+    const summaries = countRequestTokens({ messages: stretch.evicted.filter(isSummary) }, countTokens);
     const joined = new Set(users);
     const shorter = short ? [...shortable].filter(([place]) => !joined.has(place)) : [];
     const shortened = shorter.reduce((sum, [, tokens]) => sum + tokens - SHORT_TOKENS, 0);
-    const won = wonBy(leaving, summaries);
+    const won = wonBy(evicted, summaries);
     return {
       ...(won > 0 && { stretch }),
       short: shorter.map(([place]) => place),
       tokens: shortened + won,
-      parts: { leaving, summaries, shortened },
+      parts: { evicted, summaries, shortened },
     };
   };
   const joining = (end: number): Rung => {
-    const all = joinable(history, placed, end).filter((place) => !kept.has(place));
+    const all = joinable(history, placed, end).filter((place) => !retained.has(place));
     const roomy = promptTokens - ROOMY_SHARE * windowTokens;
     // Computed incrementally, because there may be thousands.
-    let { leaving, summaries, shortened } = rung(end, { short: true }).parts;
+    let { evicted, summaries, shortened } = rung(end, { short: true }).parts;
     for (const [at, place] of all.slice(0, -1).entries()) {
-      leaving += shown.get(place) ?? 0;
+      evicted += visible.get(place) ?? 0;
       shortened -= (shortable.get(place) ?? SHORT_TOKENS) - SHORT_TOKENS;
-      if (shortened + wonBy(leaving, summaries) < roomy) continue;
+      if (shortened + wonBy(evicted, summaries) < roomy) continue;
       return rung(end, { short: true, users: all.slice(0, at + 1) });
     }
     return rung(end, { short: true, users: all });
@@ -242,13 +246,13 @@ function turnEnds(history: readonly Message[]): number[] {
 
 function recentStart(
   ends: readonly number[],
-  shown: ReadonlyMap<number, number>,
+  visible: ReadonlyMap<number, number>,
   mostTokens: number,
 ): number {
   let start = ends.at(-1) ?? 0;
   let tokens = 0;
   for (const end of ends.toReversed()) {
-    for (let place = start - 1; place >= end; place--) tokens += shown.get(place) ?? 0;
+    for (let place = start - 1; place >= end; place--) tokens += visible.get(place) ?? 0;
     if (tokens > mostTokens) break;
     start = end;
   }
@@ -303,8 +307,8 @@ async function shorten(
     const message = history[index];
     for (const { part, text } of message ? longParts(message, countTokens) : []) {
       const ref = await archiveText(text, archive, "a message of the user");
-      const shown = truncateText(text, { countTokens, limitTokens: SHORT_TOKENS, ref, recall });
-      edits.push({ type: "shorten", index, ...(part !== undefined && { part }), ref, text: shown });
+      const short = truncateText(text, { countTokens, limitTokens: SHORT_TOKENS, ref, recall });
+      edits.push({ type: "shorten", index, ...(part !== undefined && { part }), ref, text: short });
     }
   }
   return edits;
@@ -328,22 +332,22 @@ export async function cutNewest(
   },
 ): Promise<ElideEdit[]> {
   const newest = history.findLastIndex(({ role }) => role === "assistant");
-  const shown = messages.flatMap((message, row) => {
+  const visible = messages.flatMap((message, row) => {
     const index = places[row]!;
-    const said = history[index];
-    if (index < newest || message.role !== "tool" || said?.role !== "tool" || said.keep) return [];
-    const original = resultText(said);
+    const source = history[index];
+    if (index < newest || message.role !== "tool" || source?.role !== "tool" || source.keep) return [];
+    const original = resultText(source);
     if (original === undefined) return [];
     return [{
       index,
       original,
-      toolCallId: said.tool_call_id,
+      toolCallId: source.tool_call_id,
       tokens: countMessageTokens(message, countTokens),
     }];
   });
-  const limitTokens = commonLimit(shown.map(({ tokens }) => tokens), neededTokens);
+  const limitTokens = commonLimit(visible.map(({ tokens }) => tokens), neededTokens);
   const edits: ElideEdit[] = [];
-  for (const { index, original, toolCallId, tokens } of shown) {
+  for (const { index, original, toolCallId, tokens } of visible) {
     if (tokens <= limitTokens) continue;
     const ref = await archiveText(original, archive, "a result");
     const tool = resultTools(history).get(index) ?? "tool";

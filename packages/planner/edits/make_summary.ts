@@ -33,9 +33,9 @@ export type Summarise = (request: SummaryRequest) => Promise<{
 export interface Stretch {
   readonly end: number;
   readonly users: readonly number[];
-  readonly said: readonly Message[];
+  readonly visible: readonly Message[];
   readonly messages: readonly Message[];
-  readonly leaving: readonly Message[];
+  readonly evicted: readonly Message[];
 }
 
 /**
@@ -44,26 +44,26 @@ export interface Stretch {
  */
 export function findStretch(
   { messages, places }: PlacedMessages,
-  { end, users = [], kept }: {
+  { end, users = [], retained }: {
     readonly end: number;
     readonly users?: readonly number[];
-    readonly kept?: ReadonlySet<number>;
+    readonly retained?: ReadonlySet<number>;
   },
 ): Stretch {
   const behind = places.findIndex((place) => place >= end);
   const joined = new Set(users);
   const stretch: Message[] = [];
-  const leaving: Message[] = [];
-  const said: Message[] = [];
+  const evicted: Message[] = [];
+  const visible: Message[] = [];
   for (const [at, message] of messages.slice(0, behind < 0 ? messages.length : behind).entries()) {
     if (message.role === "system" || message.role === "developer") continue;
     const place = places[at] ?? -1;
     stretch.push(message);
-    if (joined.has(place)) said.push(message);
-    if (kept?.has(place)) continue;
-    if (message.role !== "user" || place < 0 || joined.has(place)) leaving.push(message);
+    if (joined.has(place)) visible.push(message);
+    if (retained?.has(place)) continue;
+    if (message.role !== "user" || place < 0 || joined.has(place)) evicted.push(message);
   }
-  return { end, users, said, messages: stretch, leaving };
+  return { end, users, visible, messages: stretch, evicted };
 }
 
 export interface SummaryOptions extends Pick<SummaryRequest, "signal" | "progress"> {
@@ -92,19 +92,19 @@ export interface MadeSummary {
  */
 export async function makeSummary(stretch: Stretch, options: MakeSummaryOptions): Promise<MadeSummary> {
   const { archive, countTokens, recall = false, minGainTokens } = options;
-  const { end, users, leaving } = stretch;
-  const { ref, line } = await archiveWithLine(leaving, { archive, purpose: "summarise", recall });
+  const { end, users, evicted } = stretch;
+  const { ref, line } = await archiveWithLine(evicted, { archive, purpose: "summarise", recall });
   const edit = { type: "summarise", from: 0, to: end, ref, ...(users.length > 0 && { users }) } as const;
-  const before = leaving.filter(isSummary).map(summaryText);
+  const before = evicted.filter(isSummary).map(summaryText);
   const silent: SummariseEdit = before.length === 0
     ? { ...edit, text: line, role: "user" }
     : { ...edit, text: [...before, line].join("\n\n") };
-  const asked = await ask(stretch, options);
-  const { usage, failure } = asked;
+  const outcome = await ask(stretch, options);
+  const { usage, failure } = outcome;
   const paid = usage && { usage };
-  if (asked.text === undefined) return { edit: silent, ...paid, ...(failure !== undefined && { failure }) };
-  const text = `${asked.text}\n\n${line}`;
-  const won = countRequestTokens({ messages: leaving }, countTokens) -
+  if (outcome.text === undefined) return { edit: silent, ...paid, ...(failure !== undefined && { failure }) };
+  const text = `${outcome.text}\n\n${line}`;
+  const won = countRequestTokens({ messages: evicted }, countTokens) -
     countRequestTokens({ messages: [{ role: "assistant", content: text }] }, countTokens);
   if (won < minGainTokens) {
     return { edit: silent, ...paid, failure: "the summary frees less than a tenth of the prompt" };
@@ -117,12 +117,12 @@ function summaryText({ content }: Message): string {
 }
 
 async function ask(
-  { messages, said }: Stretch,
+  { messages, visible }: Stretch,
   { summarise, sent, next, windowTokens, signal, progress }: MakeSummaryOptions,
 ): Promise<Partial<Awaited<ReturnType<Summarise>>> & Pick<MadeSummary, "failure">> {
   if (!summarise) return {};
   const request: SummaryRequest = {
-    ...{ sent, messages, users: said },
+    ...{ sent, messages, users: visible },
     ...(next && { next }),
     ...(windowTokens !== undefined && { windowTokens }),
     ...(signal && { signal }),

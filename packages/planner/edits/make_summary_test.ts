@@ -29,18 +29,18 @@ async function made(
     minGainTokens: 200,
     ...changed,
   });
-  const shown = placeMessages(messages, [...edits, summary.edit]).messages;
+  const visible = placeMessages(messages, [...edits, summary.edit]).messages;
   return {
     ...summary,
-    shown: shown.map(({ role, content }) => `${role}: ${String(content).split("\n")[0]}`),
+    visible: visible.map(({ role, content }) => `${role}: ${String(content).split("\n")[0]}`),
   };
 }
 
 Deno.test("makeSummary() replaces answers by a summary, and returns its usage", async () => {
   const archive = memoryArchive();
-  const { edit, shown, usage: paid, failure } = await made({ archive });
+  const { edit, visible, usage: paid, failure } = await made({ archive });
   assertEquals([paid, failure], [usage, undefined]);
-  assertEquals(shown, [
+  assertEquals(visible, [
     "system: Be brief.",
     "user: Tell one.",
     "user: Another.",
@@ -52,19 +52,19 @@ Deno.test("makeSummary() replaces answers by a summary, and returns its usage", 
 });
 
 Deno.test("makeSummary() includes the user's messages, and separates them in the request", async () => {
-  const asked: SummaryRequest[] = [];
+  const requests: SummaryRequest[] = [];
   const summarise = (request: SummaryRequest) => {
-    asked.push(request);
+    requests.push(request);
     return Promise.resolve({ text: "Two stories were asked for and told.", usage });
   };
-  const { shown } = await made({ summarise, next: messages[5]! }, { users: [3] });
-  assertEquals(shown, [
+  const { visible } = await made({ summarise, next: messages[5]! }, { users: [3] });
+  assertEquals(visible, [
     "system: Be brief.",
     "user: Tell one.",
     "assistant: Two stories were asked for and told.",
     "user: And now?",
   ]);
-  assertEquals(asked, [{
+  assertEquals(requests, [{
     sent: { messages, tools: [] },
     messages: messages.slice(1, 5),
     users: [messages[3]!],
@@ -87,7 +87,7 @@ Deno.test("makeSummary() returns a placeholder and the reason if there is no sum
   for (const [summarise, failure, paid] of answers) {
     const summary = await made({ summarise, recall: true });
     assertEquals([summary.failure, summary.usage?.promptTokens], [failure, paid]);
-    assertMatch(summary.shown[3] ?? "", line);
+    assertMatch(summary.visible[3] ?? "", line);
   }
 });
 
@@ -103,7 +103,7 @@ Deno.test("makeSummary() keeps an earlier summary if a later one fails, with one
   });
   const later = await made({ archive, summarise: undefined }, { edits: [edit] });
   assertMatch(later.edit.text, /^I told a story\.\n\n\[elided: 2 messages, \d+ bytes; ref [0-9a-f]{16}\]$/);
-  assertEquals(later.shown.length, 5);
+  assertEquals(later.visible.length, 5);
   // The messages of the first summary can be found from there.
   assert((await archive.get(later.edit.ref))?.includes(edit.ref));
 });

@@ -10,7 +10,7 @@ export interface Pin {
   /** Position of the message in the history. */
   readonly place: number;
   /** Retention (with restoration) of the message, or eviction of a result. */
-  readonly wish: "keep" | "let_go";
+  readonly wish: "retain" | "evict";
   readonly by: string;
   /** Hash of the message: a pin doesn't apply to another message after the history went back. */
   readonly hash: number;
@@ -38,11 +38,11 @@ export function makePin(
 ): Pin {
   const message = history[place];
   const refuse = (why: string) => {
-    const what = wish === "keep" ? "retain" : "evict";
+    const what = wish === "retain" ? "retain" : "evict";
     throw new RangeError(`Cannot ${what} message ${place}: ${why}.`);
   };
   if (!message) return refuse(`the session has ${history.length} messages, numbered from 0`);
-  if (wish === "keep") {
+  if (wish === "retain") {
     if (message.role === "system" || message.role === "developer") refuse("instructions are never evicted");
   } else if (message.role !== "tool") {
     refuse(`it is the ${message.role}'s. Only tool results can be evicted`);
@@ -79,11 +79,11 @@ export function fittingPins(pins: readonly Pin[], history: readonly Message[]): 
 }
 
 export interface PinnedPlaces {
-  readonly kept: ReadonlySet<number>;
+  readonly retained: ReadonlySet<number>;
   readonly steps: ReadonlySet<number>;
 }
 
-export const NOTHING_PINNED: PinnedPlaces = { kept: new Set(), steps: new Set() };
+export const NOTHING_PINNED: PinnedPlaces = { retained: new Set(), steps: new Set() };
 
 /** Pending pins that can be applied now. Tokens are counted locally. */
 export interface Wishes {
@@ -100,7 +100,7 @@ export interface OpenWish {
   readonly candidates: readonly ElisionCandidate[];
 }
 
-interface Leaving {
+interface Eviction {
   readonly how: Way;
 }
 
@@ -108,13 +108,13 @@ interface Leaving {
 const BESIDE_TOKENS = 100;
 
 export function pinnedPlaces(pins: readonly Pin[], history: readonly Message[]): PinnedPlaces {
-  const kept = new Set(pins.flatMap(({ wish, place }) => wish === "keep" ? [place] : []));
-  if (kept.size === 0) return NOTHING_PINNED;
-  const steps = new Set(kept);
+  const retained = new Set(pins.flatMap(({ wish, place }) => wish === "retain" ? [place] : []));
+  if (retained.size === 0) return NOTHING_PINNED;
+  const steps = new Set(retained);
   for (const step of stepsOf(history)) {
-    if (step.some((at) => kept.has(at))) { for (const at of step) steps.add(at); }
+    if (step.some((at) => retained.has(at))) { for (const at of step) steps.add(at); }
   }
-  return { kept, steps };
+  return { retained, steps };
 }
 
 export function findWishes(
@@ -130,16 +130,16 @@ export function findWishes(
   const gone: OpenWish[] = [];
   const newest = Math.min(seenMessages, history.findLastIndex(({ role }) => role === "assistant"));
   const isAlive = (at: number) => layout.find(at)?.message === history[at];
-  const candidate = (at: number, isAsked: boolean): ElisionCandidate | undefined => {
+  const candidate = (at: number, isRequested: boolean): ElisionCandidate | undefined => {
     const message = history[at];
-    if (message?.role !== "tool" || resultOriginal(message, isAsked) === undefined) return undefined;
+    if (message?.role !== "tool" || resultOriginal(message, isRequested) === undefined) return undefined;
     const tool = resultTools(history).get(at) ?? "tool";
     return candidateOf(message, { index: at, tool, tokensBefore: countMessageTokens(message, countTokens) });
   };
   for (const pin of pins) {
     const { place } = pin;
     const start = layout.startAt(place);
-    if (pin.wish === "let_go") {
+    if (pin.wish === "evict") {
       const isLong = layout.shows(place) && layout.tokensAt(place) > LINE_TOKENS;
       const one = isLong && place < newest ? candidate(place, true) : undefined;
       if (!one) continue;
@@ -151,7 +151,8 @@ export function findWishes(
     const beside = layout.hasLeft(place) ? step.filter((at) => at !== place && layout.hasLeft(at)) : [];
     const candidates = beside.flatMap((at) => layout.isElided(at) ? [] : candidate(at, false) ?? [])
       .filter(({ tokensBefore, index }) =>
-        tokensBefore > BESIDE_TOKENS && !pins.some((other) => other.place === index && other.wish === "keep")
+        tokensBefore > BESIDE_TOKENS &&
+        !pins.some((other) => other.place === index && other.wish === "retain")
       );
     const out = new Set([
       ...candidates.map(({ index }) => index),
@@ -168,17 +169,17 @@ export function findWishes(
 
 export function removalsOf(
   wishes: readonly OpenWish[],
-  leaving: readonly Leaving[],
-): Leaving[] {
+  evicted: readonly Eviction[],
+): Eviction[] {
   return wishes.flatMap(({ candidates }) =>
-    candidates.filter(({ index }) => !isLeaving(leaving, index)).map((candidate) => ({
+    candidates.filter(({ index }) => !isEvicted(evicted, index)).map((candidate) => ({
       how: { type: "elide", candidate } as const,
     }))
   );
 }
 
-function isLeaving(leaving: readonly Leaving[], at: number): boolean {
-  return leaving.some(({ how }) =>
+function isEvicted(evicted: readonly Eviction[], at: number): boolean {
+  return evicted.some(({ how }) =>
     how.type === "elide" ? how.candidate.index === at : how.type === "drop" && how.from <= at && at < how.to
   );
 }
@@ -189,12 +190,12 @@ function isLeaving(leaving: readonly Leaving[], at: number): boolean {
  */
 export function rideOf(
   { back, gone }: Wishes,
-  leaving: readonly Leaving[],
+  evicted: readonly Eviction[],
   { startOf, perToken }: { readonly startOf: (tokens: number) => number; readonly perToken: number },
 ): { readonly start: number; readonly tokens: number } | undefined {
   const all = [...back, ...gone];
   if (all.length === 0) return undefined;
-  const more = [...back, ...gone.filter(({ pin }) => !isLeaving(leaving, pin.place))];
+  const more = [...back, ...gone.filter(({ pin }) => !isEvicted(evicted, pin.place))];
   return {
     start: startOf(Math.min(...all.map(({ start }) => start))),
     tokens: more.reduce((sum, { tokens }) => sum + perToken * tokens, 0),

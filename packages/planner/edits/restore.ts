@@ -11,9 +11,9 @@ import {
   type Plan,
   planAsItIs,
   type RewriteRequest,
-} from "../rule/look.ts";
+} from "../rule/inspect.ts";
 import type { Edit } from "./edit.ts";
-import { arrivalEdits } from "./view.ts";
+import { ingestionEdits } from "./view.ts";
 
 export interface Restored {
   readonly view: SessionView;
@@ -41,7 +41,7 @@ export function restore(
     Math.max(scale.perToken, size.tokens / promptTokens);
   const edits = restores ? unrestored(request, { room, countTokens }) : request.edits;
   const look = edits === request.edits ? before : known.look({ ...request, edits });
-  const plan = planAsItIs({ ...look, leaving: [] }, { ...request, edits }, { countTokens });
+  const plan = planAsItIs({ ...look, evicted: [] }, { ...request, edits }, { countTokens });
   const { view: { messages, tools, places }, predicted, stable, saved } = plan;
   return {
     view: {
@@ -85,20 +85,20 @@ function unrestored(
       tokens: countToolTokens(tool, countTokens) - countToolTokens(compactTool(tool), countTokens),
     }];
   });
-  const shown = new Set<Edit>();
+  const visible = new Set<Edit>();
   let left = room;
   for (const { edit, tokens } of [...removals, ...schemas]) {
     if (tokens > left) continue;
     left -= Math.max(0, tokens);
-    shown.add(edit);
+    visible.add(edit);
   }
-  const kept = edits.filter((edit) => !shown.has(edit));
-  const arrived = arrivalEdits(edits);
+  const retained = edits.filter((edit) => !visible.has(edit));
+  const arrived = ingestionEdits(edits);
   // The eviction of a source expanded its references; once the source is restored, the result gets its first
   // form again.
   const isHidden = ({ source }: { readonly source: number }) =>
-    removals.some(({ edit, from, to }) => !shown.has(edit) && from <= source && source < to);
-  return kept.filter((edit) => {
+    removals.some(({ edit, from, to }) => !visible.has(edit) && from <= source && source < to);
+  return retained.filter((edit) => {
     const first = edit.type === "say" ? arrived.get(edit.index) : undefined;
     return !first || edit === first || first.references.some(isHidden);
   });

@@ -19,7 +19,7 @@ import {
   type Plan,
   planOf,
   type RewriteRequest,
-} from "../rule/look.ts";
+} from "../rule/inspect.ts";
 import { cutNewest, relieveWindow } from "./full_window.ts";
 import { type Layout, placedView } from "./view.ts";
 import { type Pin, type PinnedPlaces, pinnedPlaces, removalsOf, tellNoRoom, tellOver } from "./pin.ts";
@@ -61,11 +61,11 @@ class Rewriting {
   #edits: readonly Edit[];
   #pins: readonly Pin[];
   readonly #made: Edit[] = [];
-  readonly #asked: Pin[] = [];
+  readonly #requested: Pin[] = [];
   readonly #ended: Pin[] = [];
   readonly #warnings: string[] = [];
   #isBought = false;
-  #repairs = 0;
+  #refetches = 0;
   #decision: Decision | undefined;
   #summary: Usage | undefined;
   #fullWindow: FullWindow;
@@ -95,7 +95,7 @@ class Rewriting {
       made = this.#made.length;
       ({ promptTokens } = this.#prompt);
       await this.#settle();
-      const held = this.#pins.filter(({ wish }) => wish === "keep");
+      const held = this.#pins.filter(({ wish }) => wish === "retain");
       if (held.length > 0 && this.#isFull()) await this.#letGo(held);
       if (this.#isOver()) await this.#cutResults();
       if (this.#isOver()) await this.#makeSpace(true);
@@ -138,16 +138,16 @@ class Rewriting {
   /** Evicts what pays, and pinned results with it, until nothing more does. */
   async #rewrite(): Promise<void> {
     for (;;) {
-      const { leaving, wishes, isFree, decision, promptTokens } = this.#prompt;
-      const rides = this.#isBought || isFree || leaving.length > 0;
-      const gone = rides ? wishes.gone.filter(({ pin }) => !this.#asked.includes(pin)) : [];
-      if (leaving.length + gone.length === 0) return;
-      if (!await this.#leave(gone.length > 0 ? [...leaving, ...removalsOf(gone, leaving)] : leaving)) return;
-      this.#asked.push(...gone.map(({ pin }) => pin));
-      if (leaving.length > 0) {
+      const { evicted, wishes, isFree, decision, promptTokens } = this.#prompt;
+      const rides = this.#isBought || isFree || evicted.length > 0;
+      const gone = rides ? wishes.gone.filter(({ pin }) => !this.#requested.includes(pin)) : [];
+      if (evicted.length + gone.length === 0) return;
+      if (!await this.#leave(gone.length > 0 ? [...evicted, ...removalsOf(gone, evicted)] : evicted)) return;
+      this.#requested.push(...gone.map(({ pin }) => pin));
+      if (evicted.length > 0) {
         this.#isBought = true;
         this.#decision = decision;
-        this.#repairs += leaving.reduce((sum, { loss }) => sum + loss, 0);
+        this.#refetches += evicted.reduce((sum, { loss }) => sum + loss, 0);
       }
       this.#lookAgain();
       if (this.#prompt.promptTokens >= promptTokens) return;
@@ -164,7 +164,7 @@ class Rewriting {
       const relief = await relieveWindow(this.#request, this.#edits, {
         countTokens,
         archive,
-        kept: stays,
+        retained: stays,
         recall,
         windowTokens: Math.round(windowTokens * promptTokens / situation.windowUse),
         mustFit,
@@ -185,8 +185,8 @@ class Rewriting {
       if (relief.edits.length === 0) return;
       this.#isBought = true;
       const { layout } = this.#prompt;
-      const shown = [...stays].filter((at) => !layout.hasLeft(at));
-      this.#edits = withRelief(this.#edits, relief.edits, new Set(shown));
+      const visible = [...stays].filter((at) => !layout.hasLeft(at));
+      this.#edits = withRelief(this.#edits, relief.edits, new Set(visible));
       this.#lookAgain();
       await this.#rewrite();
       if (this.#prompt.promptTokens >= promptTokens) return;
@@ -200,9 +200,9 @@ class Rewriting {
     for (let round = 0; round < MOST_CUTS && this.#isOver(); round++) {
       const { layout, size, situation: { windowTokens }, promptTokens } = this.#prompt;
       const tooMany = (share: number) => Math.ceil((1 - share * windowTokens / size.atMost) * promptTokens);
-      const find = (kept: ReadonlySet<number>) =>
-        oldestResults(layout, history, { neededTokens: tooMany(ROOMY_SHARE), countTokens, kept, tools });
-      const unpinned = find(pinnedPlaces(this.#pins, history).kept);
+      const find = (retained: ReadonlySet<number>) =>
+        oldestResults(layout, history, { neededTokens: tooMany(ROOMY_SHARE), countTokens, retained, tools });
+      const unpinned = find(pinnedPlaces(this.#pins, history).retained);
       const old = unpinned.length > 0 ? unpinned : find(new Set());
       if (old.length > 0) {
         if (!await this.#leave(old.map((candidate) => ({ how: { type: "elide", candidate } })))) return;
@@ -229,24 +229,24 @@ class Rewriting {
   async #dropSteps(): Promise<void> {
     const { messages: history } = this.#request;
     const { layout, steps, size, promptTokens, situation: { windowTokens } } = this.#prompt;
-    const kept = pinnedPlaces(this.#pins, history).steps;
+    const retained = pinnedPlaces(this.#pins, history).steps;
     let needed = (1 - ROOMY_SHARE * windowTokens / size.atMost) * promptTokens;
-    const leaving = steps.slice(0, -LAST_STEPS).filter(({ from, to }) => {
-      if (needed <= 0 || !layout.shows(from) || kept.has(to - 1)) return false;
+    const evicted = steps.slice(0, -LAST_STEPS).filter(({ from, to }) => {
+      if (needed <= 0 || !layout.shows(from) || retained.has(to - 1)) return false;
       for (let at = from; at < to; at++) needed -= layout.tokensAt(at);
       return true;
     });
-    if (leaving.length === 0) return;
-    if (!await this.#leave(leaving.map(({ from, to }) => ({ how: { type: "drop", from, to } })))) return;
+    if (evicted.length === 0) return;
+    if (!await this.#leave(evicted.map(({ from, to }) => ({ how: { type: "drop", from, to } })))) return;
     this.#isBought = true;
     this.#warnings.push(
-      `The window is full: the oldest ${leaving.length} steps of the active turn were evicted.`,
+      `The window is full: the oldest ${evicted.length} steps of the active turn were evicted.`,
     );
     this.#lookAgain();
   }
 
   #endPins(gone: ReadonlySet<number>): void {
-    const over = this.#pins.filter(({ wish, place }) => wish === "keep" && gone.has(place));
+    const over = this.#pins.filter(({ wish, place }) => wish === "retain" && gone.has(place));
     this.#ended.push(...over);
     this.#warnings.push(...over.map(tellOver));
     this.#pins = this.#pins.filter((pin) => !over.includes(pin));
@@ -254,7 +254,7 @@ class Rewriting {
 
   async #bringBack(): Promise<void> {
     const { wishes, isFree, situation, scale: { perToken } } = this.#prompt;
-    const back = wishes.back.filter(({ pin }) => !this.#asked.includes(pin));
+    const back = wishes.back.filter(({ pin }) => !this.#requested.includes(pin));
     if (back.length === 0 || !this.#isBought && !isFree) return;
     const { windowTokens } = this.#options;
     let room = WINDOW_SHARE * windowTokens - situation.windowUse;
@@ -271,22 +271,22 @@ class Rewriting {
     if (fitting.length > 0 && await this.#leave(removalsOf(fitting, []))) {
       const pins = fitting.map(({ pin }) => pin);
       const before = this.#edits;
-      this.#edits = withKept(before, pinnedPlaces(pins, this.#request.messages));
+      this.#edits = withRetained(before, pinnedPlaces(pins, this.#request.messages));
       this.#made.push(...this.#edits.filter((edit) => edit.type === "keep" && !before.includes(edit)));
-      this.#asked.push(...pins);
+      this.#requested.push(...pins);
     }
     this.#lookAgain();
     await this.#rewrite();
   }
 
-  async #leave(leaving: readonly Pick<Removal, "how">[]): Promise<boolean> {
+  async #leave(evicted: readonly Pick<Removal, "how">[]): Promise<boolean> {
     const { messages: history, recall } = this.#request;
     try {
-      const more = await makeEdits({ history, edits: this.#edits }, leaving, { ...this.#options, recall });
+      const more = await makeEdits({ history, edits: this.#edits }, evicted, { ...this.#options, recall });
       this.#made.push(...more);
-      const goes = (at: number) =>
-        leaving.some(({ how }) => how.type === "drop" && how.from <= at && at < how.to);
-      this.#edits = withEdits(withoutKept(this.#edits, goes), more);
+      const evictsAt = (at: number) =>
+        evicted.some(({ how }) => how.type === "drop" && how.from <= at && at < how.to);
+      this.#edits = withEdits(withoutRetained(this.#edits, evictsAt), more);
       return true;
     } catch (error) {
       const { message } = error as Error;
@@ -313,8 +313,8 @@ class Rewriting {
   }
 
   #tellFull(isFull: boolean): void {
-    if (this.#fullWindow.fullSaid === isFull) return;
-    this.#fullWindow = { ...this.#fullWindow, fullSaid: isFull };
+    if (this.#fullWindow.isFullReported === isFull) return;
+    this.#fullWindow = { ...this.#fullWindow, isFullReported: isFull };
     if (!isFull) return;
     this.#warnings.push(
       "The window is full, and no further eviction would free a tenth of the prompt.",
@@ -339,20 +339,20 @@ class Rewriting {
     const done: Done = {
       edits: this.#made,
       allEdits: this.#edits,
-      asked: this.#asked,
+      requested: this.#requested,
       ended: this.#ended,
       tokensBefore: this.#first.promptTokens,
       ...(this.#decision && { decision: this.#decision }),
       warnings: this.#warnings,
       ...(this.#summary && { summary: this.#summary }),
       fullWindow: this.#fullWindow,
-      repairs: this.#repairs,
+      refetches: this.#refetches,
     };
     const { promptTokens } = this.#prompt;
-    const told = (done.edits.length > 0 || done.asked.length > 0) && {
+    const reported = (done.edits.length > 0 || done.requested.length > 0) && {
       rewrite: describeRewrite(done, { isBought: this.#isBought, promptTokens }),
     };
-    return planOf(this.#prompt, { ...done, ...told }, {
+    return planOf(this.#prompt, { ...done, ...reported }, {
       countTokens: this.#options.countTokens,
       request: this.#request,
     });
@@ -360,12 +360,12 @@ class Rewriting {
 }
 
 function describeRewrite(
-  { edits, asked, decision, tokensBefore }: Done,
+  { edits, requested, decision, tokensBefore }: Done,
   { isBought, promptTokens }: { readonly isBought: boolean; readonly promptTokens: number },
 ): Rewrite {
   const of = (type: Edit["type"]) => edits.filter((edit) => edit.type === type).length;
-  const wished = (wish: Pin["wish"]) => asked.filter((pin) => pin.wish === wish);
-  const [gone, back] = [wished("let_go"), wished("keep")];
+  const wished = (wish: Pin["wish"]) => requested.filter((pin) => pin.wish === wish);
+  const [gone, back] = [wished("evict"), wished("retain")];
   const isGone = (index: number) => gone.some(({ place }) => place === index);
   const old = edits.filter((edit) => edit.type === "elide" && !isGone(edit.index)).length;
   const removed = [
@@ -383,7 +383,7 @@ function describeRewrite(
     removed,
     tokensBefore,
     tokensAfter: promptTokens,
-    ...(asked.length > 0 && { asked: asked.map(({ place, wish, by }) => ({ place, wish, by })) }),
+    ...(requested.length > 0 && { pins: requested.map(({ place, wish, by }) => ({ place, wish, by })) }),
   };
 }
 
@@ -392,15 +392,15 @@ function placesOf(pins: readonly Pin[]): string {
 }
 
 function reasonOf(decision: Decision | undefined): string {
-  if (decision?.cause === "asked") return "requested";
+  if (decision?.cause === "requested") return "requested";
   if (decision?.cause !== "price") return "the window is nearly full";
-  const { tokens, rent, price, alive, brokenTokens } = decision;
+  const { tokens, carryingCost, price, alive, brokenTokens } = decision;
   const numbers = `${Math.round(tokens)} tokens evicted, ${
     Math.round(brokenTokens)
   } cached tokens read again`;
   return price <= 0
     ? `free now: ${numbers}, cache hit probability ${alive.toFixed(2)}`
-    : `the carrying cost of ${Math.round(rent)} has paid the rewrite cost of ${
+    : `the carrying cost of ${Math.round(carryingCost)} has paid the rewrite cost of ${
       Math.round(price)
     }: ${numbers}`;
 }
@@ -421,9 +421,9 @@ const LINE_TOKENS = 60;
 function oldestResults(
   layout: Layout,
   history: readonly Message[],
-  { neededTokens, countTokens, kept, tools }: Pick<RewriteOptions, "countTokens" | "tools"> & {
+  { neededTokens, countTokens, retained, tools }: Pick<RewriteOptions, "countTokens" | "tools"> & {
     readonly neededTokens: number;
-    readonly kept: ReadonlySet<number>;
+    readonly retained: ReadonlySet<number>;
   },
 ): ElisionCandidate[] {
   const newest = history.findLastIndex(({ role }) => role === "assistant");
@@ -432,7 +432,7 @@ function oldestResults(
   let won = 0;
   for (let index = 0; index < newest && won < neededTokens; index++) {
     const message = history[index]!;
-    if (message.role !== "tool" || message.keep || kept.has(index) || !layout.shows(index)) continue;
+    if (message.role !== "tool" || message.keep || retained.has(index) || !layout.shows(index)) continue;
     const tokensBefore = countMessageTokens(message, countTokens);
     const tool = names.get(index);
     const original = resultOriginal(message, tool !== undefined && tools?.[tool] !== undefined);
@@ -517,22 +517,22 @@ export function withEdits(edits: readonly Edit[], made: readonly Edit[]): readon
     stretches.some((stretch) => stretch.from <= from && to <= stretch.to);
   const elided = new Set(made.flatMap((edit) => edit.type === "elide" ? [edit.index] : []));
   const stays = new Set(edits.flatMap((edit) => edit.type === "keep" ? [edit.index] : []));
-  const kept = edits.filter((edit) => {
+  const retained = edits.filter((edit) => {
     if (edit.type === "compact" || edit.type === "summarise" || edit.type === "keep") return true;
     // References of hidden results still record when their sources were used.
     if (edit.type === "say") return true;
     if (edit.type === "drop") return !left(edit.from, edit.to);
     return !elided.has(edit.index) && (stays.has(edit.index) || !left(edit.index, edit.index + 1));
   });
-  return [...kept, ...made];
+  return [...retained, ...made];
 }
 
 /** Returns the edits after retained messages are restored, before the placeholders of their ranges. */
-function withKept(edits: readonly Edit[], { kept, steps }: PinnedPlaces): readonly Edit[] {
+function withRetained(edits: readonly Edit[], { retained, steps }: PinnedPlaces): readonly Edit[] {
   const known = new Set(edits.flatMap((edit) => edit.type === "keep" ? [edit.index] : []));
   const added = [...steps].filter((at) => !known.has(at) && edits.some(covers(at))).sort((a, b) => a - b);
   const hides = (edit: Edit) =>
-    (edit.type === "elide" || edit.type === "shorten" || edit.type === "say") && kept.has(edit.index);
+    (edit.type === "elide" || edit.type === "shorten" || edit.type === "say") && retained.has(edit.index);
   if (added.length === 0 && !edits.some(hides)) return edits;
   const all = new Set([...known, ...added]);
   const isEmpty = (edit: Edit) =>
@@ -551,14 +551,14 @@ const covers = (at: number) => (edit: Edit) =>
 function withRelief(
   edits: readonly Edit[],
   made: readonly Edit[],
-  shown: ReadonlySet<number>,
+  visible: ReadonlySet<number>,
 ): readonly Edit[] {
   const end = Math.max(0, ...made.flatMap((edit) => edit.type === "summarise" ? [edit.to] : []));
-  const after = withoutKept([...edits, ...made], (at) => at < end && !shown.has(at));
-  return withKept(after, { kept: new Set(), steps: shown });
+  const after = withoutRetained([...edits, ...made], (at) => at < end && !visible.has(at));
+  return withRetained(after, { retained: new Set(), steps: visible });
 }
 
-function withoutKept(edits: readonly Edit[], leaves: (at: number) => boolean): readonly Edit[] {
-  const goes = (edit: Edit) => edit.type === "keep" && leaves(edit.index);
-  return edits.some(goes) ? edits.filter((edit) => !goes(edit)) : edits;
+function withoutRetained(edits: readonly Edit[], evictsAt: (at: number) => boolean): readonly Edit[] {
+  const evictsEdit = (edit: Edit) => edit.type === "keep" && evictsAt(edit.index);
+  return edits.some(evictsEdit) ? edits.filter((edit) => !evictsEdit(edit)) : edits;
 }

@@ -31,7 +31,7 @@ const removal = (how: Way): Removal => ({
   tokens: 1_000,
   parts: [],
   idle: true,
-  goes: true,
+  evicts: true,
   loss: 0,
   how,
 });

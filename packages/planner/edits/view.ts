@@ -3,7 +3,7 @@ import { countMessageTokens, describeCall, hashPiece } from "@tare/messages/inte
 import { applyElisions, RECALL_TOOL } from "@tare/prune";
 import { parsePlaceholder } from "@tare/prune/internal";
 import { compactTool } from "@tare/schemas";
-import { said, type SayEdit } from "../arrival/said.ts";
+import { ingested, type IngestEdit } from "../ingestion/ingested.ts";
 import { type ByKind, messageKinds, NO_TEXT } from "../cache/prompt_size.ts";
 import {
   type DropEdit,
@@ -42,12 +42,12 @@ export interface PlacedMessages {
 export function placeMessages(history: readonly Message[], edits: readonly Edit[]): PlacedMessages {
   const elisions = edits.filter((edit) => edit.type === "elide");
   const elided = shortened(
-    applyElisions(withSaid(history, edits, elisions), elisions),
+    applyElisions(withIngested(history, edits, elisions), elisions),
     edits.filter((edit) => edit.type === "shorten"),
   );
   const stretches = edits.filter((edit) => edit.type === "drop" || edit.type === "summarise");
   if (stretches.length === 0) return { messages: elided, places: elided.map((_, index) => index), elided };
-  const kept = new Set(edits.flatMap((edit) => edit.type === "keep" ? [edit.index] : []));
+  const retained = new Set(edits.flatMap((edit) => edit.type === "keep" ? [edit.index] : []));
   const gone = new Set<number>();
   const lineBefore = new Map<number, Message>();
   for (const edit of stretches) {
@@ -59,7 +59,7 @@ export function placeMessages(history: readonly Message[], edits: readonly Edit[
     }
     const users = new Set(edit.type === "summarise" ? edit.users : []);
     for (let index = from; index < to; index++) {
-      if ((leaves(history[index], edit) || users.has(index)) && !kept.has(index)) gone.add(index);
+      if ((evicts(history[index], edit) || users.has(index)) && !retained.has(index)) gone.add(index);
       lineBefore.delete(index + 1);
     }
     lineBefore.set(to, lineOf(edit));
@@ -89,23 +89,23 @@ export function compactedTools(
   return tools.map((tool) => compact.has(hashPiece(tool)) ? compactTool(tool) : tool);
 }
 
-function withSaid(
+function withIngested(
   history: readonly Message[],
   edits: readonly Edit[],
   elisions: readonly ElideEdit[],
 ): readonly Message[] {
-  const edit = sayEdits(edits);
+  const edit = ingestEdits(edits);
   if (edit.size === 0) return history;
   const elided = new Set(elisions.map(({ index }) => index));
-  const shown = [...history];
+  const visible = [...history];
   for (const [index, one] of edit) {
     const message = history[index];
     if (message?.role !== "tool" || message.tool_call_id !== one.toolCallId) {
       throw new RangeError(`Cannot compress message ${index}: it is not the tool result of the edit.`);
     }
-    if (!elided.has(index)) shown[index] = said(message, one);
+    if (!elided.has(index)) visible[index] = ingested(message, one);
   }
-  return shown;
+  return visible;
 }
 
 /** Returns whether a placeholder replaces the whole result, unlike truncation. */
@@ -121,17 +121,17 @@ export function standsForAll(edit: ElideEdit): boolean {
 const placeholders = new WeakMap<ElideEdit, boolean>();
 
 /** Returns the last compression of each result, by position. */
-export function sayEdits(edits: readonly Edit[]): ReadonlyMap<number, SayEdit> {
-  return sortedOut(edits).said;
+export function ingestEdits(edits: readonly Edit[]): ReadonlyMap<number, IngestEdit> {
+  return sortedOut(edits).ingested;
 }
 
-export function arrivalEdits(edits: readonly Edit[]): ReadonlyMap<number, SayEdit> {
+export function ingestionEdits(edits: readonly Edit[]): ReadonlyMap<number, IngestEdit> {
   return sortedOut(edits).arrived;
 }
 
 interface SortedOut {
-  readonly arrived: ReadonlyMap<number, SayEdit>;
-  readonly said: ReadonlyMap<number, SayEdit>;
+  readonly arrived: ReadonlyMap<number, IngestEdit>;
+  readonly ingested: ReadonlyMap<number, IngestEdit>;
   readonly compact: ReadonlySet<number>;
 }
 
@@ -140,47 +140,47 @@ const sorted = new WeakMap<readonly Edit[], SortedOut>();
 function sortedOut(edits: readonly Edit[]): SortedOut {
   const known = sorted.get(edits);
   if (known) return known;
-  const [arrived, said] = [new Map<number, SayEdit>(), new Map<number, SayEdit>()];
+  const [arrived, ingested] = [new Map<number, IngestEdit>(), new Map<number, IngestEdit>()];
   const compact = new Set<number>();
   for (const edit of edits) {
     if (edit.type === "compact") compact.add(edit.definition);
     if (edit.type !== "say") continue;
     if (!arrived.has(edit.index)) arrived.set(edit.index, edit);
-    said.set(edit.index, edit);
+    ingested.set(edit.index, edit);
   }
-  const all = { arrived, said, compact };
+  const all = { arrived, ingested, compact };
   sorted.set(edits, all);
   return all;
 }
 
 function shortened(messages: readonly Message[], edits: readonly ShortenEdit[]): readonly Message[] {
   if (edits.length === 0) return messages;
-  const shown = [...messages];
+  const visible = [...messages];
   for (const edit of edits) {
-    const message = shown[edit.index];
+    const message = visible[edit.index];
     if (!message || textAt(message, edit.part) === undefined) {
       throw new RangeError(`Cannot shorten message ${edit.index}: it does not contain that text of a user.`);
     }
-    shown[edit.index] = shorten(message, edit);
+    visible[edit.index] = shorten(message, edit);
   }
-  return shown;
+  return visible;
 }
 
-const short = new WeakMap<Message, { readonly edit: ShortenEdit; readonly shown: Message }>();
+const short = new WeakMap<Message, { readonly edit: ShortenEdit; readonly visible: Message }>();
 
 function shorten(message: Message, edit: ShortenEdit): Message {
   const known = short.get(message);
-  if (known?.edit === edit) return known.shown;
+  if (known?.edit === edit) return known.visible;
   const { content } = message;
   const parts = typeof content === "string" || !content
     ? edit.text
     : content.map((part, at) => at === edit.part ? { ...part, text: edit.text } : part);
-  const shown = { ...message, content: parts } as Message;
-  short.set(message, { edit, shown });
-  return shown;
+  const visible = { ...message, content: parts } as Message;
+  short.set(message, { edit, visible });
+  return visible;
 }
 
-function leaves(message: Message | undefined, { type }: DropEdit | SummariseEdit): boolean {
+function evicts(message: Message | undefined, { type }: DropEdit | SummariseEdit): boolean {
   if (message?.role === "system" || message?.role === "developer") return false;
   return type === "drop" || message?.role !== "user";
 }
@@ -198,18 +198,18 @@ function lineOf(edit: DropEdit | SummariseEdit): Message {
   return line;
 }
 
-interface LayoutSums {
+interface LayoutTotals {
   readonly all: number;
   readonly core: number;
-  readonly said: number;
+  readonly ingested: number;
   readonly results: number;
   readonly placeholders: number;
   readonly elided: number;
 }
 
-const NOTHING: LayoutSums = { all: 0, core: 0, said: 0, results: 0, placeholders: 0, elided: 0 };
+const NOTHING: LayoutTotals = { all: 0, core: 0, ingested: 0, results: 0, placeholders: 0, elided: 0 };
 
-type ResultEdit = ElideEdit | SayEdit;
+type ResultEdit = ElideEdit | IngestEdit;
 
 interface Row {
   readonly message: Message;
@@ -230,7 +230,7 @@ export class Layout {
     places: [],
     elided: [],
   };
-  #sums: LayoutSums[] = [];
+  #totals: LayoutTotals[] = [];
   #fullEnds: number[] = [];
   /** Tokens up to the end of each message without recalls and their results. */
   #ownEnds: number[] = [];
@@ -248,7 +248,7 @@ export class Layout {
     this.#history = [...other.#history];
     this.#edits = other.#edits;
     this.#placed = { messages: [...messages], places: [...places], elided: [...elided] };
-    this.#sums = [...other.#sums];
+    this.#totals = [...other.#totals];
     this.#fullEnds = [...other.#fullEnds];
     this.#ownEnds = [...other.#ownEnds];
     this.#recalls = other.#recalls;
@@ -281,20 +281,20 @@ export class Layout {
       const changes = this.#changesOf(edits);
       if (changes) {
         this.#edits = edits;
-        const kept = this.#change(changes.filter(({ index }) => index < shared));
+        const retained = this.#change(changes.filter(({ index }) => index < shared));
         const arrived = new Map(changes.map((edit) => [edit.index, edit]));
         for (let at = shared; at < history.length; at++) this.#append(history[at]!, arrived.get(at));
-        return kept;
+        return retained;
       }
     }
     const before = this.#placed.messages;
-    const sums = this.#sums;
+    const totals = this.#totals;
     this.#relay(history, edits, shared);
     const { messages } = this.#placed;
     let row = 0;
     const isSame = (one: Message, other: Message) => one === other || hashPiece(one) === hashPiece(other);
     while (row < before.length && messages[row] && isSame(before[row]!, messages[row]!)) row++;
-    return row === before.length ? Infinity : sums[row - 1]?.all ?? 0;
+    return row === before.length ? Infinity : totals[row - 1]?.all ?? 0;
   }
 
   get changed(): readonly number[] {
@@ -313,12 +313,12 @@ export class Layout {
     return this.#placed;
   }
 
-  get sums(): LayoutSums {
-    return this.#sums.at(-1) ?? NOTHING;
+  get totals(): LayoutTotals {
+    return this.#totals.at(-1) ?? NOTHING;
   }
 
   get tokens(): number {
-    return this.sums.all;
+    return this.totals.all;
   }
 
   get fullTokens(): number {
@@ -348,8 +348,8 @@ export class Layout {
     return this.#recalls.isAll && this.#history.at(-1)?.role === "tool";
   }
 
-  saidBefore(at: number): number {
-    return this.#before(this.#rows[at] ?? this.#sums.length).said;
+  ingestedBefore(at: number): number {
+    return this.#before(this.#rows[at] ?? this.#totals.length).ingested;
   }
 
   find(at: number): Row | undefined {
@@ -357,7 +357,7 @@ export class Layout {
     const message = this.#placed.messages[row];
     if (!message || this.#elided.has(at)) return undefined;
     const start = this.#before(row).all;
-    return { message, start, tokens: this.#sums[row]!.all - start };
+    return { message, start, tokens: this.#totals[row]!.all - start };
   }
 
   shows(at: number): boolean {
@@ -385,12 +385,12 @@ export class Layout {
   /** Returns the tokens of a message or its placeholder; 0 if its range was evicted. */
   tokensAt(at: number): number {
     const row = this.#rows[at] ?? -1;
-    return row < 0 ? 0 : this.#sums[row]!.all - this.#before(row).all;
+    return row < 0 ? 0 : this.#totals[row]!.all - this.#before(row).all;
   }
 
   savedAt(at: number): number {
     const row = this.#rows[at] ?? -1;
-    return row < 0 ? 0 : this.#sums[row]!.elided - this.#before(row).elided;
+    return row < 0 ? 0 : this.#totals[row]!.elided - this.#before(row).elided;
   }
 
   /** Returns the position of the first message from which at most these tokens follow. */
@@ -415,31 +415,31 @@ export class Layout {
     let [shared, high] = [0, messages.length];
     while (shared < high) {
       const row = (shared + high) >> 1;
-      if (this.#sums[row]!.all <= tokens) shared = row + 1;
+      if (this.#totals[row]!.all <= tokens) shared = row + 1;
       else high = row;
     }
-    const onArrival = new Set(asArrived);
+    const onIngestion = new Set(asArrived);
     let edited = messages.length;
     while (edited > 0) {
       const place = places[edited - 1]!;
-      if (messages[edited - 1] !== this.#history[place] && !onArrival.has(place)) break;
+      if (messages[edited - 1] !== this.#history[place] && !onIngestion.has(place)) break;
       edited--;
     }
     return { shared, edited };
   }
 
-  #before(row: number): LayoutSums {
-    return this.#sums[row - 1] ?? NOTHING;
+  #before(row: number): LayoutTotals {
+    return this.#totals[row - 1] ?? NOTHING;
   }
 
   #append(message: Message, edit: ResultEdit | undefined): void {
     const at = this.#history.push(message) - 1;
-    const shown = edit ? this.#edited(message, edit) : message;
+    const visible = edit ? this.#edited(message, edit) : message;
     this.#count(message);
-    this.#rows.push(this.#placed.messages.push(shown) - 1);
+    this.#rows.push(this.#placed.messages.push(visible) - 1);
     this.#placed.places.push(at);
-    this.#placed.elided.push(shown);
-    this.#addKinds(shown, 1);
+    this.#placed.elided.push(visible);
+    this.#addKinds(visible, 1);
     this.#sum();
   }
 
@@ -474,13 +474,13 @@ export class Layout {
       first = Math.min(first, row);
     }
     if (first === Infinity) return first;
-    this.#sums.length = first;
-    while (this.#sums.length < messages.length) this.#sum();
+    this.#totals.length = first;
+    while (this.#totals.length < messages.length) this.#sum();
     return this.#before(first).all;
   }
 
   #edited(message: Message, edit: ResultEdit): Message {
-    if (edit.type === "say") return said(message, edit);
+    if (edit.type === "say") return ingested(message, edit);
     if (standsForAll(edit)) this.#elided.add(edit.index);
     return applyElisions([message], [{ ...edit, index: 0 }])[0]!;
   }
@@ -502,8 +502,8 @@ export class Layout {
     );
     this.#rows = history.map(() => -1);
     for (const [row, place] of places.entries()) if (place >= 0) this.#rows[place] = row;
-    this.#sums = [];
-    while (this.#sums.length < messages.length) this.#sum();
+    this.#totals = [];
+    while (this.#totals.length < messages.length) this.#sum();
     this.#version++;
   }
 
@@ -530,19 +530,19 @@ export class Layout {
   }
 
   #sum(): void {
-    const row = this.#sums.length;
+    const row = this.#totals.length;
     const message = this.#placed.messages[row]!;
     const place = this.#placed.places[row]!;
-    const { all, core, said, results, placeholders, elided } = this.#before(row);
+    const { all, core, ingested, results, placeholders, elided } = this.#before(row);
     const tokens = countMessageTokens(message, this.#countTokens);
     const isLine = message !== this.#history[place] && (message.role !== "tool" || this.#elided.has(place));
     const isCore = !isLine && (message.role === "system" || message.role === "developer");
     const isResult = !isLine && message.role === "tool";
     const full = place < 0 ? tokens : this.#fullEnds[place]! - (this.#fullEnds[place - 1] ?? 0);
-    this.#sums.push({
+    this.#totals.push({
       all: all + tokens,
       core: core + (isCore ? tokens : 0),
-      said: said + (isLine || isCore || isResult ? 0 : tokens),
+      ingested: ingested + (isLine || isCore || isResult ? 0 : tokens),
       results: results + (isResult ? tokens : 0),
       placeholders: placeholders + (isLine ? tokens : 0),
       elided: elided + full - tokens,

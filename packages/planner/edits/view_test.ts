@@ -91,8 +91,8 @@ Deno.test("placedView() shows a tool compact until its definition changes", () =
     function: { name: "f", description },
   });
   const edit: Edit = { type: "compact", tool: "f", definition: hashPiece(tool("Does f.")) };
-  const shown = (tools: readonly ToolDefinition[]) => placedView({ messages: [], tools }, [edit]).tools;
-  assertEquals(shown([tool("Does f."), tool("Does g.")]), [
+  const visible = (tools: readonly ToolDefinition[]) => placedView({ messages: [], tools }, [edit]).tools;
+  assertEquals(visible([tool("Does f."), tool("Does g.")]), [
     { type: "function", function: { name: "f" } },
     tool("Does g."),
   ]);

@@ -52,7 +52,7 @@ async function play(steps: number, { profile = PROFILE, ...options }: Played = {
       nowMs,
       replyTokens: REPLY_TOKENS,
     });
-    if (options.observe) assertEquals([view.messages, view.tools, view.rewrites], [messages, [READ], []]);
+    if (options.dryRun) assertEquals([view.messages, view.tools, view.rewrites], [messages, [READ], []]);
     const units = PrefixCache.unitsOf(view, estimateTokens);
     const cachedTokens = cache.lookup(units, nowMs);
     cache.store(units, nowMs);
@@ -64,21 +64,21 @@ async function play(steps: number, { profile = PROFILE, ...options }: Played = {
 
 /** Returns the cost for a client that resends everything and compacts from this size on. */
 function alone(steps: number, habit: CompactionHabit, from: number) {
-  const { resultChars, keptChars, keptTokens = 0, keepsFront, isLate = false } = habit;
+  const { resultChars, retainedChars, retainedTokens = 0, keepsFront, isLate = false } = habit;
   const cost = (promptTokens: number, cachedTokens: number) =>
     promptCost(PROFILE, { promptTokens, cachedTokens });
   const sizes = { call: 0, result: 0, chars: 0, cut: 0 };
   const front = PrefixCache.unitsOf({ messages: [task], tools: [READ] }, estimateTokens)
     .reduce((sum, { tokens }) => sum + tokens, 0);
   let [paid, compactions, others, held, last] = [0, 0, 0, 0, 0];
-  let kept = 0;
-  const prompt = () => front + others + kept * (sizes.call + sizes.result);
+  let retainedCount = 0;
+  const prompt = () => front + others + retainedCount * (sizes.call + sizes.result);
   for (let step = 0; step < steps; step++) {
     if ((isLate ? last : prompt()) > from) {
-      const stay = Math.min(kept, Math.floor((keptChars?.(from) ?? 0) / sizes.chars));
-      paid += resultChars === undefined ? cost(prompt(), held) : cost((kept - stay) * sizes.cut, 0);
+      const stay = Math.min(retainedCount, Math.floor((retainedChars?.(from) ?? 0) / sizes.chars));
+      paid += resultChars === undefined ? cost(prompt(), held) : cost((retainedCount - stay) * sizes.cut, 0);
       compactions++;
-      [kept, others, held] = [stay, keptTokens, keepsFront ? front : 0];
+      [retainedCount, others, held] = [stay, retainedTokens, keepsFront ? front : 0];
     }
     paid += cost(prompt(), held);
     held = last = prompt();
@@ -87,15 +87,15 @@ function alone(steps: number, habit: CompactionHabit, from: number) {
     sizes.result = countMessageTokens(result, estimateTokens);
     sizes.chars = JSON.stringify([call, result]).length;
     sizes.cut = estimateTokens((result.content as string).slice(0, resultChars));
-    kept++;
+    retainedCount++;
   }
   return { paid, compactions };
 }
 
 const HABITS: readonly (readonly [string, CompactionHabit])[] = [
   ["from a summary", { keepsFront: true }],
-  ["with the newest messages", { resultChars: 2_000, keptChars: () => 40_000, keepsFront: true }],
-  ["with other things", { keptTokens: 10_000, keepsFront: false }],
+  ["with the newest messages", { resultChars: 2_000, retainedChars: () => 40_000, keepsFront: true }],
+  ["with other things", { retainedTokens: 10_000, keepsFront: false }],
   ["when it has sent too much", {
     fullFrom: (windowTokens, replyTokens = 0) => windowTokens - replyTokens,
     isLate: true,
@@ -106,16 +106,16 @@ const HABITS: readonly (readonly [string, CompactionHabit])[] = [
 for (const [name, compaction] of HABITS) {
   Deno.test(`sent() includes the client's own compaction in the baseline: ${name}`, async () => {
     const entries = await play(100, { advanced: { compaction } });
-    const claimed = entries.reduce((sum, { withoutTokenUnits }) => sum + withoutTokenUnits, 0);
+    const claimed = entries.reduce((sum, { baselineCostUnits }) => sum + baselineCostUnits, 0);
     const from = compaction.fullFrom?.(WINDOW_TOKENS, REPLY_TOKENS) ?? WINDOW_TOKENS - 12_000;
     const { paid, compactions } = alone(100, compaction, from);
     assert(Math.abs(claimed - paid) < 0.05 * paid, `${claimed} against ${paid}`);
     assertEquals(entries.filter(({ withoutCompaction }) => withoutCompaction).length, compactions);
     assert(compactions > 2);
     // The cost of resending everything is reported as long as it fits.
-    const fits = entries.findLastIndex(({ resendTokenUnits }) => resendTokenUnits !== undefined) + 1;
+    const fits = entries.findLastIndex(({ resendCostUnits }) => resendCostUnits !== undefined) + 1;
     assert(fits > 20 && fits < 40);
-    assert(entries.every(({ resendTokenUnits }, at) => (resendTokenUnits !== undefined) === at < fits));
+    assert(entries.every(({ resendCostUnits }, at) => (resendCostUnits !== undefined) === at < fits));
   });
 }
 
@@ -140,7 +140,7 @@ Deno.test("sent() credits nothing for a reply that only recalls, and excludes it
   messages.push(...reading(12, RECALL_TOOL.function.name, file(0)));
   const recalled = await call(400);
   assertEquals(recalled.without, { promptTokens: 0, cachedTokens: 0, outputTokens: 340 });
-  assertEquals(Math.round(recalled.savedTokenUnits - before.savedTokenUnits), -recalled.usage.promptTokens);
+  assertEquals(Math.round(recalled.savedCostUnits - before.savedCostUnits), -recalled.usage.promptTokens);
   messages.push({ role: "assistant", content: "Done." }, { role: "user", content: "More." });
   const { without, usage } = await call(10);
   const more = messages.slice(-2).reduce(
@@ -156,17 +156,20 @@ Deno.test("plannerSession() in a dry run sends everything, and records the plan'
     entries.reduce((all, entry) => all + of(entry), 0);
   for (const profile of ["anthropic-5m", "openai", "deepseek", "none"].map(profileNamed)) {
     const steps = 25;
-    const observed = await play(steps, { observe: true, profile });
+    const observed = await play(steps, { dryRun: true, profile });
     const edited = await play(steps, { profile });
-    const [paid, projected] = [sum(observed, (one) => one.tokenUnits), sum(edited, (one) => one.tokenUnits)];
-    assertEquals(sum(observed, (one) => one.withoutTokenUnits), paid);
-    assertEquals(observed.map(({ savedTokenUnits }) => savedTokenUnits), observed.map(() => 0));
-    const told = sum(observed, ({ projected }) => projected!.tokenUnits - projected!.repairTokenUnits);
-    assert(Math.abs(told - projected) < 0.02 * projected, `${profile.name}: ${told} against ${projected}`);
-    const claimed = sum(edited, (one) => one.withoutTokenUnits);
+    const [paid, projected] = [sum(observed, (one) => one.costUnits), sum(edited, (one) => one.costUnits)];
+    assertEquals(sum(observed, (one) => one.baselineCostUnits), paid);
+    assertEquals(observed.map(({ savedCostUnits }) => savedCostUnits), observed.map(() => 0));
+    const projectedSum = sum(observed, ({ projected }) => projected!.costUnits - projected!.refetchCostUnits);
+    assert(
+      Math.abs(projectedSum - projected) < 0.02 * projected,
+      `${profile.name}: ${projectedSum} against ${projected}`,
+    );
+    const claimed = sum(edited, (one) => one.baselineCostUnits);
     assert(Math.abs(claimed - paid) < 0.02 * paid, `${profile.name}: ${claimed} against ${paid}`);
-    const repairs = sum(observed, ({ projected }) => projected!.repairTokenUnits);
-    assertEquals(repairs > 0, observed.some(({ decision }) => decision?.cause === "price"), profile.name);
+    const refetches = sum(observed, ({ projected }) => projected!.refetchCostUnits);
+    assertEquals(refetches > 0, observed.some(({ decision }) => decision?.cause === "price"), profile.name);
   }
 });
 

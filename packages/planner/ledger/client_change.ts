@@ -67,14 +67,14 @@ function changeOfTools(
 ): Omit<ClientChange, "tokens"> {
   const namesOf = (tools: readonly ToolDefinition[]) => tools.map((tool) => tool.function.name);
   const [names, others] = [namesOf(before), namesOf(now)];
-  const told = { where: "tools", place } as const;
+  const changed = { where: "tools", place } as const;
   const [gone, come] = [
     names.filter((name) => !others.includes(name)),
     others.filter((name) => !names.includes(name)),
   ];
   if (gone.length + come.length > 0) {
     return {
-      ...told,
+      ...changed,
       kind: "list",
       line: null,
       before: quoted(gone.join(", ")),
@@ -83,10 +83,10 @@ function changeOfTools(
   }
   if (names[place] !== others[place]) {
     const order = (list: readonly string[]) => quoted(list.slice(place).join(", "));
-    return { ...told, kind: "order", line: null, before: order(names), after: order(others) };
+    return { ...changed, kind: "order", line: null, before: order(names), after: order(others) };
   }
   const text = (tool: ToolDefinition | undefined) => JSON.stringify(tool?.function, null, 1) ?? "";
-  return { ...told, ...changeOfText(text(before[place]), text(now[place])), line: null };
+  return { ...changed, ...changeOfText(text(before[place]), text(now[place])), line: null };
 }
 
 function changeOfText(before: string, now: string): Pick<ClientChange, "kind" | "line" | "before" | "after"> {

@@ -63,7 +63,7 @@ export interface LedgerEntry {
   };
   readonly summary?: Usage;
   /** Cost of the prompt, including its summary. */
-  readonly tokenUnits: number;
+  readonly costUnits: number;
   /**
    * Usage of the baseline: equal if nothing was evicted; only the rest of the reply if the call only follows
    * a recall.
@@ -72,33 +72,33 @@ export interface LedgerEntry {
   /** The baseline's compaction before the call if the conversation exceeds the window. Absent: none. */
   readonly withoutCompaction?: Usage;
   /** Cost of both baseline prompts. */
-  readonly withoutTokenUnits: number;
+  readonly baselineCostUnits: number;
   /** Cost of resending everything. Absent: it exceeds the window. */
-  readonly resendTokenUnits?: number;
+  readonly resendCostUnits?: number;
   /** Plan of a dry run. Absent: it is none. */
   readonly projected?: {
     readonly promptTokens: number;
     readonly cachedTokens: number;
-    readonly tokenUnits: number;
+    readonly costUnits: number;
     /**
      * Expected refetch cost over 20 calls, by the retention rule. Over 23 recorded sessions of three agents
      * it was 1.0 to 1.9 times the actual cost in total, 0.6 to 5 times for single agents.
      */
-    readonly repairTokenUnits: number;
+    readonly refetchCostUnits: number;
   };
   /** Effect of keep-alive requests. Absent: none. The baseline has none. */
-  readonly warmth?: {
+  readonly keepAlive?: {
     /** Tokens that were served only because of keep-alive requests. */
-    readonly keptTokens: number;
-    /** Saving by them, part of `LedgerEntry.withoutTokenUnits`. */
-    readonly creditTokenUnits: number;
+    readonly retainedTokens: number;
+    /** Saving by them, part of `LedgerEntry.baselineCostUnits`. */
+    readonly creditCostUnits: number;
     /** Evidence on the extended keep-alive before, for `observeUpgrade()`. */
     readonly upgrade?: UpgradeOutcome;
   };
   /**
    * Estimated saving of the session against the baseline, including keep-alive requests; negative for a loss.
    */
-  readonly savedTokenUnits: number;
+  readonly savedCostUnits: number;
   /** Whether the session has stopped rewriting because of its losses. */
   readonly stopped: boolean;
   readonly decision?: {
@@ -107,7 +107,7 @@ export interface LedgerEntry {
      * not fit; `asked`, on request. Or against it: `wait`, the carrying cost is lower; `loss_limit`, a
      * rewrite could exceed the limit; `stopped`, because of earlier losses.
      */
-    readonly cause: "price" | "window" | "asked" | "wait" | "loss_limit" | "stopped";
+    readonly cause: "price" | "window" | "requested" | "wait" | "loss_limit" | "stopped";
     /** Cache hit probability. */
     readonly alive: number;
     /** Tokens by which the prompt shrinks (ΔT). */
@@ -115,7 +115,7 @@ export interface LedgerEntry {
     /** Tokens after the cut that the cache would have served (S, and the cached part of ΔT). */
     readonly brokenTokens: number;
     /** Carrying cost so far. */
-    readonly rent: number;
+    readonly carryingCost: number;
     /** Rewrite cost of this call; negative for a saving. */
     readonly price: number;
   };
@@ -130,9 +130,9 @@ export interface PingSent {
 
 /** Cost and effect of a keep-alive request. */
 export interface PingEntry extends PingSent {
-  readonly tokenUnits: number;
+  readonly costUnits: number;
   readonly isWarm: boolean;
-  readonly savedTokenUnits: number;
+  readonly savedCostUnits: number;
   /** Evidence on extended keep-alive, for `observeUpgrade()`. Absent: it was none, or the prefix was gone. */
   readonly upgrade?: UpgradeOutcome;
 }
@@ -144,5 +144,5 @@ export interface RequestMade {
   /** Tokens that it shares with the start of the previous request and its reply. */
   readonly sharedTokens: number;
   /** Cost of its prompt, and of its reply if that has a price. */
-  readonly tokenUnits: number;
+  readonly costUnits: number;
 }

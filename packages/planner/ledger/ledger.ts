@@ -9,20 +9,20 @@ import {
 import { countMessageTokens } from "@tare/messages/internal";
 import {
   type CacheChange,
+  type CacheLifetimeRecord,
   findChange,
   hashEach,
   lastUseMs,
   NO_WARMTH,
-  observeWarmth,
+  observeCacheLifetime,
   type Prediction,
+  requestRecord,
   type SentRequest,
-  sentWarmth,
   servedOf,
   servesMost,
   sharedAlone,
   sharedTokens,
   timeToLive,
-  type WarmthRecord,
 } from "../cache/prefix.ts";
 import {
   type ByKind,
@@ -59,7 +59,7 @@ export interface PlannerState {
    * is its carrying cost.
    */
   readonly idleSince: Readonly<Record<string, number>>;
-  readonly warmth: WarmthRecord;
+  readonly cacheLifetime: CacheLifetimeRecord;
   readonly counted: TokenRecord;
   readonly sizes: readonly SizeRecord[];
   readonly windows: Readonly<Record<string, LearnedWindow>>;
@@ -88,7 +88,7 @@ export interface PlannerState {
 interface LearnedWindow {
   readonly tokens: number;
   /** Whether the provider reported it. Otherwise a longer prompt that succeeds refutes it. */
-  readonly isTold: boolean;
+  readonly isLearned: boolean;
 }
 
 export interface OwnCompaction {
@@ -99,7 +99,7 @@ export interface OwnCompaction {
    * Extra cost of the compaction and the calls after it. Absent: none, or several, which were unavoidable
    * then.
    */
-  readonly extraTokenUnits?: number;
+  readonly extraCostUnits?: number;
 }
 
 const NOT_COMPACTED: OwnCompaction = { tokens: 0, messages: 0, gone: 0 };
@@ -109,7 +109,7 @@ export const NEW_SESSION: PlannerState = {
   seen: 0,
   carried: 0,
   idleSince: {},
-  warmth: NO_WARMTH,
+  cacheLifetime: NO_WARMTH,
   counted: NO_TOKENS,
   sizes: [],
   windows: {},
@@ -143,7 +143,7 @@ export function resendCostOf({ rewritten }: PlannerState, resend: number, cost: 
 
 export function forkAccount(account: PlannerState, length: number): PlannerState {
   const { rewritten, seen, clock, compacted, sent } = account;
-  const { extraTokenUnits: _, ...inherited } = compacted;
+  const { extraCostUnits: _, ...inherited } = compacted;
   return {
     ...account,
     seen: Math.min(seen, length),
@@ -166,7 +166,7 @@ const SERVED_SHARE = 0.8;
 const REMEMBERED_REQUESTS = 4;
 
 /** Recorded part of a request's plan. Tokens are counted locally. */
-export interface BookedPlan {
+export interface RecordedPlan {
   readonly request: {
     readonly messages: readonly Message[];
     readonly nowMs: number;
@@ -185,12 +185,12 @@ export interface BookedPlan {
     readonly parts: readonly { readonly name: string }[];
   }[];
   /** Expected refetch cost of its evictions; used in dry runs only. */
-  readonly repairs: number;
+  readonly refetches: number;
   readonly decision?: Decision;
 }
 
 export interface BookCallOptions {
-  readonly plan: BookedPlan;
+  readonly plan: RecordedPlan;
   readonly usage: Usage | undefined;
   readonly summary: Usage | undefined;
   readonly heldTokens: number | undefined;
@@ -224,9 +224,9 @@ export function bookCall(
 ): { readonly state: PlannerState; readonly entry: LedgerEntry } {
   const { request, alone } = plan;
   const { nowMs, model } = request;
-  const { warmth } = before;
-  const aliveBy = (sent: SentRequest) => sentWarmth(sent, { profile, warmth, nowMs }).alive;
-  const shown = { tools: plan.view.tools, countTokens };
+  const { cacheLifetime } = before;
+  const aliveBy = (sent: SentRequest) => requestRecord(sent, { profile, cacheLifetime, nowMs }).alive;
+  const visible = { tools: plan.view.tools, countTokens };
   const own = { tools: alone.tools, ownTokens: alone.ownTokens, countTokens };
   const known = observes
     ? predictAlone(alone, { sent: before.sent, countTokens, nowMs, aliveOf: aliveBy })
@@ -255,13 +255,13 @@ export function bookCall(
   const served = expected > 0 ? read.cachedTokens / expected : predicted.alive;
   const cost = promptCost(profile, actual) + (summary ? promptCost(profile, summary) : 0);
   const lastTokens = observes ? last?.ownTokens ?? 0 : last?.promptTokens ?? 0;
-  const lastShared = !last ? 0 : observes ? sharedAlone(last, own) : sharedTokens(last, shown);
-  const isTold = late || lastShared >= lastTokens;
-  const alive = served >= SERVED_SHARE ? 1 : isTold ? served : predicted.alive;
+  const lastShared = !last ? 0 : observes ? sharedAlone(last, own) : sharedTokens(last, visible);
+  const isEvidence = late || lastShared >= lastTokens;
+  const alive = served >= SERVED_SHARE ? 1 : isEvidence ? served : predicted.alive;
   const aliveOf = (sent: SentRequest) => nowMs - lastUseMs(sent) === predicted.idleMs ? alive : aliveBy(sent);
   // Restored content finds a cache that its eviction broke.
   const isSame = plan.isWhole && before.sent.every(({ isWhole }) => isWhole) && before.compacted.tokens === 0;
-  const asked = callAlone(before.compacted, alone, {
+  const aloneCall = callAlone(before.compacted, alone, {
     ...{ profile, scale, windowTokens, habit, countTokens, nowMs, aliveOf },
     sent: before.sent,
     usage: read,
@@ -269,15 +269,15 @@ export function bookCall(
     alive: served >= SERVED_SHARE ? 1 : served,
     front: heldTokens === undefined ? undefined : { tokens: known.sharedTokens, heldTokens },
   });
-  const resent = observes ? actual : asked.resend;
+  const resent = observes ? actual : aloneCall.resend;
   // Without reports and a known cache nothing is claimed.
   const isUntold = !reported && profile.name === "none";
   const taken: AloneCall = isUntold
     ? { usage: actual, whole: actual, resend: actual, compacted: before.compacted }
     : isSame || observes
     ? { usage: actual, whole: actual, resend: resent, compacted: before.compacted }
-    : asked;
-  const kept = afterRequest(before.clock, {
+    : aloneCall;
+  const nextClock = afterRequest(before.clock, {
     atMs: nowMs,
     usage: read,
     // The reply continued the last request, and this one continues the reply.
@@ -285,25 +285,25 @@ export function bookCall(
       prompt,
       last ? scaled(scale, lastShared) + (lastShared < lastTokens ? 0 : before.outputTokens) : 0,
     ),
-    tokenUnits: cost + outputPrice(profile, model) * actual.outputTokens,
+    costUnits: cost + outputPrice(profile, model) * actual.outputTokens,
   }, profile);
-  const { keptTokens, credit, upgrade, clock } = kept;
+  const { retainedTokens, credit, upgrade, clock } = nextClock;
   const projected = observes
     ? project(plan, { actual, isSame, profile, scale, alive, predicted })
     : undefined;
   const outputTokens = Math.max(0, actual.outputTokens - (alone.isDetour ? before.outputTokens : 0));
   const { compaction } = taken;
-  const alonePrompt = keptTokens === 0 ? taken.usage : cooled(
+  const alonePrompt = retainedTokens === 0 ? taken.usage : cooled(
     taken.usage,
-    isSame || observes || !last ? keptTokens : scaled(scale, sharedAlone(last, own)),
+    isSame || observes || !last ? retainedTokens : scaled(scale, sharedAlone(last, own)),
   );
   const alike = promptCost(profile, alonePrompt) + (compaction ? promptCost(profile, compaction) : 0);
   const extra = extraOf(before.compacted, taken, alike - promptCost(profile, taken.whole));
-  const refuted = taken.refutes ? Math.max(0, before.compacted.extraTokenUnits ?? 0) : 0;
+  const refuted = taken.refutes ? Math.max(0, before.compacted.extraCostUnits ?? 0) : 0;
   const isInherited = before.rewritten === "before_fork" && !alone.isDetour && !observes;
   const withoutCost = isInherited ? Math.max(alike - refuted, cost) : alike - refuted;
   // Estimates don't decide whether rewriting pays.
-  const planned = projected ? projected.tokenUnits - projected.repairTokenUnits : cost;
+  const planned = projected ? projected.costUnits - projected.refetchCostUnits : cost;
   const paid = before.paid + planned;
   const without = before.without + withoutCost;
   const resendCost = resendCostOf(before, promptCost(profile, taken.resend), planned);
@@ -315,7 +315,7 @@ export function bookCall(
   }
   const ownTools = hashEach(alone.tools);
   const now: SentRequest = {
-    tools: hashEach(shown.tools),
+    tools: hashEach(visible.tools),
     messageTokens,
     promptTokens: plan.promptTokens,
     isWhole: plan.isWhole,
@@ -337,9 +337,13 @@ export function bookCall(
     // Pending parts are before the broken ones, so they are served if anything is.
     carried: before.carried + (actual.cachedTokens > 0 ? profile.read : profile.write),
     idleSince,
-    warmth: reported && expected > 0 && last && !predicted.forAnHour
-      ? observeWarmth(profile, { idleMs: predicted.idleMs, warm: served >= SERVED_SHARE }, before.warmth)
-      : before.warmth,
+    cacheLifetime: reported && expected > 0 && last && !predicted.forAnHour
+      ? observeCacheLifetime(
+        profile,
+        { idleMs: predicted.idleMs, warm: served >= SERVED_SHARE },
+        before.cacheLifetime,
+      )
+      : before.cacheLifetime,
     counted,
     sizes: before.sizes,
     windows: before.windows,
@@ -349,7 +353,7 @@ export function bookCall(
     without,
     clock,
     waitingTokens: observes ? 0 : scale.perToken * plan.pending.reduce((sum, { tokens }) => sum + tokens, 0),
-    compacted: extra === undefined ? taken.compacted : { ...taken.compacted, extraTokenUnits: extra },
+    compacted: extra === undefined ? taken.compacted : { ...taken.compacted, extraCostUnits: extra },
     outputTokens: actual.outputTokens,
     stopped: before.stopped || paid - resend > Math.max(2 * lossLimit * resend, LEAST_LOSS),
     rewritten: before.rewritten,
@@ -379,18 +383,22 @@ export function bookCall(
       late: late ?? false,
     }),
     ...(summary && { summary }),
-    tokenUnits: cost,
+    costUnits: cost,
     without: { ...roundTokens(alonePrompt), outputTokens },
     ...(compaction && {
       withoutCompaction: { ...roundTokens(compaction), outputTokens: SUMMARY_TOKENS },
     }),
-    withoutTokenUnits: withoutCost,
-    ...(taken.whole.promptTokens <= windowTokens && { resendTokenUnits: promptCost(profile, taken.whole) }),
+    baselineCostUnits: withoutCost,
+    ...(taken.whole.promptTokens <= windowTokens && { resendCostUnits: promptCost(profile, taken.whole) }),
     ...(projected && { projected }),
-    ...((keptTokens > 0 || upgrade) && {
-      warmth: { keptTokens: Math.round(keptTokens), creditTokenUnits: credit, ...(upgrade && { upgrade }) },
+    ...((retainedTokens > 0 || upgrade) && {
+      keepAlive: {
+        retainedTokens: Math.round(retainedTokens),
+        creditCostUnits: credit,
+        ...(upgrade && { upgrade }),
+      },
     }),
-    savedTokenUnits: saved(state, observes),
+    savedCostUnits: saved(state, observes),
     stopped: state.stopped,
     ...(plan.decision && { decision: plan.decision }),
   };
@@ -418,13 +426,13 @@ function unreadAfter(
   return shouldRead ? unreadCalls + 1 : unreadCalls;
 }
 
-export function bookPing(
+export function recordKeepAlive(
   before: PlannerState,
   ping: PingSent,
   { profile, observes }: Pick<BookCallOptions, "profile" | "observes">,
 ): { readonly state: PlannerState; readonly entry: PingEntry } {
-  const tokenUnits = promptCost(profile, ping.usage);
-  const { clock, isWarm, upgrade } = afterPing(before.clock, { ...ping, tokenUnits });
+  const costUnits = promptCost(profile, ping.usage);
+  const { clock, isWarm, upgrade } = afterPing(before.clock, { ...ping, costUnits });
   const [newest, ...others] = before.sent;
   const isUpgraded = clock.isUpgraded;
   const state: PlannerState = {
@@ -444,8 +452,8 @@ export function bookPing(
       ]
       : [],
   };
-  const savedTokenUnits = saved(state, observes);
-  return { state, entry: { ...ping, tokenUnits, isWarm, savedTokenUnits, ...(upgrade && { upgrade }) } };
+  const savedCostUnits = saved(state, observes);
+  return { state, entry: { ...ping, costUnits, isWarm, savedCostUnits, ...(upgrade && { upgrade }) } };
 }
 
 function isSameKind(a: SentRequest, b: SentRequest): boolean {
@@ -474,7 +482,7 @@ function outputPrice({ price }: Profile, model: string | undefined): number {
 }
 
 function project(
-  { promptTokens, alone, predicted: shared, repairs }: BookedPlan,
+  { promptTokens, alone, predicted: shared, refetches }: RecordedPlan,
   { actual, isSame, profile, scale, alive, predicted }: {
     readonly actual: Usage;
     readonly isSame: boolean;
@@ -493,8 +501,8 @@ function project(
   return {
     promptTokens: Math.round(sent.promptTokens),
     cachedTokens: Math.round(sent.cachedTokens),
-    tokenUnits: promptCost(profile, sent) + repairs,
-    repairTokenUnits: repairs,
+    costUnits: promptCost(profile, sent) + refetches,
+    refetchCostUnits: refetches,
   };
 }
 
@@ -577,18 +585,18 @@ export function promptCost(
  * import { callCost } from "@tare/planner/internal/parts";
  *
  * const usage = { promptTokens: 1_000_000, cachedTokens: 800_000, outputTokens: 10_000 };
- * const { tokenUnits, usd } = callCost(usage, {
+ * const { costUnits, usd } = callCost(usage, {
  *   profile: profileNamed("openai"),
  *   price: { input: 2.5, output: 15, cacheRead: 0.25 },
  * });
- * assertEquals(tokenUnits, 280_000);
+ * assertEquals(costUnits, 280_000);
  * assertAlmostEquals(usd!, 0.5 + 0.2 + 0.15);
  * ```
  */
 export function callCost(usage: Usage, rates: Rates): Cost {
   const { profile, price } = rates;
-  const tokenUnits = promptCost(profile, usage);
-  return price ? { tokenUnits, usd: usdOf(usage, price) } : { tokenUnits };
+  const costUnits = promptCost(profile, usage);
+  return price ? { costUnits, usd: usdOf(usage, price) } : { costUnits };
 }
 
 /** Cost of a call by cached prompt, uncached prompt and reply. */
@@ -608,7 +616,7 @@ export type CostParts = Readonly<Record<"cached" | "uncached" | "output", Cost>>
  *   profile: profileNamed("openai"),
  *   price: { input: 2.5, output: 15, cacheRead: 0.25 },
  * });
- * assertEquals([cached.tokenUnits, uncached.tokenUnits, output.tokenUnits], [80_000, 200_000, 0]);
+ * assertEquals([cached.costUnits, uncached.costUnits, output.costUnits], [80_000, 200_000, 0]);
  * assertEquals([cached.usd, output.usd], [0.2, 0.15]);
  * ```
  */
@@ -620,17 +628,17 @@ export function callCostParts(
   const { profile, price } = rates;
   const { promptTokens, cachedTokens, outputTokens } = usage;
   const units = cachedTokens * profile.read;
-  const uncached = whole.tokenUnits - units;
+  const uncached = whole.costUnits - units;
   if (!price || whole.usd === undefined) {
-    return { cached: { tokenUnits: units }, uncached: { tokenUnits: uncached }, output: { tokenUnits: 0 } };
+    return { cached: { costUnits: units }, uncached: { costUnits: uncached }, output: { costUnits: 0 } };
   }
   const times = timesOf(promptTokens, price);
   const cached = cachedTokens * (price.cacheRead ?? price.input) * times.input / 1e6;
   const output = outputTokens * price.output * times.output / 1e6;
   return {
-    cached: { tokenUnits: units, usd: cached },
-    uncached: { tokenUnits: uncached, usd: whole.usd - cached - output },
-    output: { tokenUnits: 0, usd: output },
+    cached: { costUnits: units, usd: cached },
+    uncached: { costUnits: uncached, usd: whole.usd - cached - output },
+    output: { costUnits: 0, usd: output },
   };
 }
 
@@ -655,10 +663,10 @@ export function mostOfCall(
   const { promptTokens, outputTokens } = usage;
   const written = { cacheWriteTokens: promptTokens, hourWriteTokens: promptTokens };
   const plain = callCost({ promptTokens, cachedTokens: 0, outputTokens }, rates);
-  const kept = callCost({ promptTokens, cachedTokens: 0, outputTokens, ...written }, rates);
-  const usd = plain.usd === undefined ? undefined : Math.max(plain.usd, kept.usd ?? 0);
+  const uncachedCost = callCost({ promptTokens, cachedTokens: 0, outputTokens, ...written }, rates);
+  const usd = plain.usd === undefined ? undefined : Math.max(plain.usd, uncachedCost.usd ?? 0);
   return {
-    tokenUnits: Math.max(plain.tokenUnits, kept.tokenUnits),
+    costUnits: Math.max(plain.costUnits, uncachedCost.costUnits),
     ...(usd !== undefined && { usd }),
   };
 }
@@ -788,7 +796,7 @@ function extraOf(
 ): number | undefined {
   if (compacted.tokens === 0) return undefined;
   if (compaction) return before.tokens === 0 ? more : undefined;
-  return before.extraTokenUnits === undefined ? undefined : before.extraTokenUnits + more;
+  return before.extraCostUnits === undefined ? undefined : before.extraCostUnits + more;
 }
 
 const NOTHING: PromptUsage = { promptTokens: 0, cachedTokens: 0 };
@@ -858,21 +866,21 @@ export function callAlone(
   const refutes = before.messages > messages.length;
   const compacted = refutes ? NOT_COMPACTED : before;
   const tokens = ownTokens - compacted.tokens;
-  const asked = compacted.tokens > 0 ? take(tokens, Math.max(0, last - compacted.tokens), 0) : whole;
+  const requestedShare = compacted.tokens > 0 ? take(tokens, Math.max(0, last - compacted.tokens), 0) : whole;
   const fullFrom = habit.fullFrom?.(windowTokens, replyTokens) ?? usuallyFullFrom(windowTokens);
-  const stays = { usage: asked, whole, resend, compacted, refutes };
-  if (asked.promptTokens <= fullFrom) return stays;
+  const stays = { usage: requestedShare, whole, resend, compacted, refutes };
+  if (requestedShare.promptTokens <= fullFrom) return stays;
   const tokensOf = (some: readonly Message[]) =>
     sumOf(some, (message) => countMessageTokens(message, countTokens));
   const answers = habit.isLate
     ? messages.slice(messages.findLastIndex(({ role }) => role === "assistant") + 1)
     : [];
-  if (asked.promptTokens - scale.perToken * tokensOf(answers) <= fullFrom) return stays;
-  const from = tailFrom(messages, habit.keptChars?.(fullFrom) ?? 0);
-  const left = frontTokens + tokensOf(messages.slice(from)) + (habit.keptTokens ?? 0) / scale.perToken;
+  if (requestedShare.promptTokens - scale.perToken * tokensOf(answers) <= fullFrom) return stays;
+  const from = tailFrom(messages, habit.retainedChars?.(fullFrom) ?? 0);
+  const left = frontTokens + tokensOf(messages.slice(from)) + (habit.retainedTokens ?? 0) / scale.perToken;
   if (left >= tokens) return stays;
   const { resultChars } = habit;
-  const compaction = resultChars === undefined ? asked : writtenLike(
+  const compaction = resultChars === undefined ? requestedShare : writtenLike(
     usage,
     scale.perToken * transcriptTokens(messages.slice(compacted.gone, from), { resultChars, countTokens }),
     0,

@@ -56,7 +56,7 @@ Deno.test("promptCost() distinguishes writes for five minutes, for an hour, and 
 const USAGE = { promptTokens: 1_000_000, cachedTokens: 500_000, outputTokens: 100_000 };
 
 Deno.test("callCost() returns no money without a price, and cost units of the prompt only", () => {
-  assertEquals(callCost(USAGE, { profile: profileNamed("openai") }), { tokenUnits: 550_000 });
+  assertEquals(callCost(USAGE, { profile: profileNamed("openai") }), { costUnits: 550_000 });
 });
 
 Deno.test("callCost() prices reads, both kinds of writes, and other tokens separately", () => {

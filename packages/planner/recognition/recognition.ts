@@ -38,7 +38,7 @@ export interface KnownConversation {
      * Pieces of a summary with which its client may start a new history, and whether the client marked it as
      * one.
      */
-    readonly summary?: { readonly pieces: readonly string[]; readonly isSaid: boolean } | undefined;
+    readonly summary?: { readonly pieces: readonly string[]; readonly isRequested: boolean } | undefined;
     /** Pieces of the summary that its history starts with, and whether a model has answered since. */
     readonly begunWith?: { readonly pieces: readonly string[]; readonly isAnswered: boolean } | undefined;
     readonly opening?: string | undefined;
@@ -314,7 +314,7 @@ export class Recognition<Known extends KnownConversation> {
     if (quoted) return quoted;
     // An unreadable summary: key and instructions identify the conversation.
     const newest = named ?? (isKeyed ? this.#newest(request, isBegun) : undefined);
-    const isMeant = newest?.facts.summary?.isSaid && (named || this.#shared(newest, items) > 0);
+    const isMeant = newest?.facts.summary?.isRequested && (named || this.#shared(newest, items) > 0);
     return isMeant && !isBranch ? newest : undefined;
   }
 

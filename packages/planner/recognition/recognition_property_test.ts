@@ -116,7 +116,7 @@ class Play {
     // A copy of a conversation that waits for its first reply is a retry of it, apart from transient text.
     if (this.#hasTwin(talk.items) && !isNamed) return;
     // With a key whose client requested a summary, the next conversation continues it.
-    if (isKeyed && [...this.#knowns].some(({ facts: { summary } }) => summary?.isSaid)) return;
+    if (isKeyed && [...this.#knowns].some(({ facts: { summary } }) => summary?.isRequested)) return;
     if (isTitled) this.#precede(talk, talk.items);
     this.#talks.push(talk);
     this.ask(talk, ["new"]);
@@ -197,11 +197,11 @@ class Play {
     if (before && before !== known && talk.lasting) this.#left.push(talk.lasting);
     talk.lasting = talk.items;
     const { summary, ...facts } = known.facts;
-    const isAnew = outcome === "continue" && recognised.how === "anew";
-    const pieces = isAnew ? summary?.pieces : facts.begunWith?.pieces;
-    const isAnswered = !isAnew && request.items.some(({ role }) => role === "reply");
+    const isRestarted = outcome === "continue" && recognised.how === "anew";
+    const pieces = isRestarted ? summary?.pieces : facts.begunWith?.pieces;
+    const isAnswered = !isRestarted && request.items.some(({ role }) => role === "reply");
     const begunWith = pieces && { pieces, isAnswered };
-    known.facts = { ...facts, begunWith, turns: 1, isAmidTurn: true, ...(!isAnew && { summary }) };
+    known.facts = { ...facts, begunWith, turns: 1, isAmidTurn: true, ...(!isRestarted && { summary }) };
     this.#recognition.follow(known, request, ++this.#count);
     talk.known = known;
     talk.sent = request.items;
@@ -223,7 +223,7 @@ class Play {
     const talk = this.#talks[who % this.#talks.length]!;
     const known = talk.known!;
     const heads = talk.items.filter(({ role }) => role === "instruction");
-    const says = (text: string) => this.item("user", this.#unique(text));
+    const userItem = (text: string) => this.item("user", this.#unique(text));
     const steps = (count: number): Item[] => {
       const call = this.#unique("calls");
       const ids = Array.from({ length: count }, (_, at) => `${call}.${at}`);
@@ -240,7 +240,7 @@ class Play {
         known.facts = { ...known.facts, isAmidTurn: false };
         // Copies with the same reply are equal; the newest is expected.
         const reply = size < 3 && this.#talks.length === 1 ? "Done." : this.#unique("Done");
-        add(this.item("reply", reply), says("And now"));
+        add(this.item("reply", reply), userItem("And now"));
         return this.ask(talk, ["continue"]);
       }
       case "retry":
@@ -273,7 +273,7 @@ class Play {
         const last = talk.items.findLastIndex(({ role }) => role === "reply");
         const turn = talk.items.findLastIndex(({ role }) => role === "user");
         if (last < turn || turn < 1) return;
-        const items = [...talk.items.slice(0, last), says("Go on")];
+        const items = [...talk.items.slice(0, last), userItem("Go on")];
         if (this.#hasTwin(items)) return;
         talk.items = items;
         return this.ask(talk, this.#isOwn(talk) ? ["continue"] : AMBIGUOUS.opening!);
@@ -281,7 +281,7 @@ class Play {
       case "go back": {
         const at = talk.items.findIndex(({ role }, at) => at > size % 4 && role === "user");
         if (at < 0 || at === talk.items.length - 1 && talk.tail !== "none") return;
-        const items = [...talk.items.slice(0, at), says("Do something else")];
+        const items = [...talk.items.slice(0, at), userItem("Do something else")];
         if (this.#hasTwin(items)) return;
         talk.items = items;
         const isAnswered = items.some(({ role }) => role === "reply");
@@ -291,7 +291,7 @@ class Play {
       case "fork": {
         const at = talk.items.findIndex(({ role }, at) => at > size % 4 && role === "user");
         if (at < 0 || at === talk.items.length - 1 || talk.name !== undefined) return;
-        const items = [...talk.items.slice(0, at), says("Try another way")];
+        const items = [...talk.items.slice(0, at), userItem("Try another way")];
         if (!items.some(({ role }) => role === "reply") || this.#hasTwin(items)) return;
         const fork: Talk = { ...talk, items };
         this.#talks.push(fork);
@@ -299,16 +299,16 @@ class Play {
       }
       case "compact, quoted": {
         const summary = `${this.#unique("A summary of all that was said and done in conversation")}.`;
-        this.#aside(talk, [...talk.sent, says("Summarize the conversation")], false);
-        known.facts = { ...known.facts, summary: { pieces: [summary], isSaid: false } };
+        this.#aside(talk, [...talk.sent, userItem("Summarize the conversation")], false);
+        known.facts = { ...known.facts, summary: { pieces: [summary], isRequested: false } };
         talk.items = [...heads, this.item("user", `Continued. ${summary}`)];
         return this.ask(talk, ["continue"]);
       }
       case "compact, unquoted": {
         // With a key of several conversations the newest is expected.
         if (talk.isKeyed && talk.name === undefined && this.#talks.length > 1) return;
-        known.facts = { ...known.facts, summary: { pieces: [], isSaid: true } };
-        talk.items = [...heads, says("An opaque summary")];
+        known.facts = { ...known.facts, summary: { pieces: [], isRequested: true } };
+        talk.items = [...heads, userItem("An opaque summary")];
         return this.ask(talk, talk.isKeyed && heads.length > 0 ? ["continue"] : AMBIGUOUS.retold!);
       }
       case "compact, cut off": {
@@ -318,7 +318,7 @@ class Play {
         const results = end.filter(({ shape }) => shape !== undefined).length;
         // A single call with another result may belong to another conversation.
         if (!isEnd || end[0]!.role === "result" || results < (talk.tail === "text" ? 2 : 1)) return;
-        talk.items = [...heads, says("What came before"), ...end];
+        talk.items = [...heads, userItem("What came before"), ...end];
         return this.ask(talk, ["continue"]);
       }
       case "title": {
@@ -332,9 +332,9 @@ class Play {
       case "begin titled":
         return this.begin({ isTitled: true });
       case "leave unbegun": {
-        const opening = [...heads, says("Do the task number")];
-        const asked = size % 3 === 0 ? [...opening, ...steps(1), says("Summarize")] : opening;
-        return this.#precede({ ...talk, name: this.#nameOne() }, asked);
+        const opening = [...heads, userItem("Do the task number")];
+        const requests = size % 3 === 0 ? [...opening, ...steps(1), userItem("Summarize")] : opening;
+        return this.#precede({ ...talk, name: this.#nameOne() }, requests);
       }
       case "subagent":
         return this.begin({ rules: "You are a subagent.", task: talk.task });

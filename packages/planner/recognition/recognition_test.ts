@@ -41,7 +41,7 @@ function recognised(known: Readonly<Record<string, string>>, request: RequestHis
 }
 
 const ONE = "S u1 a1 r1 a2 r2 a3 r3";
-const summary = { pieces: ["a summary"], isSaid: false };
+const summary = { pieces: ["a summary"], isRequested: false };
 
 for (
   const [what, known, request, expected, facts] of [
@@ -75,12 +75,12 @@ for (
 Deno.test("Recognition.recognise() continues a conversation whose summary is quoted with a new history", () => {
   const request = { ...history("S u1"), textsOf: () => ["Continued from a summary."] };
   assertEquals(recognised({ one: "S u0 a1 u2" }, request, { summary }), "continue one 1 anew");
-  const said = { summary: { pieces: [], isSaid: true } };
+  const requested = { summary: { pieces: [], isRequested: true } };
   assertEquals(
-    recognised({ one: "S u0 a1 u2" }, history("S u1", { isKeyed: true }), said),
+    recognised({ one: "S u0 a1 u2" }, history("S u1", { isKeyed: true }), requested),
     "continue one 1 anew",
   );
-  assertEquals(recognised({ one: "S u0 a1 u2" }, history("S u1"), said), "new");
+  assertEquals(recognised({ one: "S u0 a1 u2" }, history("S u1"), requested), "new");
 });
 
 for (
@@ -88,7 +88,7 @@ for (
     ["forks what shares more", ONE, "S u1", "S u1 a1 r1 u2", "fork 4"],
     ["continues after a cut stream", "S u1 t", "S u1", "S u1 a1 r1", "continue 2"],
     ["continues after an opaque summary", ONE, "S uX aX", "S u2", "continue 1", {
-      summary: { pieces: [], isSaid: true },
+      summary: { pieces: [], isRequested: true },
     }],
   ] as const
 ) {

@@ -5,7 +5,7 @@ import {
   type ToolDefinition,
   type ToolMessage,
 } from "@tare/messages";
-import { CallPairing, countToolTokens, hashPiece, meantCall, personsWords } from "@tare/messages/internal";
+import { CallPairing, countToolTokens, hashPiece, meantCall, userWords } from "@tare/messages/internal";
 import { RECALL_TOOL, type ToolTraits } from "@tare/prune";
 import {
   parsePlaceholder,
@@ -14,7 +14,7 @@ import {
   resultOriginal,
   traitsOf,
 } from "@tare/prune/internal";
-import { compactTool, shownTools } from "@tare/schemas";
+import { compactTool, compactTools } from "@tare/schemas";
 import { scaled, type TokenScale } from "../cache/prompt_size.ts";
 import { candidateOf, EXPECTED_LINE_TOKENS, type Way } from "../edits/edit.ts";
 import type { PinnedPlaces } from "../edits/pin.ts";
@@ -107,7 +107,7 @@ interface Bearer {
   readonly fileText: boolean;
   readonly edits: boolean;
   readonly files: readonly string[];
-  came: number;
+  arrivedAt: number;
   /** The call before which it came, or that last used one of its names. */
   wanted: number;
   names: number;
@@ -150,8 +150,8 @@ export class Standings {
   /** Results and steps worth carrying; a newer bearer of one of their names wakes them. */
   readonly quietResults: Quiet = new Quiet();
   readonly quietSteps: Quiet = new Quiet();
-  #shown: Result[] = [];
-  #shownBy: number | undefined;
+  #results: Result[] = [];
+  #visibleBy: number | undefined;
   readonly #options: StandingsOptions;
   readonly #pairing = new CallPairing();
   readonly #names = new Map<string, Bearer>();
@@ -170,11 +170,11 @@ export class Standings {
     this.#options = options;
   }
 
-  add(message: Message, shown: Message = message): void {
+  add(message: Message, visible: Message = message): void {
     const at = this.bearers.length;
     this.#addTurn(message, at);
     const pair = this.#pairing.add(message);
-    this.#addBearer(shown, pair?.call);
+    this.#addBearer(visible, pair?.call);
     this.#addStep(message, at, pair?.at);
     if (message.role === "assistant") this.call++;
     if (message.role === "tool" && pair) this.#addResult(message, at, pair.call);
@@ -185,10 +185,10 @@ export class Standings {
   }
 
   resultsOf(layout: Pick<Layout, "version" | "changed" | "shows">): readonly Result[] {
-    if (this.#shownBy !== layout.version) this.#shown = [...this.results];
-    this.#shownBy = layout.version;
-    if (layout.changed.length > 0) this.#shown = this.#shown.filter(({ at }) => layout.shows(at));
-    return this.#shown;
+    if (this.#visibleBy !== layout.version) this.#results = [...this.results];
+    this.#visibleBy = layout.version;
+    if (layout.changed.length > 0) this.#results = this.#results.filter(({ at }) => layout.shows(at));
+    return this.#results;
   }
 
   wakeAll(): void {
@@ -199,7 +199,7 @@ export class Standings {
   renew(at: number): void {
     const bearer = this.bearers[at]!;
     bearer.wanted = this.call;
-    bearer.came = this.call;
+    bearer.arrivedAt = this.call;
   }
 
   get activeStart(): number {
@@ -215,8 +215,8 @@ export class Standings {
   newestAnswer = -1;
 
   /** Returns whether a message shows a file that the user named and that hasn't been edited since. */
-  isNamed({ fileText, files, came }: Bearer): boolean {
-    if (!fileText || files.some((file) => (this.#edited.get(file) ?? -1) > came)) return false;
+  isNamed({ fileText, files, arrivedAt }: Bearer): boolean {
+    if (!fileText || files.some((file) => (this.#edited.get(file) ?? -1) > arrivedAt)) return false;
     return files.some((file) => file.length >= 5 && this.#named.has(file));
   }
 
@@ -239,7 +239,7 @@ export class Standings {
         this.turnStarts.push(at);
         this.quietSteps.wakeAll();
       }
-      for (const name of fileNamesIn(personsWords({ role, ...message }))) this.#named.add(name);
+      for (const name of fileNamesIn(userWords({ role, ...message }))) this.#named.add(name);
     }
     if (role === "assistant") this.newestAnswer = at;
     this.#answered = role === "assistant" && contentText(message.content) !== "" &&
@@ -258,7 +258,7 @@ export class Standings {
       fileText,
       edits,
       files,
-      came: call,
+      arrivedAt: call,
       wanted: call,
       names: facts.names.size,
     };
@@ -316,7 +316,7 @@ export class Standings {
     const result = { at, message, tool, recalled };
     const bearer = this.bearers[at]!;
     bearer.result = this.results.push(result) - 1;
-    this.#shown.push(result);
+    this.#results.push(result);
     const sameCall = `${tool} ${input}`;
     const errors = this.#errors.get(sameCall) ?? [];
     if (reportsError(message, at, this.#options)) {
@@ -325,7 +325,7 @@ export class Standings {
       return;
     }
     // Parallel calls don't answer one another.
-    for (const error of errors.filter(({ came }) => came < this.call)) {
+    for (const error of errors.filter(({ arrivedAt }) => arrivedAt < this.call)) {
       error.error = "over";
       this.#wake(error);
     }
@@ -354,7 +354,7 @@ export interface Removal {
    */
   readonly idle: boolean;
   /** Whether it isn't worth writing again, so that a cut before it evicts it. */
-  readonly goes: boolean;
+  readonly evicts: boolean;
   /** Expected refetch cost until the window is full again, if requested; otherwise 0. */
   readonly loss: number;
   readonly how: Way;
@@ -364,7 +364,7 @@ interface Seen {
   readonly layout: Layout;
   readonly standings: Standings;
   readonly tools: readonly ToolDefinition[];
-  readonly shownTools: readonly ToolDefinition[];
+  readonly visibleTools: readonly ToolDefinition[];
   readonly toolTokens: number;
 }
 
@@ -436,7 +436,7 @@ export function findRemovals(seen: Seen, options: RemovalOptions): Removal[] {
       continue;
     }
     const removal = drop(step, seen, { ...ofSteps, line: lineAt !== step.from });
-    if (!removal.idle && !removal.goes) continue;
+    if (!removal.idle && !removal.evicts) continue;
     takeResults(Math.min(step.from, ends.results));
     removals.push(removal);
     lineAt = step.to;
@@ -498,10 +498,10 @@ function firstIdle(ends: Ends, seen: Seen, options: RemovalOptions): number {
       continue;
     }
     // Its line may be shared, so a difference of one line is evaluated in full.
-    const shown = shownIn(step, layout);
-    const tokens = options.scale.perToken * shown.reduce((sum, at) => sum + freedBy(at, seen, options), 0) +
+    const visible = visibleIn(step, layout);
+    const tokens = options.scale.perToken * visible.reduce((sum, at) => sum + freedBy(at, seen, options), 0) +
       LINE_TOKENS + EXPECTED_LINE_TOKENS * (step.to - step.from);
-    const ahead = callsUntilIdle(tokens, shown, seen, ofSteps);
+    const ahead = callsUntilIdle(tokens, visible, seen, ofSteps);
     if (ahead === 0) {
       first = step.from;
       break;
@@ -576,10 +576,10 @@ function freedBy(at: number, { layout }: Seen, { referredTokens }: RemovalOption
   return layout.tokensAt(at) - referredTokens(at);
 }
 
-function shownIn({ from, to }: Step, layout: Layout): number[] {
-  const shown: number[] = [];
-  for (let at = from; at < to; at++) if (layout.shows(at)) shown.push(at);
-  return shown;
+function visibleIn({ from, to }: Step, layout: Layout): number[] {
+  const visible: number[] = [];
+  for (let at = from; at < to; at++) if (layout.shows(at)) visible.push(at);
+  return visible;
 }
 
 function mayLeave(
@@ -588,10 +588,10 @@ function mayLeave(
   { scale, pinned, retention: { errorWeight } }: RemovalOptions,
 ): boolean {
   const found = layout.find(at);
-  if (!found || pinned.kept.has(at) || scale.perToken * found.tokens < MIN_TOKENS) return false;
+  if (!found || pinned.retained.has(at) || scale.perToken * found.tokens < MIN_TOKENS) return false;
   const bearer = standings.bearers[at]!;
   if (bearer.error === "open" && (errorWeight === Infinity || at < standings.activeStart)) return false;
-  const isFresh = standings.call - bearer.came < OFTEN_RECALLED_CALLS;
+  const isFresh = standings.call - bearer.arrivedAt < OFTEN_RECALLED_CALLS;
   if (recalled !== undefined && isFresh && standings.isRecalledOften(recalled)) return false;
   return found.message === message || !standings.showsRecalled(String(found.message.content));
 }
@@ -628,7 +628,7 @@ function drop(
     start: scaled(options.scale, seen.toolTokens + layout.find(from)!.start),
     tokens,
     parts,
-    ...worth(tokens, shownIn(step, layout), seen, options),
+    ...worth(tokens, visibleIn(step, layout), seen, options),
     how: { type: "drop", from, to },
   };
 }
@@ -647,7 +647,7 @@ function lossAt(
 ): number {
   const bearer = standings.bearers[at]!;
   if (bearer.error === "over") return 0;
-  const { fileText, edits, names, came, wanted } = bearer;
+  const { fileText, edits, names, arrivedAt, wanted } = bearer;
   const named = at >= standings.activeStart && standings.isNamed(bearer) ? retention.namedWeight : 1;
   const failed = bearer.error === "open" ? retention.errorWeight : 1;
   const weight = named * (failed < Infinity ? failed : 1);
@@ -656,7 +656,7 @@ function lossAt(
     fileText,
     edits,
     names,
-    age: 1 + standings.call + ahead - came,
+    age: 1 + standings.call + ahead - arrivedAt,
     wantedAge: 1 + standings.call + ahead - wanted,
     // In steps, so that decisions stay stable.
     unseenTokens: 1_000 * Math.max(0, Math.round(scale.unseen / 1_000)),
@@ -672,7 +672,7 @@ function worth(
   places: readonly number[],
   seen: Seen,
   options: RemovalOptions,
-): Pick<Removal, "idle" | "goes" | "loss"> {
+): Pick<Removal, "idle" | "evicts" | "loss"> {
   const { retention: { horizonCalls }, profile: { read, write } } = options;
   let loss = 0;
   let ahead = 0;
@@ -685,8 +685,8 @@ function worth(
     if (options.weighsLoss) untilFull += its * age * Math.log(1 + ROOM_CALLS / age);
   }
   const idle = tokens > 0 && loss <= tokens * read;
-  const goes = horizonCalls > 0 ? tokens > 0 && ahead <= tokens * (write + horizonCalls * read) : idle;
-  return { idle, goes, loss: untilFull };
+  const evicts = horizonCalls > 0 ? tokens > 0 && ahead <= tokens * (write + horizonCalls * read) : idle;
+  return { idle, evicts, loss: untilFull };
 }
 
 /**
@@ -694,11 +694,11 @@ function worth(
  * does `recall`.
  */
 function findCompactions(
-  { tools, shownTools: now, standings }: Seen,
+  { tools, visibleTools: now, standings }: Seen,
   { countTokens, scale, profile, seenTools, alwaysFull = [] }: RemovalOptions,
 ): Removal[] {
   const removals: Removal[] = [];
-  const compact = shownTools(tools, {
+  const compact = compactTools(tools, {
     exposed: seenTools,
     called: standings.called,
     countTokens,
@@ -707,10 +707,10 @@ function findCompactions(
   let start = 0;
   for (const [at, tool] of compact.entries()) {
     const full = tools[at];
-    const shown = now[at];
-    if (!full || !shown) break;
+    const visible = now[at];
+    if (!full || !visible) break;
     const tokens = scale.perToken *
-      (countToolTokens(shown, countTokens) - countToolTokens(tool, countTokens));
+      (countToolTokens(visible, countTokens) - countToolTokens(tool, countTokens));
     if (tokens > 0 && tool === compactTool(full)) {
       const { name } = full.function;
       removals.push({
@@ -718,12 +718,12 @@ function findCompactions(
         tokens,
         parts: [{ name: `tool ${name}`, tokens }],
         idle: profile.read > 0,
-        goes: true,
+        evicts: true,
         loss: 0,
         how: { type: "compact", tool: name, definition: hashPiece(full) },
       });
     }
-    start += countToolTokens(shown, countTokens);
+    start += countToolTokens(visible, countTokens);
   }
   return removals;
 }

@@ -53,7 +53,7 @@ function find(
   layout.update(messages, edits);
   const standings = new Standings({ tools: traits, ...(isError && { isError }) });
   for (const message of messages) standings.add(message);
-  const seen = { layout, standings, tools, shownTools: compactedTools(tools, edits), toolTokens: 0 };
+  const seen = { layout, standings, tools, visibleTools: compactedTools(tools, edits), toolTokens: 0 };
   return findRemovals(seen, {
     pinned: NOTHING_PINNED,
     referredTokens: () => 0,
@@ -66,8 +66,8 @@ function find(
     weighsLoss: false,
     all: false,
     ...options,
-  }).flatMap(({ how, goes }) => {
-    if (!goes) return [];
+  }).flatMap(({ how, evicts }) => {
+    if (!evicts) return [];
     return how.type === "compact"
       ? how.tool
       : how.type === "drop"
@@ -156,8 +156,8 @@ Deno.test("findRemovals() evicts a step with the reasoning before it, if that is
   assertEquals(find(messages)[0], "1-3");
   assertEquals(find(thinking)[0], "1-5");
   // A text in between belongs to the reasoning.
-  const said: Message = { role: "assistant", content: "I look." };
-  assertEquals(find([messages[0]!, thought, said, ...messages.slice(1)])[0], "3-5");
+  const reply: Message = { role: "assistant", content: "I look." };
+  assertEquals(find([messages[0]!, thought, reply, ...messages.slice(1)])[0], "3-5");
 });
 
 Deno.test("findRemovals() evicts no step whose results are missing or in another place", () => {
@@ -168,10 +168,10 @@ Deno.test("findRemovals() evicts no step whose results are missing or in another
 });
 
 Deno.test("findRemovals() keeps a read of the active turn that the user named, until the file is edited", () => {
-  const asked = (name: string): Message => ({ role: "user", content: `Look at src/${name}.` });
+  const question = (name: string): Message => ({ role: "user", content: `Look at src/${name}.` });
   const later = Array.from({ length: 12 }, (_, at) => step(`s${at}`, 10)).flat();
   const found = (name: string, ...more: readonly Message[]) =>
-    find([asked(name), ...step("parser", 5_000, "read"), ...later, ...more], {
+    find([question(name), ...step("parser", 5_000, "read"), ...later, ...more], {
       profile: profileNamed("anthropic-5m"),
     });
   assertEquals(found("lexer.ts"), [2]);
@@ -232,10 +232,10 @@ Deno.test("findRemovals() by age returns all results before the tail, whatever t
 
 Deno.test("findRemovals() keeps results that were in no request yet", () => {
   // A reply over several items: the result of its first call is before its last.
-  const said: Message[] = [{ role: "user", content: "Find it." }, ...step("a", 4_000), ...step("b", 10)];
-  assertEquals(find(said), [2]);
-  assertEquals(find(said, { seenMessages: 1 }), []);
-  assertEquals(find(said, { seenMessages: 5 }), [2]);
+  const history: Message[] = [{ role: "user", content: "Find it." }, ...step("a", 4_000), ...step("b", 10)];
+  assertEquals(find(history), [2]);
+  assertEquals(find(history, { seenMessages: 1 }), []);
+  assertEquals(find(history, { seenMessages: 5 }), [2]);
 });
 
 Deno.test("Standings attribute a call of call_tool to the tool that it names", () => {

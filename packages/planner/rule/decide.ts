@@ -27,7 +27,7 @@ const SURELY_COLD = 0.1;
 
 /** State of a session's full window. Plain data. */
 export interface FullWindow {
-  readonly fullSaid: boolean;
+  readonly isFullReported: boolean;
   readonly failures: number;
   /** Tokens of the whole history from which a summary is requested again. */
   readonly askFromTokens: number;
@@ -35,7 +35,7 @@ export interface FullWindow {
   readonly emptiedTokens?: number;
 }
 
-export const NEVER_FULL: FullWindow = { fullSaid: false, failures: 0, askFromTokens: 0 };
+export const NEVER_FULL: FullWindow = { isFullReported: false, failures: 0, askFromTokens: 0 };
 
 /** A prompt before it is sent. Tokens are the provider's. */
 export interface CachedPrompt {
@@ -57,7 +57,7 @@ export interface Situation extends CachedPrompt {
   readonly allowedPrice: number;
   readonly isHeld?: boolean | undefined;
   /** Whether everything evictable is evicted on request, whatever it costs. Default: false. */
-  readonly isAsked?: boolean | undefined;
+  readonly isRequested?: boolean | undefined;
   readonly stopped: boolean;
   readonly windowTokens: number;
   /** Tokens of the window that the prompt may take at worst. Default: its tokens. */
@@ -67,34 +67,36 @@ export interface Situation extends CachedPrompt {
 }
 
 export interface Decided {
-  readonly leaving: readonly Removal[];
+  readonly evicted: readonly Removal[];
   /** The best rewrite, made or not. Absent: nothing is evictable. */
   readonly decision?: Decision;
 }
 
 /** Returns the best rewrite and whether to make it (docs/mechanisms.md, Rewrite rule). */
 export function decide(situation: Situation): Decided {
-  const { alive, allowedPrice, stopped, isHeld = false, isAsked = false } = situation;
-  const removable = situation.removals.filter(({ goes }) => goes);
-  if (isAsked && !stopped && removable.length > 0) {
-    return { leaving: removable, decision: { ...forced(removable, situation), cause: "asked" } };
+  const { alive, allowedPrice, stopped, isHeld = false, isRequested = false } = situation;
+  const removable = situation.removals.filter(({ evicts }) => evicts);
+  if (isRequested && !stopped && removable.length > 0) {
+    return { evicted: removable, decision: { ...forced(removable, situation), cause: "requested" } };
   }
   const cuts = isHeld ? [] : weighCuts(removable, situation);
-  const paid = cuts.filter(({ rent, price, warmPrice }) => rent >= price && (rent > 0 || warmPrice <= 0));
+  const paid = cuts.filter(({ carryingCost, price, warmPrice }) =>
+    carryingCost >= price && (carryingCost > 0 || warmPrice <= 0)
+  );
   const limit = Math.max(0, allowedPrice);
   // Cuts grow from first to last: the largest paid one evicts most.
   const cut = stopped ? undefined : paid.findLast(({ wholePrice }) => wholePrice <= limit);
-  const decided = ({ tokens, brokenTokens, rent, price }: Cut, cause: Decision["cause"]) => ({
-    decision: { cause, alive, tokens, brokenTokens, rent, price },
+  const decided = ({ tokens, brokenTokens, carryingCost, price }: Cut, cause: Decision["cause"]) => ({
+    decision: { cause, alive, tokens, brokenTokens, carryingCost, price },
   });
-  if (cut) return { leaving: removable.slice(cut.first), ...decided(cut, "price") };
+  if (cut) return { evicted: removable.slice(cut.first), ...decided(cut, "price") };
   const room = makeRoom(situation);
-  if (room.length > 0) return { leaving: room, decision: forced(room, situation) };
+  if (room.length > 0) return { evicted: room, decision: forced(room, situation) };
   const [nearestPaid] = paid.slice(-1);
-  if (nearestPaid) return { leaving: [], ...decided(nearestPaid, stopped ? "stopped" : "loss_limit") };
-  if (cuts.length === 0) return { leaving: [] };
-  const nearest = cuts.reduce((a, b) => b.rent - b.price >= a.rent - a.price ? b : a);
-  return { leaving: [], ...decided(nearest, "wait") };
+  if (nearestPaid) return { evicted: [], ...decided(nearestPaid, stopped ? "stopped" : "loss_limit") };
+  if (cuts.length === 0) return { evicted: [] };
+  const nearest = cuts.reduce((a, b) => b.carryingCost - b.price >= a.carryingCost - a.price ? b : a);
+  return { evicted: [], ...decided(nearest, "wait") };
 }
 
 interface Cut extends Omit<Decision, "cause" | "alive"> {
@@ -120,7 +122,7 @@ function weighCuts(
   const priceOf = (alive: number, brokenTokens: number, tokens: number) =>
     alive * (write - read) * brokenTokens - write * tokens;
   const cuts: Cut[] = [];
-  let [tokens, rent, wholeTokens] = [0, 0, ride?.tokens ?? 0];
+  let [tokens, carryingCost, wholeTokens] = [0, 0, ride?.tokens ?? 0];
   for (let first = removable.length - 1; first >= 0; first--) {
     const removal = removable[first]!;
     const { start, parts } = removal;
@@ -128,7 +130,7 @@ function weighCuts(
     wholeTokens += removal.tokens;
     // Parts that aren't idle have been worth their carrying cost, so no cut starts there.
     if (!removal.idle) continue;
-    rent += parts.reduce(
+    carryingCost += parts.reduce(
       (sum, { name, tokens }) => sum + tokens * (carried - (idleSince[name] ?? carried)),
       0,
     );
@@ -138,7 +140,7 @@ function weighCuts(
       first,
       tokens,
       brokenTokens,
-      rent,
+      carryingCost,
       price: priceOf(alive, brokenTokens, tokens),
       warmPrice,
       wholePrice: ride
@@ -153,8 +155,8 @@ function brokenBy(
   start: number,
   { profile, promptTokens, cachedTokens }: Omit<CachedPrompt, "alive">,
 ): number {
-  const kept = servedTokens(profile, { promptTokens, sharedTokens: start });
-  return Math.max(0, cachedTokens - kept);
+  const servedCount = servedTokens(profile, { promptTokens, sharedTokens: start });
+  return Math.max(0, cachedTokens - servedCount);
 }
 
 export function isSurelyCold(alive: number): boolean {
@@ -224,7 +226,7 @@ function forced(room: readonly Removal[], prompt: CachedPrompt): Decision {
   const tokens = room.reduce((sum, removal) => sum + removal.tokens, 0);
   const brokenTokens = brokenBy(room[0]?.start ?? 0, prompt);
   const price = alive * (write - read) * brokenTokens - write * tokens;
-  return { cause: "window", alive, tokens, brokenTokens, rent: 0, price };
+  return { cause: "window", alive, tokens, brokenTokens, carryingCost: 0, price };
 }
 
 export function quotePrompt(
@@ -234,18 +236,18 @@ export function quotePrompt(
   const quoted = (promptTokens: number, cachedTokens: number): QuotedPrompt => ({
     promptTokens,
     cachedTokens,
-    warmTokenUnits: promptCost(profile, { promptTokens, cachedTokens }),
-    coldTokenUnits: promptCost(profile, { promptTokens, cachedTokens: 0 }),
+    warmCostUnits: promptCost(profile, { promptTokens, cachedTokens }),
+    coldCostUnits: promptCost(profile, { promptTokens, cachedTokens: 0 }),
   });
   let removed = 0;
   for (const { tokens } of removals) removed += tokens;
   const [first] = removals;
-  const kept = first
+  const evicted = first
     ? Math.min(cachedTokens, servedTokens(profile, { promptTokens, sharedTokens: first.start }))
     : cachedTokens;
   return {
     asIs: quoted(Math.round(promptTokens), Math.round(cachedTokens)),
-    rewritten: quoted(Math.max(0, Math.round(promptTokens - removed)), kept),
+    rewritten: quoted(Math.max(0, Math.round(promptTokens - removed)), evicted),
     alive,
   };
 }

@@ -8,14 +8,14 @@ import type { Removal } from "../retention/retention.ts";
 import { decide, fullFromTokens, howMany, isSurelyCold, reckonedAlive, type Situation } from "./decide.ts";
 
 /** Returns an evictable part after `start` with its carrying cost. */
-function removal(start: number, tokens: number, rent = 0): Removal {
+function removal(start: number, tokens: number, carryingCost = 0): Removal {
   return {
     start,
     tokens,
     // Each token has cost 1.
-    parts: [{ name: "idle", tokens: rent }],
+    parts: [{ name: "idle", tokens: carryingCost }],
     idle: true,
-    goes: true,
+    evicts: true,
     loss: tokens,
     how: { type: "drop", from: start, to: start + 1 },
   };
@@ -40,8 +40,8 @@ const withRents = (...rents: readonly number[]) => [
   removal(5_000, 200, rents[1]),
 ];
 const outcome = (removals: readonly Removal[], situation: Situation) => {
-  const { leaving, decision } = decide({ ...situation, removals });
-  return [leaving[0]?.start, decision?.cause];
+  const { evicted, decision } = decide({ ...situation, removals });
+  return [evicted[0]?.start, decision?.cause];
 };
 
 Deno.test("decide() waits until the carrying cost equals the rewrite cost, then takes the largest paid cut", () => {
@@ -54,18 +54,25 @@ Deno.test("decide() waits until the carrying cost equals the rewrite cost, then 
 
 Deno.test("decide() reports the nearest cut, with its numbers", () => {
   assertEquals(decide({ ...warm, removals: withRents(0, 2_000) }), {
-    leaving: [],
-    decision: { cause: "wait", alive: 1, tokens: 200, brokenTokens: 3_000, rent: 2_000, price: 2_500 },
+    evicted: [],
+    decision: {
+      cause: "wait",
+      alive: 1,
+      tokens: 200,
+      brokenTokens: 3_000,
+      carryingCost: 2_000,
+      price: 2_500,
+    },
   });
 });
 
 Deno.test("decide() evicts everything evictable on request, whatever it costs", () => {
   const removals = withRents(0, 0);
-  const asked = { ...warm, isAsked: true, allowedPrice: 0 };
-  assertEquals(outcome(removals, asked), [1_000, "asked"]);
-  assertEquals(decide({ ...asked, removals }).leaving, removals);
-  assertEquals(outcome([], asked), [undefined, undefined]);
-  assertEquals(outcome(removals, { ...asked, stopped: true }), [undefined, "wait"]);
+  const requested = { ...warm, isRequested: true, allowedPrice: 0 };
+  assertEquals(outcome(removals, requested), [1_000, "requested"]);
+  assertEquals(decide({ ...requested, removals }).evicted, removals);
+  assertEquals(outcome([], requested), [undefined, undefined]);
+  assertEquals(outcome(removals, { ...requested, stopped: true }), [undefined, "wait"]);
 });
 
 Deno.test("decide() prices each cut by its broken cache and its evictions", () => {
@@ -75,17 +82,17 @@ Deno.test("decide() prices each cut by its broken cache and its evictions", () =
     alive: 1,
     tokens: 200,
     brokenTokens: 3_000,
-    rent: 10,
+    carryingCost: 10,
     price: 0.9 * 3_000 - 200,
   });
   assertEquals(decide({ ...warm, removals: [first, second] }), {
-    leaving: [first, second],
+    evicted: [first, second],
     decision: {
       cause: "price",
       alive: 1,
       tokens: 700,
       brokenTokens: 7_000,
-      rent: 7_010,
+      carryingCost: 7_010,
       price: 0.9 * 7_000 - 700,
     },
   });
@@ -98,7 +105,7 @@ Deno.test("decide() takes every cut without a cache, or with a cold one", () => 
     const decided = [removals, removals.slice(1)].map((removals) =>
       decide({ ...warm, removals, profile, alive })
     );
-    assertEquals(decided.map(({ leaving }) => leaving), [removals, removals.slice(1)]);
+    assertEquals(decided.map(({ evicted }) => evicted), [removals, removals.slice(1)]);
     assertEquals(decided.map(({ decision }) => decision?.price), [
       -700 * profile.write,
       -200 * profile.write,
@@ -118,10 +125,10 @@ Deno.test("decide() counts a prefix as lost that a cut leaves too short to be ca
 Deno.test("decide() starts no cut at a part worth carrying, but includes it", () => {
   const [first, second] = [removal(1_000, 500, 9_000), removal(5_000, 200, 9_000)];
   const wanted = (one: Removal) => ({ ...one, idle: false });
-  const leaving = (...removals: readonly Removal[]) => decide({ ...warm, removals }).leaving;
-  assertEquals(leaving(first, wanted(second)), [first, wanted(second)]);
-  assertEquals(leaving(wanted(first), second), [second]);
-  assertEquals(leaving({ ...first, goes: false }, second), [second]);
+  const evicted = (...removals: readonly Removal[]) => decide({ ...warm, removals }).evicted;
+  assertEquals(evicted(first, wanted(second)), [first, wanted(second)]);
+  assertEquals(evicted(wanted(first), second), [second]);
+  assertEquals(evicted({ ...first, evicts: false }, second), [second]);
 });
 
 Deno.test("decide() doesn't wait on a cold cache", () => {
@@ -159,24 +166,24 @@ Deno.test("decide() makes no rewrite once it has stopped", () => {
 });
 
 Deno.test("decide() evicts the least needed parts from a full window, whatever it costs", () => {
-  const removals = [removal(1_000, 2_000), { ...removal(5_000, 3_500), loss: 100, goes: false }];
+  const removals = [removal(1_000, 2_000), { ...removal(5_000, 3_500), loss: 100, evicts: false }];
   const full = { ...warm, removals, isHeld: true };
-  assertEquals(decide({ ...full, windowTokens: 12_000 }), { leaving: [] });
+  assertEquals(decide({ ...full, windowTokens: 12_000 }), { evicted: [] });
   assertEquals(decide({ ...full, windowTokens: 11_000 }), {
-    leaving: removals.slice(1),
+    evicted: removals.slice(1),
     decision: {
       cause: "window",
       alive: 1,
       tokens: 3_500,
       brokenTokens: 3_000,
-      rent: 0,
+      carryingCost: 0,
       price: 0.9 * 3_000 - 3_500,
     },
   });
-  assertEquals(decide({ ...full, windowTokens: 5_000 }).leaving, removals);
-  assertEquals(decide({ ...full, removals: [removal(1_000, 999)], windowTokens: 5_000 }), { leaving: [] });
+  assertEquals(decide({ ...full, windowTokens: 5_000 }).evicted, removals);
+  assertEquals(decide({ ...full, removals: [removal(1_000, 999)], windowTokens: 5_000 }), { evicted: [] });
   const tenth = [removal(1_000, 1_000)];
-  assertEquals(decide({ ...full, removals: tenth, windowTokens: 5_000 }).leaving, tenth);
+  assertEquals(decide({ ...full, removals: tenth, windowTokens: 5_000 }).evicted, tenth);
 });
 
 /** Tools of 200 tokens each; their lines take 16. */
@@ -221,8 +228,8 @@ Deno.test("sent() adds deferred tools to the baseline, and excludes calls that o
     messages.push({ role: "user", content: "x".repeat(4 * 96) });
     const call = { nowMs: 0, ...(deferred && { deferred }) };
     const { promptTokens } = await session.view({ messages, tools: [] }, call);
-    const { without, savedTokenUnits } = session.sent({ promptTokens, cachedTokens: 0, outputTokens: 1 })!;
-    paid.push([without, savedTokenUnits]);
+    const { without, savedCostUnits } = session.sent({ promptTokens, cachedTokens: 0, outputTokens: 1 })!;
+    paid.push([without, savedCostUnits]);
   }
   assertEquals(paid, [
     [{ promptTokens: 5_100, cachedTokens: 0, outputTokens: 1 }, 5_000],
@@ -242,7 +249,7 @@ const removals = (promptTokens: number) =>
         { maxLength: 2 },
       ),
       idle: fc.boolean(),
-      goes: fc.boolean(),
+      evicts: fc.boolean(),
     }),
     { maxLength: 7 },
   ).map((all) =>
@@ -256,24 +263,25 @@ const removals = (promptTokens: number) =>
 function everyCut(
   { removals, carried, idleSince, ride, profile, promptTokens, cachedTokens, alive }: Situation,
 ) {
-  const removable = removals.filter(({ goes }) => goes);
+  const removable = removals.filter(({ evicts }) => evicts);
   const broken = (start: number) => {
-    const kept = Math.floor(Math.min(start, promptTokens - 1) / profile.blockTokens) * profile.blockTokens;
-    return Math.max(0, cachedTokens - (kept >= profile.minTokens ? kept : 0));
+    const retained = Math.floor(Math.min(start, promptTokens - 1) / profile.blockTokens) *
+      profile.blockTokens;
+    return Math.max(0, cachedTokens - (retained >= profile.minTokens ? retained : 0));
   };
   const priceOf = (alive: number, brokenTokens: number, tokens: number) =>
     alive * (profile.write - profile.read) * brokenTokens - profile.write * tokens;
   return removable.flatMap((removal, first) => {
     if (!removal.idle) return [];
-    const leaving = removable.slice(first);
-    const tokens = leaving.reduce((sum, one) => sum + one.tokens, 0);
-    const rent = leaving.filter(({ idle }) => idle).flatMap(({ parts }) => parts)
+    const evicted = removable.slice(first);
+    const tokens = evicted.reduce((sum, one) => sum + one.tokens, 0);
+    const carryingCost = evicted.filter(({ idle }) => idle).flatMap(({ parts }) => parts)
       .reduce((sum, part) => sum + part.tokens * (carried - (idleSince[part.name] ?? carried)), 0);
     const warm = alive < 0.1 ? alive : 1;
     const from = Math.min(removal.start, ride?.start ?? Infinity);
     return [{
-      leaving,
-      rent,
+      evicted,
+      carryingCost,
       tokens,
       brokenTokens: broken(removal.start),
       price: priceOf(alive, broken(removal.start), tokens),
@@ -309,12 +317,14 @@ Deno.test("decide() takes the largest of all paid and allowed cuts, and reports 
         profile: prices,
       };
       const cuts = options.isHeld ? [] : everyCut(situation);
-      const paid = cuts.filter(({ rent, price, warmPrice }) => rent >= price && (rent > 0 || warmPrice <= 0));
+      const paid = cuts.filter(({ carryingCost, price, warmPrice }) =>
+        carryingCost >= price && (carryingCost > 0 || warmPrice <= 0)
+      );
       const bought = paid.find(({ wholePrice }) =>
         !options.stopped && wholePrice <= Math.max(0, options.allowedPrice)
       );
       const cheapest = cuts.toReversed().reduce<typeof cuts[number] | undefined>(
-        (best, cut) => best && best.rent - best.price > cut.rent - cut.price ? best : cut,
+        (best, cut) => best && best.carryingCost - best.price > cut.carryingCost - cut.price ? best : cut,
         undefined,
       );
       const [reported, cause] = bought
@@ -323,7 +333,7 @@ Deno.test("decide() takes the largest of all paid and allowed cuts, and reports 
         ? [paid[0], options.stopped ? "stopped" : "loss_limit"]
         : [cheapest, "wait"];
       const decided = decide(situation);
-      assertEquals(decided.leaving, bought?.leaving ?? []);
+      assertEquals(decided.evicted, bought?.evicted ?? []);
       assertEquals(
         decided.decision && { ...decided.decision },
         reported && {
@@ -331,7 +341,7 @@ Deno.test("decide() takes the largest of all paid and allowed cuts, and reports 
           alive: options.alive,
           tokens: reported.tokens,
           brokenTokens: reported.brokenTokens,
-          rent: reported.rent,
+          carryingCost: reported.carryingCost,
           price: reported.price,
         },
       );
@@ -383,7 +393,7 @@ Deno.test("decide() empties a full window at the lowest cost per freed token, of
         }
       }
       const decided = decide(situation);
-      assertEquals(decided.leaving, expected);
+      assertEquals(decided.evicted, expected);
       assertEquals(decided.decision?.cause, expected.length > 0 ? "window" : undefined);
     },
   ));
@@ -413,12 +423,12 @@ Deno.test("howMany() formats one thing or several", () => {
 
 Deno.test("decide() empties a full window to exactly six tenths if possible", () => {
   const removals = [removal(1_000, 1_000), removal(3_000, 3_000)];
-  const leaving = (windowTokens: number) =>
-    decide({ ...warm, removals, isHeld: true, alive: 0, windowTokens, fullFrom: 9_000 }).leaving.length;
+  const evicted = (windowTokens: number) =>
+    decide({ ...warm, removals, isHeld: true, alive: 0, windowTokens, fullFrom: 9_000 }).evicted.length;
   // All 4,000 leave 6,000, which is six tenths of the first.
-  assertEquals([leaving(10_000), leaving(9_990)], [2, 1]);
+  assertEquals([evicted(10_000), evicted(9_990)], [2, 1]);
   assertEquals(
-    decide({ ...warm, removals, isHeld: true, windowTokens: 20_000, fullFrom: 10_000 }).leaving,
+    decide({ ...warm, removals, isHeld: true, windowTokens: 20_000, fullFrom: 10_000 }).evicted,
     [],
   );
 });

@@ -12,16 +12,16 @@ const profile = profileNamed("anthropic-5m");
 
 function removal(start: number, tokens: number): Removal {
   const how = { type: "drop", from: 0, to: 1 } as const;
-  return { start, tokens, parts: [{ name: `${start}`, tokens }], idle: true, goes: true, loss: 0, how };
+  return { start, tokens, parts: [{ name: `${start}`, tokens }], idle: true, evicts: true, loss: 0, how };
 }
 
 Deno.test("quotePrompt() returns the cost of a prompt warm and cold, unchanged and rewritten", () => {
   const prompt = { profile, promptTokens: 20_000, cachedTokens: 16_000, alive: 0.9 };
-  const asIs = { promptTokens: 20_000, cachedTokens: 16_000, warmTokenUnits: 6_600, coldTokenUnits: 25_000 };
+  const asIs = { promptTokens: 20_000, cachedTokens: 16_000, warmCostUnits: 6_600, coldCostUnits: 25_000 };
   assertEquals(quotePrompt([], prompt), { asIs, rewritten: asIs, alive: 0.9 });
   assertEquals(quotePrompt([removal(4_000, 3_000.4), removal(9_000, 6_000)], prompt), {
     asIs,
-    rewritten: { promptTokens: 11_000, cachedTokens: 4_000, warmTokenUnits: 9_150, coldTokenUnits: 13_750 },
+    rewritten: { promptTokens: 11_000, cachedTokens: 4_000, warmCostUnits: 9_150, coldCostUnits: 13_750 },
     alive: 0.9,
   });
   const { rewritten } = quotePrompt([removal(18_000, 1_000)], prompt);
@@ -51,7 +51,7 @@ Deno.test("quotePrompt() differs between rewritten and unchanged prompts by the 
         stopped: false,
         windowTokens: Infinity,
       });
-      assertAlmostEquals(rewritten.warmTokenUnits - asIs.warmTokenUnits, decision?.price ?? 0);
+      assertAlmostEquals(rewritten.warmCostUnits - asIs.warmCostUnits, decision?.price ?? 0);
     },
   ));
 });
@@ -83,13 +83,13 @@ Deno.test("quote() returns the result of view() and sent() for the call, and cha
   const now = { nowMs: 0 };
   const first = session.quote({ messages, tools: [] }, now);
   assertEquals([first.alive, first.asIs.cachedTokens, archived], [0, 0, []]);
-  const leaving = { ...now, leavesNow: true };
-  const { rewrites: [rewrite], promptTokens } = await session.view({ messages, tools: [] }, leaving);
+  const evictingNow = { ...now, evictNow: true };
+  const { rewrites: [rewrite], promptTokens } = await session.view({ messages, tools: [] }, evictingNow);
   assert(rewrite);
   assertEquals(first.asIs.promptTokens, rewrite.tokensBefore);
   assert(Math.abs(first.rewritten.promptTokens - promptTokens) < 0.1 * rewrite.tokensBefore);
   const entry = session.sent({ promptTokens, cachedTokens: 0, outputTokens: 1 });
-  assertEquals(entry?.tokenUnits, promptCost(profile, { promptTokens, cachedTokens: 0 }));
+  assertEquals(entry?.costUnits, promptCost(profile, { promptTokens, cachedTokens: 0 }));
 
   const { state } = session;
   messages.push({ role: "assistant", content: "ok" });
@@ -101,9 +101,9 @@ Deno.test("quote() returns the result of view() and sent() for the call, and cha
     cachedTokens: asIs.cachedTokens,
     outputTokens: 1,
   });
-  assertEquals([alive > 0.9, sent?.predictedCachedTokens, sent?.tokenUnits], [
+  assertEquals([alive > 0.9, sent?.predictedCachedTokens, sent?.costUnits], [
     true,
     asIs.cachedTokens,
-    asIs.warmTokenUnits,
+    asIs.warmCostUnits,
   ]);
 });

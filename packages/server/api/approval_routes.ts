@@ -51,12 +51,12 @@ export function approvalRoutes(sessions: Sessions) {
         409: "The approval is already answered.",
         429: "The turn would continue, and the limit of running turns is reached. Nothing has changed.",
       },
-      async answer({ path: { id, approval }, body, keep, asker }) {
+      async answer({ path: { id, approval }, body, keep, caller }) {
         const session = await sessions.get(id);
         let after = 0;
         await session.answer((questions) => {
           after = session.lastEvent;
-          return answerTo(questions, approval, { ...body, key: asker.name });
+          return answerTo(questions, approval, { ...body, key: caller.name });
         });
         keep({ sessionId: id });
         const approvals = approvalBodies(session.questions);

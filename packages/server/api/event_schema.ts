@@ -58,7 +58,7 @@ export const LEDGER = closed({
     additionalProperties: { type: "number" },
   }),
   estimated: Type.Boolean(),
-  tokenUnits: Type.Optional(UNITS),
+  costUnits: Type.Optional(UNITS),
   usd: Type.Optional(DOLLARS),
 }, "Ledger");
 
@@ -72,7 +72,7 @@ const USAGE = closed({
   estimated: Type.Optional(Type.Boolean()),
 }, "Usage");
 
-const COST = closed({ tokenUnits: UNITS, usd: Type.Optional(DOLLARS) }, "Cost");
+const COST = closed({ costUnits: UNITS, usd: Type.Optional(DOLLARS) }, "Cost");
 
 // Keyed, so that a member missing here is a type error.
 const FINISH_REASONS: Readonly<Record<FinishReason, true>> = {
@@ -116,7 +116,7 @@ const BEGAN = Type.Optional(
 
 const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
   message_added: { message: MESSAGE },
-  helper_started: { id: STRING, session: STRING },
+  subagent_started: { id: STRING, session: STRING },
   turn_start: {
     input: Type.Optional(CONTENT),
     id: optionalText("Id of a turn that was queued."),
@@ -131,7 +131,7 @@ const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
     removed: STRING,
     tokensBefore: TOKENS,
     tokensAfter: TOKENS,
-    asked: Type.Optional(ASKED),
+    pins: Type.Optional(ASKED),
   },
   warning: { message: STRING },
   text_delta: { step: STEP, text: STRING },
@@ -152,19 +152,19 @@ const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
     made: Type.Optional(closed({
       calls: COUNT,
       failed: COUNT,
-      keptTokens: Type.Number({
+      omittedTokens: Type.Number({
         minimum: 0,
         description:
           "Tokens of their results beyond those of this one: no prompt contained them. Not a saving.",
       }),
     }, "MadeCalls")),
-    pictures: Type.Optional(
+    images: Type.Optional(
       Type.Array(STRING, {
         description: "Images that the model receives after the content, as `data:` URLs.",
       }),
     ),
   },
-  approval_asked: {
+  approval_requested: {
     step: STEP,
     approvalId: Type.Optional(APPROVAL_ID),
     id: STRING,
@@ -177,7 +177,7 @@ const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
     beganAtMs: BEGAN,
     effects: Type.Optional(EFFECTS),
     change: Type.Optional(FILE_CHANGE),
-    askedAtMs: Type.Optional(TOKENS),
+    requestedAtMs: Type.Optional(TOKENS),
     expiresAtMs: Type.Optional(
       Type.Number({ description: "Deadline of the answer, in milliseconds since the epoch." }),
     ),
@@ -188,7 +188,7 @@ const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
     decision: Type.Enum(["allow", "deny"]),
     reason: Type.Optional(STRING),
     always: Type.Optional(Type.Literal(true)),
-    by: Type.Enum(["person", "time", "message", "cancel"]),
+    by: Type.Enum(["user", "time", "message", "cancel"]),
     key: optionalText("Name of the user's key, `owner` for the owner's."),
   },
   step_end: {

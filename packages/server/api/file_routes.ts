@@ -59,9 +59,9 @@ export function fileRoutes({ tools, approvals = {} }: Pick<AgentOptions, "tools"
           );
         }
         const { allows } = judgement;
-        const told = await tool.run(args, { signal, progress() {}, ...(allows && { allows }) });
-        if (typeof told !== "string" && told.error) throw notFound(told.content);
-        const [, ...rows] = (typeof told === "string" ? told : told.content).split("\n");
+        const result = await tool.run(args, { signal, progress() {}, ...(allows && { allows }) });
+        if (typeof result !== "string" && result.error) throw notFound(result.content);
+        const [, ...rows] = (typeof result === "string" ? result : result.content).split("\n");
         const found = rows.flatMap(pathOf).toSorted((a, b) => rank(a, search) - rank(b, search));
         return { json: { files: found.slice(0, limit), hasMore: found.length > limit } };
       },
@@ -76,10 +76,10 @@ function pathOf(row: string): readonly string[] {
 
 /** Returns a sort key: names that begin with the search text come first. */
 function rank(path: string, search: string): number {
-  const [name, asked] = [path, search].map((text) =>
+  const [name, query] = [path, search].map((text) =>
     text.toLowerCase().slice(text.lastIndexOf("/", text.length - 2) + 1)
   );
-  return name!.indexOf(asked!) * 10_000 + path.length;
+  return name!.indexOf(query!) * 10_000 + path.length;
 }
 
 /** Returns a glob for paths that contain this text, in either case; without a slash, in their name. */
@@ -145,7 +145,7 @@ const REFUSED = {
 };
 
 export function undoRoutes(sessions: Sessions, checkpoints: Omit<Checkpoints, "close"> | undefined) {
-  const kept = () => {
+  const retain = () => {
     if (checkpoints) return checkpoints;
     throw notSupported("Cannot undo: the server has no checkpoints.");
   };
@@ -175,7 +175,7 @@ export function undoRoutes(sessions: Sessions, checkpoints: Omit<Checkpoints, "c
       },
       async answer({ path: { id } }) {
         const session = await sessions.get(id);
-        const turns = await kept().changes(session.id);
+        const turns = await retain().changes(session.id);
         return { json: { turns: turns.map((turn) => ({ ...turn, ...arrays(turn) })) } };
       },
     }),
@@ -195,8 +195,8 @@ export function undoRoutes(sessions: Sessions, checkpoints: Omit<Checkpoints, "c
         ),
         ...REFUSED,
       },
-      async answer({ path: { id }, body: { turn, conversation = false, force }, asker, keep }) {
-        const files = kept();
+      async answer({ path: { id }, body: { turn, conversation = false, force }, caller, keep }) {
+        const files = retain();
         const session = await sessions.get(id);
         const { settings: { instructions } } = session;
         const lengthOf = (turn: number) => lengthBefore(id, { turn, instructions, store: sessions.store });
@@ -212,7 +212,7 @@ export function undoRoutes(sessions: Sessions, checkpoints: Omit<Checkpoints, "c
           }));
         const goOn = async () => {
           const length = known ?? await lengthOf(done.turns[0]!);
-          return await sessions.fork(session, { length, by: Keys.nameOf(asker) });
+          return await sessions.fork(session, { length, by: Keys.nameOf(caller) });
         };
         const made = conversation ? await goOn() : undefined;
         keep({ sessionId: id });
@@ -233,7 +233,7 @@ export function undoRoutes(sessions: Sessions, checkpoints: Omit<Checkpoints, "c
         ...REFUSED,
       },
       async answer({ path: { id }, body: { force }, keep }) {
-        const files = kept();
+        const files = retain();
         const done = await putBack(await sessions.get(id), "redo", () => files.redo(id, { force }));
         keep({ sessionId: id });
         return { json: { ...arrays(done), turns: [...done.turns] } };
@@ -254,7 +254,7 @@ async function putBack(
   work: () => Promise<PutBack>,
 ): Promise<PutBack> {
   try {
-    return await session.betweenTurns(work, (done) => toldToModel(verb, done));
+    return await session.betweenTurns(work, (done) => modelText(verb, done));
   } catch (error) {
     if (!(error instanceof UndoRefused)) throw error;
     throw new HttpError(409, CODES[error.code], error.message);
@@ -263,7 +263,7 @@ async function putBack(
 
 const MOST_NAMED = 50;
 
-function toldToModel(verb: "undo" | "redo", { files, notCovered }: PutBack): string {
+function modelText(verb: "undo" | "redo", { files, notCovered }: PutBack): string {
   const named = files.slice(0, MOST_NAMED).map(({ path, change }) => `${path} (${change})`);
   const more = files.length > MOST_NAMED ? ` and ${files.length - MOST_NAMED} more` : "";
   return [

@@ -35,17 +35,17 @@ async function working(options: (workspace: string) => TestOptions = () => ({}))
 Deno.test("fileRoutes() find files by a part of their name or path, without hidden or ignored ones", async () => {
   await using server = await working();
   const { find } = server;
-  const told = (...files: string[]) => ({ files, hasMore: false });
-  assertEquals(await find(""), told("src/", "a[1].md", "private/", "README.md"));
+  const page = (...files: string[]) => ({ files, hasMore: false });
+  assertEquals(await find(""), page("src/", "a[1].md", "private/", "README.md"));
   assertEquals(
     await find("?search=MAIN"),
-    told("src/main.ts", "private/main.key", "src/parts/Main_menu.ts", "src/domain.ts"),
+    page("src/main.ts", "private/main.key", "src/parts/Main_menu.ts", "src/domain.ts"),
   );
   assertEquals(await find("?search=main&limit=1"), { files: ["src/main.ts"], hasMore: true });
-  assertEquals(await find("?search=src%2Fmai"), told("src/main.ts"));
-  assertEquals(await find("?search=a[1]"), told("a[1].md"));
+  assertEquals(await find("?search=src%2Fmai"), page("src/main.ts"));
+  assertEquals(await find("?search=a[1]"), page("a[1].md"));
   for (const none of ["env", "..%2F", "*", "built%2Fm", "%2Fetc%2Fpasswd"]) {
-    assertEquals([none, await find(`?search=${none}`)], [none, told()]);
+    assertEquals([none, await find(`?search=${none}`)], [none, page()]);
   }
 });
 

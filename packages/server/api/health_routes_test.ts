@@ -35,10 +35,10 @@ Deno.test("GET /health/ready waits a second for the store; GET /health checks no
 });
 
 Deno.test("GET /health/ready reports a server that shuts down as unready from the first moment, but alive", async () => {
-  const { model, asked } = silentModel();
+  const { model, requested } = silentModel();
   const handler = agent(model);
   const played = turn(handler, await newSession(handler), "q");
-  await asked;
+  await requested;
   assertEquals((await call(handler, "GET", "/health/ready")).status, 200);
   const closed = handler.close();
   const { status, body } = await call(handler, "GET", "/health/ready");

@@ -55,12 +55,12 @@ export function keyRoutes(keys: Keys | undefined, webhooks: Pick<Webhooks, "remo
       operationId: "getKey",
       summary: "Returns the request's key, its permissions and its cost today.",
       responses: { 200: json("The key.", OWN_KEY) },
-      async answer({ asker }) {
-        const { name, routes } = asker;
-        const { budgetUsdPerDay, spentUsd } = await keys?.report(asker) ?? {};
+      async answer({ caller }) {
+        const { name, routes } = caller;
+        const { budgetUsdPerDay, spentUsd } = await keys?.report(caller) ?? {};
         return {
           json: {
-            ...{ name, routes: [...routes], isOwner: Keys.nameOf(asker) === undefined },
+            ...{ name, routes: [...routes], isOwner: Keys.nameOf(caller) === undefined },
             ...(budgetUsdPerDay !== undefined && { budgetUsdPerDay }),
             ...(spentUsd !== undefined && { spentUsd }),
           },
@@ -84,7 +84,7 @@ export function keyRoutes(keys: Keys | undefined, webhooks: Pick<Webhooks, "remo
       operationId: "addKey",
       summary: "Creates a key. Its secret is only in this response.",
       who: "owner",
-      isToldOnce: true,
+      isSentOnce: true,
       body: closed(SETTINGS, "NewKey", { name: "alice", routes: ["gateway", "agent"], budgetUsdPerDay: 5 }),
       responses: {
         201: json("The key's secret.", closed({ name: SETTINGS.name, secret: Type.String() }, "AddedKey")),

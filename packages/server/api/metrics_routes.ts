@@ -1,6 +1,6 @@
 import type { Store } from "@tare/session";
 import type { SharedStore } from "@tare/session/internal";
-import type { Figures } from "@tare/session/telemetry";
+import type { MetricRegistry } from "@tare/session/telemetry";
 import { Type } from "typebox";
 import type { HttpOptions } from "../agent_options.ts";
 import type { guard } from "../http/guard.ts";
@@ -12,7 +12,7 @@ const DURATIONS_S = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2
 
 const METHODS = ["GET", "HEAD", "POST", "DELETE", "OPTIONS"];
 
-export function metricsRoutes({ figures, isOpen }: NonNullable<HttpOptions["metrics"]>) {
+export function metricsRoutes({ metricRegistry, isOpen }: NonNullable<HttpOptions["metrics"]>) {
   return [
     route({
       method: "GET",
@@ -22,7 +22,7 @@ export function metricsRoutes({ figures, isOpen }: NonNullable<HttpOptions["metr
       ...(isOpen ? { isPublic: true } : { who: "metrics" as const }),
       responses: { 200: { description: "The figures.", content: { "text/plain": Type.String() } } },
       answer: async () =>
-        new Response(await figures.text(), { headers: { "content-type": figures.mediaType } }),
+        new Response(await metricRegistry.text(), { headers: { "content-type": metricRegistry.mediaType } }),
     }),
   ];
 }
@@ -31,7 +31,7 @@ type Observed = readonly ["sum" | "level", string, string, string, () => number 
 
 /** Adds the state of a server to its metrics: its turns, and its part in a shared store. */
 export function observeServer(
-  figures: Figures,
+  metricRegistry: MetricRegistry,
   { sessions: { slots, queue }, store }: { readonly sessions: Sessions; readonly store: Store },
 ): void {
   const { shared } = store;
@@ -51,25 +51,25 @@ export function observeServer(
       "Queued turns, for any server.",
       () => queue.length(),
     ],
-    ...(shared ? sharedFigures(store, shared) : []),
+    ...(shared ? sharedMetrics(store, shared) : []),
   ];
   for (const [kind, name, unit, description, read] of observed) {
-    figures.observe({ kind, name, unit, description }, async () => [[await read()]]);
+    metricRegistry.observe({ kind, name, unit, description }, async () => [[await read()]]);
   }
-  if (!shared?.figures().connections) return;
+  if (!shared?.metrics().connections) return;
   const state = "db.client.connection.state";
-  figures.observe({
+  metricRegistry.observe({
     ...{ kind: "level", name: "tare.database.connections", unit: "{connection}", labels: [state] },
     description: "Connections, by whether a statement is running.",
   }, () => {
-    const { open = 0, idle = 0 } = shared.figures().connections ?? {};
+    const { open = 0, idle = 0 } = shared.metrics().connections ?? {};
     return Promise.resolve([[idle, { [state]: "idle" }], [open - idle, { [state]: "used" }]]);
   });
 }
 
-function sharedFigures(store: Store, shared: SharedStore): readonly Observed[] {
-  const of = (name: "lostLeases" | "held" | "takenOver") => () => shared.figures()[name];
-  const leaseS = () => shared.figures().leaseMs / 1000;
+function sharedMetrics(store: Store, shared: SharedStore): readonly Observed[] {
+  const of = (name: "lostLeases" | "held" | "takenOver") => () => shared.metrics()[name];
+  const leaseS = () => shared.metrics().leaseMs / 1000;
   const isGood = () => leaseS() > 0 ? 1 : 0;
   const good = "1 while no server can have taken over this one's sessions, else 0.";
   const ahead = "Difference of the store's clock from this machine's.";
@@ -83,7 +83,7 @@ function sharedFigures(store: Store, shared: SharedStore): readonly Observed[] {
     ["level", "tare.sessions.held", "{session}", "Sessions that this server holds.", of("held")],
     ["sum", "tare.sessions.takeovers", "{session}", taken, of("takenOver")],
     ["level", "tare.clock.ahead", "s", ahead, () => (store.now() - Date.now()) / 1000],
-    ...shared.figures().connections
+    ...shared.metrics().connections
       ? [
         ["level", "tare.database.connections.max", "{connection}", most, connections("most")],
         ["level", "tare.database.waiting", "{statement}", waiting, connections("waiting")],
@@ -92,17 +92,17 @@ function sharedFigures(store: Store, shared: SharedStore): readonly Observed[] {
   ];
 
   function connections(name: "most" | "waiting") {
-    return () => shared.figures().connections?.[name] ?? 0;
+    return () => shared.metrics().connections?.[name] ?? 0;
   }
 }
 
 /** Records the time from a request to the start of its response, by route. */
 export function measured(
-  figures: Figures,
+  metricRegistry: MetricRegistry,
   answer: ReturnType<typeof guard>,
   placeOf: (response: Response) => string,
 ): ReturnType<typeof guard> {
-  const duration = figures.figure({
+  const duration = metricRegistry.figure({
     kind: "histogram",
     name: "http.server.request.duration",
     unit: "s",

@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { Keys } from "@tare/session";
 import { memoryStore } from "@tare/session/sqlite";
 import { sharedMemory } from "../../../tests/shared_memory.ts";
-import type { Figures } from "@tare/session/telemetry";
+import type { MetricRegistry } from "@tare/session/telemetry";
 import {
   agent,
   call,
@@ -16,19 +16,19 @@ import {
 } from "../fixture_test.ts";
 
 /** Values of a metric. */
-type Readings = Awaited<ReturnType<Parameters<Figures["observe"]>[1]>>;
+type Readings = Awaited<ReturnType<Parameters<MetricRegistry["observe"]>[1]>>;
 
 /** Metrics that are recorded unchanged. */
-function kept() {
-  const told: (readonly [name: string, value: number, facts: unknown])[] = [];
+function recorder() {
+  const recorded: (readonly [name: string, value: number, facts: unknown])[] = [];
   const observed = new Map<
     string,
     () =>
       | Readings
       | Promise<Readings>
   >();
-  const figures: Figures = {
-    figure: ({ name }) => (value, facts) => told.push([name, value, facts]),
+  const metricRegistry: MetricRegistry = {
+    figure: ({ name }) => (value, facts) => recorded.push([name, value, facts]),
     observe: ({ name }, read) => void observed.set(name, read),
     text: () => Promise.resolve("a 1\n"),
     mediaType: "text/plain; version=0.0.4",
@@ -39,7 +39,7 @@ function kept() {
     for (const [name, readings] of observed) read[name] = await readings();
     return read;
   };
-  return { told, figures, levels };
+  return { recorded, metricRegistry, levels };
 }
 
 Deno.test("GET /metrics is for the owner and permitted keys, unless it is open", async () => {
@@ -51,11 +51,11 @@ Deno.test("GET /metrics is for the owner and permitted keys, unless it is open",
     guest: undefined,
   };
   const statuses = async (isOpen: boolean) => {
-    const { figures } = kept();
+    const { metricRegistry } = recorder();
     const { fetch } = agent(scriptedModel([]), {
       keys,
       guests: true,
-      metrics: { figures, isOpen },
+      metrics: { metricRegistry, isOpen },
     });
     const seen: Record<string, unknown> = {};
     for (const [name, secret] of Object.entries(secrets)) {
@@ -71,7 +71,7 @@ Deno.test("GET /metrics is for the owner and permitted keys, unless it is open",
     seen.session = [session.status, await session.text()];
     return seen;
   };
-  const figures = ["text/plain; version=0.0.4", "a 1\n"];
+  const metrics = ["text/plain; version=0.0.4", "a 1\n"];
   const session = [
     403,
     JSON.stringify({
@@ -82,12 +82,12 @@ Deno.test("GET /metrics is for the owner and permitted keys, unless it is open",
       },
     }),
   ];
-  assertEquals(await statuses(false), { owner: figures, scraper: figures, alice: 403, guest: 401, session });
+  assertEquals(await statuses(false), { owner: metrics, scraper: metrics, alice: 403, guest: 401, session });
   assertEquals(await statuses(true), {
-    owner: figures,
-    scraper: figures,
-    alice: figures,
-    guest: figures,
+    owner: metrics,
+    scraper: metrics,
+    alice: metrics,
+    guest: metrics,
     session,
   });
 });
@@ -100,9 +100,12 @@ Deno.test("GET /metrics is missing without metrics", async () => {
 });
 
 Deno.test("metrics: requests are recorded by route, never by text of their clients", async () => {
-  const { told, figures } = kept();
+  const { recorded, metricRegistry } = recorder();
   const files = new Map([["/page.css", () => new Response("")]]);
-  const handler = agent(scriptedModel([{ content: "a" }]), { files, metrics: { figures, isOpen: true } });
+  const handler = agent(scriptedModel([{ content: "a" }]), {
+    files,
+    metrics: { metricRegistry, isOpen: true },
+  });
   const session = await newSession(handler);
   await turn(handler, session, "q");
   await call(handler, "GET", session);
@@ -111,7 +114,7 @@ Deno.test("metrics: requests are recorded by route, never by text of their clien
   await call(handler, "DELETE", "/health");
   await (await handler.fetch(request("GET", "/page.css"))).text();
   await (await handler.fetch(new Request("http://elsewhere/health"))).text();
-  const requests = told.filter(([name]) => name === "http.server.request.duration");
+  const requests = recorded.filter(([name]) => name === "http.server.request.duration");
   assertEquals(requests.map(([, , facts]) => Object.values(facts as object)), [
     ["POST", "/tare/v1/sessions", 201],
     ["POST", "/tare/v1/sessions/{id}/turns", 200],
@@ -126,14 +129,14 @@ Deno.test("metrics: requests are recorded by route, never by text of their clien
 });
 
 Deno.test("metrics: calls of the agent are recorded with their tokens and cost", async () => {
-  const { told, figures } = kept();
+  const { recorded, metricRegistry } = recorder();
   const price = { input: 1_000_000, output: 2_000_000, cacheRead: 100_000 };
   const handler = agent(scriptedModel([{ content: "a" }]), {
     price: () => price,
-    metrics: { figures, isOpen: true },
+    metrics: { metricRegistry, isOpen: true },
   });
   await turn(handler, await newSession(handler), "q");
-  const ours = told.filter(([name]) => /^tare\.(cost|prompt)/.test(name));
+  const ours = recorded.filter(([name]) => /^tare\.(cost|prompt)/.test(name));
   // Nothing was evicted, so that the baseline cost the same.
   assertEquals(ours, [
     ["tare.cost", 9.5, { "gen_ai.request.model": "scripted" }],
@@ -141,20 +144,20 @@ Deno.test("metrics: calls of the agent are recorded with their tokens and cost",
     ["tare.prompt.tokens", 10, { "gen_ai.request.model": "scripted" }],
     ["tare.prompt.cached_tokens", 5, { "gen_ai.request.model": "scripted" }],
   ]);
-  const calls = told.filter(([name]) => name === "gen_ai.client.operation.duration");
+  const calls = recorded.filter(([name]) => name === "gen_ai.client.operation.duration");
   assertEquals(calls.length, 1);
 });
 
 Deno.test("metrics: running and queued turns, slots, lease and takeovers are read on demand", async () => {
   const shared = sharedMemory();
   const [lost, own] = [shared.open(), shared.open()];
-  const { model, asked } = silentModel();
-  const { figures, levels } = kept();
+  const { model, requested } = silentModel();
+  const { metricRegistry, levels } = recorder();
   const handler = agent(model, {
     store: own.store,
     now: () => Date.now() + 90_000,
     maxRunningTurns: 3,
-    metrics: { figures, isOpen: true },
+    metrics: { metricRegistry, isOpen: true },
   });
   const session = await newSession(handler);
   await newSession(handler);
@@ -178,7 +181,7 @@ Deno.test("metrics: running and queued turns, slots, lease and takeovers are rea
   lost.kill();
   shared.pass(20_000);
   const played = turn(handler, session, "q");
-  await asked;
+  await requested;
   const waits = await call(handler, "POST", `${session}/turns`, { input: "Later.", background: true });
   assertEquals(waits.status, 202);
   assertEquals(await read(), {

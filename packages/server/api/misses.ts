@@ -65,7 +65,7 @@ export const MISSES: Readonly<
     name: "expired while a tool ran",
     isAvoidable: true,
     remedy: "Tare keeps the cache of its own turns alive meanwhile; of other agents' with " +
-      "TARE_KEEP_WARM=$0.50/day. Otherwise use tools that are faster than the cache's time to live, or " +
+      "TARE_KEEP_ALIVE=$0.50/day. Otherwise use tools that are faster than the cache's time to live, or " +
       "a cache for an hour (anthropic-1h).",
   },
   expired_question: {
@@ -78,7 +78,7 @@ export const MISSES: Readonly<
     name: "expired while the user paused",
     isAvoidable: true,
     remedy:
-      "Keep the cache alive: TARE_KEEP_WARM=$0.50/day, or for one session with keep_warm. After it has " +
+      "Keep the cache alive: TARE_KEEP_ALIVE=$0.50/day, or for one session with keep_warm. After it has " +
       "expired, Tare prunes before the prompt is cached again.",
   },
   own_rewrite: {
@@ -117,7 +117,7 @@ export const MISSES_REPORT = closed({
     avoidable: Type.Boolean(),
     remedy: Type.String(),
     calls: COUNT,
-    ...numbers(["tokens", "tokenUnits", "usd"]),
+    ...numbers(["tokens", "costUnits", "usd"]),
     unpricedCalls: COUNT,
     dearest: closed(
       { session: Type.String(), call: COUNT, tokens: Type.Number(), changed: PREFIX_CHANGE },
@@ -151,17 +151,17 @@ export async function reportMisses(
   } = {},
 ): Promise<MissesReport> {
   const found = new Map<Miss["cause"], Omit<Miss, "name" | "avoidable" | "remedy">>();
-  const sums = { sessions: 0, calls: 0, promptTokens: 0, cachedTokens: 0 };
+  const totals = { sessions: 0, calls: 0, promptTokens: 0, cachedTokens: 0 };
   for await (const { id, calls } of sessions) {
     let isSeen = false;
     for (const [at, call] of calls.entries()) {
       const day = call.at?.slice(0, "2026-01-31".length);
       if (day !== undefined && (day < from || day > to)) continue;
       isSeen = true;
-      sums.calls++;
-      sums.promptTokens += call.promptTokens;
-      sums.cachedTokens += call.cachedTokens;
-      const price = pricesOf(call, "fresh") ?? { tokenUnits: 0, usd: 0 };
+      totals.calls++;
+      totals.promptTokens += call.promptTokens;
+      totals.cachedTokens += call.cachedTokens;
+      const price = pricesOf(call, "fresh") ?? { costUnits: 0, usd: 0 };
       for (const one of call.uncached) {
         const { tokens } = one;
         const cause = causeOf(one, call, calls[at - 1]);
@@ -171,7 +171,7 @@ export async function reportMisses(
           cause,
           calls: (before?.calls ?? 0) + 1,
           tokens: (before?.tokens ?? 0) + tokens,
-          tokenUnits: (before?.tokenUnits ?? 0) + tokens * price.tokenUnits,
+          costUnits: (before?.costUnits ?? 0) + tokens * price.costUnits,
           usd: (before?.usd ?? 0) + tokens * price.usd,
           unpricedCalls: (before?.unpricedCalls ?? 0) + (call.usd === null ? 1 : 0),
           dearest: isDearest
@@ -180,14 +180,14 @@ export async function reportMisses(
         });
       }
     }
-    if (isSeen) sums.sessions++;
+    if (isSeen) totals.sessions++;
   }
   const misses = Array.from(found.values(), (miss): Miss => {
     const { name, isAvoidable: avoidable, remedy } = MISSES[miss.cause];
     return { ...miss, name, avoidable, remedy };
   });
   misses.sort((a, b) => Number(b.avoidable) - Number(a.avoidable) || dearest(a, b));
-  return { ...sums, misses };
+  return { ...totals, misses };
 }
 
 /** Returns the cause by the event that the call waited for. */

@@ -39,7 +39,7 @@ const changed: NonNullable<CallReport["changed"]> = {
 };
 
 Deno.test("reportMisses() separates causes by the event that a call waited for, avoidable ones first", async () => {
-  const { misses, ...sums } = await report({
+  const { misses, ...totals } = await report({
     a: calls(
       [0, 1, "first_call"],
       [400, 1, "expired"],
@@ -52,18 +52,18 @@ Deno.test("reportMisses() separates causes by the event that a call waited for, 
     ),
     b: calls([0, 1, "first_call"], [10, 1, "client_changed", { changed }], [20, 1, "own_rewrite"]),
   });
-  assertEquals(sums, { sessions: 2, calls: 11, promptTokens: 100_900, cachedTokens: 0 });
-  const told = misses.map(({ cause, avoidable, calls, tokens }) => [cause, avoidable, calls, tokens]);
-  assertEquals(told[0], ["changed_instructions", true, 2, 20_000]);
-  assertEquals(told.slice(1, 5).map(([cause]) => cause).sort(), [
+  assertEquals(totals, { sessions: 2, calls: 11, promptTokens: 100_900, cachedTokens: 0 });
+  const reported = misses.map(({ cause, avoidable, calls, tokens }) => [cause, avoidable, calls, tokens]);
+  assertEquals(reported[0], ["changed_instructions", true, 2, 20_000]);
+  assertEquals(reported.slice(1, 5).map(([cause]) => cause).sort(), [
     "expired_person",
     "expired_question",
     "expired_tool",
     "routed",
   ]);
-  assertEquals(told.slice(1, 5).every(([, avoidable]) => avoidable), true);
-  assertEquals(told.slice(5).some(([, avoidable]) => avoidable), false);
-  assertEquals(told.slice(5).map(([cause]) => cause).sort(), [
+  assertEquals(reported.slice(1, 5).every(([, avoidable]) => avoidable), true);
+  assertEquals(reported.slice(5).some(([, avoidable]) => avoidable), false);
+  assertEquals(reported.slice(5).map(([cause]) => cause).sort(), [
     "evicted",
     "first_call",
     "own_rewrite",
@@ -71,7 +71,7 @@ Deno.test("reportMisses() separates causes by the event that a call waited for, 
   ]);
   const [first] = misses;
   assertAlmostEquals(first!.usd, 0.02);
-  assertEquals([first!.tokenUnits, first!.unpricedCalls], [20_000, 0]);
+  assertEquals([first!.costUnits, first!.unpricedCalls], [20_000, 0]);
   assertEquals(first!.dearest, { session: "a", call: 7, tokens: 10_000, changed });
 });
 

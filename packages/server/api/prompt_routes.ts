@@ -1,5 +1,5 @@
-import { Keys, type Warmth } from "@tare/session";
-import { reportBlock, reportPins, reportPrompt, sumsOf } from "@tare/session/internal/report";
+import { type CacheKeepAlive, Keys } from "@tare/session";
+import { reportBlock, reportPins, reportPrompt, usageTotals } from "@tare/session/internal/report";
 import { HttpError, invalidRequest, notFound, notSupported } from "../http/http_error.ts";
 import { json, route } from "../http/route.ts";
 import {
@@ -7,7 +7,7 @@ import {
   BLOCK_REPORT,
   CALL_LIST,
   CALLS_QUERY,
-  KEEP_WARM,
+  KEEP_ALIVE,
   KEPT_WARM,
   LEDGER_REPORT,
   MISSES_QUERY,
@@ -98,8 +98,7 @@ export function promptRoutes(registry: ServerSessions) {
       path: "/sessions/{id}/pins",
       operationId: "setPin",
       isAtomic: true,
-      summary:
-        "Retains or restores a message (`keep`), or evicts a result (`let_go`), at the next rewrite; " +
+      summary: "Retains or restores a message (`keep`), or evicts a result (`evict`), at the next rewrite; " +
         "replaces the message's earlier pin. Causes no rewrite by itself.",
       body: NEW_PIN,
       responses: {
@@ -141,13 +140,13 @@ export function promptRoutes(registry: ServerSessions) {
     }),
     route({
       method: "POST",
-      path: "/sessions/{id}/keep_warm",
+      path: "/sessions/{id}/keep_alive",
       operationId: "keepWarm",
       summary:
         "Keeps the cache of the session's newest prompt alive while it is idle, by requests at a cost: " +
         "as long as they pay, and at most for this time. Each request ends it; it resumes afterwards if " +
         "time remains.",
-      body: KEEP_WARM,
+      body: KEEP_ALIVE,
       responses: {
         200: json("Until when.", KEPT_WARM),
         400: "Cache keep-alive is off, the price is unknown, or the body isn't valid.",
@@ -156,10 +155,10 @@ export function promptRoutes(registry: ServerSessions) {
       },
       async answer({ path: { id }, body: { minutes }, keep }) {
         const session = await openSession(registry, id);
-        const kept = session.keepFor(minutes * 60_000);
-        if (typeof kept !== "object") throw notKept(id, kept);
+        const outcome = session.keepFor(minutes * 60_000);
+        if (typeof outcome !== "object") throw notRetained(id, outcome);
         keep({ sessionId: id });
-        const { untilMs, maxUsd } = kept;
+        const { untilMs, maxUsd } = outcome;
         return { json: { until: new Date(untilMs).toISOString(), maxUsd } };
       },
     }),
@@ -179,7 +178,9 @@ export function promptRoutes(registry: ServerSessions) {
         const [seen, calls] = [await session.seen(), await session.calls()];
         // The agent's history ends with the newest answer; a client's with its newest request.
         const isAnswered = session.kind === "agent";
-        return { json: reportSessionSpend(seen, { calls, isAnswered, sums: sumsOf.days(session.days) }) };
+        return {
+          json: reportSessionSpend(seen, { calls, isAnswered, totals: usageTotals.days(session.days) }),
+        };
       },
     }),
     route({
@@ -195,8 +196,8 @@ export function promptRoutes(registry: ServerSessions) {
       responses: {
         200: json("Days the newest first, others the most expensive first.", SPEND_REPORT),
       },
-      answer: async ({ query, asker, signal }) => ({
-        json: await registry.spend(query, { by: Keys.nameOf(asker), signal }),
+      answer: async ({ query, caller, signal }) => ({
+        json: await registry.spend(query, { by: Keys.nameOf(caller), signal }),
       }),
     }),
     route({
@@ -210,12 +211,12 @@ export function promptRoutes(registry: ServerSessions) {
         200: json("The most expensive first.", MISSES_REPORT),
         ...NO_SESSION,
       },
-      async answer({ query: { session, limit, ...days }, asker, signal }) {
+      async answer({ query: { session, limit, ...days }, caller, signal }) {
         if (session === undefined) {
-          const calls = registry.calls({ limit, by: Keys.nameOf(asker), signal });
+          const calls = registry.calls({ limit, by: Keys.nameOf(caller), signal });
           return { json: await reportMisses(calls, days) };
         }
-        await assertSees(registry, session, asker);
+        await assertSees(registry, session, caller);
         const calls = await (await openSession(registry, session)).calls();
         return { json: await reportMisses([{ id: session, calls }], days) };
       },
@@ -229,17 +230,20 @@ export function promptRoutes(registry: ServerSessions) {
         `holdout, and the newest warnings. ${UNITS}`,
       query: { kind: KIND },
       responses: { 200: json("The overview.", OVERVIEW) },
-      answer: async ({ query: { kind }, asker }) => ({
-        json: await registry.overview({ kind, by: Keys.nameOf(asker) }),
+      answer: async ({ query: { kind }, caller }) => ({
+        json: await registry.overview({ kind, by: Keys.nameOf(caller) }),
       }),
     }),
   ];
 }
 
-function notKept(id: string, why: Extract<ReturnType<Warmth["keepFor"]>, string> | undefined): HttpError {
+function notRetained(
+  id: string,
+  why: Extract<ReturnType<CacheKeepAlive["keepFor"]>, string> | undefined,
+): HttpError {
   const cannot = `Cannot keep the cache of session ${id} alive: `;
   if (why === undefined) {
-    const reason = "cache keep-alive is off. Start the server with TARE_KEEP_WARM=turns.";
+    const reason = "cache keep-alive is off. Start the server with TARE_KEEP_ALIVE=turns.";
     return invalidRequest(cannot + reason);
   }
   if (why === "no price") {
@@ -249,7 +253,7 @@ function notKept(id: string, why: Extract<ReturnType<Warmth["keepFor"]>, string>
   const reason =
     "there is no cache. A request is running, the newest one is over five minutes old, or requests " +
     "don't extend its cache by five minutes. Retry after the next answer.";
-  return new HttpError(409, "nothing_to_keep_warm", cannot + reason);
+  return new HttpError(409, "nothing_to_keep_alive", cannot + reason);
 }
 
 export function ledgerRoutes(registry: ServerSessions) {
@@ -263,8 +267,8 @@ export function ledgerRoutes(registry: ServerSessions) {
       responses: {
         200: json(`Both groups. ${UNITS}`, LEDGER_REPORT),
       },
-      answer: async ({ asker }) => ({
-        json: await registry.ledger({ kind: "gateway", by: Keys.nameOf(asker) }),
+      answer: async ({ caller }) => ({
+        json: await registry.ledger({ kind: "gateway", by: Keys.nameOf(caller) }),
       }),
     }),
   ];

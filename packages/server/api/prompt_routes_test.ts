@@ -83,9 +83,9 @@ Deno.test("promptRoutes() return the prompt and restore retained messages at the
   assertEquals(await standing(handler, session), before);
   const ask = async (body: object) => (await call(handler, "POST", `${session}/pins`, body)).body;
   const wished = [
-    { place: 3, wish: "keep", by: "user" },
-    { place: 11, wish: "keep", by: "ada" },
-    { place: 15, wish: "let_go", by: "user" },
+    { place: 3, wish: "retain", by: "user" },
+    { place: 11, wish: "retain", by: "ada" },
+    { place: 15, wish: "evict", by: "user" },
   ] as const;
   for (const { place, wish, by } of wished) {
     assertEquals(await ask({ place, wish, ...(by !== "user" && { by }) }), {
@@ -107,30 +107,30 @@ Deno.test("promptRoutes() return the prompt and restore retained messages at the
     ...["message-8 alive", "message-9 alive", "message-10 alive", "message-11 alive", "message-12 alive"],
     ...["message-13 alive", "message-14 alive", "message-15 elided"],
   ]);
-  const told = (await callsOf(handler, session)).flatMap(({ number, rewrites }) =>
-    rewrites.filter(({ asked }) => asked).map(({ mechanism, removed, asked }) => ({
+  const rewritesOf = (await callsOf(handler, session)).flatMap(({ number, rewrites }) =>
+    rewrites.filter(({ pins }) => pins).map(({ mechanism, removed, pins }) => ({
       number,
       mechanism,
       removed,
-      asked,
+      pins,
     }))
   );
-  assertEquals(told, [{
+  assertEquals(rewritesOf, [{
     number: 9,
     mechanism: "planner",
     removed: "message 15 as requested; messages 3, 11 restored as requested",
-    asked: [wished[2], wished[0], wished[1]],
+    pins: [wished[2], wished[0], wished[1]],
   }]);
 
   // A retained message stays at any cost, and a restart sends the same bytes.
   const twin = agent(echoing().model, { store });
   await play(handler, session, "fg");
-  const shown = await standing(handler, session);
+  const visible = await standing(handler, session);
   assertEquals(
-    shown.filter((one) => /^message-(3|11|15) /.test(one)),
+    visible.filter((one) => /^message-(3|11|15) /.test(one)),
     ["message-3 alive", "message-11 alive", "message-15 left"],
   );
-  assertEquals(await standing(twin, session), shown);
+  assertEquals(await standing(twin, session), visible);
   assert(requests.at(-1)?.includes(`1 ${LONG}`));
 
   // Without its pin it is treated like any other.
@@ -194,7 +194,7 @@ Deno.test("promptRoutes() return totals that equal the ledger's", async () => {
   const sum = (of: (call: CallReport) => number | null) =>
     calls.reduce((all, call) => all + (of(call) ?? 0), 0);
   const { all, today, groups } = await get<Overview>(handler, "/tare/v1/overview");
-  for (const name of ["promptTokens", "cachedTokens", "outputTokens", "tokenUnits", "usd"] as const) {
+  for (const name of ["promptTokens", "cachedTokens", "outputTokens", "costUnits", "usd"] as const) {
     assertAlmostEquals(sum((call) => call[name]), ledger[name]!);
     assertAlmostEquals(all[name], ledger[name]!);
     assertAlmostEquals(today[name], ledger[name]! / 3);
@@ -210,10 +210,10 @@ Deno.test("promptRoutes() return totals that equal the ledger's", async () => {
     ) => [number, turn, cachedTokens, writtenTokens, newTokens]),
     [[1, 1, 400, 100, 500], [2, 2, 400, 100, 500], [3, 3, 400, 100, 500]],
   );
-  assertEquals([all.calls, today.calls, groups.planned.sessions, groups.control.sessions], [3, 1, 1, 0]);
-  assertEquals(sum(({ without }) => without!.tokenUnits), all.withoutTokenUnits);
-  assertAlmostEquals(sum(({ without }) => without!.usd), all.withoutUsd);
-  assertEquals(sum(({ resendTokenUnits }) => resendTokenUnits), all.resendTokenUnits);
+  assertEquals([all.calls, today.calls, groups.planned.sessions, groups.holdout.sessions], [3, 1, 1, 0]);
+  assertEquals(sum(({ without }) => without!.costUnits), all.baselineCostUnits);
+  assertAlmostEquals(sum(({ without }) => without!.usd), all.baselineUsd);
+  assertEquals(sum(({ resendCostUnits }) => resendCostUnits), all.resendCostUnits);
   const page = await get<{ readonly calls: readonly CallReport[]; readonly hasMore: boolean }>(
     handler,
     `${session}/calls?limit=1&after=1`,
@@ -262,7 +262,7 @@ Deno.test("promptRoutes() quote the evictions of a turn that evicts everything, 
   for (const path of [session, other]) await play(handler, path, "a");
   const { asIs, rewritten } = await get<Quote>(handler, `${session}/quote`);
   assert(rewritten.promptTokens < asIs.promptTokens - 2_000);
-  const body = { input: "b", leavesNow: true };
+  const body = { input: "b", evictNow: true };
   const seen = await events(await handler.fetch(request("POST", `${session}/turns`, body)));
   const rewrites = seen.flatMap(({ event }) => event.type === "context_rewritten" ? [event] : []);
   assertEquals(rewrites.map(({ step, reason }) => [step, reason]), [[1, "requested"]]);
@@ -292,10 +292,10 @@ Deno.test("promptRoutes() refuse invalid pins with the reason", async () => {
   const path = `${session}/pins`;
   for (
     const [body, message] of [
-      [{ place: 0, wish: "keep" }, "Cannot retain message 0: instructions are never evicted."],
-      [{ place: 9, wish: "keep" }, "Cannot retain message 9: the session has 5 messages, numbered from 0."],
+      [{ place: 0, wish: "retain" }, "Cannot retain message 0: instructions are never evicted."],
+      [{ place: 9, wish: "retain" }, "Cannot retain message 9: the session has 5 messages, numbered from 0."],
       [
-        { place: 1, wish: "let_go" },
+        { place: 1, wish: "evict" },
         "Cannot evict message 1: it is the user's. Only tool results can be evicted.",
       ],
     ] as const
@@ -319,7 +319,7 @@ Deno.test("promptRoutes() refuse invalid pins with the reason", async () => {
   await play(classic, other, "a");
   const unable = "the policy classic has no pins. Use the policy planner";
   assertEquals(
-    await refused(classic, "POST", `${other}/pins`, { place: 3, wish: "keep" }),
+    await refused(classic, "POST", `${other}/pins`, { place: 3, wish: "retain" }),
     error(501, "not_supported", `Cannot pin message 3: ${unable}.`),
   );
   assertEquals((await standing(classic, other)).length, 5);
@@ -337,9 +337,9 @@ Deno.test("promptRoutes() set a pin once for an Idempotency-Key", async () => {
     );
     return [response.status, await response.json()];
   };
-  const first = await send("let_go");
+  const first = await send("evict");
   assertEquals((await call(handler, "DELETE", `${session}/pins/3`)).status, 204);
-  assertEquals([await send("let_go"), await pinsOf(handler, session)], [first, []]);
+  assertEquals([await send("evict"), await pinsOf(handler, session)], [first, []]);
 });
 
 Deno.test("promptRoutes() return warnings, the newest first", async () => {
@@ -347,7 +347,7 @@ Deno.test("promptRoutes() return warnings, the newest first", async () => {
   const session = await newSession(handler);
   await play(handler, session, "abc");
   const { warnings } = await get<Overview>(handler, "/tare/v1/overview");
-  assert(warnings.length > 0 && warnings.every((told) => told.session === session.split("/").at(-1)));
+  assert(warnings.length > 0 && warnings.every((warning) => warning.session === session.split("/").at(-1)));
 });
 
 Deno.test("promptRoutes() estimate the cost of results, and return which may be evicted", async () => {
@@ -369,8 +369,8 @@ Deno.test("promptRoutes() estimate the cost of results, and return which may be 
   const [newest] = carried;
   assertEquals(newest!.calls, 1);
   // It was new, and the provider reports no cache usage.
-  assertEquals([newest!.tokens, newest!.tokenUnits], [5_005, 5_005]);
-  await call(handler, "POST", `${session}/pins`, { place: 7, wish: "let_go" });
+  assertEquals([newest!.tokens, newest!.costUnits], [5_005, 5_005]);
+  await call(handler, "POST", `${session}/pins`, { place: 7, wish: "evict" });
   const [waiting] = (await get<SessionSpend>(handler, `${session}/spend`)).carried;
   assertEquals(waiting?.pin?.state, "waiting");
 });

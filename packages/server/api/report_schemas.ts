@@ -1,5 +1,5 @@
-import type { CallReport, Overview, Sums } from "@tare/session/internal/report";
-import { SPEND_BY, SPENT_ON as PARTS, sumsOf } from "@tare/session/internal/report";
+import type { CallReport, Overview, UsageTotals } from "@tare/session/internal/report";
+import { SPEND_BY, SPENT_ON as PARTS, usageTotals } from "@tare/session/internal/report";
 import { type TSchema, Type } from "typebox";
 import { closed, COUNT, count, limitOf, optionalText, orNull, text } from "../http/schema.ts";
 
@@ -18,7 +18,7 @@ export function numbers<const Names extends readonly string[]>(
 
 const SPENT_ON = closed(numbers(PARTS), "SpentOn");
 
-const WISH = Type.Enum(["keep", "let_go"]);
+const WISH = Type.Enum(["retain", "evict"]);
 
 export const ASKED = Type.Array(closed({ place: COUNT, wish: WISH, by: TEXT }, "Asked"));
 
@@ -28,7 +28,7 @@ const REWRITE = {
   removed: TEXT,
   tokensBefore: NUMBER,
   tokensAfter: NUMBER,
-  asked: Type.Optional(ASKED),
+  pins: Type.Optional(ASKED),
 };
 
 /** A client's change of an earlier request. */
@@ -54,17 +54,17 @@ const CALL = closed({
   newTokens: NUMBER,
   outputTokens: NUMBER,
   estimated: FLAG,
-  tokenUnits: NUMBER,
+  costUnits: NUMBER,
   usd: orNull(NUMBER),
-  spent: closed({ tokenUnits: SPENT_ON, usd: orNull(SPENT_ON) }, "Spent"),
+  spent: closed({ costUnits: SPENT_ON, usd: orNull(SPENT_ON) }, "Spent"),
   without: orNull(closed({
-    ...numbers(["promptTokens", "cachedTokens", "tokenUnits"]),
+    ...numbers(["promptTokens", "cachedTokens", "costUnits"]),
     usd: orNull(NUMBER),
     compacts: FLAG,
   }, "WithoutTare")),
-  resendTokenUnits: orNull(NUMBER),
+  resendCostUnits: orNull(NUMBER),
   projected: orNull(closed({
-    ...numbers(["promptTokens", "cachedTokens", "tokenUnits", "repairTokenUnits"]),
+    ...numbers(["promptTokens", "cachedTokens", "costUnits", "refetchCostUnits"]),
     usd: orNull(NUMBER),
   }, "Projected")),
   summary: orNull(closed(numbers(["promptTokens", "cachedTokens", "outputTokens"]), "SummaryUsage")),
@@ -99,19 +99,19 @@ export const PIN_LIST = closed({ pins: Type.Array(PIN_REPORT) }, "PinList");
 export const NEW_PIN = closed(
   {
     place: count("Position of the message in the history."),
-    wish: Type.Enum(["keep", "let_go"], {
+    wish: Type.Enum(["retain", "evict"], {
       description:
-        "`keep` restores the message at the next rewrite and retains it; `let_go` evicts the result.",
+        "`keep` restores the message at the next rewrite and retains it; `evict` evicts the result.",
     }),
     by: Type.Optional(
       Type.String({ minLength: 1, maxLength: 100, description: "Name of the author. Default: `user`." }),
     ),
   },
   "NewPin",
-  { place: 12, wish: "keep", by: "ada" },
+  { place: 12, wish: "retain", by: "ada" },
 );
 
-export const KEEP_WARM = closed(
+export const KEEP_ALIVE = closed(
   { minutes: Type.Integer({ minimum: 5, maximum: 1_440, description: "Duration from now." }) },
   "KeepWarm",
   { minutes: 60 },
@@ -176,13 +176,13 @@ export const BLOCK_QUERY = {
   }),
 };
 
-export const SUMS = numbers(Object.keys(sumsOf.nothing) as (keyof Sums)[]);
+export const SUMS = numbers(Object.keys(usageTotals.nothing) as (keyof UsageTotals)[]);
 const GROUP_SUMS = closed({ ...SUMS, sessions: COUNT }, "GroupSums");
 
 export const OVERVIEW = closed({
   today: closed(SUMS, "Sums"),
   all: closed(SUMS, "Sums"),
-  groups: closed({ planned: GROUP_SUMS, control: GROUP_SUMS }, "Groups"),
+  groups: closed({ planned: GROUP_SUMS, holdout: GROUP_SUMS }, "Groups"),
   warnings: Type.Array(
     closed({ at: TIME, session: TEXT, message: TEXT } satisfies Fields<Overview["warnings"]>, "ToldWarning"),
   ),
@@ -227,14 +227,14 @@ type Fields<List extends readonly object[]> = Record<keyof List[number], TSchema
 const LEDGER_GROUP = closed({
   ...SUMS,
   sessions: COUNT,
-  tokenUnitsPerSession: NUMBER,
-  withoutTokenUnitsPerSession: NUMBER,
-  projectedTokenUnitsPerSession: NUMBER,
+  costUnitsPerSession: NUMBER,
+  baselineCostUnitsPerSession: NUMBER,
+  projectedCostUnitsPerSession: NUMBER,
   callsPerSession: NUMBER,
   usdPerSession: orNull(NUMBER),
 }, "GatewayLedgerGroup");
 
-export const LEDGER_REPORT = closed({ planned: LEDGER_GROUP, control: LEDGER_GROUP }, "GatewayLedger");
+export const LEDGER_REPORT = closed({ planned: LEDGER_GROUP, holdout: LEDGER_GROUP }, "GatewayLedger");
 
 const PASSING = {
   kind: Type.Literal("gateway"),
@@ -248,11 +248,11 @@ const PASSING = {
   }),
   createdAt: TIME,
   lastAt: TIME,
-  control: FLAG,
+  holdout: FLAG,
   reverted: FLAG,
   epoch: NUMBER,
   ...SUMS,
-  savedTokenUnits: NUMBER,
+  savedCostUnits: NUMBER,
 };
 
 export const PASSING_SESSION = closed(PASSING, "GatewaySession");
@@ -264,14 +264,14 @@ export const PASSING_SESSION_DETAILS = closed({
     tokens: NUMBER,
     windowTokens: orNull(NUMBER),
     left: closed(
-      numbers(["context", "prune", "schemas", "truncate", "references", "notation"]),
+      numbers(["context", "prune", "schemas", "truncate", "references", "normalization"]),
       "GatewayLeft",
     ),
   }, "GatewayPrompt")),
   rewrites: Type.Array(closed({ at: TIME, ...REWRITE }, "GatewayRewrite")),
   compactionCalls: Type.Array(closed({
     at: TIME,
-    ...numbers(["promptTokens", "cachedTokens", "outputTokens", "tokenUnits"]),
+    ...numbers(["promptTokens", "cachedTokens", "outputTokens", "costUnits"]),
     usd: Type.Optional(NUMBER),
   }, "GatewayCompaction")),
 }, "GatewaySessionDetails");

@@ -1,6 +1,6 @@
-import { type Asker, Keys } from "@tare/session";
+import { type Caller, Keys } from "@tare/session";
 import type { ListedSession, OpenSession, SessionRegistry } from "@tare/session/internal";
-import { sumsOf } from "@tare/session/internal/report";
+import { usageTotals } from "@tare/session/internal/report";
 import { EMPTY_LEDGER } from "@tare/loop/internal";
 import { type Static, Type } from "typebox";
 import type { Reads } from "../http/route.ts";
@@ -39,7 +39,7 @@ const FIELDS = {
   turns: COUNT,
   lastEvent: COUNT,
   ledger: LEDGER,
-  sums: closed(SUMS, "Sums"),
+  totals: closed(SUMS, "Sums"),
 };
 
 export const SESSION = closed(FIELDS, "Session", {
@@ -57,7 +57,7 @@ export const SESSION = closed(FIELDS, "Session", {
   turns: 0,
   lastEvent: 0,
   ledger: EMPTY_LEDGER,
-  sums: sumsOf.nothing,
+  totals: usageTotals.nothing,
 });
 
 export const SESSIONS = Type.Array(SESSION);
@@ -74,7 +74,7 @@ export const APPROVAL = closed({
   parent: PARENT,
   effects: Type.Optional(EFFECTS),
   change: Type.Optional(FILE_CHANGE),
-  askedAtMs: MS,
+  requestedAtMs: MS,
   expiresAtMs: Type.Number({
     minimum: 0,
     description: "Time at which it is denied without an answer, in milliseconds since the epoch.",
@@ -104,14 +104,14 @@ const SESSION_WITH_MESSAGES = closed({
   messages: Type.Array(MESSAGE, {
     description: "Messages, including the running turn's replies and results.",
   }),
-  helpers: Type.Array(HELPER, { description: "Sessions of its subagents, the oldest first." }),
+  subagents: Type.Array(HELPER, { description: "Sessions of its subagents, the oldest first." }),
   approvals: Type.Array(APPROVAL),
   plan: Type.Optional(closed({
     steps: Type.Array(Type.String()),
     done: count("Number of completed steps: the next one is in progress."),
   }, "Plan")),
   turn: Type.Optional(RUNNING_TURN),
-  seesPictures: SEES_PICTURES,
+  supportsImages: SEES_PICTURES,
   prompt: closed({
     tokens: count("Tokens of the newest call's prompt; zero before it."),
     windowTokens: Type.Number({ description: "Context window in tokens." }),
@@ -140,16 +140,16 @@ export async function openSession(
 }
 
 /** @throws {HttpError} 404 if there is no such session, or the key may not see it. */
-export async function assertSees(registry: ServerSessions, id: string, asker: Asker): Promise<void> {
+export async function assertSees(registry: ServerSessions, id: string, caller: Caller): Promise<void> {
   const found = await registry.find(id);
-  if (!found || !Keys.sees(asker, found.by)) throw sessionNotFound(id);
+  if (!found || !Keys.sees(caller, found.by)) throw sessionNotFound(id);
 }
 
 export function approvalBodies(questions: readonly Question[]) {
-  return questions.map(({ approvalId, id: callId, pin: _pin, beganAtMs: _began, ...shown }) => ({
+  return questions.map(({ approvalId, id: callId, pin: _pin, beganAtMs: _began, ...question }) => ({
     id: approvalId,
     callId,
-    ...shown,
+    ...question,
   }));
 }
 
@@ -172,6 +172,6 @@ export function sessionBody(
     turns,
     lastEvent,
     ledger,
-    sums: sumsOf.days(days),
+    totals: usageTotals.days(days),
   };
 }

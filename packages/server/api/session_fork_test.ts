@@ -38,19 +38,19 @@ function noted(replies: readonly Partial<AssistantMessage>[] | Model, options: T
   return { requests, handler: agent((request) => (requests.push(request), model(request)), options) };
 }
 
-const shown = async (handler: HttpAgent, path: string) =>
+const bodyOf = async (handler: HttpAgent, path: string) =>
   (await call(handler, "GET", path)).body as Session & Record<string, unknown>;
 
 /** Forks a session; returns the path of the fork, and the response. */
 async function fork(handler: HttpAgent, path: string, body: object = {}) {
-  const { status, body: told } = await call(handler, "POST", `${path}/fork`, body);
-  const { session, input } = told as { session: Session & Record<string, unknown>; input?: string };
+  const { status, body: answer } = await call(handler, "POST", `${path}/fork`, body);
+  const { session, input } = answer as { session: Session & Record<string, unknown>; input?: string };
   return { status, path: `/tare/v1/sessions/${session.id}`, session, input };
 }
 
 Deno.test("POST /title: a session keeps the user's title, before its first turn, after it and during one", async () => {
-  const asked = steppedModel();
-  const { model } = asked;
+  const stepped = steppedModel();
+  const { model } = stepped;
   const store = memoryStore();
   const handler = agent(model, { store });
   const path = await newSession(handler);
@@ -58,15 +58,15 @@ Deno.test("POST /title: a session keeps the user's title, before its first turn,
     ((await call(handler, "POST", `${path}/title`, { title })).body as Session).title;
   assertEquals(await rename("  The\nnotes "), "The notes");
   const running = turn(handler, path, "Which files are there?");
-  await asked.asked();
+  await stepped.requested();
   assertEquals(await rename("Files"), "Files");
-  await asked.reply("none");
+  await stepped.reply("none");
   await running;
-  assertEquals((await shown(handler, path)).title, "Files");
+  assertEquals((await bodyOf(handler, path)).title, "Files");
   const { body } = await call(handler, "GET", "/tare/v1/sessions?search=fil");
   assertEquals((body as { sessions: Session[] }).sessions.map(({ title }) => title), ["Files"]);
   // Another process reads it too.
-  assertEquals((await shown(agent(model, { store }), path)).title, "Files");
+  assertEquals((await bodyOf(agent(model, { store }), path)).title, "Files");
   for (const title of ["", " \n", "x".repeat(121)]) {
     assertEquals((await refused(handler, "POST", `${path}/title`, { title })).status, 400);
   }
@@ -78,21 +78,21 @@ Deno.test("sessions: a title is the creator's, and searches find it", async () =
   const { handler } = noted([{ content: "a" }]);
   const path = await newSession(handler, { metadata: { title: "Nightly run" } });
   await turn(handler, path, "Which files are there?");
-  assertEquals((await shown(handler, path)).title, "Nightly run");
+  assertEquals((await bodyOf(handler, path)).title, "Nightly run");
 });
 
 Deno.test("POST /title: a session whose turn runs on another server is renamed there", async () => {
   const memory = sharedMemory();
-  const asked = steppedModel();
-  const { model } = asked;
+  const stepped = steppedModel();
+  const { model } = stepped;
   const [a, b] = [agent(model, { store: memory.open().store }), agent(model, { store: memory.open().store })];
   const path = await newSession(a);
   const running = turn(a, path, "q");
-  await asked.asked();
+  await stepped.requested();
   assertEquals(((await call(b, "POST", `${path}/title`, { title: "Named" })).body as Session).title, "Named");
-  await asked.reply("one");
+  await stepped.reply("one");
   await running;
-  assertEquals([(await shown(a, path)).title, (await shown(b, path)).title], ["Named", "Named"]);
+  assertEquals([(await bodyOf(a, path)).title, (await bodyOf(b, path)).title], ["Named", "Named"]);
 });
 
 Deno.test("POST /fork: a fork continues from before a message, with the same bytes, and the original is unchanged", async () => {
@@ -105,10 +105,10 @@ Deno.test("POST /fork: a fork continues from before a message, with the same byt
   ], {
     place: { describe: () => Promise.resolve("In /here."), changes: () => Promise.resolve(undefined) },
   });
-  const path = await newSession(handler, { metadata: { of: "person" } });
+  const path = await newSession(handler, { metadata: { of: "user" } });
   await turn(handler, path, "first");
   await turn(handler, path, "second");
-  const before = await shown(handler, path);
+  const before = await bodyOf(handler, path);
   assertEquals(
     brief(before.messages),
     [
@@ -125,7 +125,7 @@ Deno.test("POST /fork: a fork continues from before a message, with the same byt
   assertEquals([other.status, other.input], [201, "second"]);
   const { title, metadata, forkedFrom, turns, ledger } = other.session;
   const from = { session: before.id, messages: 3 };
-  assertEquals([title, metadata, forkedFrom, turns], ["first", { of: "person" }, from, 0]);
+  assertEquals([title, metadata, forkedFrom, turns], ["first", { of: "user" }, from, 0]);
   assertEquals((ledger as { calls: number }).calls, 0);
   await turn(handler, other.path, "second, please");
   assertEquals(
@@ -134,10 +134,10 @@ Deno.test("POST /fork: a fork continues from before a message, with the same byt
   );
   assertEquals(brief(requests.at(-1)!.messages.slice(3)), ["u: second, please"]);
   assertEquals(requests.at(-1)!.tools, requests[0]!.tools);
-  assertEquals(await shown(handler, path), before);
+  assertEquals(await bodyOf(handler, path), before);
   const whole = await fork(handler, path);
   assertEquals([whole.input, whole.session.forkedFrom], [undefined, { session: before.id, messages: 7 }]);
-  assertEquals(brief((await shown(handler, whole.path)).messages), brief(before.messages));
+  assertEquals(brief((await bodyOf(handler, whole.path)).messages), brief(before.messages));
   const { body } = await call(handler, "GET", "/tare/v1/sessions");
   assertEquals((body as { sessions: Session[] }).sessions.map(({ id }) => id), [
     whole.session.id,
@@ -145,7 +145,7 @@ Deno.test("POST /fork: a fork continues from before a message, with the same byt
     before.id,
   ]);
   await call(handler, "DELETE", path);
-  assertEquals(brief((await shown(handler, other.path)).messages.slice(-2)), [
+  assertEquals(brief((await bodyOf(handler, other.path)).messages.slice(-2)), [
     "u: second, please",
     "a: other",
   ]);
@@ -183,18 +183,18 @@ Deno.test(
 Deno.test(
   "POST /fork: a session is forked before the running turn's message, which continues, and not within the turn",
   async () => {
-    const asked = steppedModel();
-    const handler = agent(asked.model);
+    const stepped = steppedModel();
+    const handler = agent(stepped.model);
     const path = await newSession(handler);
     const running = turn(handler, path, "first");
-    await asked.asked();
+    await stepped.requested();
     await call(handler, "POST", `${path}/turns`, { input: "more", steer: true });
-    await asked.call("echo");
-    await asked.asked();
-    const roles = (await shown(handler, path)).messages.map(({ role }) => role);
+    await stepped.call("echo");
+    await stepped.requested();
+    const roles = (await bodyOf(handler, path)).messages.map(({ role }) => role);
     assertEquals(roles, ["system", "user", "assistant", "tool", "user"]);
     const other = await fork(handler, path, { before: 1 });
-    assertEquals([other.input, brief((await shown(handler, other.path)).messages)], ["first", [
+    assertEquals([other.input, brief((await bodyOf(handler, other.path)).messages)], ["first", [
       "s: Be brief.",
     ]]);
     assertEquals(
@@ -216,7 +216,7 @@ Deno.test(
         } before message 2: it isn't the user's, and user messages are at 1, 4.`,
       ),
     );
-    await asked.reply("done");
+    await stepped.reply("done");
     await running;
     assertEquals((await fork(handler, path, { before: 4 })).input, "more");
   },
@@ -242,8 +242,8 @@ Deno.test("POST /fork: one fork is made for an Idempotency-Key, and counts for t
   const path = await newSession(handler);
   const send = async (key: string) => {
     const headers = { "content-type": "application/json", "idempotency-key": key };
-    const asked = new Request(`http://localhost${path}/fork`, { method: "POST", headers, body: "{}" });
-    const response = await handler.fetch(asked);
+    const incoming = new Request(`http://localhost${path}/fork`, { method: "POST", headers, body: "{}" });
+    const response = await handler.fetch(incoming);
     return [response.status, (await response.json()).session?.id];
   };
   const first = await send("k");

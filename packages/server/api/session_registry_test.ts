@@ -19,7 +19,7 @@ import type { SessionSpend } from "./session_spend.ts";
 
 /** A server with a provider that always answers "Hi", whose clock advances a second with each read. */
 function both(
-  { control = 0, store = memoryStore() }: { readonly control?: number; readonly store?: Store } = {},
+  { holdout = 0, store = memoryStore() }: { readonly holdout?: number; readonly store?: Store } = {},
 ) {
   let nowMs = Date.UTC(2026, 0, 1);
   const now = () => nowMs += 1_000;
@@ -31,7 +31,7 @@ function both(
       chat: { baseURL: "http://provider.example/v1", apiKey: "sk", profile: profileNamed("none") },
     },
     countTokens,
-    control,
+    holdout,
     store,
     now,
     fetch: () => Promise.resolve(Response.json({ object: "chat.completion", choices, usage })),
@@ -47,7 +47,7 @@ function both(
     async restart() {
       await server.close();
       await passing.close();
-      return both({ control, store });
+      return both({ holdout, store });
     },
     /** Sends another agent's request, and returns the id of its session. */
     async ask(content: string, more: readonly object[] = []) {
@@ -147,11 +147,11 @@ Deno.test("sessions: their routes also accept gateway sessions", async () => {
   );
   assertEquals(block.now, { text: "rst.", offset: 2, chars: 6 });
 
-  const pin = { place: 1, wish: "keep", by: "ada" };
+  const pin = { place: 1, wish: "retain", by: "ada" };
   const pinned = await call(server, "POST", `${path}/pins`, pin);
   assertEquals([pinned.status, pinned.body], [200, { ...pin, state: "done" }]);
   assertEquals(await get(`${path}/pins`), { pins: [{ ...pin, state: "done" }] });
-  const refusedPin = await call(server, "POST", `${path}/pins`, { place: 0, wish: "let_go" });
+  const refusedPin = await call(server, "POST", `${path}/pins`, { place: 0, wish: "evict" });
   assertEquals(refusedPin.status, 400);
   assertStringIncludes(JSON.stringify(refusedPin.body), "Cannot evict message 0: it is the user's");
   assertEquals((await call(server, "DELETE", `${path}/pins/1`)).status, 204);
@@ -207,7 +207,7 @@ Deno.test("gateway sessions: a change and its idempotent response are committed 
       ),
     ];
   };
-  const pin = { place: 0, wish: "keep" };
+  const pin = { place: 0, wish: "retain" };
   assertEquals(await send("pins", pin), [200, ["patch", "totals", "pins"]]);
   assertEquals(await send("pins", pin), [200]);
   full.push("no room");
@@ -248,7 +248,7 @@ Deno.test("gateway sessions: the user's title is kept, before the first response
 });
 
 Deno.test("gateway sessions: routes of the agent's sessions respond with advice", async () => {
-  const { server, ask } = both({ control: 1 });
+  const { server, ask } = both({ holdout: 1 });
   const id = await ask("First.");
   const path = `/tare/v1/sessions/${id}`;
   for (
@@ -262,15 +262,15 @@ Deno.test("gateway sessions: routes of the agent's sessions respond with advice"
       ["POST", "approvals/c1", { decision: "allow" }],
     ] as const
   ) {
-    const { status, body: told } = await call(server, method, `${path}/${rest}`, body);
-    const { error: { code, message } } = told as { error: { code: string; message: string } };
+    const { status, body: answer } = await call(server, method, `${path}/${rest}`, body);
+    const { error: { code, message } } = answer as { error: { code: string; message: string } };
     assertEquals([rest, status, code], [rest, 501, "not_supported"]);
     assertStringIncludes(
       message,
       "the session is another agent's. Continue in that agent",
     );
   }
-  const pinned = await call(server, "POST", `${path}/pins`, { place: 0, wish: "keep" });
+  const pinned = await call(server, "POST", `${path}/pins`, { place: 0, wish: "retain" });
   assertEquals([pinned.status, (pinned.body as { error: object }).error], [501, {
     status: 501,
     code: "not_supported",
@@ -314,7 +314,7 @@ Deno.test("GET /tare/v1/spend groups the cost of both kinds, and a session retur
   const { all, hasMore } = await get<ReturnType<typeof reportSpend>>(
     "/tare/v1/spend?by=session&limit=1",
   );
-  assertEquals([all.calls, all.promptTokens, all.newTokenUnits, hasMore], [2, 1_010, 1_005, true]);
+  assertEquals([all.calls, all.promptTokens, all.newCostUnits, hasMore], [2, 1_010, 1_005, true]);
   // A first request without tools may be for a title: it belongs to no turn until the next one continues it.
   for (const [id, tokens, turn] of [[passing, 1_000, null], [own, 10, 1]] as const) {
     const spend = await get<SessionSpend>(`/tare/v1/sessions/${id}/spend`);
@@ -361,20 +361,20 @@ Deno.test("GET /tare/v1/misses returns the causes of cache misses of both kinds,
 });
 
 Deno.test("GET /tare/v1/misses and GET /tare/v1/spend stop when their client disconnects", async () => {
-  let leaving = new AbortController();
-  const kept = memoryStore();
+  let evicted = new AbortController();
+  const inner = memoryStore();
   const reads: string[] = [];
   const left =
-    <Asked extends readonly unknown[], Told>(name: string, read: (...asked: Asked) => Told) =>
-    (...asked: Asked) => {
+    <Args extends readonly unknown[], Result>(name: string, read: (...args: Args) => Result) =>
+    (...args: Args) => {
       reads.push(name);
-      leaving.abort();
-      return read(...asked);
+      evicted.abort();
+      return read(...args);
     };
   const store = {
-    ...kept,
-    readEvents: left("readEvents", kept.readEvents),
-    readSums: left("readSums", kept.readSums),
+    ...inner,
+    readEvents: left("readEvents", inner.readEvents),
+    readTotals: left("readSums", inner.readTotals),
   };
   const server = agent(scriptedModel([]), { store });
   for (const path of [await newSession(server), await newSession(server)]) await call(server, "GET", path);
@@ -385,8 +385,8 @@ Deno.test("GET /tare/v1/misses and GET /tare/v1/spend stop when their client dis
     ]] as const
   ) {
     reads.length = 0;
-    leaving = new AbortController();
-    await server.fetch(new Request(`http://localhost${path}`), leaving);
+    evicted = new AbortController();
+    await server.fetch(new Request(`http://localhost${path}`), evicted);
     assertEquals(reads, [read]);
   }
 });
@@ -394,8 +394,8 @@ Deno.test("GET /tare/v1/misses and GET /tare/v1/spend stop when their client dis
 Deno.test("GET /tare/v1/spend reads the thousand newest sessions one by one, and totals all", async () => {
   const store = memoryStore();
   const settings = { instructions: "", model: "m", tools: [], metadata: {} };
-  const make = async (count: number, tokenUnits: number) => {
-    const days = { "2026-01-01 m": { calls: 1, tokenUnits } };
+  const make = async (count: number, costUnits: number) => {
+    const days = { "2026-01-01 m": { calls: 1, costUnits } };
     const ids = Array.from({ length: count }, () => crypto.randomUUID());
     await store.commit(ids.flatMap((id): StoreRecord[] => [
       { type: "session", kind: "agent", id, createdAtMs: 0, settings },
@@ -407,7 +407,7 @@ Deno.test("GET /tare/v1/spend reads the thousand newest sessions one by one, and
   const dearest = async () => {
     const { body } = await call(server, "GET", "/tare/v1/spend?by=session&limit=1");
     const { all, rows, hasMore } = body as ReturnType<typeof reportSpend>;
-    return [all.tokenUnits, rows.map(({ tokenUnits }) => tokenUnits), hasMore];
+    return [all.costUnits, rows.map(({ costUnits }) => costUnits), hasMore];
   };
   await make(1, 9);
   assertEquals(await dearest(), [9, [9], false]);

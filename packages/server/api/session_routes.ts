@@ -25,7 +25,7 @@ import {
 
 const COST = Type.Number({ minimum: 0 });
 const QUOTED_PROMPT = closed(
-  { promptTokens: COUNT, cachedTokens: COUNT, warmTokenUnits: COST, coldTokenUnits: COST },
+  { promptTokens: COUNT, cachedTokens: COUNT, warmCostUnits: COST, coldCostUnits: COST },
   "QuotedPrompt",
 );
 
@@ -62,16 +62,16 @@ export function sessionRoutes(registry: ServerSessions, sessions: Sessions) {
         201: json("The session.", SESSION),
         507: "The limit of stored sessions is reached, or the store is full.",
       },
-      async answer({ body, keep, asker }) {
+      async answer({ body, keep, caller }) {
         // A rule may allow calls in advance.
-        if (body.approvalRules?.length) assertFor("approve", asker);
+        if (body.approvalRules?.length) assertFor("approve", caller);
         const answerOf = (session: ListedSession) => ({
           status: 201,
           headers: { location: `${API_PATH}/sessions/${session.id}` },
           json: sessionBody(session),
         });
         const made = await sessions.create([body], {
-          by: Keys.nameOf(asker),
+          by: Keys.nameOf(caller),
           keep: (made) => made.flatMap((one) => keep({ sessionId: one.id, answer: answerOf(one) })),
         });
         return answerOf(made[0]!);
@@ -95,7 +95,7 @@ export function sessionRoutes(registry: ServerSessions, sessions: Sessions) {
           description:
             "Text that titles must contain, in either case. Messages aren't searched. Default: all sessions.",
         }),
-        helpers: Type.Boolean({
+        subagents: Type.Boolean({
           default: false,
           description: "Whether to list the sessions of subagents too.",
         }),
@@ -110,8 +110,8 @@ export function sessionRoutes(registry: ServerSessions, sessions: Sessions) {
         ),
         404: "There is no session `after`.",
       },
-      async answer({ query: { helpers: forks, ...query }, asker }) {
-        const page = await registry.list({ ...query, forks, by: Keys.nameOf(asker) });
+      async answer({ query: { subagents: forks, ...query }, caller }) {
+        const page = await registry.list({ ...query, forks, by: Keys.nameOf(caller) });
         if (!page) throw sessionNotFound(query.after ?? "");
         return { json: page };
       },
@@ -218,7 +218,7 @@ export function agentSessionRoutes(sessions: Sessions) {
         409: "Approvals are pending, or the message belongs to the running turn.",
         507: "The limit of stored sessions is reached, or the store is full.",
       },
-      async answer({ path: { id }, body: { before }, keep, asker }) {
+      async answer({ path: { id }, body: { before }, keep, caller }) {
         const session = await sessions.get(id);
         const { length, input } = before === undefined
           ? wholeOf(session)
@@ -233,7 +233,7 @@ export function agentSessionRoutes(sessions: Sessions) {
           json: { session: sessionBody(made), ...(input !== undefined && { input }) },
         });
         const made = await sessions.fork(session, {
-          ...{ length, by: Keys.nameOf(asker) },
+          ...{ length, by: Keys.nameOf(caller) },
           keep: (made) => keep({ sessionId: made.id, answer: answerOf(made) }),
         });
         return answerOf(made);

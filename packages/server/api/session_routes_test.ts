@@ -64,12 +64,12 @@ Deno.test("sessionRoutes() quote the next request, before anything is sent and a
   const quote = async () => (await call(handler, "GET", `${session}/quote`)).body as Quote;
   const first = await quote();
   assertEquals([first.asIs, first.alive], [first.rewritten, 0]);
-  assertEquals(first.asIs.coldTokenUnits, first.asIs.promptTokens * profile.write);
+  assertEquals(first.asIs.coldCostUnits, first.asIs.promptTokens * profile.write);
   await turn(handler, session, "q");
   const { asIs, rewritten, alive } = await quote();
   assertEquals(alive > 0.9 && asIs.cachedTokens > 0, true);
-  assertEquals(asIs.warmTokenUnits, promptCost(profile, asIs));
-  assertEquals(rewritten.warmTokenUnits, promptCost(profile, rewritten));
+  assertEquals(asIs.warmCostUnits, promptCost(profile, asIs));
+  assertEquals(rewritten.warmCostUnits, promptCost(profile, rewritten));
   assertEquals(rewritten.promptTokens < asIs.promptTokens, true);
   assertEquals(await quote(), { asIs, rewritten, alive });
 });
@@ -96,7 +96,7 @@ Deno.test("CREATE_SESSION accepts only its own fields", () => {
       model: "m",
       tools: ["a"],
       metadata: { k: "v" },
-      budget: { maxTokenUnits: 1 },
+      budget: { maxCostUnits: 1 },
     }),
     undefined,
   );
@@ -159,7 +159,7 @@ Deno.test("sessionRoutes() list the first hundred by default", async () => {
 });
 
 Deno.test("sessionRoutes() return a running turn: its messages so far, and the number of its first event", async () => {
-  const said = Promise.withResolvers<void>();
+  const spoken = Promise.withResolvers<void>();
   const go = Promise.withResolvers<void>();
   const replies = scriptedModel([
     { content: "a" },
@@ -169,7 +169,7 @@ Deno.test("sessionRoutes() return a running turn: its messages so far, and the n
   let calls = 0;
   const model: Model = async function* (request) {
     if (++calls === 3) {
-      said.resolve();
+      spoken.resolve();
       await go.promise;
     }
     yield* replies(request);
@@ -178,8 +178,8 @@ Deno.test("sessionRoutes() return a running turn: its messages so far, and the n
   const session = await newSession(handler);
   const before = (await turn(handler, session, "1")).length;
   const running = turn(handler, session, "2");
-  await said.promise;
-  const shown = async () => {
+  await spoken.promise;
+  const bodyOf = async () => {
     const { status, messages, turn } = (await call(handler, "GET", session)).body as Record<string, unknown>;
     const texts = (messages as Message[]).map(({ role, content }) => `${role[0]}: ${content}`);
     return [status, texts, turn];
@@ -191,11 +191,11 @@ Deno.test("sessionRoutes() return a running turn: its messages so far, and the n
     outputTokens: 2,
     saved: {},
     estimated: false,
-    tokenUnits: 10,
+    costUnits: 10,
   };
   const texts = ["s: Be brief.", "u: 1", "a: a", "u: 2", "a: ", "t: x"];
-  assertEquals(await shown(), ["running", texts, { after: before, firstMessage: 3, step: 2, ledger }]);
+  assertEquals(await bodyOf(), ["running", texts, { after: before, firstMessage: 3, step: 2, ledger }]);
   go.resolve();
   await running;
-  assertEquals(await shown(), ["idle", [...texts, "a: b"], undefined]);
+  assertEquals(await bodyOf(), ["idle", [...texts, "a: b"], undefined]);
 });

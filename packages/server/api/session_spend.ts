@@ -3,15 +3,15 @@ import {
   dearest,
   reportPrompt,
   type SeenSession,
-  type Sums,
-  sumsOf,
+  type UsageTotals,
+  usageTotals,
 } from "@tare/session/internal/report";
 import { type Static, Type } from "typebox";
 import type { Reads } from "../http/route.ts";
 import { closed, COUNT, orNull } from "../http/schema.ts";
 import { BLOCK_STATE, numbers, PIN_REPORT, SUMS } from "./report_schemas.ts";
 
-const CARRIED = { ...numbers(["tokenUnits", "usd"]), unpricedCalls: COUNT };
+const CARRIED = { ...numbers(["costUnits", "usd"]), unpricedCalls: COUNT };
 const RESULTS_SPEND = Type.Array(
   closed({ key: Type.String(), results: COUNT, tokens: COUNT, ...CARRIED }, "ResultsSpend"),
 );
@@ -42,7 +42,7 @@ export const SESSION_SPEND = closed({
     programs: COUNT,
     calls: COUNT,
     failed: COUNT,
-    keptTokens: Type.Number({
+    omittedTokens: Type.Number({
       minimum: 0,
       description:
         "Tokens of their calls' results beyond their output: no prompt contained them. Not a saving.",
@@ -64,42 +64,42 @@ const MOST = { rows: 100, results: 10 };
  */
 export function reportSessionSpend(
   seen: SeenSession,
-  { calls, isAnswered, sums = sumsOf.nothing }: {
+  { calls, isAnswered, totals = usageTotals.nothing }: {
     readonly calls: readonly CallReport[];
     /** Whether the history contains the answer to the newest call. */
     readonly isAnswered: boolean;
     /** Totals of the session's programs. Default: none. */
-    readonly sums?: Pick<
-      Sums,
-      "programs" | "programCalls" | "failedProgramCalls" | "programKeptTokens"
+    readonly totals?: Pick<
+      UsageTotals,
+      "programs" | "programCalls" | "failedProgramCalls" | "programOmittedTokens"
     >;
   },
 ): SessionSpend {
-  const programs = programsIn(sums);
+  const programs = programsIn(totals);
   const turns = Array.from(Map.groupBy(calls, ({ turn }) => turn), ([turn, its]) => ({
-    ...sumsOf.all(its.map(sumsOf.call)),
+    ...usageTotals.all(its.map(usageTotals.call)),
     ...{ turn, at: its[0]!.at },
   }));
   const turnCalls = calls.filter(({ purpose }) => purpose === "turn");
   const results = spendOfResults(seen, turnCalls, isAnswered).sort(dearest);
   const by = (keyOf: (result: ResultSpend) => string | null) => {
-    const sums = new Map<string, SessionSpend["tools"][number]>();
+    const totals = new Map<string, SessionSpend["tools"][number]>();
     for (const result of results) {
       const key = keyOf(result) ?? "";
-      const { results = 0, tokens = 0, tokenUnits = 0, usd = 0, unpricedCalls = 0 } = sums.get(key) ?? {};
-      sums.set(key, {
+      const { results = 0, tokens = 0, costUnits = 0, usd = 0, unpricedCalls = 0 } = totals.get(key) ?? {};
+      totals.set(key, {
         key,
         results: results + 1,
         tokens: tokens + result.originalTokens,
-        tokenUnits: tokenUnits + result.tokenUnits,
+        costUnits: costUnits + result.costUnits,
         usd: usd + result.usd,
         unpricedCalls: unpricedCalls + result.unpricedCalls,
       });
     }
-    return [...sums.values()].sort(dearest).slice(0, MOST.rows);
+    return [...totals.values()].sort(dearest).slice(0, MOST.rows);
   };
   return {
-    all: sumsOf.all(calls.map(sumsOf.call)),
+    all: usageTotals.all(calls.map(usageTotals.call)),
     turns: turns.sort(dearest).slice(0, MOST.rows),
     tools: by(({ tool }) => tool),
     subjects: by(({ subject }) => subject),
@@ -110,11 +110,12 @@ export function reportSessionSpend(
 }
 
 function programsIn(
-  { programs, programCalls: calls, failedProgramCalls: failed, programKeptTokens: keptTokens }: NonNullable<
-    Parameters<typeof reportSessionSpend>[1]["sums"]
-  >,
+  { programs, programCalls: calls, failedProgramCalls: failed, programOmittedTokens: omittedTokens }:
+    NonNullable<
+      Parameters<typeof reportSessionSpend>[1]["totals"]
+    >,
 ): SessionSpend["programs"] {
-  return programs === 0 ? undefined : { programs, calls, failed, keptTokens };
+  return programs === 0 ? undefined : { programs, calls, failed, omittedTokens };
 }
 
 function spendOfResults(
@@ -140,7 +141,7 @@ function spendOfResults(
       return [{
         ...{ id, tool, subject, tokens, originalTokens, state, pin, place },
         calls: full.calls + (tokens > 0 ? rest.calls : 0),
-        tokenUnits: full.tokenUnits + rest.tokenUnits,
+        costUnits: full.costUnits + rest.costUnits,
         usd: full.usd + rest.usd,
         unpricedCalls: full.unpricedCalls + (tokens > 0 ? rest.unpricedCalls : 0),
       }];
@@ -174,24 +175,24 @@ type Carrying = (
   tokens: number,
   /** First call that contained it. Default: `from`. */
   first?: number,
-) => Pick<ResultSpend, "calls" | "tokenUnits" | "usd" | "unpricedCalls">;
+) => Pick<ResultSpend, "calls" | "costUnits" | "usd" | "unpricedCalls">;
 
 /** Returns the token costs of each call: of a new token, and the running total of an older one. */
 function carryingCosts(calls: readonly CallReport[]): Carrying {
-  const fresh: { readonly tokenUnits: number; readonly usd: number }[] = [];
-  const sums = [{ tokenUnits: 0, usd: 0, unpricedCalls: 0 }];
-  let prices = { read: { tokenUnits: 0, usd: 0 }, fresh: { tokenUnits: 1, usd: 0 } };
+  const fresh: { readonly costUnits: number; readonly usd: number }[] = [];
+  const totals = [{ costUnits: 0, usd: 0, unpricedCalls: 0 }];
+  let prices = { read: { costUnits: 0, usd: 0 }, fresh: { costUnits: 1, usd: 0 } };
   for (const [at, call] of calls.entries()) {
     prices = { read: pricesOf(call, "read") ?? prices.read, fresh: pricesOf(call, "fresh") ?? prices.fresh };
     const held = Math.min(call.promptTokens, calls[at - 1]?.promptTokens ?? 0);
     const served = held > 0 ? Math.min(1, call.cachedTokens / held) : 0;
-    const mean = (unit: "tokenUnits" | "usd") =>
+    const mean = (unit: "costUnits" | "usd") =>
       served * prices.read[unit] + (1 - served) * prices.fresh[unit];
     const isUnpriced = call.usd === null;
-    const before = sums[at]!;
+    const before = totals[at]!;
     fresh.push({ ...prices.fresh, ...(isUnpriced && { usd: 0 }) });
-    sums.push({
-      tokenUnits: before.tokenUnits + mean("tokenUnits"),
+    totals.push({
+      costUnits: before.costUnits + mean("costUnits"),
       usd: before.usd + (isUnpriced ? 0 : mean("usd")),
       unpricedCalls: before.unpricedCalls + (isUnpriced ? 1 : 0),
     });
@@ -200,15 +201,15 @@ function carryingCosts(calls: readonly CallReport[]): Carrying {
     const isFirst = first === from && from < to;
     // A new token is a cache miss.
     const [begin, end, own] = [
-      sums[isFirst ? from + 1 : from]!,
-      sums[to]!,
+      totals[isFirst ? from + 1 : from]!,
+      totals[to]!,
       isFirst ? fresh[from]! : undefined,
     ];
     return {
       calls: to - from,
-      tokenUnits: tokens * (end.tokenUnits - begin.tokenUnits + (own?.tokenUnits ?? 0)),
+      costUnits: tokens * (end.costUnits - begin.costUnits + (own?.costUnits ?? 0)),
       usd: tokens * (end.usd - begin.usd + (own?.usd ?? 0)),
-      unpricedCalls: end.unpricedCalls - sums[from]!.unpricedCalls,
+      unpricedCalls: end.unpricedCalls - totals[from]!.unpricedCalls,
     };
   };
 }
@@ -217,7 +218,7 @@ function carryingCosts(calls: readonly CallReport[]): Carrying {
 export function pricesOf(
   { promptTokens, cachedTokens, spent, summary }: CallReport,
   which: "read" | "fresh",
-): { readonly tokenUnits: number; readonly usd: number } | undefined {
+): { readonly costUnits: number; readonly usd: number } | undefined {
   const tokens = which === "read" ? cachedTokens : promptTokens - cachedTokens;
   // A summary's price is part of the call's.
   if (tokens <= 0 || which === "fresh" && summary) return undefined;
@@ -227,5 +228,5 @@ export function pricesOf(
     return (which === "read" ? cacheRead : Object.values(missed).reduce((sum, cost) => sum + cost, 0)) /
       tokens;
   };
-  return { tokenUnits: of(spent.tokenUnits), usd: of(spent.usd) };
+  return { costUnits: of(spent.costUnits), usd: of(spent.usd) };
 }

@@ -78,7 +78,7 @@ Deno.test(
         [6, "read", "a.ts", 1, "alive"],
       ],
     );
-    const units = spend.results.map(({ tokenUnits }) => tokenUnits);
+    const units = spend.results.map(({ costUnits }) => costUnits);
     assertAlmostEquals(units[0]!, tokens * (1.25 + 0.1 + (0.1 + 1.25) / 2));
     const { tokens: lineTokens } = spend.results[1]!;
     assertAlmostEquals(units[1]!, tokens * 1.25 + lineTokens * (0.1 + 1.25) / 2);
@@ -99,10 +99,10 @@ Deno.test(
     const idle = reportSessionSpend(seen, { calls: calls.slice(0, 3), isAnswered: true });
     assertEquals(idle.results.map(({ place, calls }) => [place, calls]), [[2, 2], [4, 1]]);
     assertEquals(idle.programs, undefined);
-    const sums = { programs: 2, programCalls: 5, failedProgramCalls: 1, programKeptTokens: 300 };
-    assertEquals(reportSessionSpend(seen, { calls, isAnswered: false, sums }), {
+    const totals = { programs: 2, programCalls: 5, failedProgramCalls: 1, programOmittedTokens: 300 };
+    assertEquals(reportSessionSpend(seen, { calls, isAnswered: false, totals }), {
       ...spend,
-      programs: { programs: 2, calls: 5, failed: 1, keptTokens: 300 },
+      programs: { programs: 2, calls: 5, failed: 1, omittedTokens: 300 },
     });
   },
 );

@@ -96,13 +96,13 @@ export function transferRoutes(sessions: Sessions, store: Pick<Store, "copy">) {
         400: "Some lines are invalid: the error names each by its number. Nothing was imported.",
         507: "The limit of stored sessions is reached, or the store is full. Nothing was imported.",
       },
-      async answer({ body, keep, asker }) {
+      async answer({ body, keep, caller }) {
         const answerOf = (made: readonly ListedSession[]) => ({
           status: 201,
           json: { sessions: made.map(sessionBody) },
         });
         const made = await sessions.create(parseSessions(String(body)).map(asNewSession), {
-          by: Keys.nameOf(asker),
+          by: Keys.nameOf(caller),
           keep: (made) => keep({ answer: answerOf(made) }),
         });
         return answerOf(made);
@@ -186,9 +186,9 @@ export function parseSessions(text: string): readonly (readonly Message[])[] {
 }
 
 function describe(faults: readonly string[]): string {
-  const told = faults.slice(0, MAX_FAULTS).join("; ");
+  const detail = faults.slice(0, MAX_FAULTS).join("; ");
   const more = faults.length > MAX_FAULTS ? `; and ${faults.length - MAX_FAULTS} more` : "";
-  return `Cannot import: ${told}${more}. Nothing was imported.`;
+  return `Cannot import: ${detail}${more}. Nothing was imported.`;
 }
 
 function parseObject(line: string): Fields | string {
@@ -227,9 +227,9 @@ function pairFaults(messages: readonly PlacedMessage[]): string[] {
   const faults: string[] = [];
   let open: { readonly id: string; readonly place: string }[] = [];
   for (const { place, message } of messages) {
-    const said = message as Message;
-    if (said.role === "tool") {
-      const id = said.tool_call_id;
+    const entry = message as Message;
+    if (entry.role === "tool") {
+      const id = entry.tool_call_id;
       const at = open.findIndex((call) => call.id === id);
       if (at >= 0) open.splice(at, 1);
       else {faults.push(
@@ -238,7 +238,7 @@ function pairFaults(messages: readonly PlacedMessage[]): string[] {
       continue;
     }
     faults.push(...open.map(unanswered));
-    const calls = said.role === "assistant" ? said.tool_calls ?? [] : [];
+    const calls = entry.role === "assistant" ? entry.tool_calls ?? [] : [];
     open = calls.map(({ id }) => ({ id, place }));
   }
   return faults;

@@ -84,21 +84,21 @@ Deno.test("transferRoutes() import every session that they export", async () => 
   };
   const value = fc.jsonValue({ maxDepth: 8 });
   const step = fc.record({
-    said: fc.option(fc.string({ unit: "binary" }), { nil: null }),
+    text: fc.option(fc.string({ unit: "binary" }), { nil: null }),
     calls: fc.array(fc.record({ args: value, result: fc.string({ unit: "binary" }) }), { maxLength: 4 }),
-    asked: fc.option(fc.string({ minLength: 1 })),
+    question: fc.option(fc.string({ minLength: 1 })),
   });
   await fc.assert(
     fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 8 }), async (steps) => {
-      await roundTrip(steps.flatMap(({ said, calls, asked }, at): Message[] => {
+      await roundTrip(steps.flatMap(({ text, calls, question }, at): Message[] => {
         const made = calls.map(({ args }, index) => ({
           id: `${at}.${index}`,
           type: "function" as const,
           function: { name: "echo", arguments: JSON.stringify(args) },
         }));
         return [
-          ...asked === null ? [] : [{ role: "user" as const, content: asked }],
-          { role: "assistant", content: said, ...(made.length > 0 && { tool_calls: made }) },
+          ...question === null ? [] : [{ role: "user" as const, content: question }],
+          { role: "assistant", content: text, ...(made.length > 0 && { tool_calls: made }) },
           ...calls.map(({ result }, index) => ({
             role: "tool" as const,
             tool_call_id: `${at}.${index}`,
@@ -136,14 +136,14 @@ Deno.test("transferRoutes() import several recorded sessions, all or none", asyn
   const handler = agent(scriptedModel([]), { maxSessions: 3 });
   const recorded = (content: string) =>
     JSON.stringify({ id: "r", messages: [{ role: "user", content, ts: 1 }] });
-  const told = async (body: string) => {
+  const errorOf = async (body: string) => {
     const response = await post(handler, body);
     return { status: response.status, body: await response.json() };
   };
   const count = async () =>
     ((await call(handler, "GET", "/tare/v1/sessions")).body as { sessions: unknown[] }).sessions.length;
   assertEquals(
-    await told(`${recorded("a")}\n{"messages":[{"role":"tool"}]}`),
+    await errorOf(`${recorded("a")}\n{"messages":[{"role":"tool"}]}`),
     error(
       400,
       "invalid_request",
@@ -152,7 +152,7 @@ Deno.test("transferRoutes() import several recorded sessions, all or none", asyn
     ),
   );
   assertEquals(
-    await told([..."abcd"].map(recorded).join("\n")),
+    await errorOf([..."abcd"].map(recorded).join("\n")),
     error(
       507,
       "too_many_sessions",
@@ -160,7 +160,7 @@ Deno.test("transferRoutes() import several recorded sessions, all or none", asyn
     ),
   );
   assertEquals(await count(), 0);
-  const made = await told([..."ab"].map(recorded).join("\n"));
+  const made = await errorOf([..."ab"].map(recorded).join("\n"));
   assertEquals([made.status, await count()], [201, 2]);
   const { sessions } = made.body as { sessions: { id: string }[] };
   assertEquals(await Promise.all(sessions.map(({ id }) => exported(handler, `/tare/v1/sessions/${id}`))), [

@@ -1,4 +1,4 @@
-import { type Asker, Keys } from "@tare/session";
+import { type Caller, Keys } from "@tare/session";
 import type { SseMessage } from "@tare/wire/internal/sse";
 import { Type } from "typebox";
 import { ERROR, HttpError, httpErrorBody, invalidRequest, notFound } from "../http/http_error.ts";
@@ -30,7 +30,7 @@ export const START_TURN = Type.Object({
     description: "True if no user will answer: the server's setting decides calls that need approval.",
   })),
   budget: Type.Optional(BUDGET),
-  leavesNow: Type.Optional(Type.Boolean({
+  evictNow: Type.Optional(Type.Boolean({
     description:
       "True to evict everything that may be evicted with this turn's first call, at any cost: `quote` " +
       "returns it. Default: evict if it pays.",
@@ -55,11 +55,11 @@ const STEER_OR_CHOOSE =
 const QUEUED = closed({
   id: text("The `id` of its turn_start, once it begins."),
   input: Type.Optional(USER_CONTENT),
-  askedAtMs: Type.Number({ description: "In milliseconds since the epoch." }),
+  requestedAtMs: Type.Number({ description: "In milliseconds since the epoch." }),
 }, "QueuedTurn");
 
-function queuedBody({ id, input, askedAtMs }: QueuedTurn) {
-  return { id, ...(input !== undefined && { input }), askedAtMs };
+function queuedBody({ id, input, requestedAtMs }: QueuedTurn) {
+  return { id, ...(input !== undefined && { input }), requestedAtMs };
 }
 
 const EVENTS = {
@@ -108,22 +108,27 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
           "this Idempotency-Key is in progress.",
         429: "The limit of running or queued turns is reached.",
       },
-      async answer({ path: { id }, body, keep, asker, signal }) {
-        const { input, steer, budget, effort, leavesNow, background = false, unattended = false } = body;
+      async answer({ path: { id }, body, keep, caller, signal }) {
+        const { input, steer, budget, effort, evictNow, background = false, unattended = false } = body;
         if (steer && effort !== undefined) throw invalidRequest(STEER_OR_CHOOSE);
         const settings = effort === undefined ? undefined : { reasoning_effort: effort };
         const session = await sessions.load(id);
         if (background) {
           if (steer) throw invalidRequest(STEER_OR_WAIT);
-          if (leavesNow) throw invalidRequest(LEAVES_LATER);
+          if (evictNow) throw invalidRequest(LEAVES_LATER);
           await sessions.queue.admit();
-          const asked = { input, budget, settings, ...(unattended && { unattended: unattendedOf(asker) }) };
+          const requested = {
+            input,
+            budget,
+            settings,
+            ...(unattended && { unattended: unattendedOf(caller) }),
+          };
           const answer = (turn: QueuedTurn) => ({
             status: 202,
             json: { queued: queuedBody(turn), session: sessionBody(session.row) },
           } as const);
           const queued = await session.enqueue(
-            asked,
+            requested,
             (turn) => keep({ sessionId: id, answer: answer(turn) }),
           );
           return answer(queued);
@@ -135,9 +140,9 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
         const request = {
           input,
           budget,
-          leavesNow,
+          evictNow,
           settings,
-          ...(unattended && { unattended: unattendedOf(asker) }),
+          ...(unattended && { unattended: unattendedOf(caller) }),
           keep: (effect: "starts" | "steers") =>
             keep({
               sessionId: id,
@@ -265,7 +270,7 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
 }
 
 /** Returns the decision about calls that no user can approve: the server's setting doesn't apply to guests. */
-export function unattendedOf({ name }: Asker): "by_setting" | "deny" {
+export function unattendedOf({ name }: Caller): "by_setting" | "deny" {
   return name === Keys.GUEST.name ? "deny" : "by_setting";
 }
 

@@ -31,7 +31,7 @@ Deno.test("turnRoutes() refuse a turn if all slots are taken for long, and start
   });
   const [one, two] = [await newSession(handler), await newSession(handler, { model: "quick" })];
   const running = turn(handler, one, "q");
-  await silent.asked;
+  await silent.requested;
   const asking = call(handler, "POST", `${two}/turns`, { input: "q" });
   (await waiting.promise)();
   const answer = await asking;
@@ -68,7 +68,7 @@ Deno.test("turnRoutes() free the slot if a turn can't be started", async () => {
 });
 
 Deno.test("turnRoutes() end a turn's stream with the turn, and send heartbeats while nothing happens", async () => {
-  const { model, asked } = silentModel();
+  const { model, requested } = silentModel();
   const beats: (() => void)[] = [];
   const handler = agent(model, {
     heartbeat: { intervalMs: 1, after: (_ms, beat) => (beats.push(beat), () => {}) },
@@ -81,7 +81,7 @@ Deno.test("turnRoutes() end a turn's stream with the turn, and send heartbeats w
     "turn_start",
     "step_start",
   ]);
-  await asked;
+  await requested;
   const chunk = read();
   await Promise.resolve();
   beats.at(-1)!();
@@ -92,11 +92,11 @@ Deno.test("turnRoutes() end a turn's stream with the turn, and send heartbeats w
 });
 
 Deno.test("turnRoutes() stream the events of a running session to its readers, and release them all", async () => {
-  const { model, asked } = silentModel();
+  const { model, requested } = silentModel();
   const handler = agent(model);
   const session = await newSession(handler);
   const running = turn(handler, session, "q");
-  await asked;
+  await requested;
   const watched = events(await handler.fetch(request("GET", `${session}/events`)));
   const left = (await handler.fetch(request("GET", `${session}/events`))).body!.getReader();
   await left.read();
@@ -113,7 +113,7 @@ function ends(seen: Awaited<ReturnType<typeof turn>>): unknown[] {
   return seen.flatMap(({ event }) => event.type === "turn_end" ? [[event.reason, event.message]] : []);
 }
 
-async function said(handler: HttpAgent, session: string): Promise<unknown[]> {
+async function userTexts(handler: HttpAgent, session: string): Promise<unknown[]> {
   const { body } = await call(handler, "GET", session);
   return (body as { messages: { role: string; content: string }[] }).messages.map(({ role, content }) =>
     `${role}: ${content}`
@@ -138,7 +138,7 @@ Deno.test("turnRoutes() end turns over the budget of turn or session, before the
     ["turn_start", "turn_end"],
     turnEnd("session", 3),
   ]);
-  assertEquals((await said(handler, session)).at(-1), "user: q");
+  assertEquals((await userTexts(handler, session)).at(-1), "user: q");
 });
 
 Deno.test(
@@ -148,12 +148,12 @@ Deno.test(
     const handler = agent(scriptedModel(Array(9).fill(echoing)), { price });
     const budget = { maxUsd: 0.05 };
     const priced = await newSession(handler, { model: "priced", budget });
-    const shown = await events(await handler.fetch(request("POST", `${priced}/turns`, { input: "q" })));
-    const cost = { tokenUnits: 10, usd: 0.03 };
-    assertEquals(shown.flatMap(({ event }) => event.type === "step_end" ? [event.cost] : []), [cost, cost]);
-    const end = shown.at(-1)?.event;
+    const visible = await events(await handler.fetch(request("POST", `${priced}/turns`, { input: "q" })));
+    const cost = { costUnits: 10, usd: 0.03 };
+    assertEquals(visible.flatMap(({ event }) => event.type === "step_end" ? [event.cost] : []), [cost, cost]);
+    const end = visible.at(-1)?.event;
     assertEquals(
-      end?.type === "turn_end" && [end.reason, end.message, end.ledger.usd, end.ledger.tokenUnits],
+      end?.type === "turn_end" && [end.reason, end.message, end.ledger.usd, end.ledger.costUnits],
       [
         "budget",
         "The session's budget is exhausted: maxUsd is 0.05, used: 0.06.",
@@ -165,15 +165,18 @@ Deno.test(
     const message =
       'Cannot enforce the budget maxUsd: the price of model "other" is unknown. Start the server with ' +
       "TARE_PRICE=input=3,output=15 (US dollars for a million tokens) or a price in the file of TARE_PROFILE, or use " +
-      "maxTokens or maxTokenUnits.";
+      "maxTokens or maxCostUnits.";
     const refusal = error(400, "invalid_request", message);
     assertEquals(await refused(handler, "POST", "/tare/v1/sessions", { model: "other", budget }), refusal);
     assertEquals(await refused(handler, "POST", `${unpriced}/turns`, { input: "q", budget }), refusal);
     const free = await events(
       await handler.fetch(request("POST", `${unpriced}/turns`, { input: "q", budget: { maxSteps: 1 } })),
     );
-    const told = free.at(-1)?.event;
-    assertEquals(told?.type === "turn_end" && ["usd" in told.ledger, told.ledger.tokenUnits], [false, 10]);
+    const lastEvent = free.at(-1)?.event;
+    assertEquals(lastEvent?.type === "turn_end" && ["usd" in lastEvent.ledger, lastEvent.ledger.costUnits], [
+      false,
+      10,
+    ]);
   },
 );
 
@@ -196,7 +199,7 @@ Deno.test("turnRoutes() refuse to continue if there is nothing to continue", asy
   ]]);
   assertEquals(await post({ continue: true }), [["completed", undefined]]);
   assertEquals(await refused(handler, "POST", `${session}/turns`, { continue: true }), nothing);
-  assertEquals(await said(handler, session), [
+  assertEquals(await userTexts(handler, session), [
     "system: Be brief.",
     "user: q",
     "assistant: ",
@@ -206,28 +209,32 @@ Deno.test("turnRoutes() refuse to continue if there is nothing to continue", asy
 });
 
 Deno.test("turnRoutes() steer a running turn, and keep inputs that came too late for it", async () => {
-  const { model, asked } = silentModel();
+  const { model, requested } = silentModel();
   let calls = 0;
   const handler = agent(scriptedModel([]), {
     model: () => (options) => (calls++ === 0 ? model : scriptedModel([{ content: "a" }]))(options),
   });
   const session = await newSession(handler);
   const running = turn(handler, session, "q");
-  await asked;
+  await requested;
   const steered = await call(handler, "POST", `${session}/turns`, { input: "also", steer: true });
   const { body } = steered as { body: { steered: boolean; session: { status: string } } };
   assertEquals([steered.status, body.steered, body.session.status], [202, true, "running"]);
   await call(handler, "POST", `${session}/cancel`);
   assertEquals((await running).slice(-2).map(({ event }) => event.type), ["user_message", "turn_end"]);
-  assertEquals(await said(handler, session), ["system: Be brief.", "user: q", "user: also"]);
+  assertEquals(await userTexts(handler, session), ["system: Be brief.", "user: q", "user: also"]);
   const next = await handler.fetch(request("POST", `${session}/turns`, { input: "and this", steer: true }));
   assertEquals(ends(await events(next)), [["completed", undefined]]);
-  assertEquals((await said(handler, session)).slice(2), ["user: also", "user: and this", "assistant: a"]);
+  assertEquals((await userTexts(handler, session)).slice(2), [
+    "user: also",
+    "user: and this",
+    "assistant: a",
+  ]);
 });
 
 Deno.test("turnRoutes() return the same events to all readers, at any time, and after a restart", async () => {
   const store = memoryStore();
-  const { model, asked } = silentModel();
+  const { model, requested } = silentModel();
   let calls = 0;
   const handler = agent(scriptedModel([]), {
     store,
@@ -238,7 +245,7 @@ Deno.test("turnRoutes() return the same events to all readers, at any time, and 
     await events(await from.fetch(new Request(`http://localhost${session}/events`, { headers })));
   const running = events(await handler.fetch(request("POST", `${session}/turns`, { input: "q" })));
   const first = watch(handler);
-  await asked;
+  await requested;
   const second = watch(handler);
   await call(handler, "POST", `${session}/cancel`);
   const seen = await running;
@@ -265,7 +272,7 @@ Deno.test("turnRoutes() report a failed store by status before the turn, and in 
     ["1", undefined, { type: "turn_start", input: "q" }],
     [undefined, "error", { error: { status: 507, code: "store_failed", message: FULL } }],
   ]);
-  assertEquals(await said(handler, session), ["system: Be brief.", "user: q"]);
+  assertEquals(await userTexts(handler, session), ["system: Be brief.", "user: q"]);
   const errors: unknown[] = [];
   const restarted = agent(scriptedModel([]), { store, onError: (error) => errors.push(error) });
   for (const read of [handler, restarted]) {
@@ -273,12 +280,17 @@ Deno.test("turnRoutes() report a failed store by status before the turn, and in 
       "interrupted",
       "The server stopped during this turn. The turn can be continued.",
     ]);
-    assertEquals(await said(read, session), ["system: Be brief.", "user: q"]);
+    assertEquals(await userTexts(read, session), ["system: Be brief.", "user: q"]);
   }
   assertEquals(errors.map(String), [`StoreError: ${FULL}`]);
   fails = () => false;
   assertEquals(ends(await turn(handler, session, "r")), [["completed", undefined]]);
-  assertEquals(await said(handler, session), ["system: Be brief.", "user: q", "user: r", "assistant: a"]);
+  assertEquals(await userTexts(handler, session), [
+    "system: Be brief.",
+    "user: q",
+    "user: r",
+    "assistant: a",
+  ]);
 });
 
 Deno.test("START_TURN accepts text or parts and names the faults of others", () => {
@@ -323,7 +335,7 @@ Deno.test("turnRoutes() end a stream with its turn, though the next one begins b
 });
 
 Deno.test("turnRoutes() hide internal errors in a stream, and pass them to onError", async () => {
-  const told: unknown[] = [];
+  const reported: unknown[] = [];
   const bug = new Error("secret");
   const store = memoryStore();
   const before = agent(scriptedModel([{ content: "a" }]), { store });
@@ -334,7 +346,7 @@ Deno.test("turnRoutes() hide internal errors in a stream, and pass them to onErr
       ...store,
       readEvents: (id, options) => options?.types ? store.readEvents(id, options) : Promise.reject(bug),
     },
-    onError: (error) => told.push(error),
+    onError: (error) => reported.push(error),
   });
   const response = await handler.fetch(request("GET", `${session}/events`));
   assertEquals(
@@ -342,5 +354,5 @@ Deno.test("turnRoutes() hide internal errors in a stream, and pass them to onErr
     'event: error\ndata: {"error":{"status":500,"code":"internal_error","message":"Internal server error: the ' +
       "server's log has the details.\"}}\n\n",
   );
-  assertEquals(told, [bug]);
+  assertEquals(reported, [bug]);
 });

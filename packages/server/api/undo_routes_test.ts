@@ -69,8 +69,8 @@ Deno.test("undo restores the files before a turn and notifies the model, and red
   await turn(handler, session, "change");
   const files = [{ path: "a.txt", change: "changed" }, { path: "b.txt", change: "created" }];
   const { body } = await call(handler, "GET", `${session}/changes`);
-  const { turns: [{ atMs: _, ...told }] } = body as { turns: [{ atMs: number }] };
-  assertEquals(told, { turn: 0, files, isUndone: false, notCovered: NOT_COVERED } as object);
+  const { turns: [{ atMs: _, ...rest }] } = body as { turns: [{ atMs: number }] };
+  assertEquals(rest, { turn: 0, files, isUndone: false, notCovered: NOT_COVERED } as object);
   const back = [{ path: "a.txt", change: "changed" }, { path: "b.txt", change: "deleted" }];
   const undone = await call(handler, "POST", `${session}/undo`, {});
   assertEquals([undone.status, undone.body], [200, { turns: [0], files: back, notCovered: NOT_COVERED }]);
@@ -99,17 +99,17 @@ Deno.test("undo returns to before a turn with the conversation, in a new session
     { content: "again" },
   ]);
   const { handler, read, requests } = server;
-  const session = await newSession(handler, { metadata: { of: "person" } });
+  const session = await newSession(handler, { metadata: { of: "user" } });
   for (const input of ["first", "second", "third"]) await turn(handler, session, input);
   const { body } = await call(handler, "GET", `${session}/changes`);
   const { turns } = body as { readonly turns: readonly { readonly turn: number }[] };
   const second = turns[1]!.turn;
   const { body: done } = await call(handler, "POST", `${session}/undo`, { turn: second, conversation: true });
   const { session: made } = done as { session: { id: string; metadata: object; title: string } };
-  assertEquals([made.metadata, made.title, await read("a.txt")], [{ of: "person" }, "first", "1"]);
+  assertEquals([made.metadata, made.title, await read("a.txt")], [{ of: "user" }, "first", "1"]);
   await turn(handler, `/tare/v1/sessions/${made.id}`, "other");
-  const said = requests.at(-1)!.messages.filter(({ role }) => role === "user").map(({ content }) => content);
-  assertEquals(said, ["first", "other"]);
+  const texts = requests.at(-1)!.messages.filter(({ role }) => role === "user").map(({ content }) => content);
+  assertEquals(texts, ["first", "other"]);
   const missing = await call(handler, "POST", `${session}/undo`, { turn: second + 1, conversation: true });
   assertEquals(
     { status: missing.status, body: missing.body },
@@ -128,21 +128,23 @@ Deno.test("undo refuses and changes nothing if there is nothing to undo, a file 
   const scripted = scriptedModel([calls(["write_file", { path: "a.txt", content: "1" }]), {
     content: "one",
   }]);
-  let asked = 0;
-  await using server = await working((request) => ++asked > 2 ? silent.model(request) : scripted(request));
+  let requestCount = 0;
+  await using server = await working((request) =>
+    ++requestCount > 2 ? silent.model(request) : scripted(request)
+  );
   const { handler, at, read } = server;
   const session = await newSession(handler);
   const undo = async (body = {}) => {
-    const { status, body: told } = await call(handler, "POST", `${session}/undo`, body);
-    return [status, (told as { error?: { code: string } }).error?.code];
+    const { status, body: answer } = await call(handler, "POST", `${session}/undo`, body);
+    return [status, (answer as { error?: { code: string } }).error?.code];
   };
   assertEquals(await undo(), [409, "nothing_to_undo"]);
   await turn(handler, session, "write");
-  await Deno.writeTextFile(at("a.txt"), "person");
+  await Deno.writeTextFile(at("a.txt"), "user");
   assertEquals(await undo(), [409, "changed_since"]);
-  assertEquals(await read("a.txt"), "person");
+  assertEquals(await read("a.txt"), "user");
   const running = turn(handler, session, "wait");
-  await silent.asked;
+  await silent.requested;
   assertEquals(await undo(), [409, "turn_running"]);
   await call(handler, "POST", `${session}/cancel`);
   await running;

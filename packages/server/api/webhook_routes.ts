@@ -112,8 +112,8 @@ export function webhookRoutes(
         ),
         ...NONE,
       },
-      answer: async ({ asker }) => ({
-        json: { webhooks: (await known().webhooks.list(asker)).map(webhookBody) },
+      answer: async ({ caller }) => ({
+        json: { webhooks: (await known().webhooks.list(caller)).map(webhookBody) },
       }),
     }),
     route({
@@ -122,7 +122,7 @@ export function webhookRoutes(
       operationId: "addWebhook",
       summary: "Creates a webhook. Its secret is only in this response.",
       who: "key",
-      isToldOnce: true,
+      isSentOnce: true,
       body: closed(SETTINGS, "NewWebhook", {
         url: "https://hooks.example/tare",
         types: ["turn.ended", "approval.asked"],
@@ -135,8 +135,8 @@ export function webhookRoutes(
         400: `${BAD_URL} Or there are too many webhooks.`,
         ...NONE,
       },
-      async answer({ body, asker }) {
-        const made = await known().webhooks.add(body, asker);
+      async answer({ body, caller }) {
+        const made = await known().webhooks.add(body, caller);
         return { status: 201, json: { webhook: webhookBody(made), secret: made.secrets[0]!.secret } };
       },
     }),
@@ -150,8 +150,8 @@ export function webhookRoutes(
         200: json("The webhook.", WEBHOOK),
         ...NO_WEBHOOK,
       },
-      answer: async ({ path: { webhook }, asker }) => ({
-        json: webhookBody(await known().webhooks.get(webhook, asker)),
+      answer: async ({ path: { webhook }, caller }) => ({
+        json: webhookBody(await known().webhooks.get(webhook, caller)),
       }),
     }),
     route({
@@ -176,9 +176,9 @@ export function webhookRoutes(
         400: BAD_URL,
         ...NO_WEBHOOK,
       },
-      async answer({ path: { webhook }, body, asker }) {
+      async answer({ path: { webhook }, body, caller }) {
         const { webhooks, deliverer } = known();
-        const changed = await webhooks.change(webhook, body, asker);
+        const changed = await webhooks.change(webhook, body, caller);
         deliverer.wake();
         return { json: webhookBody(changed) };
       },
@@ -190,8 +190,8 @@ export function webhookRoutes(
       summary: "Removes a webhook with its deliveries. Nothing more is sent.",
       who: "key",
       responses: { 204: "The webhook is removed.", ...NO_WEBHOOK },
-      async answer({ path: { webhook }, asker }) {
-        await known().webhooks.remove(webhook, asker);
+      async answer({ path: { webhook }, caller }) {
+        await known().webhooks.remove(webhook, caller);
         return new Response(null, { status: 204 });
       },
     }),
@@ -201,14 +201,14 @@ export function webhookRoutes(
       operationId: "rotateWebhookSecret",
       summary: "Rotates the secret of a webhook. For a day the earlier one signs too.",
       who: "key",
-      isToldOnce: true,
+      isSentOnce: true,
       responses: {
         201: json("The new secret.", closed({ secret: SECRET }, "WebhookSecret")),
         ...NO_WEBHOOK,
       },
-      answer: async ({ path: { webhook }, asker }) => ({
+      answer: async ({ path: { webhook }, caller }) => ({
         status: 201,
-        json: { secret: await known().webhooks.rotate(webhook, asker) },
+        json: { secret: await known().webhooks.rotate(webhook, caller) },
       }),
     }),
     route({
@@ -228,9 +228,9 @@ export function webhookRoutes(
         ),
         ...NO_WEBHOOK,
       },
-      async answer({ path: { webhook }, query: { limit, before }, asker }) {
+      async answer({ path: { webhook }, query: { limit, before }, caller }) {
         const page = { limit, ...(before !== undefined && { before }) };
-        const deliveries = await known().webhooks.deliveries(webhook, { asker, ...page });
+        const deliveries = await known().webhooks.deliveries(webhook, { caller, ...page });
         return { json: { deliveries: deliveries.map(deliveryBody) } };
       },
     }),
@@ -246,9 +246,9 @@ export function webhookRoutes(
         409: "The webhook is disabled.",
         ...NONE,
       },
-      async answer({ path: { webhook, delivery }, asker }) {
+      async answer({ path: { webhook, delivery }, caller }) {
         const { webhooks, deliverer } = known();
-        const again = await webhooks.redeliver(webhook, delivery, asker);
+        const again = await webhooks.redeliver(webhook, delivery, caller);
         deliverer.wake();
         return { status: 202, json: deliveryBody(again) };
       },
@@ -276,7 +276,7 @@ function deliveryBody(delivery: StoredDelivery): Static<typeof DELIVERY> {
     ...(sessionId !== undefined && { session: sessionId }),
     createdAt: isoOf(madeAtMs),
     ...(dueAtMs !== undefined && { nextAttemptAt: isoOf(dueAtMs) }),
-    attempts: attempts.map(({ atMs, ...came }) => ({ at: isoOf(atMs), ...came })),
+    attempts: attempts.map(({ atMs, ...outcome }) => ({ at: isoOf(atMs), ...outcome })),
   };
 }
 

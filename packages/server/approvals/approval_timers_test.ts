@@ -6,7 +6,7 @@ import { ApprovalTimers } from "./approvals.ts";
 /** Timers that a test fires, over sessions that throw these errors. */
 function made(...errors: unknown[]) {
   const waiting: { readonly ms: number; readonly work: () => void }[] = [];
-  const told: unknown[] = [];
+  const reported: unknown[] = [];
   const answered: unknown[] = [];
   const timers = new ApprovalTimers({
     sessions: {
@@ -27,13 +27,13 @@ function made(...errors: unknown[]) {
       waiting.push(timer);
       return () => waiting.splice(waiting.indexOf(timer), 1);
     },
-    onError: (error) => told.push(error),
+    onError: (error) => reported.push(error),
   });
   const fire = async () => {
     waiting.shift()?.work();
     await new Promise((resolve) => setTimeout(resolve));
   };
-  return { timers, waiting, told, answered, fire, delays: () => waiting.map(({ ms }) => ms) };
+  return { timers, waiting, reported, answered, fire, delays: () => waiting.map(({ ms }) => ms) };
 }
 
 Deno.test("ApprovalTimers answers at the deadline, immediately if it has passed", async () => {
@@ -55,15 +55,15 @@ Deno.test("ApprovalTimers answers at the deadline, immediately if it has passed"
 Deno.test("ApprovalTimers waits longer than a timer can, retries failures, and forgets deleted sessions", async () => {
   const busy = new Error("Busy.");
   const gone = new HttpError(404, "not_found", "Gone.");
-  const { timers, told, answered, fire, delays } = made(busy, gone);
+  const { timers, reported, answered, fire, delays } = made(busy, gone);
   timers.set("a", 1_000 + 2 ** 31 + 9);
   assertEquals(delays(), [2 ** 31 - 1]);
   await fire();
   assertEquals(delays(), [10]);
   await fire();
-  assertEquals([delays(), told], [[10_000], [busy]]);
+  assertEquals([delays(), reported], [[10_000], [busy]]);
   await fire();
-  assertEquals([delays(), told, answered], [[], [busy], []]);
+  assertEquals([delays(), reported, answered], [[], [busy], []]);
   // A later session of the same id has its own time.
   timers.set("a", 1_000 + 2 ** 31 + 9);
   assertEquals(delays(), [2 ** 31 - 1]);

@@ -1,4 +1,4 @@
-import type { AnsweredCall, AskedCall, LoopEvent, TurnLedger } from "@tare/loop";
+import type { AnsweredCall, LoopEvent, PendingCall, TurnLedger } from "@tare/loop";
 import { addLedgers, EMPTY_LEDGER } from "@tare/loop/internal";
 import type { Message, ToolCall, ToolMessage } from "@tare/messages";
 import { describeCall, pairCalls } from "@tare/messages/internal";
@@ -14,7 +14,7 @@ import type {
   WaitingTurn,
 } from "../sessions/session_types.ts";
 
-export type AskedEvent = Extract<LoopEvent, { readonly type: "approval_asked" }>;
+export type ApprovalEvent = Extract<LoopEvent, { readonly type: "approval_requested" }>;
 
 /** Events committed before a turn starts, and the data to play it with. */
 export interface Opening extends Pick<WaitingTurn, "budget"> {
@@ -28,8 +28,8 @@ export interface Opening extends Pick<WaitingTurn, "budget"> {
 
 interface Closing {
   readonly events: readonly (
-    & AskedEvent
-    & Required<Pick<AskedEvent, "approvalId" | "askedAtMs" | "expiresAtMs">>
+    & ApprovalEvent
+    & Required<Pick<ApprovalEvent, "approvalId" | "requestedAtMs" | "expiresAtMs">>
   )[];
   readonly asks?: WaitingTurn | undefined;
 }
@@ -37,10 +37,10 @@ interface Closing {
 export function hear(
   questions: SessionQuestions,
   say: (questions: SessionQuestions) => readonly ApprovalAnswered[],
-): { readonly told: readonly ApprovalAnswered[]; readonly isAll: boolean } {
-  const told = say(questions);
-  const left = openQuestions(told.reduce(questionsAfter, questions));
-  return { told, isAll: told.length > 0 && left.length === 0 };
+): { readonly decisions: readonly ApprovalAnswered[]; readonly isAll: boolean } {
+  const decisions = say(questions);
+  const left = openQuestions(decisions.reduce(questionsAfter, questions));
+  return { decisions, isAll: decisions.length > 0 && left.length === 0 };
 }
 
 /** Returns the opening that abandons a turn: each open call gets its result, or an error. */
@@ -48,16 +48,16 @@ export function leaveTurn(
   questions: SessionQuestions,
   history: readonly Message[],
   { by, results = [] }: {
-    readonly by: Exclude<Answer["by"], "person">;
+    readonly by: Exclude<Answer["by"], "user">;
     readonly results?: TurnRequest["results"];
   },
 ): Opening {
-  const told = denials(questions, by);
+  const decisions = denials(questions, by);
   const calls = openCalls(history);
-  const denied = deniedResults(told.reduce(questionsAfter, questions), calls);
+  const denied = deniedResults(decisions.reduce(questionsAfter, questions), calls);
   const answers = answersTo(calls, [...results, ...denied]);
   const added = answers.map((message) => ({ type: "message_added", message }) as const);
-  return { events: [...told, ...added], answers, answered: [], always: questions.always };
+  return { events: [...decisions, ...added], answers, answered: [], always: questions.always };
 }
 
 /**
@@ -66,7 +66,7 @@ export function leaveTurn(
  * @throws {HttpError} 409 if there is nothing to continue, or approvals are pending.
  */
 export function openTurn(
-  { input, results, told, budget }: Pick<TurnRequest, "input" | "results" | "told" | "budget">,
+  { input, results, decisions, budget }: Pick<TurnRequest, "input" | "results" | "decisions" | "budget">,
   { id, history, questions, asks }: {
     readonly id: string;
     readonly history: readonly Message[];
@@ -74,15 +74,15 @@ export function openTurn(
     readonly asks: WaitingTurn | undefined;
   },
 ): Opening {
-  if (told) {
-    const after = told.reduce(questionsAfter, questions);
-    const answered = answeredCalls(after.asked, openCalls(history));
+  if (decisions) {
+    const after = decisions.reduce(questionsAfter, questions);
+    const answered = answeredCalls(after.pending, openCalls(history));
     return {
-      ...{ events: told, answers: [], answered, always: after.always },
+      ...{ events: decisions, answers: [], answered, always: after.always },
       ...{ budget: asks?.budget, spent: asks?.spent },
     };
   }
-  if (input === undefined && openQuestions(questions).length > 0) throw stillAsked(id);
+  if (input === undefined && openQuestions(questions).length > 0) throw stillPending(id);
   const left = leaveTurn(questions, history, { by: "message", results });
   // The server's description of tools needs no answer.
   const last = left.answers.at(-1) ?? history.findLast(({ role }) => role !== "system");
@@ -91,7 +91,7 @@ export function openTurn(
 }
 
 export function closeTurn(
-  asked: readonly AskedEvent[],
+  events: readonly ApprovalEvent[],
   { ledger, opening: { budget, spent = EMPTY_LEDGER }, options }: {
     readonly ledger: TurnLedger;
     readonly opening: Opening;
@@ -99,11 +99,18 @@ export function closeTurn(
   },
 ): Closing {
   const { store, approvals: { answerWithinMs = ANSWER_WITHIN_MS } = {} } = options;
-  const askedAtMs = store.now();
-  const expiresAtMs = askedAtMs + answerWithinMs;
+  const requestedAtMs = store.now();
+  const expiresAtMs = requestedAtMs + answerWithinMs;
   return {
-    events: asked.map((event) => ({ ...event, approvalId: crypto.randomUUID(), askedAtMs, expiresAtMs })),
-    asks: asked.length === 0 ? undefined : { untilMs: expiresAtMs, budget, spent: addLedgers(spent, ledger) },
+    events: events.map((event) => ({
+      ...event,
+      approvalId: crypto.randomUUID(),
+      requestedAtMs,
+      expiresAtMs,
+    })),
+    asks: events.length === 0
+      ? undefined
+      : { untilMs: expiresAtMs, budget, spent: addLedgers(spent, ledger) },
   };
 }
 
@@ -114,47 +121,53 @@ interface PutQuestion extends Question {
 /** Approvals of a session, by its events. Pending ones concern calls of the newest reply. */
 export interface SessionQuestions {
   /** Approvals that the last turn ended with, until all are answered. */
-  readonly asked: readonly PutQuestion[];
+  readonly pending: readonly PutQuestion[];
   /** Approvals whose answers the newest turn began with. */
   readonly settled: readonly PutQuestion[];
-  readonly always: readonly AskedCall[];
+  readonly always: readonly PendingCall[];
 }
 
-export const NO_QUESTIONS: SessionQuestions = { asked: [], settled: [], always: [] };
+export const NO_QUESTIONS: SessionQuestions = { pending: [], settled: [], always: [] };
 
 export function questionsAfter(questions: SessionQuestions, event: SessionEvent): SessionQuestions {
-  const { asked, always } = questions;
+  const { pending, always } = questions;
   switch (event.type) {
-    case "approval_asked": {
-      const { type: _type, step: _step, approvalId = "", askedAtMs = 0, expiresAtMs = Infinity, ...call } =
-        event;
-      return { ...questions, asked: [...asked, { ...call, approvalId, askedAtMs, expiresAtMs }] };
+    case "approval_requested": {
+      const {
+        type: _type,
+        step: _step,
+        approvalId = "",
+        requestedAtMs = 0,
+        expiresAtMs = Infinity,
+        ...call
+      } = event;
+      return { ...questions, pending: [...pending, { ...call, approvalId, requestedAtMs, expiresAtMs }] };
     }
     case "approval_answered": {
       const { type: _type, approvalId, id: _id, ...answer } = event;
-      const question = asked.find((one) => one.approvalId === approvalId);
+      const question = pending.find((one) => one.approvalId === approvalId);
       return {
         ...questions,
-        asked: asked.map((one) => one === question ? { ...one, answer } : one),
+        pending: pending.map((one) => one === question ? { ...one, answer } : one),
         always: question && answer.always ? [...always, question] : always,
       };
     }
     case "message_added": {
       const { message } = event;
-      const left = asked.filter(({ id, parent = id }) =>
+      const left = pending.filter(({ id, parent = id }) =>
         message.role !== "tool" || message.tool_call_id !== parent
       );
-      return left.length === asked.length ? questions : { ...questions, asked: left };
+      return left.length === pending.length ? questions : { ...questions, pending: left };
     }
     case "turn_start":
-      return { ...questions, asked: [], settled: asked };
+      return { ...questions, pending: [], settled: pending };
     default:
       return questions;
   }
 }
 
-export function openQuestions({ asked }: SessionQuestions): readonly Question[] {
-  return asked.filter(({ answer }) => !answer);
+export function openQuestions({ pending }: SessionQuestions): readonly Question[] {
+  return pending.filter(({ answer }) => !answer);
 }
 
 interface GivenAnswer extends Pick<Answer, "reason"> {
@@ -170,7 +183,7 @@ export function answerTo(
   approvalId: string,
   { decision, reason, key }: GivenAnswer,
 ): readonly ApprovalAnswered[] {
-  const question = questions.asked.find((one) => one.approvalId === approvalId);
+  const question = questions.pending.find((one) => one.approvalId === approvalId);
   if (!question) {
     const state = "the session has no such approval, or its turn has continued";
     throw notFound(`Cannot answer approval ${approvalId}: ${state}.`);
@@ -186,7 +199,7 @@ export function answerTo(
     decision: decision === "deny" ? decision : "allow",
     ...(reason !== undefined && reason.trim() !== "" && { reason }),
     ...(decision === "always" && { always: true }),
-    by: "person",
+    by: "user",
     ...(key !== undefined && { key }),
   }];
 }
@@ -194,7 +207,7 @@ export function answerTo(
 /** Returns the events that deny pending approvals; by time, those that are overdue at `whenMs`. */
 function denials(
   questions: SessionQuestions,
-  by: Exclude<Answer["by"], "person">,
+  by: Exclude<Answer["by"], "user">,
   whenMs: number = Infinity,
 ): readonly ApprovalAnswered[] {
   return openQuestions(questions).filter(({ expiresAtMs }) => by !== "time" || expiresAtMs <= whenMs)
@@ -213,7 +226,7 @@ const BEGUN =
 
 function whyDenied({ reason, by }: Answer): string {
   switch (by) {
-    case "person":
+    case "user":
       return reason === undefined ? "the user denied it." : `the user denied it: ${reason}`;
     case "time":
       return `the approval timed out. ${NOBODY}`;
@@ -229,27 +242,27 @@ const NOBODY = "Do what is possible without it, and report what remains.";
 export const CANNOT_ASK = `it needs approval, and no user can give it here. ${NOBODY}`;
 
 export function answeredCalls(
-  asked: SessionQuestions["asked"],
+  pending: SessionQuestions["pending"],
   calls: readonly ToolCall[],
 ): readonly AnsweredCall[] {
   return calls.flatMap((call) =>
-    asked.filter(({ id, parent = id, answer }) => parent === call.id && answer).map((question) => {
+    pending.filter(({ id, parent = id, answer }) => parent === call.id && answer).map((question) => {
       const denied = denialOf(question);
-      return { call, asked: question, ...(denied !== undefined && { denied }) };
+      return { call, question: question, ...(denied !== undefined && { denied }) };
     })
   );
 }
 
 /** Returns the results of denied calls, and of programs with a denied call. */
-function deniedResults({ asked }: SessionQuestions, calls: readonly ToolCall[]): readonly ToolMessage[] {
+function deniedResults({ pending }: SessionQuestions, calls: readonly ToolCall[]): readonly ToolMessage[] {
   return calls.flatMap((call): ToolMessage[] => {
-    const content = deniedResult(asked, call) ?? stoppedResult(asked, call);
+    const content = deniedResult(pending, call) ?? stoppedResult(pending, call);
     return content === undefined ? [] : [{ role: "tool", tool_call_id: call.id, content }];
   });
 }
 
-function stoppedResult(asked: SessionQuestions["asked"], call: ToolCall): string | undefined {
-  const made = asked.filter(({ parent }) => parent === call.id);
+function stoppedResult(pending: SessionQuestions["pending"], call: ToolCall): string | undefined {
+  const made = pending.filter(({ parent }) => parent === call.id);
   const denied = made.find(({ answer }) => answer?.decision === "deny");
   if (!denied?.answer) return undefined;
   const names = made.map(({ name }) => name).join(", ");
@@ -260,8 +273,8 @@ function stoppedResult(asked: SessionQuestions["asked"], call: ToolCall): string
 }
 
 /** Returns the result of a denied call; `undefined` for any other. */
-export function deniedResult(asked: SessionQuestions["asked"], call: ToolCall): string | undefined {
-  const question = asked.find(({ id }) => id === call.id);
+export function deniedResult(pending: SessionQuestions["pending"], call: ToolCall): string | undefined {
+  const question = pending.find(({ id }) => id === call.id);
   const denied = question && denialOf(question);
   return denied === undefined ? undefined : `Cannot run ${describeCall(call).name}: ${denied}`;
 }
@@ -362,7 +375,7 @@ export class ApprovalTimers {
   }
 }
 
-function stillAsked(id: string): HttpError {
+function stillPending(id: string): HttpError {
   return new HttpError(
     409,
     "approval_open",

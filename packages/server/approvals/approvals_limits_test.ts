@@ -112,21 +112,21 @@ Deno.test(
     ]);
     const first = agent(model, asking({ tools: [write.tool], store }));
     const session = await newSession(first);
-    const asked = await turn(first, session, "Go");
+    const stopped = await turn(first, session, "Go");
     await first.close();
     // State after the commit of the last answer, if the server is killed then.
     const sessionId = session.split("/").at(-1)!;
-    const after = asked.at(-1)!.id;
-    const ids = asked.flatMap(({ event }) =>
-      event.type === "approval_asked" ? [{ approvalId: event.approvalId, id: event.id }] : []
+    const after = stopped.at(-1)!.id;
+    const ids = stopped.flatMap(({ event }) =>
+      event.type === "approval_requested" ? [{ approvalId: event.approvalId, id: event.id }] : []
     );
     await store.commit([{
       type: "events",
       sessionId,
       after,
       events: [
-        { type: "approval_answered", ...ids[0], decision: "allow", by: "person" },
-        { type: "approval_answered", ...ids[1], decision: "deny", reason: "No.", by: "person" },
+        { type: "approval_answered", ...ids[0], decision: "allow", by: "user" },
+        { type: "approval_answered", ...ids[1], decision: "deny", reason: "No.", by: "user" },
         { type: "turn_start" },
       ] as { type: string }[],
     }]);
@@ -140,8 +140,10 @@ Deno.test(
       "turn_end interrupted",
     ]);
     assertEquals((await answerCall(second, session, { callId: "a", decision: "allow" })).status, 404);
-    const goesOn = await events(await second.fetch(request("POST", `${session}/turns`, { continue: true })));
-    assertEquals(outline(goesOn).at(-1), "turn_end completed");
+    const continued = await events(
+      await second.fetch(request("POST", `${session}/turns`, { continue: true })),
+    );
+    assertEquals(outline(continued).at(-1), "turn_end completed");
     assertEquals(write.ran, []);
   },
 );
@@ -157,9 +159,9 @@ Deno.test("approvals: an answer beyond the limit of running turns changes nothin
   const replies = scriptedModel([{ tool_calls: [toolCall("a", "write")] }, { content: "Done." }]);
   const errors: unknown[] = [];
   const handler = agent(
-    async function* (asked) {
-      if (asked.messages.some(({ content }) => content === "wait")) await released.promise;
-      yield* replies(asked);
+    async function* (incoming) {
+      if (incoming.messages.some(({ content }) => content === "wait")) await released.promise;
+      yield* replies(incoming);
     },
     {
       tools: [write.tool],

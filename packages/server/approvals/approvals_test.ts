@@ -26,8 +26,8 @@ Deno.test("approvals: a call that needs approval waits, and the turn continues w
   ]);
   const handler = agent(model, asking({ tools: [write.tool, read.tool], now: () => 5 }));
   const session = await newSession(handler);
-  const asked = await turn(handler, session, "Go");
-  assertEquals(outline(asked), [
+  const stopped = await turn(handler, session, "Go");
+  assertEquals(outline(stopped), [
     "turn_start",
     "step_start",
     "assistant_message",
@@ -35,7 +35,7 @@ Deno.test("approvals: a call that needs approval waits, and the turn continues w
     "tool_call b",
     "tool_result b read ran",
     "step_end",
-    "approval_asked a",
+    "approval_requested a",
     "turn_end approval",
   ]);
   assertEquals([write.ran, read.ran.length], [[], 1]);
@@ -45,14 +45,14 @@ Deno.test("approvals: a call that needs approval waits, and the turn continues w
     callId: "a",
     name: "write",
     arguments: '{"n":1}',
-    askedAtMs: 5,
+    requestedAtMs: 5,
     expiresAtMs: 5 + DAY_MS,
   }];
   assertEquals((await call(handler, "GET", `${session}/approvals`)).body, { approvals });
-  const shown = (await call(handler, "GET", session)).body as Record<string, unknown>;
-  assertEquals([shown.approvals, shown.status], [approvals, "idle"]);
+  const body = (await call(handler, "GET", session)).body as Record<string, unknown>;
+  assertEquals([body.approvals, body.status], [approvals, "idle"]);
 
-  const last = asked.at(-1)!.id;
+  const last = stopped.at(-1)!.id;
   const following = follow(handler, session, last);
   const answered = await call(handler, "POST", path, { decision: "allow" });
   const { approvals: left, after } = answered.body as { approvals: unknown; after: number };
@@ -125,7 +125,7 @@ Deno.test(
     const options = asking({ store, tools: [write.tool, programTool()] });
     const first = agent(model, options);
     const session = await newSession(first);
-    const asked = await turn(first, session, "Go");
+    const stopped = await turn(first, session, "Go");
     const open = async (handler: HttpAgent) => {
       const { approvals } = (await call(handler, "GET", `${session}/approvals`)).body as {
         approvals: { id: string; arguments: string }[];
@@ -133,9 +133,9 @@ Deno.test(
       return new Map(approvals.map((approval) => [JSON.parse(approval.arguments).n as number, approval.id]));
     };
     const before = await open(first);
-    const told = asked.flatMap(({ event }) => event.type === "approval_asked" ? [event.approvalId] : []);
-    assertEquals([[...before.keys()], [...before.values()]], [[1, 2, 3, 4, 5], told]);
-    assertEquals(new Set(told).size, 5);
+    const ids = stopped.flatMap(({ event }) => event.type === "approval_requested" ? [event.approvalId] : []);
+    assertEquals([[...before.keys()], [...before.values()]], [[1, 2, 3, 4, 5], ids]);
+    assertEquals(new Set(ids).size, 5);
     await first.close();
 
     const handler = agent(model, options);
@@ -271,10 +271,10 @@ Deno.test("approvals: a turn that continues with answers is one turn, whose end 
   ]);
   const handler = agent(model, asking({ tools: [write.tool] }));
   const session = await newSession(handler);
-  const asked = await turn(handler, session, "Go");
-  const following = follow(handler, session, asked.at(-1)!.id);
+  const stopped = await turn(handler, session, "Go");
+  const following = follow(handler, session, stopped.at(-1)!.id);
   await answerCall(handler, session, { callId: "a", decision: "allow" });
-  const ended = [...asked, ...await following, ...await turn(handler, session, "All of it?")].flatMap((
+  const ended = [...stopped, ...await following, ...await turn(handler, session, "All of it?")].flatMap((
     { event },
   ) => event.type === "turn_end" ? [event] : []);
   assertEquals(ended.map(({ ledger, whole }) => [ledger.calls, whole?.calls]), [
@@ -300,14 +300,14 @@ Deno.test("approvals: an edit is displayed with its changes, and its approval do
   ]);
   const handler = agent(model, asking({ tools: workspaceTools({ workspace }), approvals: { workspace } }));
   const session = await newSession(handler);
-  const asked = await turn(handler, session, "Go");
+  const stopped = await turn(handler, session, "Go");
   const lines = (change: unknown) => (change as { diff: string }).diff.split("\n").slice(1);
-  const changes = asked.flatMap(({ event }) =>
-    event.type === "approval_asked" ? [[event.id, lines(event.change)]] : []
+  const changes = stopped.flatMap(({ event }) =>
+    event.type === "approval_requested" ? [[event.id, lines(event.change)]] : []
   );
   assertEquals(changes, [["a", [" one", "-two", "+three"]], ["c", ["-one", "+1", " two"]]]);
   assertStringIncludes(
-    outline(asked).find((line) => line.startsWith("tool_result b"))!,
+    outline(stopped).find((line) => line.startsWith("tool_result b"))!,
     "old_text is not in it",
   );
   const { approvals } = (await call(handler, "GET", `${session}/approvals`)).body as {
@@ -317,7 +317,7 @@ Deno.test("approvals: an edit is displayed with its changes, and its approval do
     ["a", "a.txt", changes[0]![1]],
     ["c", "a.txt", changes[1]![1]],
   ]);
-  const second = readTurn(handler, session, asked.at(-1)!.id);
+  const second = readTurn(handler, session, stopped.at(-1)!.id);
   await answerCall(handler, session, { callId: "a", decision: "allow" });
   await answerCall(handler, session, { callId: "c", decision: "allow" });
   const went = await second;
@@ -350,8 +350,8 @@ Deno.test("approvals: results of answered calls are stored before the next model
     yield* replies(request);
   }, asking({ tools: [write.tool], store }));
   session = await newSession(handler);
-  const asked = await turn(handler, session, "Go");
-  const following = follow(handler, session, asked.at(-1)!.id);
+  const stopped = await turn(handler, session, "Go");
+  const following = follow(handler, session, stopped.at(-1)!.id);
   await answerCall(handler, session, { callId: "a", decision: "allow" });
   assertEquals(outline(await following).at(-1), "turn_end completed");
   assertEquals(stored, [[], ["a"]]);

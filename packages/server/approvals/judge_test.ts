@@ -125,15 +125,15 @@ Deno.test("judgeBy() compares commands by their first words, and asks for those 
 });
 
 Deno.test("judgeBy() lets always apply to the same call, and not override a rule that denies", async () => {
-  const said = (id: string, name: string, args: unknown) => ({
+  const call = (id: string, name: string, args: unknown) => ({
     ...{ id, name, arguments: JSON.stringify(args), pin: pinOf(tool(name)) },
   });
   const judge = judgeBy({
     lists: [[{ tool: "shell", prefixes: ["ls secret"], decision: "deny" }]],
     always: [
-      said("1", "shell", { command: "ls" }),
-      said("2", "shell", { command: "a | b" }),
-      said("3", "write", { path: "a" }),
+      call("1", "shell", { command: "ls" }),
+      call("2", "shell", { command: "a | b" }),
+      call("3", "write", { path: "a" }),
     ],
     workspace: "/",
   });
@@ -189,9 +189,9 @@ Deno.test("Property: the stricter of two lists wins in any order, and a single l
       );
       return strict === loose ? strict : undefined;
     }));
-    const said = [first, second].filter((one) => one !== undefined);
+    const parts = [first, second].filter((one) => one !== undefined);
     const usual = await decide([[]], call);
-    const strictest = strictness.findLast((one) => said.includes(one)) ?? usual;
+    const strictest = strictness.findLast((one) => parts.includes(one)) ?? usual;
     assertEquals(both, strictest);
   }));
 });

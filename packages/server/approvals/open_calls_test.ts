@@ -59,7 +59,7 @@ async function play(session: AgentSession, request: TurnRequest): Promise<void> 
   await turn.done;
 }
 
-const said = (messages: readonly Message[] = []) =>
+const judgedWith = (messages: readonly Message[] = []) =>
   messages.map(({ role, content }) => `${role[0]}: ${content}`);
 
 Deno.test("AgentSession.start() continues with the results of calls that the last turn left open", async () => {
@@ -68,8 +68,8 @@ Deno.test("AgentSession.start() continues with the results of calls that the las
   await play(session, { input: "q" });
   assertEquals(openCalls(session.history).map(({ id }) => id), ["p"]);
   await play(session, { results: [PICKED] });
-  assertEquals(said(prompts[1]), ["s: Be brief.", "u: q", "a: null", "t: run 1", "t: blue"]);
-  assertEquals([said(session.history).at(-1), runs()], ["a: Done.", 1]);
+  assertEquals(judgedWith(prompts[1]), ["s: Be brief.", "u: q", "a: null", "t: run 1", "t: blue"]);
+  assertEquals([judgedWith(session.history).at(-1), runs()], ["a: Done.", 1]);
 });
 
 Deno.test("openCalls() returns calls without a result, also in the first message of a history", () => {
@@ -86,7 +86,7 @@ Deno.test("AgentSession.start() answers open calls with an error if the client s
     await play(session, { input: "q" });
     await play(session, request);
     const more = "input" in request ? ["u: r"] : [];
-    assertEquals(said(prompts[1]).slice(3), ["t: run 1", `t: ${UNTOLD}`, ...more]);
+    assertEquals(judgedWith(prompts[1]).slice(3), ["t: run 1", `t: ${UNTOLD}`, ...more]);
     assertEquals(unpaired(session.history), []);
   }
 });
@@ -101,11 +101,11 @@ Deno.test(
       const session = await makeSession(first.sessions);
       steer = () => session.steerOrStart({ input: "also" });
       await play(session, { input: "q" });
-      assertEquals(said(session.history), ["s: Be brief.", "u: q", "a: null", "t: run 1"]);
+      assertEquals(judgedWith(session.history), ["s: Be brief.", "u: q", "a: null", "t: run 1"]);
       const next = restarts ? harness(store) : first;
       await play(restarts ? await next.sessions.get(session.id) : session, { results: [PICKED] });
       const heard = ["s: Be brief.", "u: q", "a: null", "t: run 1", "t: blue", "u: also"];
-      assertEquals(said(next.prompts.at(-1)), heard);
+      assertEquals(judgedWith(next.prompts.at(-1)), heard);
     }
   },
 );
@@ -116,7 +116,7 @@ Deno.test("open calls: a crash between two writes leaves no call of client or ag
   const session = await makeSession(whole.sessions);
   await play(session, { input: "q" });
   await play(session, { results: [PICKED] });
-  const history = said(session.history);
+  const history = judgedWith(session.history);
   for (let writes = 2; writes <= store.writes; writes++) {
     const after = harness(await store.upTo(writes));
     const found = await after.sessions.get(session.id);
@@ -127,6 +127,6 @@ Deno.test("open calls: a crash between two writes leaves no call of client or ag
     }
     const what = `after ${writes} writes`;
     assertEquals([unpaired(found.history), after.runs()], [[], isReplyStored ? 0 : 1], what);
-    if (waits) assertEquals(said(found.history), history, what);
+    if (waits) assertEquals(judgedWith(found.history), history, what);
   }
 });

@@ -1,4 +1,4 @@
-import type { AskedCall, Judge, Judgement } from "@tare/loop";
+import type { Judge, Judgement, PendingCall } from "@tare/loop";
 import { pinOf, type ToolPin } from "@tare/loop/internal";
 import { isProtected, pathAfterLinks } from "@tare/tools/internal";
 import type { Effects, ResolvedCall } from "@tare/messages";
@@ -81,7 +81,7 @@ export const ALLOW_EVERYTHING: readonly ApprovalRule[] = [{ tool: "*", decision:
 interface JudgeOptions {
   /** Lists of rules; the strictest decision of the lists wins. */
   readonly lists: readonly (readonly ApprovalRule[])[];
-  readonly always: readonly AskedCall[];
+  readonly always: readonly PendingCall[];
   readonly workspace: string;
   /** Names of tools that need no approval, though they aren't read-only. Default: none. */
   readonly harmless?: readonly string[];
@@ -117,25 +117,25 @@ export function judgeBy({ lists, always, workspace, harmless = [] }: JudgeOption
       ) || found.some(({ rule, list }) =>
         list === ALLOW_EVERYTHING || (rule && namesExactly(rule, place, subject.roots))
       );
-    const unnamed = subject.changes.find((place) => isProtected(place.shown) && !isMeant(place));
-    const isAsked = unnamed !== undefined || (decided === "ask" && !mayAlways);
-    const why = !isAsked
+    const unnamed = subject.changes.find((place) => isProtected(place.display) && !isMeant(place));
+    const isRequested = unnamed !== undefined || (decided === "ask" && !mayAlways);
+    const why = !isRequested
       ? undefined
       : unnamed
-      ? `${unnamed.shown} may be run or obeyed later without approval.`
+      ? `${unnamed.display} may be run or obeyed later without approval.`
       : changeOf(call, alike) ?? found.find(({ why }) => why !== undefined)?.why;
     return {
-      decision: isAsked ? "ask" : "allow",
+      decision: isRequested ? "ask" : "allow",
       ...(why !== undefined && { why }),
       ...(subject.effects && {
         effects: subject.effects,
-        allows: allowing(subject, { lists, found, mayAsk: isAsked || mayAlways }),
+        allows: allowing(subject, { lists, found, mayAsk: isRequested || mayAlways }),
       }),
     };
   };
 }
 
-export function allowingAsked(judge: Judge): Judge {
+export function allowingRequested(judge: Judge): Judge {
   return async (call) => {
     const judgement = await judge(call);
     return judgement.decision === "ask" ? { ...judgement, decision: "allow" } : judgement;
@@ -143,7 +143,7 @@ export function allowingAsked(judge: Judge): Judge {
 }
 
 interface Place {
-  readonly shown: string;
+  readonly display: string;
   /** The path after links, and its other spellings from the root. */
   readonly real: readonly string[];
   /** The given path, from the root; empty if only the tool knows it. */
@@ -211,12 +211,12 @@ function stringsIn(value: unknown): readonly string[] {
 
 function placeAt(path: string, roots: readonly string[]): Place {
   const [inside] = roots.flatMap((root) => insideOf(root, path) ?? []);
-  return { shown: inside ?? path, real: spellings(path, roots), given: [] };
+  return { display: inside ?? path, real: spellings(path, roots), given: [] };
 }
 
 async function placeOf(text: string, roots: readonly string[]): Promise<Place> {
   const path = text.length > MAX_PATH || text.includes("\0") ? undefined : resolve(roots[0]!, text);
-  if (path === undefined) return { shown: "", real: [], given: [] };
+  if (path === undefined) return { display: "", real: [], given: [] };
   const real = await pathAfterLinks(path).catch(() => path);
   return { ...placeAt(real, roots), given: spellings(path, roots) };
 }
@@ -320,10 +320,12 @@ function beyondOf(
         real.every((path) => roots.every((root) => insideOf(root, path) === undefined))
       )
       : undefined;
-    const kept = words.length > allowed ? places.find(({ shown }) => isProtected(shown)) : undefined;
+    const protectedPlace = words.length > allowed
+      ? places.find(({ display }) => isProtected(display))
+      : undefined;
     const found = whatElse(words, allowed) ??
-      (outside && `${outside.shown} is outside the workspace.`) ??
-      (kept && `${kept.shown} may be run or obeyed later without approval.`);
+      (outside && `${outside.display} is outside the workspace.`) ??
+      (protectedPlace && `${protectedPlace.display} may be run or obeyed later without approval.`);
     if (found === undefined) return NOTHING;
     why ??= found;
   }
@@ -385,7 +387,7 @@ function textsOf(value: unknown): readonly string[] {
 }
 
 /** Returns whether an always allowed call covers another: the same tool, and the same command if it runs one. */
-function isAlike(one: AskedCall, { tool, args }: ResolvedCall): boolean {
+function isAlike(one: PendingCall, { tool, args }: ResolvedCall): boolean {
   if (one.name !== tool.definition.function.name) return false;
   const { command: allowed, outside } = JSON.parse(one.arguments) as {
     readonly command?: unknown;
@@ -397,11 +399,11 @@ function isAlike(one: AskedCall, { tool, args }: ResolvedCall): boolean {
 }
 
 /** Returns a sentence about a tool's changes since it was always allowed; `undefined` if it never was. */
-function changeOf({ tool }: ResolvedCall, alike: readonly AskedCall[]): string | undefined {
+function changeOf({ tool }: ResolvedCall, alike: readonly PendingCall[]): string | undefined {
   const last = alike.at(-1);
   if (!last) return undefined;
   const [before, now] = [last.pin, pinOf(tool)];
-  const parts = PARTS.filter(([part]) => before?.[part] !== now[part]).map(([, said]) => said);
+  const parts = PARTS.filter(([part]) => before?.[part] !== now[part]).map(([, label]) => label);
   const { name } = tool.definition.function;
   return `${name} has changed since you always allowed it: ${parts.join(", ")}.`;
 }

@@ -76,7 +76,7 @@ export function asModelRoutes(
 
 /** Forwards calls of models other than `agent` to the gateway. Both list their models. */
 function sharedRoutes<R extends Route>(routes: readonly R[], gateway: HttpGateway): readonly R[] {
-  const pass: OtherAnswerer["answer"] = (request, asked) => gateway.fetch(request, asked)!;
+  const pass: OtherAnswerer["answer"] = (request, caller) => gateway.fetch(request, caller)!;
   return routes.map((route): R => {
     if (route.body) {
       const other = { maxBodyBytes: gateway.maxBodyBytes, isIts: isAnothers, answer: pass };
@@ -95,8 +95,8 @@ function sharedRoutes<R extends Route>(routes: readonly R[], gateway: HttpGatewa
         } catch (error) {
           const isUnknown = error instanceof ApiError && error.status === 404;
           if (!isUnknown || !gateway.takes(call.request)) throw error;
-          const { request, asker, signal } = call;
-          return await pass(request, { asker, signal });
+          const { request, caller, signal } = call;
+          return await pass(request, { caller, signal });
         }
       },
     };
@@ -118,17 +118,17 @@ async function listBoth(
     readonly pass: OtherAnswerer["answer"];
   },
 ): Promise<Answered> {
-  const { request, asker, signal } = call;
+  const { request, caller, signal } = call;
   // A client of another protocol expects only its provider's list.
   if (PROTOCOLS.some(({ speaks }) => speaks?.(request.headers))) {
-    return await pass(request, { asker, signal });
+    return await pass(request, { caller, signal });
   }
   const { data, ...list } = await toResponse(await own(call)).json();
   try {
-    const told = await pass(request, { asker, signal });
-    const bytes = await readBytes(told, MAX_EVENT_BYTES);
+    const reply = await pass(request, { caller, signal });
+    const bytes = await readBytes(reply, MAX_EVENT_BYTES);
     const { data: more } = JSON.parse(new TextDecoder().decode(bytes));
-    return { json: { ...list, data: told.ok && Array.isArray(more) ? [...data, ...more] : data } };
+    return { json: { ...list, data: reply.ok && Array.isArray(more) ? [...data, ...more] : data } };
   } catch {
     return { json: { ...list, data } };
   }

@@ -6,13 +6,13 @@ import { USER_CONTENT } from "../api/message_schemas.ts";
 import { route } from "../http/route.ts";
 import { closed, COUNT, METADATA, nullable, tagged, textOr } from "../http/schema.ts";
 import {
-  type AskedFields,
-  type AskedTool,
-  readAsked,
+  type ClientToolFields,
+  readToolFields,
   SAMPLING,
   TOOL_CHOICE,
   TOOL_FIELDS,
   TOOL_NAME,
+  type ToolFields,
 } from "./client_tools.ts";
 import { type AsModelOptions, continueConversation } from "./continue_conversation.ts";
 import {
@@ -27,7 +27,7 @@ import {
   type UnsupportedParameter,
   unusable,
 } from "./errors.ts";
-import type { SaidMessage } from "./known_conversations.ts";
+import type { DialogueMessage } from "./known_conversations.ts";
 import {
   cancelWithClient,
   type ConversationTurn,
@@ -72,16 +72,16 @@ export function chatCompletionsRoute(options: AsModelOptions) {
       ...TURN_ERRORS,
     },
     errors: API_ERRORS,
-    async answer({ signal, body, keep, asker }) {
+    async answer({ signal, body, keep, caller }) {
       refuseUnsupported(body, UNSUPPORTED_IN_CHAT);
       const maxOutputTokens = body.max_completion_tokens ?? body.max_tokens ?? undefined;
       const turn = await continueConversation({
-        ...readAsked(askedFields(body), options.sessions.takenNames),
+        ...readToolFields(fieldsOf(body), options.sessions.takenNames),
         ...readChatMessages(body.messages, { parameter: "messages" }),
         user: body.safety_identifier ?? body.user ?? "",
         metadata: body.metadata ?? {},
         ...(maxOutputTokens !== undefined && { maxOutputTokens }),
-      }, { ...options, asker });
+      }, { ...options, caller });
       cancelWithClient(turn, signal);
       keep({ sessionId: turn.sessionId });
       const head: CompletionHead = {
@@ -90,20 +90,23 @@ export function chatCompletionsRoute(options: AsModelOptions) {
         model: AGENT_MODEL,
       };
       if (body.stream) {
-        const tellsUsage = body.stream_options?.include_usage ?? false;
-        return await streamTurn(turn, { messages: chunks(turn, { head, tellsUsage, onError }), heartbeat });
+        const reportsUsage = body.stream_options?.include_usage ?? false;
+        return await streamTurn(turn, { messages: chunks(turn, { head, reportsUsage, onError }), heartbeat });
       }
       return { json: await completion(turn, head), headers: { [SESSION_HEADER]: turn.sessionId } };
     },
   });
 }
 
-function askedFields({ tools, tool_choice: choice, ...body }: ChatCompletionRequest): AskedFields {
+function fieldsOf({ tools, tool_choice: choice, ...body }: ChatCompletionRequest): ToolFields {
   const { temperature, top_p, frequency_penalty, presence_penalty, seed, ...more } = body;
   const { reasoning_effort, verbosity, parallel_tool_calls } = more;
   const { name } = Object(Object(choice).function) as { readonly name?: unknown };
   return {
-    tools: (tools ?? []).map((tool) => ({ type: tool.type, shown: tool.function as AskedTool["shown"] })),
+    tools: (tools ?? []).map((tool) => ({
+      type: tool.type,
+      spec: tool.function as ClientToolFields["spec"],
+    })),
     toolChoice: typeof choice === "object" && choice
       ? typeof name === "string" ? { name } : ""
       : choice ?? undefined,
@@ -136,13 +139,13 @@ async function completion(
 
 async function* chunks(
   turn: ConversationTurn,
-  { head, tellsUsage, onError }: {
+  { head, reportsUsage, onError }: {
     readonly head: CompletionHead;
-    readonly tellsUsage: boolean;
+    readonly reportsUsage: boolean;
     readonly onError: (error: unknown) => void;
   },
 ): AsyncGenerator<SseMessage, void> {
-  const writer = new CompletionWriter(head, { tellsUsage });
+  const writer = new CompletionWriter(head, { reportsUsage });
   const message = (chunk: object): SseMessage => ({ data: JSON.stringify(chunk) });
   let part = await turn.parts.next();
   yield message(writer.delta({ role: "assistant", content: "" }));
@@ -167,7 +170,7 @@ export interface Dialogue {
   /**
    * Messages of the user and agent, and results of the client's tools; the agent's are merged, the last is another's.
    */
-  readonly dialogue: readonly SaidMessage[];
+  readonly dialogue: readonly DialogueMessage[];
 }
 
 /**
@@ -181,7 +184,7 @@ export function readChatMessages(
   { parameter, open = [] }: { readonly parameter: string; readonly open?: readonly string[] },
 ): Dialogue {
   const instructions: string[] = [];
-  const dialogue: SaidMessage[] = [];
+  const dialogue: DialogueMessage[] = [];
   let waiting: readonly string[] = open;
   const checkAnswered = () => {
     if (waiting.length === 0) return;
@@ -239,17 +242,17 @@ function functionCalls(calls: readonly ToolCall[], place: string): readonly Func
 }
 
 /** Appends an answer. Providers refuse empty ones, and some clients split them. */
-function addAnswer(dialogue: SaidMessage[], text: string, calls: readonly FunctionToolCall[]): void {
+function addAnswer(dialogue: DialogueMessage[], text: string, calls: readonly FunctionToolCall[]): void {
   if (text.trim() === "" && calls.length === 0) return;
   const before = dialogue.at(-1);
-  const goesOn = before?.role === "assistant";
-  const allCalls = [...(goesOn ? before.tool_calls ?? [] : []), ...calls];
-  const whole: SaidMessage = {
+  const continues = before?.role === "assistant";
+  const allCalls = [...(continues ? before.tool_calls ?? [] : []), ...calls];
+  const whole: DialogueMessage = {
     role: "assistant",
-    content: goesOn ? contentText(before.content) + text : text,
+    content: continues ? contentText(before.content) + text : text,
     ...(allCalls.length > 0 && { tool_calls: allCalls }),
   };
-  dialogue.splice(goesOn ? -1 : dialogue.length, goesOn ? 1 : 0, whole);
+  dialogue.splice(continues ? -1 : dialogue.length, continues ? 1 : 0, whole);
 }
 
 export interface ChatMessage {

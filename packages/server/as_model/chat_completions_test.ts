@@ -54,19 +54,19 @@ Deno.test("chatCompletionsRoute() and createResponseRoute() report prompt rewrit
     schemas: false,
     truncate: true,
     references: true,
-    notation: true,
+    normalization: true,
   };
-  const told = async (path: string, body: object) => {
+  const bodyOf = async (path: string, body: object) => {
     const { model } = scriptedModel([echoCall("long ".repeat(18_000)), { content: "Done." }]);
     return await (await post(serve(routeOptions(model, { mechanisms })), path, body)).text();
   };
   const input = { model: "agent", input: "Hi." };
   for (
     const answer of [
-      await told(PATH, BODY),
-      await told(PATH, { ...BODY, stream: true }),
-      await told("/v1/responses", input),
-      await told("/v1/responses", { ...input, stream: true }),
+      await bodyOf(PATH, BODY),
+      await bodyOf(PATH, { ...BODY, stream: true }),
+      await bodyOf("/v1/responses", input),
+      await bodyOf("/v1/responses", { ...input, stream: true }),
     ]
   ) {
     assertMatch(
@@ -132,7 +132,7 @@ Deno.test("chatCompletionsRoute() reports the finish reason length after a limit
 });
 
 Deno.test("chatCompletionsRoute() cancels the turn if its client disconnects before the answer", async () => {
-  const { model, asked } = silentModel();
+  const { model, requested } = silentModel();
   const controller = new AbortController();
   const answer = serve(routeOptions(model))(
     new Request(`http://localhost${PATH}`, {
@@ -142,7 +142,7 @@ Deno.test("chatCompletionsRoute() cancels the turn if its client disconnects bef
     }),
     controller,
   );
-  await asked;
+  await requested;
   controller.abort();
   const response = await answer;
   assertEquals([response.status, (await response.json()).error.code], [499, "cancelled"]);
@@ -197,7 +197,7 @@ Deno.test("chatCompletionsRoute() refuses other models and unsupported parameter
 });
 
 Deno.test("chatCompletionsRoute() recognizes a continued conversation", async () => {
-  const { model, asked } = scriptedModel([{ content: "a" }, { content: "b" }]);
+  const { model, requests } = scriptedModel([{ content: "a" }, { content: "b" }]);
   const options = routeOptions(model);
   const response = await post(serve(options), PATH, { ...BODY, user: "ann", metadata: { of: "a test" } });
   const { choices } = await response.json();
@@ -207,7 +207,7 @@ Deno.test("chatCompletionsRoute() recognizes a continued conversation", async ()
     user: "ann",
     metadata: {},
   }, options);
-  assertEquals([(await readAnswer(turn)).text, asked[1]?.messages.length], ["b", 4]);
+  assertEquals([(await readAnswer(turn)).text, requests[1]?.messages.length], ["b", 4]);
   assertEquals(turn.sessionId, response.headers.get("tare-session"));
   assertEquals((await options.sessions.get(turn.sessionId)).settings.metadata, { of: "a test" });
 });
@@ -217,7 +217,7 @@ const call = (id: string, name: string, args = "{}") =>
   ({ id, type: "function", function: { name, arguments: args } }) as const;
 
 Deno.test("chatCompletionsRoute() returns the client's calls, whole and streamed, and continues with their results", async () => {
-  const { model, asked } = scriptedModel([
+  const { model, requests } = scriptedModel([
     { content: "Pick.", tool_calls: [call("p1", "pick"), call("e1", "echo", '{"text":"x"}')] },
     { content: "Blue." },
     { tool_calls: [call("p1", "pick")] },
@@ -237,7 +237,7 @@ Deno.test("chatCompletionsRoute() returns the client's calls, whole and streamed
   const second = await post(handler, PATH, { model: "agent", messages, tools: [PICK] });
   assertEquals((await second.json()).choices[0].message.content, "Blue.");
   assertEquals(second.headers.get("tare-session"), first.headers.get("tare-session"));
-  assertEquals(asked[1]?.messages.slice(2).map(({ role, content }) => [role, content]), [
+  assertEquals(requests[1]?.messages.slice(2).map(({ role, content }) => [role, content]), [
     ["assistant", "Pick."],
     ["tool", "x"],
     ["tool", "blue"],
@@ -264,7 +264,7 @@ Deno.test("chatCompletionsRoute() returns the client's calls, whole and streamed
 
 Deno.test("chatCompletionsRoute() forwards settings to the model and reports those that its provider refuses", async () => {
   const refusal = new ModelError("bad_request", "No seed.", { param: "seed" });
-  const { model, asked } = scriptedModel([{ content: "a" }, refusal]);
+  const { model, requests } = scriptedModel([{ content: "a" }, refusal]);
   const handler = serve(routeOptions(model));
   const settings = {
     temperature: 0,
@@ -277,15 +277,15 @@ Deno.test("chatCompletionsRoute() forwards settings to the model and reports tho
     parallel_tool_calls: false,
   };
   await (await post(handler, PATH, { ...BODY, ...settings })).body?.cancel();
-  assertEquals(asked[0]?.settings, settings);
+  assertEquals(requests[0]?.settings, settings);
   const response = await post(handler, PATH, { ...BODY, seed: 7, temperature: null });
-  assertEquals([response.status, await response.json(), asked[1]?.settings], [400, {
+  assertEquals([response.status, await response.json(), requests[1]?.settings], [400, {
     error: { message: "No seed.", type: "invalid_request_error", param: "seed", code: "unsupported_value" },
   }, { seed: 7 }]);
 });
 
 Deno.test("chatCompletionsRoute() answers a short request while it parses a long history", async () => {
-  const { model, asked } = scriptedModel([{ content: "Fine." }, { content: "Fine." }]);
+  const { model, requests } = scriptedModel([{ content: "Fine." }, { content: "Fine." }]);
   const { promise: looking, resolve } = Promise.withResolvers<void>();
   const countTokens = (text: string) => {
     if (!text.startsWith("long")) return estimateTokens(text);
@@ -305,7 +305,7 @@ Deno.test("chatCompletionsRoute() answers a short request while it parses a long
     looking.then(() => post(handler, PATH, BODY)),
   ]);
   for (const answer of answers) assertEquals([answer.status, (await answer.json()).model], [200, "agent"]);
-  assertEquals(asked.map(({ messages }) => messages.length), [2, 1_002]);
+  assertEquals(requests.map(({ messages }) => messages.length), [2, 1_002]);
 });
 
 Deno.test("chatCompletionsRoute() never repeats a reply that was interrupted", async () => {

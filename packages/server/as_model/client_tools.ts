@@ -5,7 +5,7 @@ import { includesTool } from "../turns/session_tools.ts";
 import { unsupported, unusable } from "./errors.ts";
 
 /** The client's tools and settings, in chat-completions terms. */
-interface AskedOfModel {
+interface ModelFields {
   readonly clientTools: readonly ToolDefinition[];
   readonly settings: ModelSettings;
 }
@@ -18,7 +18,7 @@ export const TOOL_FIELDS = {
   strict: nullable(Type.Boolean()),
 };
 
-/** Schema of `tool_choice`, which {@linkcode readAsked} checks further. */
+/** Schema of `tool_choice`, which {@linkcode readToolFields} checks further. */
 export const TOOL_CHOICE = Type.Unsafe<string | Readonly<Record<string, unknown>> | null>({
   type: ["string", "object", "null"],
 });
@@ -30,9 +30,9 @@ export const SAMPLING = {
 };
 
 /** A tool of a request; `shown` is the definition of a function. */
-export interface AskedTool {
+export interface ClientToolFields {
   readonly type: string;
-  readonly shown?: {
+  readonly spec?: {
     readonly name: string;
     readonly description?: string | null;
     readonly parameters?: Readonly<Record<string, unknown>> | null;
@@ -40,9 +40,9 @@ export interface AskedTool {
   } | undefined;
 }
 
-/** The fields that {@linkcode readAsked} reads; a setting of `null` counts as absent. */
-export interface AskedFields {
-  readonly tools: readonly AskedTool[];
+/** The fields that {@linkcode readToolFields} reads; a setting of `null` counts as absent. */
+export interface ToolFields {
+  readonly tools: readonly ClientToolFields[];
   /** `auto`, `none`, `required` or a function's name; others are refused. */
   readonly toolChoice: string | { readonly name: string } | undefined;
   readonly settings: { readonly [Name in keyof ModelSettings]: ModelSettings[Name] | null | undefined };
@@ -53,10 +53,10 @@ export interface AskedFields {
  * @param ownNames Names of the agent's own tools.
  * @throws {ApiError} 400 that names the unsupported parameter.
  */
-export function readAsked(
-  { tools, toolChoice, settings }: AskedFields,
+export function readToolFields(
+  { tools, toolChoice, settings }: ToolFields,
   ownNames: readonly string[],
-): AskedOfModel {
+): ModelFields {
   const clientTools = tools.map((tool, index) => readTool(tool, { place: `tools[${index}]`, ownNames }));
   const names = clientTools.map((tool) => tool.function.name);
   const twice = names.findIndex((name, index) => names.indexOf(name) < index);
@@ -81,14 +81,14 @@ export function readAsked(
 }
 
 function readTool(
-  { type, shown }: AskedTool,
+  { type, spec }: ClientToolFields,
   { place, ownNames }: { readonly place: string; readonly ownNames: readonly string[] },
 ): ToolDefinition {
   if (type !== "function") {
     throw unsupported(place, `it is of type ${type}, and the agent calls only functions of its clients`);
   }
-  if (!shown) throw unusable(place, "its function is missing");
-  const { name, description, parameters, strict } = shown;
+  if (!spec) throw unusable(place, "its function is missing");
+  const { name, description, parameters, strict } = spec;
   if (includesTool(ownNames, name)) {
     throw unusable(place, `the agent has its own tool ${name}; rename yours`);
   }

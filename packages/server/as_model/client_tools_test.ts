@@ -1,15 +1,15 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { ApiError } from "@tare/wire/internal";
-import { type AskedFields, readAsked } from "./client_tools.ts";
+import { readToolFields, type ToolFields } from "./client_tools.ts";
 
-const shown = { name: "pick", description: null, parameters: { type: "object" }, strict: true };
-const PICK = { type: "function", shown } as const;
+const spec = { name: "pick", description: null, parameters: { type: "object" }, strict: true };
+const PICK = { type: "function", spec } as const;
 
-const read = (fields: Partial<AskedFields>) =>
-  readAsked({ tools: [PICK], toolChoice: undefined, settings: {}, ...fields }, ["read"]);
+const read = (fields: Partial<ToolFields>) =>
+  readToolFields({ tools: [PICK], toolChoice: undefined, settings: {}, ...fields }, ["read"]);
 
 Deno.test("readAsked() returns the client's tools and the settings other than null", () => {
-  const { parameters, strict } = shown;
+  const { parameters, strict } = spec;
   const clientTools = [{ type: "function", function: { name: "pick", parameters, strict } }] as const;
   const settings = { temperature: null, top_p: 0, seed: undefined };
   assertEquals(read({ settings }), { clientTools, settings: { top_p: 0 } });
@@ -22,11 +22,11 @@ Deno.test("readAsked() returns the client's tools and the settings other than nu
 });
 
 Deno.test("readAsked() names a refused parameter and the accepted values", () => {
-  const refusal = (fields: Partial<AskedFields>) => {
+  const refusal = (fields: Partial<ToolFields>) => {
     const { status, message, details } = assertThrows(() => read(fields), ApiError);
     return [status, details.param, message];
   };
-  const own = { type: "function", shown: { name: "read" } };
+  const own = { type: "function", spec: { name: "read" } };
   assertEquals(refusal({ tools: [PICK, own] }), [
     400,
     "tools[1]",

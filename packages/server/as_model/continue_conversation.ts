@@ -1,4 +1,4 @@
-import { type Asker, Keys, type Store } from "@tare/session";
+import { type Caller, Keys, type Store } from "@tare/session";
 import type { Content, ContentPart, Message, ModelSettings, ToolDefinition } from "@tare/messages";
 import { openCalls } from "../approvals/approvals.ts";
 import { unattendedOf } from "../api/turn_routes.ts";
@@ -9,11 +9,11 @@ import { DEFAULT_INSTRUCTIONS, type Sessions } from "../sessions/sessions.ts";
 import {
   conversationNames,
   type ConversationPoint,
+  type DialogueMessage,
   findBeginning,
   findConversation,
   type KnownBeginning,
   knownConversation,
-  type SaidMessage,
 } from "./known_conversations.ts";
 import { visibleTo } from "./stored_responses.ts";
 import { type ConversationTurn, turnParts } from "./turn_answer.ts";
@@ -22,7 +22,7 @@ export interface ConversationRequest {
   /** The client's instructions, which follow the server's. May be empty. */
   readonly instructions: string;
   /** Messages, the last from the user or the results of the preceding calls. */
-  readonly dialogue: readonly SaidMessage[];
+  readonly dialogue: readonly DialogueMessage[];
   /** The preceding point. Default: `dialogue` is the whole conversation. */
   readonly after?: ConversationPoint;
   /** Conversations of different users are never mixed. */
@@ -47,7 +47,7 @@ export interface AsModelOptions {
 
 type GoingOn = Pick<AsModelOptions, "sessions" | "store" | "instructions"> & {
   /** The caller, who continues only own conversations. Default: the owner. */
-  readonly asker?: Asker;
+  readonly caller?: Caller;
 };
 
 /**
@@ -77,12 +77,12 @@ export async function continueConversation(
 
 async function findAndStart(
   { dialogue, after, user, metadata, ...request }: ConversationRequest,
-  { sessions, giveBack, asker = Keys.OWNER, ...options }: GoingOn & { readonly giveBack: () => void },
+  { sessions, giveBack, caller = Keys.OWNER, ...options }: GoingOn & { readonly giveBack: () => void },
 ): Promise<ConversationTurn> {
   const instructions = [options.instructions ?? DEFAULT_INSTRUCTIONS, request.instructions]
     .filter((text) => text !== "").join("\n\n");
-  const by = Keys.nameOf(asker);
-  const store = visibleTo(options.store, asker);
+  const by = Keys.nameOf(caller);
+  const store = visibleTo(options.store, caller);
   const scope = [
     ...(by === undefined ? [] : [`key ${by}`]),
     user,
@@ -104,15 +104,15 @@ async function findAndStart(
     const keep = () =>
       isResumed ? [] : [knownConversation(name, { sessionId, messages: session.history.length })];
     const { maxOutputTokens, clientTools = [], settings } = request;
-    const asked = {
+    const wanted = {
       input,
       results,
       maxOutputTokens,
       clientTools,
       settings,
-      unattended: unattendedOf(asker),
+      unattended: unattendedOf(caller),
     } as const;
-    const turn = await session.start({ ...asked, giveBack, keep }, when);
+    const turn = await session.start({ ...wanted, giveBack, keep }, when);
     if (!turn) return undefined;
     const done = turn.done.then(({ messages }): ConversationPoint => ({ sessionId, messages }));
     return {
@@ -124,29 +124,29 @@ async function findAndStart(
       cancel: turn.cancel,
       done,
       async remember({ text, calls }, more = []) {
-        const isSaid = text.trim() !== "" || calls.length > 0;
+        const hasContent = text.trim() !== "" || calls.length > 0;
         const reply = { role: "assistant", content: text, tool_calls: calls } as const;
         const replied = conversationNames(scope, [...dialogue, reply]).at(-1)!;
-        await store.commit([...more, ...(isSaid ? [knownConversation(replied, await done)] : [])]);
+        await store.commit([...more, ...(hasContent ? [knownConversation(replied, await done)] : [])]);
       },
     };
   };
 
   const known = after ? { point: after, length: 0 } : await findBeginning(store, { dialogue, names });
-  const asked = known || user !== "" ? await findConversation(store, name) : undefined;
-  if (asked) {
-    const session = await sessions.get(asked.sessionId);
+  const wanted = known || user !== "" ? await findConversation(store, name) : undefined;
+  if (wanted) {
+    const session = await sessions.get(wanted.sessionId);
     const turn = await start(
       session,
       { isResumed: true },
-      () => !session.isRunning && isUnanswered(session.history.slice(asked.messages)),
+      () => !session.isRunning && isUnanswered(session.history.slice(wanted.messages)),
     );
     if (turn) return turn;
   }
 
   const news = dialogue.slice(pastLength);
-  const results = news.filter((said) => said.role === "tool");
-  const inputs = news.filter((said) => said.role === "user").map(({ content }) => content);
+  const results = news.filter((message) => message.role === "tool");
+  const inputs = news.filter((message) => message.role === "user").map(({ content }) => content);
   const next = { results, input: inputs.length > 0 ? joinContents(inputs) : undefined };
   const knownSession = known && await sessions.get(known.point.sessionId);
   const rest = dialogue.slice(known?.length ?? 0, pastLength);
@@ -156,10 +156,10 @@ async function findAndStart(
   }
 
   // A new session adds its own; the client's are in its instructions.
-  const said = (knownSession?.history ?? []).slice(0, known?.point.messages)
+  const before = (knownSession?.history ?? []).slice(0, known?.point.messages)
     .filter(({ role }) => role !== "system");
-  const messages = [...said, ...rest];
-  const made = await sessions.create([{ instructions, isAtWorkplace: true, metadata, messages }], { by });
+  const messages = [...before, ...rest];
+  const made = await sessions.create([{ instructions, isInEnvironment: true, metadata, messages }], { by });
   const session = await sessions.get(made[0]!.id);
   const turn = await start(session, next, () => true);
   return { ...turn!, parts: deletingUnanswered(turn!.parts, session) };
@@ -167,12 +167,12 @@ async function findAndStart(
 
 /** Returns whether this turn ended before its answer. */
 function isUnanswered(history: readonly Message[]): boolean {
-  const said = history.filter(({ role }) => role !== "system");
-  const last = said.at(-1)?.role;
+  const before = history.filter(({ role }) => role !== "system");
+  const last = before.at(-1)?.role;
   // Results may precede the user's message.
-  const first = said.findIndex(({ role }) => role !== "tool");
-  const steps = first < 0 ? [] : said.slice(first + 1);
-  return (last === "user" || last === "tool") && openCalls(said).length === 0 &&
+  const first = before.findIndex(({ role }) => role !== "tool");
+  const steps = first < 0 ? [] : before.slice(first + 1);
+  return (last === "user" || last === "tool") && openCalls(before).length === 0 &&
     steps.every(({ role }) => role !== "user");
 }
 

@@ -7,19 +7,19 @@ import { HttpError } from "../http/http_error.ts";
 import type { FlatOptions } from "../options_fixture_test.ts";
 import { continueConversation, type ConversationRequest } from "./continue_conversation.ts";
 import { echoCall, routeOptions, scriptedModel } from "./fixture_test.ts";
-import type { SaidMessage } from "./known_conversations.ts";
+import type { DialogueMessage } from "./known_conversations.ts";
 import { readAnswer } from "./turn_answer.ts";
 
-const user = (content: Content): SaidMessage => ({ role: "user", content });
-const agent = (content: string): SaidMessage => ({ role: "assistant", content });
+const user = (content: Content): DialogueMessage => ({ role: "user", content });
+const agent = (content: string): DialogueMessage => ({ role: "assistant", content });
 
 function harness(
   replies: readonly (Partial<AssistantMessage> | Error)[],
   changes: FlatOptions = {},
 ) {
-  const { model, asked } = scriptedModel(replies);
+  const { model, requests } = scriptedModel(replies);
   let options = routeOptions(model, changes);
-  const ask = (dialogue: readonly SaidMessage[], request: Partial<ConversationRequest> = {}) =>
+  const ask = (dialogue: readonly DialogueMessage[], request: Partial<ConversationRequest> = {}) =>
     continueConversation({ dialogue, instructions: "", user: "", metadata: {}, ...request }, options);
   return {
     options,
@@ -30,11 +30,11 @@ function harness(
       options = { ...routeOptions(model, { ...changes, store }), store };
     },
     /** Plays a turn; returns its session and the model's requests. */
-    async play(dialogue: readonly SaidMessage[], request: Partial<ConversationRequest> = {}) {
+    async play(dialogue: readonly DialogueMessage[], request: Partial<ConversationRequest> = {}) {
       const turn = await ask(dialogue, request);
       const { text, calls } = await readAnswer(turn);
       await turn.remember({ text, calls });
-      const prompt = asked.at(-1)!.messages.map(({ role, content }) =>
+      const prompt = requests.at(-1)!.messages.map(({ role, content }) =>
         role === "tool" ? `tool ${content}` : content
       );
       return { id: turn.sessionId, text, calls, prompt, point: await turn.done };
@@ -114,7 +114,7 @@ Deno.test("continueConversation() separates users and instructions", async () =>
 });
 
 Deno.test("continueConversation() forks while the known session is busy", async () => {
-  const { model, asked } = silentModel();
+  const { model, requested } = silentModel();
   let isFirst = true;
   const answering = scriptedModel([{ content: "a" }]).model;
   const { ask, options } = harness([], { model: () => isFirst ? answering : model });
@@ -124,7 +124,7 @@ Deno.test("continueConversation() forks while the known session is busy", async 
   const next = [user("1"), agent("a"), user("2")];
   const [second, third] = [await ask(next), await ask(next)];
   assertEquals([second.sessionId === first.sessionId, third.sessionId === first.sessionId], [true, false]);
-  await asked;
+  await requested;
   const { history } = await options.sessions.get(third.sessionId);
   assertEquals(history.map(({ content }) => content), ["Be brief.", "1", "a"]);
   for (const turn of [second, third]) {
@@ -146,7 +146,7 @@ Deno.test("continueConversation() starts again after the known session was delet
 Deno.test("continueConversation() deletes a new session in which the model never answered", async () => {
   const failing = new Error("No.");
   const { ask, play, options } = harness([failing, { content: "a" }, failing, echoCall("x"), failing]);
-  const fail = async (dialogue: readonly SaidMessage[]) => {
+  const fail = async (dialogue: readonly DialogueMessage[]) => {
     const turn = await ask(dialogue);
     await assertRejects(() => readAnswer(turn), ApiError);
     return await options.sessions.get(turn.sessionId).then(({ totals }) => totals.turns, () => "deleted");
@@ -174,8 +174,8 @@ Deno.test("continueConversation() describes each session's own environment and c
   const { play } = harness(replies, {
     place: {
       describe: () => Promise.resolve(`Place ${now}.`),
-      changes: (told) =>
-        Promise.resolve(told.at(-1)?.endsWith(`Place ${now}.`) ? undefined : `Place ${now}.`),
+      changes: (reported) =>
+        Promise.resolve(reported.at(-1)?.endsWith(`Place ${now}.`) ? undefined : `Place ${now}.`),
     },
   });
   const more = { instructions: "Be kind." };
@@ -199,10 +199,10 @@ Deno.test("continueConversation() merges several messages of the user into one i
 });
 
 Deno.test("continueConversation() takes a slot for the duration of the turn", async () => {
-  const { model, asked } = silentModel();
+  const { model, requested } = silentModel();
   const { ask, options } = harness([], { maxRunningTurns: 1, model: () => model });
   const turn = await ask([user("1")]);
-  await asked;
+  await requested;
   const error = await assertRejects(() => ask([user("2")]), HttpError);
   assertEquals(error.status, 429);
   turn.cancel();
@@ -296,12 +296,16 @@ const PICK: ToolDefinition = { type: "function", function: { name: "pick" } };
 const PICKS = { clientTools: [PICK] };
 const call = (id: string, name: string) =>
   ({ id, type: "function", function: { name, arguments: '{"text":"x"}' } }) as const;
-const called = (...calls: readonly FunctionToolCall[]): SaidMessage => ({
+const called = (...calls: readonly FunctionToolCall[]): DialogueMessage => ({
   role: "assistant",
   content: null,
   tool_calls: calls,
 });
-const result = (id: string, content: string): SaidMessage => ({ role: "tool", tool_call_id: id, content });
+const result = (id: string, content: string): DialogueMessage => ({
+  role: "tool",
+  tool_call_id: id,
+  content,
+});
 
 Deno.test(
   "continueConversation() continues with the results of the client's calls after a restart in the same " +

@@ -6,7 +6,7 @@ import { EMPTY_LEDGER } from "@tare/loop/internal";
 import { ApiError } from "@tare/wire/internal";
 import { API_ERROR, API_ERRORS, toApiError, turnError } from "./errors.ts";
 
-async function told(error: unknown): Promise<{ status: number; error: unknown }> {
+async function errorOf(error: unknown): Promise<{ status: number; error: unknown }> {
   const response = API_ERRORS.respond(error);
   const body = await response.json();
   assertEquals(checker(API_ERROR)(body), undefined);
@@ -14,19 +14,19 @@ async function told(error: unknown): Promise<{ status: number; error: unknown }>
 }
 
 Deno.test("toApiError() converts every error to OpenAI's shape and hides unexpected ones", async () => {
-  assertEquals(await told(new ApiError(400, "No.", { code: "c", param: "n" })), {
+  assertEquals(await errorOf(new ApiError(400, "No.", { code: "c", param: "n" })), {
     status: 400,
     error: { message: "No.", type: "invalid_request_error", param: "n", code: "c" },
   });
-  assertEquals(await told(new HttpError(413, "body_too_large", "Large.")), {
+  assertEquals(await errorOf(new HttpError(413, "body_too_large", "Large.")), {
     status: 413,
     error: { message: "Large.", type: "invalid_request_error", param: null, code: "body_too_large" },
   });
-  assertEquals(await told(new ApiError(429, "Slow.", { code: "rate_limit_exceeded" })), {
+  assertEquals(await errorOf(new ApiError(429, "Slow.", { code: "rate_limit_exceeded" })), {
     status: 429,
     error: { message: "Slow.", type: "requests", param: null, code: "rate_limit_exceeded" },
   });
-  assertEquals(await told(new Error("secret")), {
+  assertEquals(await errorOf(new Error("secret")), {
     status: 500,
     error: {
       message: "Internal server error: the server's log has the details.",
@@ -39,7 +39,7 @@ Deno.test("toApiError() converts every error to OpenAI's shape and hides unexpec
 
 Deno.test("toApiError() names the parameter of an invalid body", async () => {
   const paramOf = async (faults: string) => {
-    const { error } = await told(new HttpError(400, "invalid_request", `Cannot use the body: ${faults}.`));
+    const { error } = await errorOf(new HttpError(400, "invalid_request", `Cannot use the body: ${faults}.`));
     return (error as { param: unknown }).param;
   };
   assertEquals(await paramOf("the body must have required property 'model'"), "model");
@@ -63,18 +63,18 @@ const end = (reason: TurnEnd["reason"], code?: TurnEnd["code"]): TurnEnd => ({
 });
 
 Deno.test("turnError() maps each end to its status and code", () => {
-  const told = (of: TurnEnd) => {
+  const errorOf = (of: TurnEnd) => {
     const { status, message, details } = turnError(of);
     assertEquals([message, details.headers], ["Why.", undefined]);
     return [status, details.code];
   };
-  assertEquals(told(end("cancelled")), [499, "cancelled"]);
-  assertEquals(told(end("stalled")), [504, "stalled"]);
-  assertEquals(told(end("internal_error")), [500, "internal_error"]);
-  assertEquals(told(end("model_error", "rate_limited")), [429, "rate_limit_exceeded"]);
-  assertEquals(told(end("model_error", "prompt_too_long")), [400, "context_length_exceeded"]);
-  assertEquals(told(end("model_error", "bad_key")), [502, "bad_key"]);
-  assertEquals(told(end("model_error")), [502, "provider_error"]);
+  assertEquals(errorOf(end("cancelled")), [499, "cancelled"]);
+  assertEquals(errorOf(end("stalled")), [504, "stalled"]);
+  assertEquals(errorOf(end("internal_error")), [500, "internal_error"]);
+  assertEquals(errorOf(end("model_error", "rate_limited")), [429, "rate_limit_exceeded"]);
+  assertEquals(errorOf(end("model_error", "prompt_too_long")), [400, "context_length_exceeded"]);
+  assertEquals(errorOf(end("model_error", "bad_key")), [502, "bad_key"]);
+  assertEquals(errorOf(end("model_error")), [502, "provider_error"]);
 });
 
 Deno.test("turnError() contains the retry delay", () => {

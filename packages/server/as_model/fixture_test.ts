@@ -31,12 +31,12 @@ export function echoCall(text: string): Partial<AssistantMessage> {
 /** A model with scripted replies or failures, which records its requests. */
 export function scriptedModel(replies: readonly (Partial<AssistantMessage> | Error)[]): {
   readonly model: Model;
-  readonly asked: ModelRequest[];
+  readonly requests: ModelRequest[];
 } {
-  const asked: ModelRequest[] = [];
+  const requests: ModelRequest[] = [];
   const model: Model = async function* (request) {
-    asked.push(request);
-    const reply = replies[asked.length - 1] ?? new Error("The script has no more replies.");
+    requests.push(request);
+    const reply = replies[requests.length - 1] ?? new Error("The script has no more replies.");
     if (reply instanceof Error) throw reply;
     const message: AssistantMessage = { role: "assistant", content: "", ...reply };
     if (message.reasoning_content) yield { type: "reasoning_delta", text: message.reasoning_content };
@@ -50,7 +50,7 @@ export function scriptedModel(replies: readonly (Partial<AssistantMessage> | Err
       usage: { promptTokens: 10, cachedTokens: 5, outputTokens: 2 },
     };
   };
-  return { model, asked };
+  return { model, requests };
 }
 
 /** Options of the routes, in memory. */
@@ -70,7 +70,7 @@ export function routeOptions(model: Model, changes: FlatOptions = {}): AsModelOp
       schemas: false,
       truncate: false,
       references: false,
-      notation: false,
+      normalization: false,
     },
     maxRunningTurns: 10,
     approvals: { rules: ALLOW_EVERYTHING },

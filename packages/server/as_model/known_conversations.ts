@@ -13,7 +13,7 @@ import { Type } from "typebox";
 import { COUNT, storedReader } from "../http/schema.ts";
 
 /** A message that the client sees. */
-export type SaidMessage = Extract<Message, { readonly role: "user" }> | AssistantMessage | ToolMessage;
+export type DialogueMessage = Extract<Message, { readonly role: "user" }> | AssistantMessage | ToolMessage;
 
 /** A position in a session's history: after `messages` messages, the system message included. */
 export interface ConversationPoint {
@@ -47,7 +47,7 @@ export async function findConversation(store: Store, name: string): Promise<Conv
 /** Returns the longest known start that ends with a reply; `names` has a name per message. */
 export async function findBeginning(
   store: Store,
-  { dialogue, names }: { readonly dialogue: readonly SaidMessage[]; readonly names: readonly string[] },
+  { dialogue, names }: { readonly dialogue: readonly DialogueMessage[]; readonly names: readonly string[] },
 ): Promise<KnownBeginning | undefined> {
   for (let length = dialogue.length; length > 0; length--) {
     // A user message's point precedes it.
@@ -64,19 +64,19 @@ export async function findBeginning(
  */
 export function conversationNames(
   scope: readonly string[],
-  dialogue: readonly SaidMessage[],
+  dialogue: readonly DialogueMessage[],
 ): readonly string[] {
   return hashPrefixes([JSON.stringify(scope), ...dialogue.map(keyOf)], 1);
 }
 
-function keyOf(said: SaidMessage): string {
-  const { role, content } = said;
+function keyOf(message: DialogueMessage): string {
+  const { role, content } = message;
   const text = isText(content) ? contentText(content) : content;
   return JSON.stringify([
     role,
     role === "assistant" && typeof text === "string" ? text.trim() : text,
-    ...(said.role === "tool" ? [said.tool_call_id] : []),
-    ...(said.role === "assistant" ? (said.tool_calls ?? []).map(plainCall) : []),
+    ...(message.role === "tool" ? [message.tool_call_id] : []),
+    ...(message.role === "assistant" ? (message.tool_calls ?? []).map(plainCall) : []),
   ]);
 }
 

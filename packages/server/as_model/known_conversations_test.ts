@@ -4,22 +4,26 @@ import { memoryStore } from "@tare/session/sqlite";
 import {
   conversationNames,
   type ConversationPoint,
+  type DialogueMessage,
   findBeginning,
   findConversation,
   knownConversation,
-  type SaidMessage,
 } from "./known_conversations.ts";
 
-const user = (content: Content): SaidMessage => ({ role: "user", content });
-const agent = (content: Content): SaidMessage => ({ role: "assistant", content });
-const calling = (id: string, args: string): SaidMessage => ({
+const user = (content: Content): DialogueMessage => ({ role: "user", content });
+const agent = (content: Content): DialogueMessage => ({ role: "assistant", content });
+const calling = (id: string, args: string): DialogueMessage => ({
   role: "assistant",
   content: null,
   tool_calls: [{ id, type: "function", function: { name: "f", arguments: args } }],
 });
-const result = (id: string, content: Content): SaidMessage => ({ role: "tool", tool_call_id: id, content });
+const result = (id: string, content: Content): DialogueMessage => ({
+  role: "tool",
+  tool_call_id: id,
+  content,
+});
 
-function nameOf(dialogue: readonly SaidMessage[], scope: readonly string[] = []): string {
+function nameOf(dialogue: readonly DialogueMessage[], scope: readonly string[] = []): string {
   return conversationNames(scope, dialogue).at(-1)!;
 }
 

@@ -1,4 +1,4 @@
-import type { Asker, Store } from "@tare/session";
+import type { Caller, Store } from "@tare/session";
 import type { ContentPart } from "@tare/messages";
 import type { JsonRecord } from "@tare/wire";
 import { ApiError, type ResponseBody, ResponseEventWriter } from "@tare/wire/internal";
@@ -6,7 +6,7 @@ import type { SseMessage } from "@tare/wire/internal/sse";
 import { HttpError } from "../http/http_error.ts";
 import { route } from "../http/route.ts";
 import { type ChatMessage, type Dialogue, readChatMessages } from "./chat_completions.ts";
-import { type AskedFields, type AskedTool, readAsked } from "./client_tools.ts";
+import { type ClientToolFields, readToolFields, type ToolFields } from "./client_tools.ts";
 import { type AsModelOptions, continueConversation } from "./continue_conversation.ts";
 import { API_ERRORS, refuseUnsupported, toApiError, TURN_ERRORS, unsupported, unusable } from "./errors.ts";
 import {
@@ -62,11 +62,11 @@ export function createResponseRoute(options: AsModelOptions) {
       ...TURN_ERRORS,
     },
     errors: API_ERRORS,
-    async answer({ signal, body, keep, asker }) {
+    async answer({ signal, body, keep, caller }) {
       refuseUnsupported(body, UNSUPPORTED_IN_RESPONSES);
       const id = `resp_${crypto.randomUUID().replaceAll("-", "")}`;
       const writer = new ResponseEventWriter(ResponseEventWriter.empty(body, { id, createdAtMs: now() }));
-      const turn = await begin(body, { ...options, asker }).catch((error) => Promise.reject(renamed(error)));
+      const turn = await begin(body, { ...options, caller }).catch((error) => Promise.reject(renamed(error)));
       cancelWithClient(turn, signal);
       keep({ sessionId: turn.sessionId });
       const input = listedItems(inputItems(body.input), ResponseEventWriter.hexOf(id) ?? "");
@@ -80,28 +80,28 @@ export function createResponseRoute(options: AsModelOptions) {
 
 async function begin(
   body: ResponsesRequest,
-  { asker, ...all }: AsModelOptions & { readonly asker: Asker },
+  { caller, ...all }: AsModelOptions & { readonly caller: Caller },
 ): Promise<ConversationTurn> {
-  const options = { ...all, store: visibleTo(all.store, asker) };
+  const options = { ...all, store: visibleTo(all.store, caller) };
   const { previous_response_id: previousId, max_output_tokens: maxOutputTokens } = body;
   const previous = previousId ? await findPrevious(previousId, options) : undefined;
   return await continueConversation({
-    ...readAsked(askedFields(body), options.sessions.takenNames),
+    ...readToolFields(fieldsOf(body), options.sessions.takenNames),
     ...await readResponseInput(body, { store: options.store, previous: previous?.response }),
     user: body.safety_identifier ?? body.user ?? "",
     metadata: body.metadata ?? {},
     ...(previous && { after: previous.point }),
     ...(maxOutputTokens != null && { maxOutputTokens }),
-  }, { ...options, asker });
+  }, { ...options, caller });
 }
 
-function askedFields({ tools, tool_choice: choice, ...body }: ResponsesRequest): AskedFields {
+function fieldsOf({ tools, tool_choice: choice, ...body }: ResponsesRequest): ToolFields {
   const { temperature, top_p, parallel_tool_calls, reasoning, text } = body;
   const { type, name } = Object(choice) as { readonly type?: unknown; readonly name?: unknown };
   return {
     tools: (tools ?? []).map((tool) => ({
       type: tool.type,
-      shown: tool.name === undefined ? undefined : tool as NonNullable<AskedTool["shown"]>,
+      spec: tool.name === undefined ? undefined : tool as NonNullable<ClientToolFields["spec"]>,
     })),
     toolChoice: typeof choice !== "object" || !choice
       ? choice ?? undefined
@@ -121,10 +121,10 @@ const PARAMETERS: Readonly<Record<string, string>> = {
 };
 
 function renamed(error: unknown): unknown {
-  const told = error instanceof HttpError ? toApiError(error) : error;
-  const param = told instanceof ApiError && PARAMETERS[told.details.param ?? ""];
-  if (!(told instanceof ApiError) || !param) return error;
-  return new ApiError(told.status, told.message, { ...told.details, param });
+  const reported = error instanceof HttpError ? toApiError(error) : error;
+  const param = reported instanceof ApiError && PARAMETERS[reported.details.param ?? ""];
+  if (!(reported instanceof ApiError) || !param) return error;
+  return new ApiError(reported.status, reported.message, { ...reported.details, param });
 }
 
 /** Throws OpenAI's error if there is none. */
@@ -160,8 +160,8 @@ async function* responseEvents(
   const { calls, finish, ledger: usage } = part.value;
   const last = writer.end({ finish, calls, usage, endedAtMs: now() });
   const { response } = writer;
-  const kept = response.store ? [storedResponse({ response, point: await turn.done, input })] : [];
-  await turn.remember(part.value, kept);
+  const stored = response.store ? [storedResponse({ response, point: await turn.done, input })] : [];
+  await turn.remember(part.value, stored);
   yield* last;
 }
 

@@ -9,11 +9,11 @@ const PATH = "/v1/responses";
 const BODY = { model: "agent", input: "Hi." };
 
 function harness(replies: Parameters<typeof scriptedModel>[0]) {
-  const { model, asked } = scriptedModel(replies);
+  const { model, requests } = scriptedModel(replies);
   const options = routeOptions(model);
   const handler = serve(options);
   return {
-    asked,
+    requests,
     options,
     post: (body: object) => post(handler, PATH, { ...BODY, ...body }),
     get: (path: string) => handler(new Request(`http://localhost${PATH}/${path}`)),
@@ -44,7 +44,9 @@ Deno.test("createResponseRoute() answers, and storedResponseRoutes() return the 
 });
 
 Deno.test("createResponseRoute() continues a response in its session, or from its end in a new one", async () => {
-  const { post, asked } = harness([{ content: "a" }, { content: "b" }, { content: "c" }, { content: "d" }]);
+  const { post, requests } = harness([{ content: "a" }, { content: "b" }, { content: "c" }, {
+    content: "d",
+  }]);
   const first = await post({});
   const { id } = await first.json();
   const session = first.headers.get("tare-session");
@@ -53,7 +55,7 @@ Deno.test("createResponseRoute() continues a response in its session, or from it
     await response.body?.cancel();
     return [
       response.headers.get("tare-session") === session,
-      asked.at(-1)!.messages.map(({ content }) => content),
+      requests.at(-1)!.messages.map(({ content }) => content),
     ];
   };
   assertEquals(await follow({ input: "2" }), [true, ["Be brief.", "Hi.", "a", "2"]]);
@@ -145,7 +147,7 @@ const PICK = { type: "function", name: "pick", parameters: { type: "object" }, s
 const picked = { id: "p", type: "function", function: { name: "pick", arguments: "{}" } } as const;
 
 Deno.test("createResponseRoute() returns the client's calls and continues with their results", async () => {
-  const { post, asked } = harness([
+  const { post, requests } = harness([
     { content: "Pick.", tool_calls: [picked] },
     { content: "Blue." },
     { tool_calls: [picked] },
@@ -162,7 +164,7 @@ Deno.test("createResponseRoute() returns the client's calls and continues with t
     arguments: "{}",
   }]);
   const { name, parameters, strict } = PICK;
-  assertEquals(asked[0]?.tools.at(-1), { type: "function", function: { name, parameters, strict } });
+  assertEquals(requests[0]?.tools.at(-1), { type: "function", function: { name, parameters, strict } });
   const session = first.headers.get("tare-session");
   assertEquals(await failure(await post({ previous_response_id: body.id })), [
     400,
@@ -172,7 +174,7 @@ Deno.test("createResponseRoute() returns the client's calls and continues with t
   const input = [{ type: "function_call_output", call_id: "p", output: "blue" }];
   const second = await post({ input, tools, previous_response_id: body.id });
   assertEquals([second.status, second.headers.get("tare-session")], [200, session]);
-  assertEquals(asked[1]?.messages.map(({ content }) => content), ["Be brief.", "Hi.", "Pick.", "blue"]);
+  assertEquals(requests[1]?.messages.map(({ content }) => content), ["Be brief.", "Hi.", "Pick.", "blue"]);
   await second.body?.cancel();
 
   const events: unknown[] = [];
@@ -207,7 +209,7 @@ Deno.test("createResponseRoute() recognizes a conversation with calls that is se
 
 Deno.test("createResponseRoute() forwards settings to the model and names refused ones as the client does", async () => {
   const refusal = (param: string) => new ModelError("bad_request", "No.", { param });
-  const { post, asked } = harness([{ content: "a" }, refusal("verbosity"), refusal("top_p")]);
+  const { post, requests } = harness([{ content: "a" }, refusal("verbosity"), refusal("top_p")]);
   const body = {
     temperature: 1,
     top_p: 0.5,
@@ -218,7 +220,7 @@ Deno.test("createResponseRoute() forwards settings to the model and names refuse
     tool_choice: { type: "function", name: "pick" },
   };
   await (await post(body)).body?.cancel();
-  assertEquals(asked[0]?.settings, {
+  assertEquals(requests[0]?.settings, {
     temperature: 1,
     top_p: 0.5,
     parallel_tool_calls: false,

@@ -1,4 +1,4 @@
-import { type Asker, Keys, type Store } from "@tare/session";
+import { type Caller, Keys, type Store } from "@tare/session";
 import type { StoreRecord } from "@tare/session/internal";
 import type { JsonRecord } from "@tare/wire";
 import { ApiError, type ResponseBody } from "@tare/wire/internal";
@@ -39,14 +39,14 @@ function deletedResponse({ response, point: { sessionId } }: StoredResponse): St
 }
 
 /** Returns a store without documents of sessions that the caller can't see. */
-export function visibleTo(store: Store, asker: Asker): Store {
-  if (Keys.nameOf(asker) === undefined) return store;
+export function visibleTo(store: Store, caller: Caller): Store {
+  if (Keys.nameOf(caller) === undefined) return store;
   return {
     ...store,
     async getDocument(kind, id) {
       const found = await store.getDocument(kind, id);
       const session = await store.getSession(found?.sessionId ?? "");
-      return session && Keys.sees(asker, session.by) ? found : undefined;
+      return session && Keys.sees(caller, session.by) ? found : undefined;
     },
   };
 }
@@ -131,9 +131,9 @@ export function storedResponseRoutes({ store }: { readonly store: Store }) {
       },
       errors: API_ERRORS,
       query: { stream: Type.Boolean({ default: false, description: "Must be false." }) },
-      async answer({ query: { stream }, path: { id }, asker }) {
+      async answer({ query: { stream }, path: { id }, caller }) {
         // The provider may stream its own.
-        const { response } = await find(visibleTo(store, asker), id);
+        const { response } = await find(visibleTo(store, caller), id);
         if (stream) {
           throw unsupported("stream", "only the request that creates a response can stream it");
         }
@@ -150,8 +150,8 @@ export function storedResponseRoutes({ store }: { readonly store: Store }) {
         ...NO_RESPONSE,
       },
       errors: API_ERRORS,
-      async answer({ path: { id }, asker }) {
-        await store.commit([deletedResponse(await find(visibleTo(store, asker), id))]);
+      async answer({ path: { id }, caller }) {
+        await store.commit([deletedResponse(await find(visibleTo(store, caller), id))]);
         return { json: { id, object: "response", deleted: true } as const };
       },
     }),
@@ -166,8 +166,8 @@ export function storedResponseRoutes({ store }: { readonly store: Store }) {
         ...NO_RESPONSE,
       },
       errors: API_ERRORS,
-      async answer({ query, path: { id }, asker }) {
-        const { input } = await find(visibleTo(store, asker), id);
+      async answer({ query, path: { id }, caller }) {
+        const { input } = await find(visibleTo(store, caller), id);
         if (!input) {
           throw missing("id", `Cannot list the input of response ${JSON.stringify(id)}: it isn't stored.`);
         }

@@ -66,10 +66,10 @@ Deno.test("readAnswer() returns the answer", async () => {
 });
 
 Deno.test("tellError() reports hidden errors to onError", () => {
-  const told: unknown[] = [];
+  const reported: unknown[] = [];
   const bug = new Error("secret");
-  const body = tellError(bug, (error) => told.push(error));
-  assertEquals([body.error.code, told], ["internal_error", [bug]]);
+  const body = tellError(bug, (error) => reported.push(error));
+  assertEquals([body.error.code, reported], ["internal_error", [bug]]);
   const known = new ApiError(502, "No.", { code: "bad_key" });
-  assertEquals([tellError(known, (error) => told.push(error)).error.message, told], ["No.", [bug]]);
+  assertEquals([tellError(known, (error) => reported.push(error)).error.message, reported], ["No.", [bug]]);
 });

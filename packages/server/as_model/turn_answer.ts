@@ -66,10 +66,10 @@ export async function* turnParts(
     return [...tell(""), { type: "text", text: parting + piece }];
   };
   const tell = (piece: string): TurnPart[] => {
-    const told = `${waiting === "" ? "" : newLine()}${waiting}${piece}`;
+    const chunk = `${waiting === "" ? "" : newLine()}${waiting}${piece}`;
     waiting = "";
-    progress += told;
-    return told === "" ? [] : [{ type: "reasoning", text: told }];
+    progress += chunk;
+    return chunk === "" ? [] : [{ type: "reasoning", text: chunk }];
   };
   const newLine = () => progress === "" || progress.endsWith("\n") ? "" : "\n";
 
@@ -134,8 +134,8 @@ function finishOf(
   return reason === "model_error" && stopped === "content_filter" ? "content_filter" : undefined;
 }
 
-function unsaid(whole: string, said: string): string {
-  return whole.startsWith(said) ? whole.slice(said.length) : "";
+function unsaid(whole: string, sent: string): string {
+  return whole.startsWith(sent) ? whole.slice(sent.length) : "";
 }
 
 function shorten(text: string): string {

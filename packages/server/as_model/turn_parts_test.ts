@@ -15,7 +15,7 @@ const call = (args: string): LoopEvent => ({
   name: "read",
   arguments: args,
 });
-const said = (content: string): LoopEvent => ({
+const textEvent = (content: string): LoopEvent => ({
   type: "assistant_message",
   step: 1,
   message: { role: "assistant", content },
@@ -57,12 +57,12 @@ Deno.test("turnParts() yields the text of all steps, separated by blank lines, a
     reasoning("Hm."),
     text("I "),
     text("look."),
-    said("I look."),
+    textEvent("I look."),
     call('{"path":\n "a"}'),
     stepEnd("stop"),
     start,
     text("Found."),
-    said("Found."),
+    textEvent("Found."),
     stepEnd("stop"),
     end("completed"),
   ]);
@@ -86,11 +86,11 @@ Deno.test("turnParts() yields the text of a model that doesn't stream and shorte
   const { parts } = await read([
     start,
     text("a"),
-    said("abc"),
+    textEvent("abc"),
     call("x".repeat(300)),
     stepEnd("stop"),
     start,
-    said("d"),
+    textEvent("d"),
     end("completed"),
   ]);
   assertEquals(parts, ["text: a", "text: bc", `reasoning: read ${"x".repeat(200)}…\n`, "text: \n\nd"]);
@@ -137,7 +137,7 @@ Deno.test("turnParts() reports each prompt rewrite and its reason before the mod
   const { parts, answer } = await read([
     start,
     reasoning("Hm."),
-    said(""),
+    textEvent(""),
     stepEnd("stop"),
     start,
     rewritten,

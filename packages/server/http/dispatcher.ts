@@ -38,7 +38,7 @@ export interface DispatchOptions {
   /** Gateway for requests without a route, and for other methods of a path that it `takes`. Default: none. */
   readonly gateway?: Pick<HttpGateway, "fetch" | "takes"> | undefined;
   /** Throws if the caller has no access to a route. Default: all have. */
-  readonly admit?: (route: Route, call: Pick<RouteCall, "asker" | "path">) => Promise<void>;
+  readonly admit?: (route: Route, call: Pick<RouteCall, "caller" | "path">) => Promise<void>;
 }
 
 type ReadTexts = ReturnType<typeof textReader>;
@@ -74,7 +74,7 @@ export function dispatcher(
   const places = new WeakMap<Response, string>();
   const dispatch = async (
     request: Request,
-    { asker, signal, found }: Pick<RouteCall, "asker" | "signal"> & {
+    { caller, signal, found }: Pick<RouteCall, "caller" | "signal"> & {
       readonly found: (place: string) => void;
     },
   ): Promise<Response> => {
@@ -102,7 +102,7 @@ export function dispatcher(
           method === "GET" ? ["GET", "HEAD"] : method
         );
         const isTheirs = gateway && (allowed.length === 0 || gateway.takes(request));
-        const answered = isTheirs && await gateway.fetch(request, { asker, signal });
+        const answered = isTheirs && await gateway.fetch(request, { caller, signal });
         if (answered) {
           found(PROTOCOLS.some(({ path }) => `/v1${path}` === pathname) ? pathname : "gateway");
           return answered;
@@ -116,13 +116,13 @@ export function dispatcher(
       const readsBody = body !== undefined || lines !== undefined;
       const bytes = readsBody ? await readRequestBytes(request, { maxBytes, other }) : new Uint8Array();
       if (other && (!bytes || other.isIts(bytes))) {
-        return await other.answer(request, { asker, signal, body: bytes });
+        return await other.answer(request, { caller, signal, body: bytes });
       }
-      await admit?.(route, { asker, path });
+      await admit?.(route, { caller, path });
       const call: RouteCall = {
         request,
         signal,
-        asker,
+        caller,
         path,
         query: fits.query((name) => url.searchParams.get(name)),
         headers: fits.headers((name) => request.headers.get(name)),
@@ -139,7 +139,7 @@ export function dispatcher(
         }
       };
       // Reads have no effect that could be repeated.
-      const key = route.method === "GET" || route.isToldOnce ? null : request.headers.get("idempotency-key");
+      const key = route.method === "GET" || route.isSentOnce ? null : request.headers.get("idempotency-key");
       if (key === null) return await answer(call);
       return await answerOnce(route, call, { store, key, bytes: bytes ?? new Uint8Array(), answer });
     } catch (error) {
@@ -151,13 +151,13 @@ export function dispatcher(
     }
   };
   return {
-    answer: (request, { asker = Keys.OWNER, signal: client } = {}) =>
+    answer: (request, { caller = Keys.OWNER, signal: client } = {}) =>
       Telemetry.inTraceOf(request, async () => {
         let place = "none";
         const found = (at: string) => place = at;
         const response = await withClientSignal(
           client,
-          ({ signal }) => dispatch(request, { asker, signal, found }),
+          ({ signal }) => dispatch(request, { caller, signal, found }),
         );
         places.set(response, place);
         return response;
@@ -364,11 +364,11 @@ const KEPT = tagged("kind", {
   reference: Type.Object({ reference: Type.String() }),
   interrupted: Type.Object({}),
 });
-type Kept = Readonly<Static<typeof KEPT>>;
+type StoredAnswer = Readonly<Static<typeof KEPT>>;
 
 type Answerer = (call: RouteCall) => Promise<Response>;
 
-const readKept = storedReader(KEPT, "the answer for an Idempotency-Key");
+const readStoredAnswer = storedReader(KEPT, "the answer for an Idempotency-Key");
 
 /** Thousands of keys are stored. */
 const MAX_KEPT_CHARS = 64 * 1024;
@@ -378,14 +378,14 @@ const KEPT_HEADERS = ["content-type", "location"];
 /** @throws {HttpError} 400 if the key is invalid. */
 function keyOf(
   { method, path: template }: Route,
-  { path, asker }: Pick<RouteCall, "path" | "asker">,
+  { path, caller }: Pick<RouteCall, "path" | "caller">,
   key: string,
 ): Parameters<Store["releaseKey"]>[0] {
   // Independent of the client's encoding.
   const place = template.replaceAll(/\{(\w+)\}/g, (_, name) => encodeURIComponent(path[name] ?? ""));
   if (/^[\x20-\x7e]{1,255}$/.test(key)) {
     // Keys of different callers are separate.
-    const by = Keys.nameOf(asker);
+    const by = Keys.nameOf(caller);
     return { scope: `${by === undefined ? "" : `${by} `}${method} ${place}`, key };
   }
   throw invalidRequest(
@@ -419,11 +419,11 @@ async function answerOnce(
     case "new":
       return await act(route, call, { store, key, answer });
     case "done":
-      return await replay(route, call, readKept(claim.response));
+      return await replay(route, call, readStoredAnswer(claim.response));
     case "interrupted": {
-      const kept: Kept = { kind: "interrupted" };
-      await store.commit([{ type: "response", ...key, response: kept }]);
-      return await replay(route, call, kept);
+      const stored: StoredAnswer = { kind: "interrupted" };
+      await store.commit([{ type: "response", ...key, response: stored }]);
+      return await replay(route, call, stored);
     }
     case "running":
       throw new HttpError(
@@ -452,26 +452,26 @@ async function act(
   },
 ): Promise<Response> {
   let session: { readonly sessionId?: string } = {};
-  let isKept = false;
-  const record = (response: Kept) => ({ type: "response", ...key, ...session, response }) as const;
+  let isStored = false;
+  const record = (response: StoredAnswer) => ({ type: "response", ...key, ...session, response }) as const;
   try {
     const response = await answer({
       ...call,
       keep({ sessionId, answer, reference }) {
         session = sessionId === undefined ? {} : { sessionId };
-        isKept = answer !== undefined || reference !== undefined;
+        isStored = answer !== undefined || reference !== undefined;
         if (reference !== undefined) return [record({ kind: "reference", reference })];
-        return answer ? [record(keptAnswer(answer))] : [];
+        return answer ? [record(storedAnswer(answer))] : [];
       },
     });
-    if (isKept) return response;
+    if (isStored) return response;
     if (!response.ok || isStream(response)) {
       await store.releaseKey(key);
       return response;
     }
     const { status, headers } = response;
     const body = await response.text();
-    await store.commit([record(kept({ status, headers, body }))]).catch(async (error) => {
+    await store.commit([record(stored({ status, headers, body }))]).catch(async (error) => {
       allowFull(route, error);
       await store.releaseKey(key).catch((error) => allowFull(route, error));
     });
@@ -488,36 +488,36 @@ function allowFull({ method }: Route, error: unknown): undefined {
   if (method !== "DELETE" || !(error instanceof StoreError && error.code === "full")) throw error;
 }
 
-function keptAnswer({ status = 200, headers = {}, json }: JsonAnswer): Kept {
+function storedAnswer({ status = 200, headers = {}, json }: JsonAnswer): StoredAnswer {
   const all = new Headers({ "content-type": "application/json", ...headers });
-  return kept({ status, headers: all, body: JSON.stringify(json) });
+  return stored({ status, headers: all, body: JSON.stringify(json) });
 }
 
-function kept(
+function stored(
   { status, headers, body }: Pick<Response, "status" | "headers"> & { readonly body: string },
-): Kept {
+): StoredAnswer {
   if (body.length > MAX_KEPT_CHARS) return { kind: "too_large", status, chars: body.length };
   const named = Object.fromEntries([...headers].filter(([name]) => KEPT_HEADERS.includes(name)));
   return { kind: "response", status, headers: named, body };
 }
 
-async function replay(route: Route, call: RouteCall, kept: Kept): Promise<Response> {
-  switch (kept.kind) {
+async function replay(route: Route, call: RouteCall, stored: StoredAnswer): Promise<Response> {
+  switch (stored.kind) {
     case "response": {
-      const { status, headers, body } = kept;
+      const { status, headers, body } = stored;
       return marked(new Response(body === "" ? null : body, { status, headers }));
     }
     case "too_large":
       throw new HttpError(
         409,
         "idempotency_answer_not_kept",
-        `Conflict: the first request with this Idempotency-Key was answered with ${kept.status}, but ` +
-          `its ${kept.chars} characters exceed the ${MAX_KEPT_CHARS} that are stored. Check the current ` +
+        `Conflict: the first request with this Idempotency-Key was answered with ${stored.status}, but ` +
+          `its ${stored.chars} characters exceed the ${MAX_KEPT_CHARS} that are stored. Check the current ` +
           "state.",
       );
     case "reference":
       if (!route.replay) throw new Error(`Cannot replay ${call.request.url}: its route has no replay().`);
-      return marked(await route.replay(call, kept.reference));
+      return marked(await route.replay(call, stored.reference));
     case "interrupted":
       throw new HttpError(
         409,

@@ -9,7 +9,7 @@ import type { Route } from "./route.ts";
 
 function serve(
   route: Partial<Route>,
-  told: unknown[] = [],
+  reported: unknown[] = [],
 ): (method: string, path: string, body?: unknown) => Promise<[number, unknown]> {
   const routes: Route[] = [{
     method: "POST",
@@ -24,7 +24,7 @@ function serve(
     maxBodyBytes: 100,
     store: memoryStore(),
     respondAt: () => errorResponse,
-    onError: (error: unknown) => told.push(error),
+    onError: (error: unknown) => reported.push(error),
   };
   const document = JSON.parse(JSON.stringify(openapiDocument(routes)));
   const fetch = checkedFetch(dispatcher(routes, options).answer, () => Promise.resolve(document));
@@ -57,7 +57,7 @@ Deno.test("dispatcher() doesn't read a body without a schema", async () => {
 });
 
 Deno.test("dispatcher() formats errors as the route does and reports only bugs to onError", async () => {
-  const told: unknown[] = [];
+  const reported: unknown[] = [];
   const bug = new Error("bug");
   const thrown = [new HttpError(400, "invalid_request", "No."), bug];
   const send = serve({
@@ -69,14 +69,14 @@ Deno.test("dispatcher() formats errors as the route does and reports only bugs t
     answer() {
       throw thrown.shift();
     },
-  }, told);
+  }, reported);
   assertEquals(await send("POST", "/things/a/b"), [400, { oops: true }]);
   assertEquals(await send("POST", "/things/a/b"), [500, { oops: true }]);
-  assertEquals(told, [bug]);
+  assertEquals(reported, [bug]);
 });
 
 Deno.test("dispatcher() answers HEAD as GET and reports no errors after a disconnect", async () => {
-  const told: unknown[] = [];
+  const reported: unknown[] = [];
   const route: Route = {
     method: "GET",
     path: "/thing",
@@ -92,13 +92,13 @@ Deno.test("dispatcher() answers HEAD as GET and reports no errors after a discon
     maxBodyBytes: 100,
     store: memoryStore(),
     respondAt: () => errorResponse,
-    onError: (error: unknown) => told.push(error),
+    onError: (error: unknown) => reported.push(error),
   };
   const { answer: fetch } = dispatcher([route], options);
   const head = await fetch(new Request("http://localhost/thing", { method: "HEAD" }));
   assertEquals([head.status, await head.json()], [200, { method: "HEAD" }]);
   const left = await fetch(new Request("http://localhost/thing"), { signal: AbortSignal.abort() });
-  assertEquals([left.status, told], [500, []]);
+  assertEquals([left.status, reported], [500, []]);
   const refused = await fetch(new Request("http://localhost/thing", { method: "DELETE" }));
   assertEquals([refused.status, refused.headers.get("allow")], [405, "GET, HEAD"]);
 });

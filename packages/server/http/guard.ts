@@ -1,4 +1,4 @@
-import { type Asker, Keys } from "@tare/session";
+import { type Caller, Keys } from "@tare/session";
 import { PROTOCOLS } from "@tare/wire/internal";
 import type { HttpOptions } from "../agent_options.ts";
 import { API_PATH } from "./api_path.ts";
@@ -11,7 +11,7 @@ import type { RequestClient, Route, RouteCall } from "./route.ts";
  * not the key; `onError`, errors that are hidden from clients.
  */
 export function guard(
-  answer: (request: Request, client: RequestClient & { readonly asker: Asker }) => Promise<Response>,
+  answer: (request: Request, client: RequestClient & { readonly caller: Caller }) => Promise<Response>,
   options: Pick<HttpOptions, "guests" | "hosts" | "origins" | "maxHeaderBytes"> & {
     /** Default: every caller is the owner. */
     readonly keys?: Pick<Keys, "find" | "count">;
@@ -48,19 +48,19 @@ export function guard(
     return undefined;
   };
 
-  const identify = async (request: Request): Promise<readonly [Request, Asker]> => {
+  const identify = async (request: Request): Promise<readonly [Request, Caller]> => {
     if (!keys) return [request, Keys.OWNER];
     if (isPublic(request)) return [request, Keys.GUEST];
     const carried = secretsIn(request.headers);
     for (const { header, secret } of carried) {
-      const asker = await keys.find(secret);
-      if (!asker) continue;
-      const refusal = keys.count(asker);
+      const caller = await keys.find(secret);
+      if (!caller) continue;
+      const refusal = keys.count(caller);
       if (refusal) throw refusedBy(refusal);
       const headers = new Headers(request.headers);
       headers.delete(header);
       const { url, method, body } = request;
-      return [new Request(url, { method, headers, body }), asker];
+      return [new Request(url, { method, headers, body }), caller];
     }
     const isOurs = carried.some(({ header, secret }) => header === OWN_HEADER || Keys.isSecret(secret));
     if (guests && !isOurs) return [request, Keys.GUEST];
@@ -78,8 +78,8 @@ export function guard(
     const guarded = async () => {
       const refused = check(request);
       if (refused) return refused;
-      const [asked, asker] = await identify(request);
-      return await answer(asked, { asker, signal });
+      const [incoming, caller] = await identify(request);
+      return await answer(incoming, { caller, signal });
     };
     const response = await guarded().catch((error) => {
       if (!(error instanceof HttpError)) onError(error);
@@ -230,9 +230,9 @@ export function crossOrigin(origins: readonly string[]): CrossOrigin {
         "Forbidden: a page of another site sent the request. TARE_CORS_ORIGINS lists the allowed origins.",
       );
     },
-    allow({ headers: asked }, { headers }) {
+    allow({ headers: incoming }, { headers }) {
       if (origins.length > 0) headers.append("vary", "origin");
-      const origin = asked.get("origin");
+      const origin = incoming.get("origin");
       if (!configured(origin)) return;
       headers.set("access-control-allow-origin", origin);
       headers.set("access-control-expose-headers", "location, retry-after, idempotent-replayed");
@@ -244,18 +244,18 @@ export function crossOrigin(origins: readonly string[]): CrossOrigin {
 export function admission(
   { assertSees, keys }: {
     /** @throws {HttpError} 404 if the caller can't see the session. */
-    readonly assertSees: (id: string, asker: Asker) => Promise<void>;
+    readonly assertSees: (id: string, caller: Caller) => Promise<void>;
     readonly keys?: Pick<Keys, "refusal"> | undefined;
   },
-): (route: Route, call: Pick<RouteCall, "asker" | "path">) => Promise<void> {
-  return async ({ who, begins, path: template }, { asker, path }) => {
-    if (who !== undefined) assertIs(who, asker);
-    const refusal = begins ? keys?.refusal(asker, "agent") : undefined;
+): (route: Route, call: Pick<RouteCall, "caller" | "path">) => Promise<void> {
+  return async ({ who, begins, path: template }, { caller, path }) => {
+    if (who !== undefined) assertIs(who, caller);
+    const refusal = begins ? keys?.refusal(caller, "agent") : undefined;
     if (refusal) throw refusedBy(refusal);
     const { id } = path;
-    const isOwner = Keys.nameOf(asker) === undefined;
+    const isOwner = Keys.nameOf(caller) === undefined;
     if (id !== undefined && !isOwner && template.startsWith(`${API_PATH}/sessions/`)) {
-      await assertSees(id, asker);
+      await assertSees(id, caller);
     }
   };
 }
@@ -272,9 +272,9 @@ const ACTS: Readonly<Record<NonNullable<Route["who"]>, string>> = {
 };
 
 /** @throws {HttpError} 401 for guests, 403 for other keys without access. */
-function assertIs(who: NonNullable<Route["who"]>, asker: Asker): void {
-  if (Keys.nameOf(asker) === undefined) return;
-  if (asker.name === Keys.GUEST.name) {
+function assertIs(who: NonNullable<Route["who"]>, caller: Caller): void {
+  if (Keys.nameOf(caller) === undefined) return;
+  if (caller.name === Keys.GUEST.name) {
     throw new HttpError(
       401,
       "unauthorized",
@@ -287,19 +287,21 @@ function assertIs(who: NonNullable<Route["who"]>, asker: Asker): void {
     throw new HttpError(
       403,
       "owner_only",
-      `Forbidden: key ${asker.name} may not ${ACTS[who]}; only ${Keys.OWNER.name} may.`,
+      `Forbidden: key ${caller.name} may not ${ACTS[who]}; only ${Keys.OWNER.name} may.`,
     );
   }
-  if (who !== "key") assertFor(who, asker);
+  if (who !== "key") assertFor(who, caller);
 }
 
 /** @throws {HttpError} 403 if the caller's key doesn't allow it. */
-export function assertFor(what: "approve" | "metrics", asker: Asker): void {
-  if (asker.routes.includes(what)) return;
+export function assertFor(what: "approve" | "metrics", caller: Caller): void {
+  if (caller.routes.includes(what)) return;
   throw new HttpError(
     403,
     "not_for_this_key",
-    `Forbidden: ${asker.name === Keys.GUEST.name ? "requests without a key" : `key ${asker.name}`} may not ` +
+    `Forbidden: ${
+      caller.name === Keys.GUEST.name ? "requests without a key" : `key ${caller.name}`
+    } may not ` +
       `${ACTS[what]}. Send the owner's key, or one that was added with --routes ${what}.`,
   );
 }

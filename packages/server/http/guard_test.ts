@@ -30,8 +30,8 @@ async function statusOf(
 }
 
 Deno.test("guard() requires a key on every route but /health", async () => {
-  const asked = { keys: KEYS };
-  const { status, body, headers } = await answerOf(asked, "http://localhost/tare/v1/sessions");
+  const options = { keys: KEYS };
+  const { status, body, headers } = await answerOf(options, "http://localhost/tare/v1/sessions");
   assertEquals(
     { status, body },
     error(
@@ -44,16 +44,16 @@ Deno.test("guard() requires a key on every route but /health", async () => {
   );
   assertEquals(headers.get("www-authenticate"), "Bearer");
   assertEquals(
-    await statusOf(asked, "http://localhost/tare/v1/sessions", { authorization: "Bearer wrong" }),
+    await statusOf(options, "http://localhost/tare/v1/sessions", { authorization: "Bearer wrong" }),
     401,
   );
   assertEquals(
-    await statusOf(asked, "http://localhost/tare/v1/sessions", { authorization: "Bearer secret" }),
+    await statusOf(options, "http://localhost/tare/v1/sessions", { authorization: "Bearer secret" }),
     200,
   );
   // Unauthorized clients learn nothing about routes.
-  assertEquals(await statusOf(asked, "http://localhost/none"), 401);
-  assertEquals(await statusOf(asked, "http://localhost/health"), 200);
+  assertEquals(await statusOf(options, "http://localhost/none"), 401);
+  assertEquals(await statusOf(options, "http://localhost/health"), 200);
 });
 
 Deno.test("guard() accepts the key with any spelling of the scheme and nothing else", async () => {
@@ -70,22 +70,28 @@ Deno.test("guard() accepts the key with any spelling of the scheme and nothing e
 Deno.test("guard() serves public files without a key, only for reading", async () => {
   const file = ({ method }: Request) => new Response(method === "HEAD" ? null : "A page.");
   const { fetch } = agent(scriptedModel([]), { keys: KEYS, files: new Map([["/", file], ["/a.css", file]]) });
-  const told = async (method: string, path: string, key?: string) => {
+  const reported = async (method: string, path: string, key?: string) => {
     const headers = key === undefined ? {} : { authorization: `Bearer ${key}` };
     const response = await fetch(new Request(`http://localhost${path}`, { method, headers }));
     return [response.status, response.ok ? await response.text() : (await response.json()).error.code];
   };
-  assertEquals(await Promise.all([told("GET", "/"), told("HEAD", "/a.css"), told("GET", "/?x")]), [
-    [200, "A page."],
-    [200, ""],
-    [200, "A page."],
-  ]);
-  assertEquals(await Promise.all([told("POST", "/"), told("GET", "/b.css"), told("GET", "/constructor")]), [
-    [401, "unauthorized"],
-    [401, "unauthorized"],
-    [401, "unauthorized"],
-  ]);
-  assertEquals(await Promise.all([told("POST", "/", "secret"), told("GET", "/b.css", "secret")]), [
+  assertEquals(
+    await Promise.all([reported("GET", "/"), reported("HEAD", "/a.css"), reported("GET", "/?x")]),
+    [
+      [200, "A page."],
+      [200, ""],
+      [200, "A page."],
+    ],
+  );
+  assertEquals(
+    await Promise.all([reported("POST", "/"), reported("GET", "/b.css"), reported("GET", "/constructor")]),
+    [
+      [401, "unauthorized"],
+      [401, "unauthorized"],
+      [401, "unauthorized"],
+    ],
+  );
+  assertEquals(await Promise.all([reported("POST", "/", "secret"), reported("GET", "/b.css", "secret")]), [
     [404, "not_found"],
     [404, "not_found"],
   ]);
@@ -95,8 +101,8 @@ Deno.test("guard() accepts the key in agents' headers and forwards other keys", 
   const keys = new Keys({ store: memoryStore(), owners: ["secret"] });
   const secret = await keys.add({ name: "alice", routes: ["gateway"] });
   const seen: unknown[] = [];
-  const guarded = guard((request, { asker }) => {
-    seen.push([asker.name, Object.fromEntries(request.headers)]);
+  const guarded = guard((request, { caller }) => {
+    seen.push([caller.name, Object.fromEntries(request.headers)]);
     return Promise.resolve(new Response());
   }, { keys, guests: true, isPublic: () => false, onError: () => {} });
   const ask = async (headers: Headers) =>

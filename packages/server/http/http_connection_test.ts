@@ -5,14 +5,14 @@ import { HttpConnection } from "./listen_http.ts";
 Deno.test("HttpConnection waits for a head, for a body, and for each piece of an answer to be read", async () => {
   /** Bytes that the client reads of each piece. */
   const taken = [Promise.withResolvers<number>(), Promise.withResolvers<number>()];
-  const asked = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const requested = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   let written = 0;
   const conn = {
     setNoDelay: () => {},
     close: () => {},
     read: () => new Promise(() => {}),
     write() {
-      asked[written]!.resolve();
+      requested[written]!.resolve();
       return taken[written++]!.promise;
     },
   } as unknown as Deno.TcpConn;
@@ -20,13 +20,13 @@ Deno.test("HttpConnection waits for a head, for a body, and for each piece of an
   assertEquals(connection.wait?.limitMs, 60_000);
   connection.requestBegins({ limitMs: 5, late: () => {} });
   assertEquals(connection.wait?.limitMs, 5);
-  connection.requestCame();
+  connection.requestReceived();
   assertEquals(connection.wait, undefined);
   const done = new Promise<unknown>((resolve) => connection.write(new Uint8Array(10), resolve));
-  await asked[0]!.promise;
+  await requested[0]!.promise;
   const first = connection.wait;
   taken[0]!.resolve(4);
-  await asked[1]!.promise;
+  await requested[1]!.promise;
   assertEquals([first?.limitMs, connection.wait?.limitMs, first === connection.wait], [
     60_000,
     60_000,

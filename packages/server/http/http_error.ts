@@ -19,7 +19,7 @@ export const ERROR_CODES = [
   "method_not_allowed",
   "turn_running",
   "nothing_to_continue",
-  "nothing_to_keep_warm",
+  "nothing_to_keep_alive",
   "nothing_to_undo",
   "changed_since",
   "files_busy",

@@ -21,7 +21,7 @@ function send(handler: HttpAgent, path: string, init: RequestInit & { key: strin
   return handler.fetch(new Request(`http://localhost${path}`, { method: "POST", headers, ...rest }));
 }
 
-async function told(response: Response) {
+async function answerOf(response: Response) {
   return { status: response.status, body: await response.json() };
 }
 
@@ -63,14 +63,14 @@ Deno.test("answerOnce() repeats a turn's events from the session's log", async (
 });
 
 Deno.test("answerOnce() refuses a key with another body and follows a running turn", async () => {
-  const { model, asked } = silentModel();
+  const { model, requested } = silentModel();
   const handler = agent(model);
   const session = await newSession(handler);
   const running = events(await send(handler, `${session}/turns`, { key: "k", body: '{"input":"q"}' }));
-  await asked;
+  await requested;
   const again = events(await send(handler, `${session}/turns`, { key: "k", body: '{"input":"q"}' }));
   assertEquals(
-    await told(await send(handler, `${session}/turns`, { key: "k", body: '{"input":"r"}' })),
+    await answerOf(await send(handler, `${session}/turns`, { key: "k", body: '{"input":"r"}' })),
     error(
       422,
       "idempotency_key_reused",
@@ -98,7 +98,7 @@ Deno.test("answerOnce() refuses a key whose request is in progress", async () =>
   const first = send(handler, "/tare/v1/sessions", { key: "k" });
   await opened.promise;
   assertEquals(
-    await told(await send(handler, "/tare/v1/sessions", { key: "k" })),
+    await answerOf(await send(handler, "/tare/v1/sessions", { key: "k" })),
     error(
       409,
       "idempotency_key_in_use",
@@ -106,16 +106,16 @@ Deno.test("answerOnce() refuses a key whose request is in progress", async () =>
     ),
   );
   gate.resolve();
-  assertEquals((await told(await first)).status, 500);
+  assertEquals((await answerOf(await first)).status, 500);
   // A failed request may be retried.
-  assertEquals((await told(await send(handler, "/tare/v1/sessions", { key: "k" }))).status, 500);
+  assertEquals((await answerOf(await send(handler, "/tare/v1/sessions", { key: "k" }))).status, 500);
 });
 
 Deno.test("answerOnce() doesn't store errors", async () => {
   const handler = agent(scriptedModel([{ content: "a" }]));
   const bad = () => send(handler, "/tare/v1/sessions", { key: "k", body: '{"tools":["fly"]}' });
-  assertEquals([(await told(await bad())).status, (await told(await bad())).status], [400, 400]);
-  assertEquals((await told(await send(handler, "/tare/v1/sessions", { key: "k" }))).status, 201);
+  assertEquals([(await answerOf(await bad())).status, (await answerOf(await bad())).status], [400, 400]);
+  assertEquals((await answerOf(await send(handler, "/tare/v1/sessions", { key: "k" }))).status, 201);
 });
 
 Deno.test("answerOnce() runs a request again that a stopped server left without effect", async () => {
@@ -137,11 +137,11 @@ Deno.test("answerOnce() runs a request again that a stopped server left without 
   const handler = agent(scriptedModel([{ content: "a" }]), { store: second.store });
   send(dying, "/tare/v1/sessions", { key: "k" });
   await opened.promise;
-  assertEquals((await told(await send(handler, "/tare/v1/sessions", { key: "k" }))).status, 409);
+  assertEquals((await answerOf(await send(handler, "/tare/v1/sessions", { key: "k" }))).status, 409);
   memory.pass(10_000);
-  const made = await told(await send(handler, "/tare/v1/sessions", { key: "k" }));
+  const made = await answerOf(await send(handler, "/tare/v1/sessions", { key: "k" }));
   assertEquals([made.status, await sessionCount(handler)], [201, 1]);
-  assertEquals(await told(await send(handler, "/tare/v1/sessions", { key: "k" })), made);
+  assertEquals(await answerOf(await send(handler, "/tare/v1/sessions", { key: "k" })), made);
 });
 
 Deno.test("answerOnce() refuses a request that a stopped server left with an unknown outcome", async () => {
@@ -170,7 +170,7 @@ Deno.test("answerOnce() refuses a request that a stopped server left with an unk
   const handler = agent(scriptedModel([]), { store: second.store });
   for (let times = 0; times < 2; times++) {
     assertEquals(
-      await told(await send(handler, path, { key: "k" })),
+      await answerOf(await send(handler, path, { key: "k" })),
       error(
         409,
         "idempotency_key_interrupted",
@@ -184,28 +184,31 @@ Deno.test("answerOnce() refuses a request that a stopped server left with an unk
 Deno.test("answerOnce() accepts keys of 1 to 255 printable ASCII characters on requests that act", async () => {
   const handler = agent(scriptedModel([]));
   for (const key of ["", "x".repeat(256), "é", "a\tb"]) {
-    const { status, body } = await told(await send(handler, "/tare/v1/sessions", { key }));
+    const { status, body } = await answerOf(await send(handler, "/tare/v1/sessions", { key }));
     assertEquals([status, body.error.code], [400, "invalid_request"], key);
   }
-  assertEquals((await told(await send(handler, "/tare/v1/sessions", { key: "x".repeat(255) }))).status, 201);
+  assertEquals(
+    (await answerOf(await send(handler, "/tare/v1/sessions", { key: "x".repeat(255) }))).status,
+    201,
+  );
   const list = new Request("http://localhost/tare/v1/sessions", { headers: { "idempotency-key": "" } });
-  assertEquals((await told(await handler.fetch(list))).status, 200);
-  assertEquals((await told(await handler.fetch(request("GET", "/health")))).status, 200);
+  assertEquals((await answerOf(await handler.fetch(list))).status, 200);
+  assertEquals((await answerOf(await handler.fetch(request("GET", "/health")))).status, 200);
 });
 
 Deno.test("answerOnce() stores the answer in the commit of the request's effect", async () => {
-  const kept: string[][] = [];
+  const stored: string[][] = [];
   const store = watchedStore((records) => {
-    if (records.some(({ type }) => type === "response")) kept.push(records.map(({ type }) => type));
+    if (records.some(({ type }) => type === "response")) stored.push(records.map(({ type }) => type));
   });
-  const { model, asked } = silentModel();
+  const { model, requested } = silentModel();
   const handler = agent(model, { store });
   const { id } = await (await send(handler, "/tare/v1/sessions", { key: "make" })).json();
   const path = `/tare/v1/sessions/${id}`;
   const turn = events(await send(handler, `${path}/turns`, { key: "turn", body: '{"input":"q"}' }));
-  await asked;
+  await requested;
   const steer = () => send(handler, `${path}/turns`, { key: "steer", body: '{"input":"r","steer":true}' });
-  const [first, again] = [await told(await steer()), await told(await steer())];
+  const [first, again] = [await answerOf(await steer()), await answerOf(await steer())];
   assertEquals([first.status, first], [202, again]);
   await call(handler, "POST", `${path}/cancel`);
   const seen = await turn;
@@ -216,11 +219,11 @@ Deno.test("answerOnce() stores the answer in the commit of the request's effect"
     new Request("http://localhost/tare/v1/sessions/import", { method: "POST", body: lines, headers }),
   );
   assertEquals((await imported.json()).sessions.length, 2);
-  assertEquals(kept, [
-    ["session", "sums", "response"],
+  assertEquals(stored, [
+    ["session", "totals", "response"],
     ["events", "state", "state", "response"],
     ["state", "response"],
-    ["session", "state", "sums", "events", "session", "sums", "response"],
+    ["session", "state", "totals", "events", "session", "totals", "response"],
   ]);
 });
 
@@ -232,7 +235,7 @@ Deno.test("answerOnce() acts once and reports an answer that is too large to sto
   const { length } = await first.text();
   assertEquals(first.status, 201);
   assertEquals(
-    await told(await make()),
+    await answerOf(await make()),
     error(
       409,
       "idempotency_answer_not_kept",
@@ -254,12 +257,12 @@ Deno.test("answerOnce() runs deletions without a key if the store is full", asyn
   for (const refusal of refusals) {
     const path = await newSession(agent(model, { store }));
     const handler = agent(model, { store: { ...store, ...refusal } });
-    assertEquals((await told(await send(handler, "/tare/v1/sessions", { key: "k" }))).status, 507);
+    assertEquals((await answerOf(await send(handler, "/tare/v1/sessions", { key: "k" }))).status, 507);
     assertEquals((await send(handler, path, { key: "k", method: "DELETE" })).status, 204);
     assertEquals(await sessionCount(handler), 0);
     // A retry finds the current state, not a request in progress.
     const isForgotten = refusal.releaseKey === undefined;
-    const again = await told(await send(handler, path, { key: "k", method: "DELETE" }));
+    const again = await answerOf(await send(handler, path, { key: "k", method: "DELETE" }));
     assertEquals(again.status, isForgotten ? 404 : 409);
   }
 });

@@ -72,7 +72,7 @@ const FULL = lastWords(
 const FREE_BYTES = 16_384;
 
 /** Time of the process's last report of missing descriptors. */
-let toldAt = -Infinity;
+let reportedAt = -Infinity;
 
 /** Serves HTTP/1.1 by `fetch`. Connections that keep the server waiting are closed, longest first. */
 export function listenHttp(fetch: AnswerRequest, { listener, limits, onError }: ListenOptions): HttpListener {
@@ -90,8 +90,8 @@ export function listenHttp(fetch: AnswerRequest, { listener, limits, onError }: 
       else connection.end(LATE, () => connection.destroy());
     };
     connection.requestBegins(hasBody(incoming) ? { limitMs: requestMs, late } : undefined);
-    const came = () => connection.requestCame();
-    incoming.once("end", came);
+    const received = () => connection.requestReceived();
+    incoming.once("end", received);
     let [length, counted] = [0, 0];
     const giveBack = () => {
       inFlight -= counted;
@@ -110,7 +110,7 @@ export function listenHttp(fetch: AnswerRequest, { listener, limits, onError }: 
     };
     outgoing.once("close", () => {
       giveBack();
-      incoming.off("end", came);
+      incoming.off("end", received);
       connection.requestEnds();
       if (isClosing) connection.destroy();
     });
@@ -143,8 +143,8 @@ export function listenHttp(fetch: AnswerRequest, { listener, limits, onError }: 
   };
 
   const tell = (error: unknown) => {
-    if (performance.now() - toldAt < MINUTE_MS) return;
-    toldAt = performance.now();
+    if (performance.now() - reportedAt < MINUTE_MS) return;
+    reportedAt = performance.now();
     const message = `Cannot accept a connection: ${
       (error as Error).message
     }. Raise the limit of open files (ulimit -n).`;
@@ -430,7 +430,7 @@ export class HttpConnection extends Duplex {
     this.#request = body && { since: performance.now(), ...body };
   }
 
-  requestCame(): void {
+  requestReceived(): void {
     this.#request = undefined;
   }
 

@@ -16,28 +16,28 @@ interface Listening extends HttpListener {
 
 async function listening(
   fetch: (request: Request) => Response | Promise<Response>,
-  use: (server: Listening & { readonly url: string; readonly told: string[] }) => Promise<void>,
+  use: (server: Listening & { readonly url: string; readonly reported: string[] }) => Promise<void>,
   limits: Partial<ConnectionLimits> = {},
 ): Promise<void> {
-  const told: string[] = [];
+  const reported: string[] = [];
   const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const server = listenHttp(async (request) => await fetch(request), {
     listener,
     limits: { ...LIMITS, ...limits },
-    onError: (error) => told.push(String(error)),
+    onError: (error) => reported.push(String(error)),
   });
   try {
     const { addr } = listener;
-    await use({ ...server, addr, url: `http://127.0.0.1:${addr.port}`, told });
+    await use({ ...server, addr, url: `http://127.0.0.1:${addr.port}`, reported });
   } finally {
     await server.close({ graceMs: 0 });
   }
 }
 
 /** A connection with the test's input. */
-async function connect({ addr }: Listening, said = ""): Promise<Deno.TcpConn> {
+async function connect({ addr }: Listening, bytes = ""): Promise<Deno.TcpConn> {
   const conn = await Deno.connect({ hostname: "127.0.0.1", port: addr.port });
-  await conn.write(new TextEncoder().encode(said));
+  await conn.write(new TextEncoder().encode(bytes));
   return conn;
 }
 
@@ -138,7 +138,7 @@ Deno.test("listenHttp() aborts the request of a client that disconnects, without
     const left = once(signal, "abort");
     conn.close();
     await left;
-    assertEquals(server.told, []);
+    assertEquals(server.reported, []);
   });
 });
 
@@ -153,7 +153,7 @@ Deno.test("listenHttp() breaks the connection and reports the error of a failing
     ), async (server) => {
     const conn = await connect(server, "GET / HTTP/1.1\r\nhost: x\r\n\r\n");
     const text = await rest(conn);
-    assertEquals([text.includes("0\r\n\r\n"), server.told], [false, ["Error: broken"]]);
+    assertEquals([text.includes("0\r\n\r\n"), server.reported], [false, ["Error: broken"]]);
   }));
 
 Deno.test("listenHttp() reports invalid requests and closes a connection with an unread body", () =>
@@ -165,7 +165,7 @@ Deno.test("listenHttp() reports invalid requests and closes a connection with an
     }
     const half = await connect(server, "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nhalf");
     assertStringIncludes(await rest(half), "connection: close\r\n");
-    assertEquals(server.told, []);
+    assertEquals(server.reported, []);
   }));
 
 Deno.test("listenHttp() closes connections without a request or with half a head, and answers half a body", () => {
@@ -177,15 +177,15 @@ Deno.test("listenHttp() closes connections without a request or with half a head
   }, async (server) => {
     const idle = await connect(server);
     const half = await connect(server, "GET / HTTP/1.1\r\nhost: x");
-    const kept = await connect(server, "GET / HTTP/1.1\r\nhost: x\r\n\r\n");
+    const open = await connect(server, "GET / HTTP/1.1\r\nhost: x\r\n\r\n");
     const slow = await connect(server, "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nhalf");
-    const [nothing, cut, answered, late] = await Promise.all([idle, half, kept, slow].map(rest));
+    const [nothing, cut, answered, late] = await Promise.all([idle, half, open, slow].map(rest));
     assertEquals([nothing, cut], ["", ""]);
     assertStringIncludes(answered!, "HTTP/1.1 200 OK\r\n");
     assertStringIncludes(late!, "HTTP/1.1 408 Request Timeout\r\n");
     assertStringIncludes(late!, '"Request timeout: the body did not arrive in time."');
     await aborted.promise;
-    assertEquals(server.told, []);
+    assertEquals(server.reported, []);
   }, { idleMs: 50, requestMs: 50 });
 });
 
@@ -281,12 +281,12 @@ Deno.test("close() waits for answers and cuts hanging ones", async () => {
     await stream.left;
     await hanging.cancel().catch(() => {});
     half.close();
-    assertEquals(server.told, []);
+    assertEquals(server.reported, []);
   });
 });
 
 Deno.test("listenHttp() limits the bytes of bodies in progress and accepts more after the answers", async () => {
-  const came: string[] = [];
+  const received: string[] = [];
   const held = Promise.withResolvers<void>();
   const reached = Promise.withResolvers<void>();
   const aborted = Promise.withResolvers<void>();
@@ -294,13 +294,13 @@ Deno.test("listenHttp() limits the bytes of bodies in progress and accepts more 
     const { pathname } = new URL(request.url);
     request.signal.addEventListener("abort", () => aborted.resolve());
     const { length } = await request.text();
-    came.push(`${pathname} ${length}`);
+    received.push(`${pathname} ${length}`);
     if (pathname === "/held") {
       reached.resolve();
       await held.promise;
     }
     return new Response(`had ${length}`);
-  }, async ({ url, told }) => {
+  }, async ({ url, reported }) => {
     const post = async (path: string, bytes: number, headers = {}) => {
       const response = await fetch(url + path, { method: "POST", body: "a".repeat(bytes), headers });
       return [response.status, response.headers.get("retry-after"), await response.text()];
@@ -324,13 +324,13 @@ Deno.test("listenHttp() limits the bytes of bodies in progress and accepts more 
     held.resolve();
     assertEquals(await first, [200, null, "had 700000"]);
     assertEquals(await post("/more", 700_000), [200, null, "had 700000"]);
-    const [status, , said] = await post("/huge", 1_100_000);
+    const [status, , body] = await post("/huge", 1_100_000);
     assertEquals(status, 413);
     assertStringIncludes(
-      `${said}`,
+      `${body}`,
       "Cannot read the body: it has more than 1000000 bytes, the limit of all requests together.",
     );
-    assertEquals(came, ["/held 700000", "/small 16384", "/fits 200000", "/more 700000"]);
-    assertEquals(told, []);
+    assertEquals(received, ["/held 700000", "/small 16384", "/fits 200000", "/more 700000"]);
+    assertEquals(reported, []);
   }, { maxInFlightBytes: 1_000_000 });
 });

@@ -97,8 +97,8 @@ Deno.test("checkedFetch() passes documented answers unchanged", async () => {
   assertEquals((await checked(new Response(null, { status: 204 }))).status, 204);
   const events = "id: 1\ndata: 1\n\n: heartbeat\n\ndata: 2\n\n";
   assertEquals(await (await checked(sse(events))).text(), events);
-  const told = { error: { status: 404, code: "not_found", message: "No." } };
-  assertEquals(await (await checked(Response.json(told, { status: 404 }), "/none")).json(), told);
+  const expected = { error: { status: 404, code: "not_found", message: "No." } };
+  assertEquals(await (await checked(Response.json(expected, { status: 404 }), "/none")).json(), expected);
 });
 
 Deno.test("checkedFetch() throws for an undocumented status, type, body, event or route", async () => {

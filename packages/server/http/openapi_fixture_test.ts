@@ -28,12 +28,12 @@ const WITHOUT_OPERATION = { unknownPath: [401, 403, 404, 421, 431], otherMethod:
 
 /**
  * Wraps a handler's `fetch` so that it, or reading its body, throws if the status, content type, JSON body or event
- * data isn't documented. With `passesOn`, answers to unknown operations may be a provider's.
+ * data isn't documented. With `forwardsTo`, answers to unknown operations may be a provider's.
  */
 export function checkedFetch(
   fetch: Fetch,
   document: () => Promise<OpenapiDocument>,
-  { passesOn = false }: { readonly passesOn?: boolean } = {},
+  { forwardsTo = false }: { readonly forwardsTo?: boolean } = {},
 ): Fetch {
   return async (request, client) => {
     const response = await fetch(request, client);
@@ -45,7 +45,7 @@ export function checkedFetch(
       Object.entries(paths).find(([template]) => matches(template, request))?.[1];
     const operation = path?.[request.method === "HEAD" ? "get" : request.method.toLowerCase()];
     if (!operation) {
-      if (passesOn && isAnothers(request)) return response;
+      if (forwardsTo && isAnothers(request)) return response;
       if (request.method === "OPTIONS" && status === 204) return response;
       const { unknownPath, otherMethod } = WITHOUT_OPERATION;
       if (!(path ? otherMethod : unknownPath).includes(status)) {

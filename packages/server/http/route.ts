@@ -1,4 +1,4 @@
-import type { Asker } from "@tare/session";
+import type { Caller } from "@tare/session";
 import type { StoreRecord } from "@tare/session/internal";
 import type { Static, TObject, TProperties, TSchema } from "typebox";
 
@@ -33,7 +33,7 @@ export interface JsonAnswer<Json = unknown> {
 }
 
 /** Stored answer of an `Idempotency-Key`. */
-export interface KeptAnswer {
+export interface StoredAnswer {
   /** The session that it is deleted with. */
   readonly sessionId?: string;
   /** Default: stored when it is returned. */
@@ -45,7 +45,7 @@ export interface KeptAnswer {
 /** The client of a request. */
 export interface RequestClient {
   /** Default: the owner. */
-  readonly asker?: Asker;
+  readonly caller?: Caller;
   /** Aborted on disconnect before the answer; later its body is cancelled. Default: not reported. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -60,7 +60,7 @@ export interface RouteCall<
   readonly request: Request;
   /** Aborted on disconnect before the answer; later its body is cancelled. */
   readonly signal: AbortSignal;
-  readonly asker: Asker;
+  readonly caller: Caller;
   readonly path: Path;
   /** Validated, with defaults. */
   readonly query: Query;
@@ -69,7 +69,7 @@ export interface RouteCall<
   /** Validated; text for `lines`; `undefined` if the route declares none. */
   readonly body: Body;
   /** Returns the records that store the answer with the request's effect; none without a key. */
-  readonly keep: (kept: KeptAnswer) => readonly StoreRecord[];
+  readonly keep: (answer: StoredAnswer) => readonly StoreRecord[];
 }
 
 export interface RouteErrors {
@@ -85,7 +85,7 @@ export interface OtherAnswerer {
   /** Never rejects. Absent bytes: unknown encoding, unread body. */
   readonly answer: (
     request: Request,
-    asked: Pick<RouteCall, "asker" | "signal"> & { readonly body?: Uint8Array<ArrayBuffer> | undefined },
+    from: Pick<RouteCall, "caller" | "signal"> & { readonly body?: Uint8Array<ArrayBuffer> | undefined },
   ) => Promise<Response>;
 }
 
@@ -101,7 +101,7 @@ interface Described<M extends Method, P extends string> {
   /** Required role: `owner`, `approve`, `metrics`, or any `key` (sessions: only their own). Default: guests too. */
   readonly who?: "owner" | "approve" | "metrics" | "key";
   /** Whether the answer must not be stored, even for an `Idempotency-Key`. Default: false. */
-  readonly isToldOnce?: boolean;
+  readonly isSentOnce?: boolean;
   /** Whether effect and answer commit together, so that an unanswered key may be used again. Default: false. */
   readonly isAtomic?: boolean;
   /** Whether it starts work of the agent, which a key's routes or budget may exclude. Default: false. */
@@ -113,8 +113,12 @@ interface Described<M extends Method, P extends string> {
 }
 
 /** A route as data, for dispatch, validation, documentation and the client's types. */
-export interface Route<M extends Method = Method, P extends string = string, Asked = unknown, Told = unknown>
-  extends Described<M, P> {
+export interface Route<
+  M extends Method = Method,
+  P extends string = string,
+  Input = unknown,
+  Output = unknown,
+> extends Described<M, P> {
   /** Query parameters, optional or with a default. Default: none. */
   readonly query?: TProperties;
   /** Headers, likewise. */
@@ -134,7 +138,7 @@ export interface Route<M extends Method = Method, P extends string = string, Ask
   /** Repeats an answer from the reference of {@linkcode RouteCall.keep}. */
   replay?(call: RouteCall, reference: string): Promise<Response> | Response;
   /** For the compiler; never set. */
-  readonly types?: { readonly asked: Asked; readonly told: Told };
+  readonly types?: { readonly input: Input; readonly output: Output };
 }
 
 export type PathOf<P extends string> = P extends `${string}{${infer Name}}${infer Rest}`
@@ -146,9 +150,9 @@ export type Reads<T> = T extends readonly (infer Item)[] ? readonly Reads<Item>[
   : T;
 
 /** Statuses with JSON other than an error. */
-type Told = 200 | 201 | 202 | 503;
+type SuccessStatus = 200 | 201 | 202 | 503;
 
-type ContentOf<Responses, Media extends string, Status = Told> = Status extends keyof Responses
+type ContentOf<Responses, Media extends string, Status = SuccessStatus> = Status extends keyof Responses
   ? Responses[Status] extends { readonly content: Readonly<Record<Media, infer Schema extends TSchema>> }
     ? Reads<Static<Schema>>
   : never
@@ -162,7 +166,7 @@ export interface Asks<Path, Query, Body> {
   readonly body: Body;
 }
 
-export interface Tells<Json, Event> {
+export interface Sends<Json, Event> {
   readonly json: Json;
   readonly event: Event;
 }
@@ -195,7 +199,7 @@ export function route<
   M,
   P,
   Asks<PathOf<P>, Partial<Reads<Static<TObject<Query>>>>, Reads<Static<Body>>>,
-  Tells<JsonOf<Responses>, ContentOf<Responses, "text/event-stream">>
+  Sends<JsonOf<Responses>, ContentOf<Responses, "text/event-stream">>
 > {
   return description as unknown as Route<M, P, never, never>;
 }

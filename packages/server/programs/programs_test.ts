@@ -53,15 +53,15 @@ Deno.test("code mode: a program waits for approvals and continues without repeat
   const options = asking({ store, tools: [write.tool, read.tool, programTool()], now: () => 5 });
   const handler = agent(model, options);
   const session = await newSession(handler);
-  const asked = await turn(handler, session, "Go");
-  assertEquals(outline(asked), [
+  const stopped = await turn(handler, session, "Go");
+  assertEquals(outline(stopped), [
     ...["turn_start", "step_start", "assistant_message", "tool_call p"],
     ...["tool_call p/1", "tool_result p/1 read ran", "tool_call p/4", "tool_result p/4 read ran"],
-    ...["step_end", "approval_asked p/2", "approval_asked p/3", "turn_end approval"],
+    ...["step_end", "approval_requested p/2", "approval_requested p/3", "turn_end approval"],
   ]);
   const { approvals } = (await call(handler, "GET", `${session}/approvals`)).body as { approvals: unknown };
-  const about = { name: "write", parent: "p", askedAtMs: 5, expiresAtMs: 5 + 24 * 60 * 60_000 };
-  const ids = asked.flatMap(({ event }) => event.type === "approval_asked" ? [event.approvalId] : []);
+  const about = { name: "write", parent: "p", requestedAtMs: 5, expiresAtMs: 5 + 24 * 60 * 60_000 };
+  const ids = stopped.flatMap(({ event }) => event.type === "approval_requested" ? [event.approvalId] : []);
   assertEquals(approvals, [
     { id: ids[0], callId: "p/2", arguments: '{"n":1}', ...about },
     { id: ids[1], callId: "p/3", arguments: '{"n":2}', ...about },
@@ -70,7 +70,7 @@ Deno.test("code mode: a program waits for approvals and continues without repeat
 
   // Another server, with only the stored state.
   const next = agent(scriptedModel([{ content: "Done." }]), options);
-  const { id: last } = asked.at(-1)!;
+  const { id: last } = stopped.at(-1)!;
   const following = follow(next, session, last);
   await answerCall(next, session, { callId: "p/2", decision: "always" });
   await answerCall(next, session, { callId: "p/3", decision: "deny", reason: "Not that." });
@@ -135,7 +135,7 @@ const GUARDED: TestOptions = {
 
 /** Completes the turn, approving all requests. Returns their number. */
 async function untilDone(handler: HttpAgent, path: string): Promise<number> {
-  let asked = 0;
+  let requestCount = 0;
   for (let rounds = 0; rounds < 20; rounds++) {
     const { status, approvals, lastEvent, ...body } = (await call(handler, "GET", path)).body as {
       status: string;
@@ -146,13 +146,13 @@ async function untilDone(handler: HttpAgent, path: string): Promise<number> {
     if (status === "running") {
       await readTurn(handler, path, lastEvent);
     } else if (approvals.length > 0) {
-      asked++;
+      requestCount++;
       const answered = await call(handler, "POST", `${path}/approvals/${approvals[0]!.id}`, {
         decision: "allow",
       });
       const { approvals: left, after } = answered.body as { approvals: unknown[]; after: number };
       if (left.length === 0) await readTurn(handler, path, after);
-    } else if (body.messages.at(-1)?.content === "Done.") return asked;
+    } else if (body.messages.at(-1)?.content === "Done.") return requestCount;
     else throw new Error(`The turn ended without an answer: ${JSON.stringify(body.messages.at(-1))}`);
   }
   throw new Error("The turn doesn't end.");
@@ -189,10 +189,10 @@ Deno.test("code mode: a program has the same result wherever its server is kille
     for (const latest of new Set([writes - 1, writes])) kills.push({ writes, latest });
   }
   for (const { writes, latest } of kills) {
-    const kept: Store = await store.upTo(writes);
+    const reopened: Store = await store.upTo(writes);
     const done = lines.filter(({ at }) => at <= latest).map(({ line }) => line);
     const next = world(store, done);
-    const handler = agent(careful, { ...GUARDED, store: kept, tools: next.tools });
+    const handler = agent(careful, { ...GUARDED, store: reopened, tools: next.tools });
     await untilDone(handler, path);
     const seen = [next.lines.map(({ line }) => line).sort(), await results(handler, path)];
     assertEquals(seen, [["a", "b", "c", "d"], [PUT]], `killed after write ${writes}, with ${done} written`);
@@ -258,10 +258,14 @@ async function cutOff(unknownOutcome: NonNullable<ApprovalOptions["unknownOutcom
   const path = await newSession(before);
   await before.fetch(request("POST", `${path}/turns`, { input: "q" }));
   await begun.promise;
-  const kept = await store.upTo(store.writes);
+  const reopened = await store.upTo(store.writes);
   await before.close();
   const working = tools((name) => (ran.push(name), `${name} ran`));
-  const handler = agent(scriptedModel([{ content: "Done." }]), { ...options, store: kept, tools: working });
+  const handler = agent(scriptedModel([{ content: "Done." }]), {
+    ...options,
+    store: reopened,
+    tools: working,
+  });
   return { handler, path, ran };
 }
 
@@ -328,25 +332,25 @@ Deno.test("code mode: a program finds and calls tools that the prompt doesn't de
     ...["tool_call p", "tool_call p/1", "tool_call p/2", "tool_call p/3", "tool_call p/4"],
   ]);
   const made = seen.flatMap(({ event }) => event.type === "tool_result" ? event.made ?? [] : []);
-  assertEquals(made.map(({ calls, failed, keptTokens }) => [calls, failed, keptTokens > 100]), [[
+  assertEquals(made.map(({ calls, failed, omittedTokens }) => [calls, failed, omittedTokens > 100]), [[
     4,
     1,
     true,
   ]]);
   const spend = (await call(handler, "GET", `${session}/spend`)).body as { programs: unknown };
   assertEquals(spend.programs, { programs: 1, ...made[0] });
-  const { calls, failed, keptTokens } = made[0]!;
-  const sums = {
+  const { calls, failed, omittedTokens } = made[0]!;
+  const totals = {
     programs: 1,
     programCalls: calls,
     failedProgramCalls: failed,
-    programKeptTokens: keptTokens,
+    programOmittedTokens: omittedTokens,
   };
-  type Told = { all: object; rows: object[]; today: object };
-  const ofDays = (await call(handler, "GET", "/tare/v1/spend?by=day")).body as Told;
-  const overview = (await call(handler, "GET", "/tare/v1/overview")).body as Told;
-  for (const told of [ofDays.all, ofDays.rows[0]!, overview.all, overview.today]) {
-    assertObjectMatch(told, sums);
+  type Reports = { all: object; rows: object[]; today: object };
+  const ofDays = (await call(handler, "GET", "/tare/v1/spend?by=day")).body as Reports;
+  const overview = (await call(handler, "GET", "/tare/v1/overview")).body as Reports;
+  for (const report of [ofDays.all, ofDays.rows[0]!, overview.all, overview.today]) {
+    assertObjectMatch(report, totals);
   }
 });
 
@@ -389,17 +393,17 @@ Deno.test("code mode: a program may delegate to subagents, which request no appr
   const code =
     `print((await Promise.all([1, 2].map((n) => tools.delegate({ task: "Part " + n })))).join(" and "));`;
   const model: Model = async function* ({ messages }) {
-    const said = String(messages.findLast(({ role }) => role === "user")?.content);
+    const text = String(messages.findLast(({ role }) => role === "user")?.content);
     const answered = messages.at(-1)?.role === "tool";
-    const content = said.includes("Part 1") ? "one" : said.includes("Part 2") ? "two" : "Done.";
+    const content = text.includes("Part 1") ? "one" : text.includes("Part 2") ? "two" : "Done.";
     const own = { tool_calls: [toolCall("p", "run_program", { code })] };
-    const helpers = { tool_calls: [toolCall("h", "run_program", { code: "await tools.write({})" })] };
+    const delegating = { tool_calls: [toolCall("h", "run_program", { code: "await tools.write({})" })] };
     yield {
       type: "completed",
       message: {
         role: "assistant",
         content: answered ? content : null,
-        ...(!answered && (content === "Done." ? own : helpers)),
+        ...(!answered && (content === "Done." ? own : delegating)),
       },
       finishReason: answered ? "stop" : "tool_calls",
     };
@@ -408,8 +412,8 @@ Deno.test("code mode: a program may delegate to subagents, which request no appr
   const session = await newSession(handler);
   await turn(handler, session, "Go");
   assertEquals([await results(handler, session), write.ran], [["one and two"], []]);
-  const { helpers } = (await call(handler, "GET", session)).body as { helpers: { id: string }[] };
-  assertEquals(helpers.map(({ id }) => id).toSorted(), ["p/1", "p/2"]);
+  const { subagents } = (await call(handler, "GET", session)).body as { subagents: { id: string }[] };
+  assertEquals(subagents.map(({ id }) => id).toSorted(), ["p/1", "p/2"]);
 });
 
 Deno.test("code mode: cancelling a turn stops its program", async () => {

@@ -2,7 +2,7 @@ import type { LoopEvent, TurnEnd, TurnLedger } from "@tare/loop";
 import { addLedgers, EMPTY_LEDGER } from "@tare/loop/internal";
 import { recallTool } from "@tare/tools";
 import type { Content, CountTokens, Message, Tool } from "@tare/messages";
-import { firstWords, personsWords } from "@tare/messages/internal";
+import { firstWords, userWords } from "@tare/messages/internal";
 import { pinsAfter } from "@tare/planner/internal";
 import type { Archive } from "@tare/prune";
 import { StoreError } from "@tare/session";
@@ -30,7 +30,7 @@ import {
   questionsAfter,
   type SessionQuestions,
 } from "../approvals/approvals.ts";
-import { Helpers, TurnAccount } from "../helpers/helpers.ts";
+import { Subagents, TurnAccount } from "../subagents/subagents.ts";
 import { HttpError, toHttpError } from "../http/http_error.ts";
 import { checkBudgets, type PlayedTurn, TurnLeft, turnPlayer } from "../turns/play_turn.ts";
 import { SessionTools } from "../turns/session_tools.ts";
@@ -55,11 +55,11 @@ import { type PromptState, SessionPrompt } from "./session_prompt.ts";
 import {
   checkEffort,
   choose,
-  type HelperParent,
   parentOf,
   type SessionSettings,
   type StoredSettings,
   storedSettings,
+  type SubagentParent,
 } from "./session_settings.ts";
 import {
   type ApprovalAnswered,
@@ -103,7 +103,7 @@ interface ReadOptions {
   readonly end?: RecoveryOptions["end"] | undefined;
   readonly isLate?: boolean;
   /** Whether the turn continues here, if it can. Default: it ends. */
-  readonly goesOn?: boolean;
+  readonly continues?: boolean;
 }
 
 /**
@@ -113,9 +113,9 @@ interface ReadOptions {
 export class AgentSession {
   readonly id: string;
   readonly settings: SessionSettings;
-  readonly parent: HelperParent | undefined;
+  readonly parent: SubagentParent | undefined;
   readonly by: string | undefined;
-  readonly helpers: Helpers;
+  readonly subagents: Subagents;
   readonly events: EventLog;
   readonly archive: Archive;
   readonly ownership: Ownership;
@@ -145,7 +145,7 @@ export class AgentSession {
     environment: SessionEnvironment,
     { countTokens, lastEvent }: { readonly countTokens: CountTokens; readonly lastEvent: number },
   ) {
-    const { tools, advanced: { toolSource: source } = {}, store, teller } = environment;
+    const { tools, advanced: { toolSource: source } = {}, store, notifier } = environment;
     const id = this.id = record.id;
     this.#record = record;
     this.settings = storedSettings(record.settings);
@@ -154,18 +154,18 @@ export class AgentSession {
     this.archive = store.archive(id);
     this.events = new EventLog(store, {
       ...{ sessionId: id, last: lastEvent },
-      told: teller && { ...teller, recordsOf: (committed) => teller.recordsOf(this, committed) },
+      reporter: notifier && { ...notifier, recordsOf: (committed) => notifier.recordsOf(this, committed) },
     });
-    this.helpers = new Helpers(this, { environment, alone: (work) => this.ownership.queued(work) });
-    const shown = () => this.session.newest?.view.messages ?? [];
+    this.subagents = new Subagents(this, { environment, alone: (work) => this.ownership.queued(work) });
+    const visible = () => this.session.newest?.view.messages ?? [];
     const { by, settings, archive, events } = this;
     const recalled: Archive = {
       put: (content) => archive.put(content),
       get: (ref) => archive.get(ref),
       refs: () => this.#prompt.archived,
     };
-    const own = [...tools, recallTool(recalled, { countTokens, shown }), this.helpers.tool];
-    const mayUse = (record.settings as StoredSettings).helper?.tools;
+    const own = [...tools, recallTool(recalled, { countTokens, visible }), this.subagents.tool];
+    const mayUse = (record.settings as StoredSettings).subagent?.tools;
     this.#tools = new SessionTools({ given: settings.tools, own, source, mayUse });
     this.#needs = { id, by, settings, archive, environment, countTokens, tools: () => this.tools };
     this.#records = new SessionRecords(store, id);
@@ -173,14 +173,14 @@ export class AgentSession {
       ...{ id, store, events, onError: environment.onError },
       isBusy: () => this.#turn !== undefined,
       recover: async () => {
-        await teller?.refresh();
+        await notifier?.refresh();
         if (store.shared) events.reach(await store.lastEvent(id));
         // A turn that ended because the disk was full continues on the next request.
-        await this.#mend(store.shared ? { goesOn: true } : { isLate: true });
+        await this.#mend(store.shared ? { continues: true } : { isLate: true });
       },
       read: async (isOther) => {
         const { waiting, runningAfter } = await this.#read({});
-        this.#release({ waiting, goesOn: isOther || runningAfter !== undefined });
+        this.#release({ waiting, continues: isOther || runningAfter !== undefined });
         if (isOther) this.#elsewhereAfter = runningAfter;
         return runningAfter !== undefined;
       },
@@ -190,7 +190,7 @@ export class AgentSession {
         const last = events.newest;
         if (last?.type !== "turn_end" || last.reason === "approval") return false;
         this.#queued = (await store.readState(id, "queued") ?? []) as readonly QueuedTurn[];
-        this.#questions = { ...this.#questions, asked: [] };
+        this.#questions = { ...this.#questions, pending: [] };
         this.#release({});
         return true;
       },
@@ -217,7 +217,7 @@ export class AgentSession {
     const session = new AgentSession(record, environment, { countTokens, lastEvent });
     if (environment.store.shared) await session.ready();
     else {
-      await session.#mend({ isLate: true, goesOn: true }).catch(async (error) => {
+      await session.#mend({ isLate: true, continues: true }).catch(async (error) => {
         if (!(error instanceof StoreError && error.code === "full")) throw error;
         environment.onError?.(error);
         await session.#mend({ isLate: true });
@@ -309,12 +309,12 @@ export class AgentSession {
    *
    * @throws {HttpError} 409 if a turn runs or waits for approval; 404 if the session is gone; and errors of `work`.
    */
-  betweenTurns<T>(work: () => Promise<T>, told: (done: T) => string): Promise<T> {
+  betweenTurns<T>(work: () => Promise<T>, describe: (done: T) => string): Promise<T> {
     return this.#exclusively(async () => {
       if (this.#turn) throw turnRunning(this.id);
       this.assertSettled();
       const done = await work();
-      const message = { role: "system", content: told(done) } as const;
+      const message = { role: "system", content: describe(done) } as const;
       await this.#append([{ type: "message_added", message }], {
         committed: () => this.#history = [...this.#history, message],
       });
@@ -352,7 +352,7 @@ export class AgentSession {
         totals: { ...this.totals, chosen },
         committed: () => choose(settings, chosen),
       });
-      if (now !== before) this.#prompt.goesOn();
+      if (now !== before) this.#prompt.continues();
     });
   }
 
@@ -402,7 +402,7 @@ export class AgentSession {
   ): Promise<QueuedTurn> {
     const { store } = this.#needs.environment;
     this.#checkEffort(request);
-    const turn = { ...request, id: crypto.randomUUID(), askedAtMs: store.now() };
+    const turn = { ...request, id: crypto.randomUUID(), requestedAtMs: store.now() };
     const add = async () => {
       if (!this.#turn && this.queued.length === 0) this.#opening(request);
       await this.#changeQueue({ add: turn }, keep(turn));
@@ -429,7 +429,7 @@ export class AgentSession {
     return this.#exclusively(async () => {
       const [next] = this.queued;
       if (!next || this.#turn || this.questions.length > 0) return false;
-      const { askedAtMs: _, ...request } = next;
+      const { requestedAtMs: _, ...request } = next;
       try {
         await this.#start(request);
       } catch (error) {
@@ -527,13 +527,13 @@ export class AgentSession {
     request: Pick<TurnRequest, "unattended"> = {},
   ): Promise<RunningTurn | undefined> {
     return this.#exclusively(async () => {
-      const { told, isAll } = hear(this.#questions, say);
-      if (isAll) return await this.#start({ ...request, told });
-      await this.#append(told);
+      const { decisions, isAll } = hear(this.#questions, say);
+      if (isAll) return await this.#start({ ...request, decisions });
+      await this.#append(decisions);
       return undefined;
     }, {
       answered: () => {
-        if (hear(this.#questions, say).told.length > 0) throw turnRunning(this.id);
+        if (hear(this.#questions, say).decisions.length > 0) throw turnRunning(this.id);
         return undefined;
       },
     });
@@ -557,9 +557,9 @@ export class AgentSession {
   async cancel(): Promise<boolean> {
     if (await this.cancelHere()) return true;
     if (!this.isRunning) return false;
-    const asked = await this.ownership.request({ do: "cancel" } satisfies OwnerRequest);
-    assertDone(asked?.answer);
-    return asked !== undefined;
+    const request = await this.ownership.request({ do: "cancel" } satisfies OwnerRequest);
+    assertDone(request?.answer);
+    return request !== undefined;
   }
 
   async cancelHere(): Promise<boolean> {
@@ -619,11 +619,11 @@ export class AgentSession {
   }
 
   async #start(
-    { input, results, told, budget, keep, id, giveBack, ...given }: TurnRequest,
+    { input, results, decisions, budget, keep, id, giveBack, ...given }: TurnRequest,
   ): Promise<RunningTurn> {
     if (this.#turn) throw turnRunning(this.id);
     this.#checkEffort(given);
-    const opening = this.#opening({ input, results, told, budget });
+    const opening = this.#opening({ input, results, decisions, budget });
     const before = this.events.last + opening.events.length;
     const start = {
       type: "turn_start",
@@ -638,7 +638,7 @@ export class AgentSession {
         const queued = this.#queued.filter((one) => one.id !== id);
         this.#isBegun = true;
         return this.#append([...opening.events, start], {
-          title: this.title || firstWords(input && personsWords({ role: "user", content: input })),
+          title: this.title || firstWords(input && userWords({ role: "user", content: input })),
           ...(asks && { totals }),
           states: { ...(turn && { turn }), ...(id !== undefined && queueStates(queued)) },
           records: keep?.("starts") ?? [],
@@ -654,7 +654,7 @@ export class AgentSession {
   }
 
   async #resume(open: OpenTurn): Promise<void> {
-    const { before, resumed, events, asked: { budget, spent, ...given } } = open;
+    const { before, resumed, events, request: { budget, spent, ...given } } = open;
     const { always } = this.#questions;
     const opening = { budget, spent, always, events: [], answers: [], answered: [] };
     const release = this.#needs.environment.takeSlot("running");
@@ -675,7 +675,7 @@ export class AgentSession {
   }
 
   async #play(
-    asked: Omit<Parameters<typeof turnPlayer>[0], "signal">,
+    parts: Omit<Parameters<typeof turnPlayer>[0], "signal">,
     { before, opening, release, begin }: {
       readonly before: number;
       readonly opening: Opening;
@@ -691,9 +691,9 @@ export class AgentSession {
     };
     const tenure = this.ownership.tenure();
     try {
-      const turn = asked.input === undefined ? await this.#usersTurn() ?? before : before;
+      const turn = parts.input === undefined ? await this.#usersTurn() ?? before : before;
       const account = new TurnAccount();
-      const play = turnPlayer({ ...asked, signal: controller.signal }, {
+      const play = turnPlayer({ ...parts, signal: controller.signal }, {
         ...{
           session: this,
           environment: this.#needs.environment,
@@ -714,7 +714,7 @@ export class AgentSession {
         isLeft: () => this.#turn?.ending === "leaves",
         journal: (call) => readJournal(this.id, call, this.#needs.environment.store),
       });
-      await this.#needs.environment.teller?.refresh();
+      await this.#needs.environment.notifier?.refresh();
       await begin(() => this.events.open());
       const done = play()
         .then(({ result: { messages, error, ...end }, ...played }) => {
@@ -726,8 +726,8 @@ export class AgentSession {
             });
           };
           const isStopped = end.reason === "cancelled" && this.#turn?.ending === "stops";
-          const told = { ...end, ...(isStopped && INTERRUPTED) };
-          return tenure.run(() => this.#end({ ...played, end: told, messages }, { opening, committed }));
+          const ended = { ...end, ...(isStopped && INTERRUPTED) };
+          return tenure.run(() => this.#end({ ...played, end: ended, messages }, { opening, committed }));
         })
         .catch((error) => {
           if (error instanceof TurnLeft) return this.#leave();
@@ -747,7 +747,7 @@ export class AgentSession {
         .finally(release);
       const cancel = () => {
         controller.abort();
-        this.#prompt.goesOn();
+        this.#prompt.continues();
       };
       this.#turn = { before, cancel, done };
       this.#account = account;
@@ -771,7 +771,7 @@ export class AgentSession {
     return start && start.number - 1;
   }
 
-  #bookPing(cost: TurnLedger): void {
+  #recordKeepAlive(cost: TurnLedger): void {
     this.#account?.pinged(cost);
     this.#needs.environment.keys?.paid(this.by, cost.usd ?? 0);
     const inTurn = this.#account !== undefined;
@@ -797,10 +797,10 @@ export class AgentSession {
 
   /** Marks the session as idle. Waiting inputs enter the next turn. */
   #release(
-    { failure, waiting = [], goesOn = false, ended = () => this.#prompt.goesOn() }: {
+    { failure, waiting = [], continues = false, ended = () => this.#prompt.continues() }: {
       readonly failure?: unknown;
       readonly waiting?: readonly Content[];
-      readonly goesOn?: boolean;
+      readonly continues?: boolean;
       readonly ended?: () => void;
     },
   ): void {
@@ -811,7 +811,7 @@ export class AgentSession {
     this.#waiting = waiting;
     this.#taken = 0;
     const isToBegin = this.questions.length > 0 || this.queued.length > 0;
-    if (goesOn || failure === undefined && isToBegin) this.events.open();
+    if (continues || failure === undefined && isToBegin) this.events.open();
     else this.events.close(failure);
     this.#needs.environment.changed(this);
   }
@@ -829,7 +829,7 @@ export class AgentSession {
 
   async #settle(how: ReadOptions): Promise<OpenTurn | undefined> {
     const { open, waiting } = await this.#read(how);
-    this.#release({ waiting, goesOn: open !== undefined });
+    this.#release({ waiting, continues: open !== undefined });
     return open;
   }
 
@@ -837,16 +837,16 @@ export class AgentSession {
    * Returns inputs that wait, the number of the last event before a turn that runs elsewhere, and the turn that
    * continues here. @throws {StoreError}
    */
-  async #read({ end, isLate = false, goesOn = false }: ReadOptions): Promise<{
+  async #read({ end, isLate = false, continues = false }: ReadOptions): Promise<{
     readonly waiting: readonly Content[];
     readonly runningAfter?: number | undefined;
     readonly open?: OpenTurn | undefined;
   }> {
     const { id, settings, tools, environment: { store, approvals } } = this.#needs;
-    const { events, helpers } = this;
+    const { events, subagents } = this;
     const { rebuilt, links, recovery, waiting, runningAfter, open, known: history } = await readHistory(id, {
       ...{ store, tools: tools(), instructions: settings.instructions, known: this.#known },
-      ...{ end, goesOn, unknownOutcome: approvals?.unknownOutcome },
+      ...{ end, continues, unknownOutcome: approvals?.unknownOutcome },
     });
     const [stored, queued = []] = await Promise.all([
       this.#records.read(),
@@ -865,7 +865,7 @@ export class AgentSession {
     this.#history = rebuilt.messages;
     this.#known = history;
     this.#cost = rebuilt.ledger;
-    helpers.adopt(links);
+    subagents.adopt(links);
     this.#questions = rebuilt.questions;
     this.#isOpen = open !== undefined;
     this.#queued = queued;
@@ -876,7 +876,7 @@ export class AgentSession {
       before: this.#isBegun ? undefined : this.#prompt,
       isStored: (state) => state === this.#stored.value,
       exclusively: (work) => this.#exclusively(work),
-      paid: (cost) => this.#bookPing(cost),
+      paid: (cost) => this.#recordKeepAlive(cost),
     });
     this.#stored = { ...stored, totals, summed: days, value: this.#prompt.state };
     this.#isBegun = false;
@@ -947,7 +947,7 @@ export class AgentSession {
    * message may precede results.
    */
   async #end(
-    { step, asked, last, end, messages }: Pick<PlayedTurn, "step" | "asked" | "last"> & {
+    { step, pending, last, end, messages }: Pick<PlayedTurn, "step" | "pending" | "last"> & {
       readonly end: Omit<TurnEnd, "type">;
       readonly messages: readonly Message[];
     },
@@ -956,25 +956,25 @@ export class AgentSession {
       readonly committed: (waiting: readonly Content[]) => void;
     },
   ): Promise<void> {
-    const { events, helpers } = this;
+    const { events, subagents } = this;
     const isOpen = end.reason === "tool_calls" || end.reason === "approval";
     const [waiting, unheard] = isOpen ? [this.#waiting, []] : [[], this.#waiting];
-    const { events: put, asks } = closeTurn(asked, {
+    const { events: put, asks } = closeTurn(pending, {
       ...{ ledger: end.ledger, opening, options: this.#needs.environment },
     });
     const { turns, ledger } = this.totals;
     const ended = { turns: turns + 1, ledger: addLedgers(ledger, end.ledger), asks };
     const whole = opening.spent && { whole: addLedgers(opening.spent, end.ledger) };
-    const told = unheard.map((input): LoopEvent => ({ type: "user_message", step, input }));
-    await this.#commit([...last, ...told, ...put, { type: "turn_end", ...end, ...whole }], {
+    const received = unheard.map((input): LoopEvent => ({ type: "user_message", step, input }));
+    await this.#commit([...last, ...received, ...put, { type: "turn_end", ...end, ...whole }], {
       ended,
       committed: () => {
-        const said = unheard.map((content) => ({ role: "user", content }) as const);
-        this.#history = [...this.#history, ...messages, ...said];
+        const history = unheard.map((content) => ({ role: "user", content }) as const);
+        this.#history = [...this.#history, ...messages, ...history];
         this.#isBegun = false;
         this.#cost = addLedgers(this.#cost, end.ledger);
         this.#known = {
-          ...{ after: events.last, messages: this.#history, links: helpers.links },
+          ...{ after: events.last, messages: this.#history, links: subagents.links },
           ...{ ledger: this.#cost, turns: this.totals.turns, questions: this.#questions },
         };
         committed(waiting);

@@ -20,7 +20,7 @@ import { failingStore, FULL } from "./store_fixture_test.ts";
 const QUIET: ScriptStep = { steer: [], cancels: false, fails: false, calls: [], finish: "stop" };
 const READ = { tool: "read", outcome: "text", size: 100 } as const;
 
-function said({ history }: AgentSession): unknown[] {
+function texts({ history }: AgentSession): unknown[] {
   return history.map(({ role, content }) => `${role[0]}: ${content}`);
 }
 
@@ -92,8 +92,8 @@ Deno.test("AgentSession.start() ends a turn whose writes fail with its stored pa
           : ["interrupted", "The server stopped during this turn. The turn can be continued."]),
       ]);
       assertEquals(unpaired(after.history), []);
-      for (const { said } of player.accepted) {
-        assertEquals(after.history.filter(({ content }) => content === said).length, 1);
+      for (const { text } of player.accepted) {
+        assertEquals(after.history.filter(({ content }) => content === text).length, 1);
       }
       await player.play(after, "and now?");
       assertEquals((await store.readEvents(session.id)).at(-1)?.event.reason, "completed");
@@ -113,7 +113,7 @@ Deno.test("AgentSession.start() adds a steering input before the next model call
     ...QUIET,
     steer: ["last"],
   }]);
-  assertEquals(said(session), [
+  assertEquals(texts(session), [
     "s: Be brief.",
     "u: q",
     "a: 1.0",
@@ -127,32 +127,32 @@ Deno.test("AgentSession.start() adds a steering input before the next model call
 
 Deno.test("AgentSession.start() keeps a steering input that comes too late for the turn", async () => {
   const store = memoryStore();
-  const { model, asked } = silentModel();
+  const { model, requested } = silentModel();
   const session = await makeSession(scriptedSessions({ store, model: () => model }));
   await session.start({ input: "q" });
-  await asked;
+  await requested;
   await session.steerOrStart({ input: "late" });
   await session.cancel();
-  assertEquals(said(session), ["s: Be brief.", "u: q", "u: late"]);
+  assertEquals(texts(session), ["s: Be brief.", "u: q", "u: late"]);
   assertEquals((await store.readEvents(session.id)).slice(-2).map(({ event }) => [event.type, event.step]), [
     ["user_message", 1],
     ["turn_end", undefined],
   ]);
   const restarted = await scriptedSessions({ store }).get(session.id);
   await new Player().play(restarted, undefined);
-  assertEquals(said(restarted), ["s: Be brief.", "u: q", "u: late", "a: 1.0"]);
+  assertEquals(texts(restarted), ["s: Be brief.", "u: q", "u: late", "a: 1.0"]);
 });
 
 Deno.test("AgentSession.steerOrStart() queues a hundred inputs, and refuses more until a model call receives them", async () => {
-  const { model, asked } = silentModel();
+  const { model, requested } = silentModel();
   const session = await makeSession(scriptedSessions({ store: memoryStore(), model: () => model }));
   await session.start({ input: "q" });
-  await asked;
+  await requested;
   for (let number = 1; number <= 100; number++) await session.steerOrStart({ input: `${number}` });
   const error = await assertRejects(() => session.steerOrStart({ input: "one more" }), HttpError);
   assertEquals([error.status, error.code], [429, "too_much_steering"]);
   await session.cancel();
-  assertEquals(said(session).slice(2), Array.from({ length: 100 }, (_, index) => `u: ${index + 1}`));
+  assertEquals(texts(session).slice(2), Array.from({ length: 100 }, (_, index) => `u: ${index + 1}`));
 });
 
 Deno.test("AgentSession.start() keeps inputs that the loop took and never reported", async () => {
@@ -173,7 +173,7 @@ Deno.test("AgentSession.start() keeps inputs that the loop took and never report
   const session = await makeSession(scriptedSessions({ store, model: () => model, now }));
   await (await session.start({ input: "q" })).done;
   assertEquals((await store.readEvents(session.id)).at(-1)?.event.reason, "cancelled");
-  assertEquals(said(session), ["s: Be brief.", "u: q", "a: a", "u: late"]);
+  assertEquals(texts(session), ["s: Be brief.", "u: q", "a: a", "u: late"]);
 });
 
 function editsOf(state: unknown): readonly unknown[] {
@@ -203,7 +203,7 @@ Deno.test("AgentSession.start() stores edits before the request that relies on t
 });
 
 Deno.test("AgentSession.start() stores an edit and its event in one write", async () => {
-  const told: boolean[] = [];
+  const reported: boolean[] = [];
   const memory = memoryStore();
   let edits = 0;
   const store: Store = {
@@ -214,14 +214,14 @@ Deno.test("AgentSession.start() stores an edit and its event in one write", asyn
       if (!state) return;
       const stored = editsOf((await new SessionRecords(memory, state.sessionId).read()).value).length;
       const events = records.flatMap((one) => one.type === "events" ? one.events : []);
-      if (stored > edits) told.push(events.some(({ type }) => type === "context_rewritten"));
+      if (stored > edits) reported.push(events.some(({ type }) => type === "context_rewritten"));
       edits = stored;
     },
   };
   const player = new Player();
   const session = await makeSession(scriptedSessions({ store, tools: player.tools }));
   await player.play(session, "q", [{ ...QUIET, calls: [{ ...READ, size: 40_000 }] }, QUIET]);
-  assertEquals(told, [true]);
+  assertEquals(reported, [true]);
 });
 
 Deno.test("ledger: a turn's ledger includes the cost of a summary, and the summary's model reports progress", async () => {
@@ -229,17 +229,17 @@ Deno.test("ledger: a turn's ledger includes the cost of a summary, and the summa
   let summaries = 0;
   let alive = 0;
   const model: Model = async function* ({ messages, progress }) {
-    const asked = contentText(messages.at(-1)?.content).startsWith("The context window is nearly full.");
-    if (asked) {
+    const isSummary = contentText(messages.at(-1)?.content).startsWith("The context window is nearly full.");
+    if (isSummary) {
       summaries++;
       if (progress) alive++;
     }
-    const content = asked ? "They told stories." : "story ".repeat(300);
+    const content = isSummary ? "They told stories." : "story ".repeat(300);
     yield {
       type: "completed",
       message: { role: "assistant", content },
       finishReason: "stop",
-      usage: asked ? usage : { ...UNREPORTED, promptTokens: 500 },
+      usage: isSummary ? usage : { ...UNREPORTED, promptTokens: 500 },
     };
   };
   const sessions = scriptedSessions({ store: memoryStore(), model: () => model, windowTokens: 4_000 });

@@ -41,7 +41,7 @@ Deno.test("background commands: a session's calls reach them, a turn starts with
   });
   const session = await newSession(handler);
   const id = session.split("/").at(-1)!;
-  for (const said of ["1", "2", "3"]) await turn(handler, session, said);
+  for (const text of ["1", "2", "3"]) await turn(handler, session, text);
   const lost = commands.news(id, ["bg_00000a"]);
   assertEquals(requests.at(-1)?.messages.slice(1).map(({ content }) => content), [
     ...["1", "", "bg_00000a runs", "a"],

@@ -21,10 +21,10 @@ const EFFORTS: Readonly<Record<string, readonly string[]>> = {
 };
 
 function noting(store: Store = memoryStore(), options: Partial<Parameters<typeof agent>[1]> = {}) {
-  const asked: [model: string, settings: ModelSettings | undefined][] = [];
+  const requests: [model: string, settings: ModelSettings | undefined][] = [];
   const model = (name: string): Model =>
     async function* ({ settings }: ModelRequest) {
-      asked.push([name, settings]);
+      requests.push([name, settings]);
       yield {
         type: "completed",
         message: { role: "assistant", content: "Yes." },
@@ -34,7 +34,7 @@ function noting(store: Store = memoryStore(), options: Partial<Parameters<typeof
     };
   const efforts = (name: string) => EFFORTS[name];
   return {
-    asked,
+    requests,
     handler: agent(model("none"), { model, efforts, defaultModel: "wise", store, ...options }),
   };
 }
@@ -42,7 +42,7 @@ function noting(store: Store = memoryStore(), options: Partial<Parameters<typeof
 Deno.test(
   "effort: a session's effort is requested, a turn overrides it, and the server's is the default of models that support it",
   async () => {
-    const { asked, handler } = noting(memoryStore(), { effort: "high" });
+    const { requests, handler } = noting(memoryStore(), { effort: "high" });
     const usual = await newSession(handler);
     await turn(handler, usual, "Go.");
     await events(await handler.fetch(request("POST", `${usual}/turns`, { input: "Go.", effort: "max" })));
@@ -59,7 +59,7 @@ Deno.test(
     assertEquals(queued.status, 202);
     await events(await handler.fetch(request("GET", `${usual}/events`)));
     const effort = (reasoning_effort: string) => ({ reasoning_effort });
-    assertEquals(asked, [
+    assertEquals(requests, [
       ["wise", effort("high")],
       ["wise", effort("max")],
       ["wise", effort("high")],
@@ -134,7 +134,7 @@ Deno.test("model and effort: chosen between turns, and retained after a restart,
   const [{ model, effort }] = (listed.body as { sessions: [{ model: string; effort?: string }] }).sessions;
   assertEquals([model, effort], ["quick", "low"]);
   await turn(after.handler, session, "And now?");
-  assertEquals([before.asked.at(-1), after.asked], [["quick", { reasoning_effort: "low" }], [
+  assertEquals([before.requests.at(-1), after.requests], [["quick", { reasoning_effort: "low" }], [
     ["quick", { reasoning_effort: "low" }],
   ]]);
   await after.handler.close();
@@ -144,8 +144,8 @@ Deno.test("effort: returns with a model that supports it, after a restart and in
   const store = memoryStore();
   const before = noting(store);
   const chosenBy = ({ handler }: typeof before, session: string) => async (body: object) => {
-    const { body: told } = await call(handler, "POST", `${session}/model`, body);
-    const { session: { model, effort } } = told as { session: { model: string; effort?: string } };
+    const { body: answer } = await call(handler, "POST", `${session}/model`, body);
+    const { session: { model, effort } } = answer as { session: { model: string; effort?: string } };
     return [model, effort];
   };
   const session = await newSession(before.handler, { effort: "max" });
@@ -163,7 +163,7 @@ Deno.test("effort: returns with a model that supports it, after a restart and in
   const again = chosenBy(after, session);
   assertEquals(await again({ model: "wise" }), ["wise", "max"]);
   await turn(after.handler, session, "Go on.");
-  assertEquals([...before.asked, ...after.asked], [["quick", undefined], ["wise", {
+  assertEquals([...before.requests, ...after.requests], [["quick", undefined], ["wise", {
     reasoning_effort: "max",
   }]]);
   // The choice for the other model applies from then on, including its own default effort.
@@ -179,7 +179,7 @@ Deno.test("model: can't be chosen while a turn runs", async () => {
   const handler = agent(stepped.model);
   const session = await newSession(handler);
   const running = turn(handler, session, "Go.");
-  await stepped.asked();
+  await stepped.requested();
   const { status, body } = await refused(handler, "POST", `${session}/model`, { model: "other" });
   assertEquals([status, (body as { error: { code: string } }).error.code], [409, "turn_running"]);
   await stepped.reply("Done.");
@@ -190,8 +190,8 @@ Deno.test("model: can't be chosen while a turn runs", async () => {
 Deno.test("effort: a client of the agent as a model receives the name of the unsupported parameter", async () => {
   const { handler } = noting();
   const refusal = async (path: string, body: object) => {
-    const { status, body: told } = await refused(handler, "POST", path, { model: "agent", ...body });
-    return [status, (told as { error: { param: string } }).error.param];
+    const { status, body: answer } = await refused(handler, "POST", path, { model: "agent", ...body });
+    return [status, (answer as { error: { param: string } }).error.param];
   };
   const messages = [{ role: "user", content: "Go." }];
   const chat = { messages, reasoning_effort: "medium" };

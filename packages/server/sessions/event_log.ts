@@ -5,11 +5,11 @@ import type { NumberedEvent, SessionEvent, Teller } from "./session_types.ts";
 
 type FollowedLog = NonNullable<Parameters<OwnedEvents["follow"]>[0]>;
 
-interface ToldLog extends Pick<Teller, "isHeard" | "wake" | "onError"> {
+interface ReportedLog extends Pick<Teller, "isHeard" | "wake" | "onError"> {
   readonly recordsOf: (committed: Parameters<Teller["recordsOf"]>[1]) => readonly StoreRecord[];
 }
 
-const TOLD: readonly SessionEvent["type"][] = ["turn_end", "approval_asked"];
+const TOLD: readonly SessionEvent["type"][] = ["turn_end", "approval_requested"];
 
 const PAGE = 256;
 
@@ -22,7 +22,7 @@ const MOST_TOLD = 64;
 export class EventLog implements OwnedEvents {
   readonly #store: Store;
   readonly #sessionId: string;
-  readonly #told: ToldLog | undefined;
+  readonly #reporter: ReportedLog | undefined;
   #turn: { readonly id: string | undefined } | undefined;
   #last: number;
   #mended: readonly SessionEvent[] = [];
@@ -37,13 +37,13 @@ export class EventLog implements OwnedEvents {
   #followers = 0;
   #unwatch: (() => void) | undefined;
 
-  constructor(store: Store, { sessionId, last, told }: {
+  constructor(store: Store, { sessionId, last, reporter }: {
     readonly sessionId: string;
     readonly last: number;
-    readonly told?: ToldLog | undefined;
+    readonly reporter?: ReportedLog | undefined;
   }) {
     this.#store = store;
-    this.#told = told;
+    this.#reporter = reporter;
     this.#sessionId = sessionId;
     this.#last = last;
   }
@@ -86,16 +86,16 @@ export class EventLog implements OwnedEvents {
   }
 
   /** Records that other servers have written up to `last`. `told` contains the newest known events. */
-  reach(last: number, told: readonly StoredEvent[] = []): void {
+  reach(last: number, reported: readonly StoredEvent[] = []): void {
     if (last === this.#last && this.#mended.length === 0) return;
     const { after, events } = this.#newest;
     const known = after + events.length;
-    const news = told.filter(({ number }) => number > known);
-    const goesOn = known + news.length === last && events.length + news.length <= MOST_TOLD;
-    const added = eventsOf(goesOn ? news : told);
-    this.#newest = goesOn
+    const news = reported.filter(({ number }) => number > known);
+    const continues = known + news.length === last && events.length + news.length <= MOST_TOLD;
+    const added = eventsOf(continues ? news : reported);
+    this.#newest = continues
       ? { after, events: [...events, ...added] }
-      : { after: last - told.length, events: added };
+      : { after: last - reported.length, events: added };
     if (last !== this.#last) this.#turn = undefined;
     this.#last = last;
     this.#mended = [];
@@ -103,11 +103,11 @@ export class EventLog implements OwnedEvents {
     this.#wake();
   }
 
-  async catchUp({ lastEvent, told = [] }: Sighting): Promise<void> {
-    const first = told[0]?.number ?? lastEvent + 1;
+  async catchUp({ lastEvent, events = [] }: Sighting): Promise<void> {
+    const first = events[0]?.number ?? lastEvent + 1;
     const isRead = first > this.#last + 1 && lastEvent - this.#last <= MOST_TOLD;
     const page = { after: this.#last, limit: lastEvent - this.#last };
-    this.reach(lastEvent, isRead ? await this.#store.readEvents(this.#sessionId, page) : told);
+    this.reach(lastEvent, isRead ? await this.#store.readEvents(this.#sessionId, page) : events);
   }
 
   get newest(): SessionEvent | undefined {
@@ -145,13 +145,13 @@ export class EventLog implements OwnedEvents {
     const sessionId = this.#sessionId;
     const after = this.#last - this.#mended.length;
     const all = [...this.#mended, ...events];
-    const isTold = all.some(({ type }) => TOLD.includes(type));
-    const told = isTold && this.#told?.isHeard() ? this.#told : undefined;
-    const turn = told && (this.#turn ??= await this.#findTurn(told));
+    const isReported = all.some(({ type }) => TOLD.includes(type));
+    const reporter = isReported && this.#reporter?.isHeard() ? this.#reporter : undefined;
+    const turn = reporter && (this.#turn ??= await this.#findTurn(reporter));
     const written: StoreRecord[] = [
       ...this.#records,
       ...records,
-      ...told?.recordsOf({ events: all, after, turn }) ?? [],
+      ...reporter?.recordsOf({ events: all, after, turn }) ?? [],
     ];
     if (all.length > 0) written.unshift({ type: "events", sessionId, after, events: all });
     if (written.length > 0) await this.#store.commit(written);
@@ -162,7 +162,7 @@ export class EventLog implements OwnedEvents {
     this.#turn = turnBehind(all) ?? this.#turn;
     committed?.();
     if (events.length > 0) this.#wake();
-    told?.wake();
+    reporter?.wake();
   }
 
   /**
@@ -171,15 +171,15 @@ export class EventLog implements OwnedEvents {
    * @throws {Error} at the end, if a failure closed the log.
    */
   async *read(after = 0): AsyncGenerator<NumberedEvent, void> {
-    const follows = { isTold: false };
+    const follows = { isReported: false };
     try {
       yield* this.#read(after, follows);
     } finally {
-      if (follows.isTold && --this.#followers === 0) this.#stopWatching();
+      if (follows.isReported && --this.#followers === 0) this.#stopWatching();
     }
   }
 
-  async *#read(after: number, follows: { isTold: boolean }): AsyncGenerator<NumberedEvent, void> {
+  async *#read(after: number, follows: { isReported: boolean }): AsyncGenerator<NumberedEvent, void> {
     for (let position = after;;) {
       // Events that are stored after `last` may not be committed yet.
       const limit = Math.min(PAGE, this.#last - position);
@@ -200,15 +200,15 @@ export class EventLog implements OwnedEvents {
       for (const event of mended) yield { number: ++position, event };
       if (position < this.#last) continue;
       if (this.#live) {
-        if (!follows.isTold) this.#followers += 1;
-        follows.isTold = true;
+        if (!follows.isReported) this.#followers += 1;
+        follows.isReported = true;
         await this.#wait();
       } else if (this.#failure !== undefined) throw this.#failure;
       else return;
     }
   }
 
-  async #findTurn({ onError }: ToldLog): Promise<{ readonly id: string | undefined }> {
+  async #findTurn({ onError }: ReportedLog): Promise<{ readonly id: string | undefined }> {
     const starts = await this.#store.readEvents(this.#sessionId, { types: ["turn_start"] }).catch((error) => {
       // The commit doesn't fail because a notification lacks the turn's id.
       onError(error);

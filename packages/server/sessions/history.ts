@@ -29,11 +29,11 @@ import {
 import { notFound } from "../http/http_error.ts";
 import { eventsOf } from "./event_log.ts";
 import {
-  type HelperLink,
   type OpenTurn,
   OWN_AGENT,
   type SessionEvent,
   type StoredTurn,
+  type SubagentLink,
 } from "./session_types.ts";
 import type { ApprovalOptions } from "./session_options.ts";
 
@@ -45,12 +45,12 @@ export const HISTORY_EVENTS: readonly SessionEvent["type"][] = [
   "user_message",
   "assistant_message",
   "tool_result",
-  "approval_asked",
+  "approval_requested",
   "approval_answered",
   "step_end",
   "reply_unfinished",
   "turn_end",
-  "helper_started",
+  "subagent_started",
 ];
 
 interface RestingHistory {
@@ -70,7 +70,7 @@ const NOTHING_SAID: RestingHistory = {
 /** The history up to an event; later events continue from it. */
 export interface KnownHistory extends RestingHistory {
   readonly after: number;
-  readonly links: readonly HelperLink[];
+  readonly links: readonly SubagentLink[];
 }
 
 interface RebuiltHistory extends RestingHistory {
@@ -160,7 +160,7 @@ export function rebuildHistory(
         }
         answers.set(
           event.id,
-          toolResultMessage(event.id, event.content, { pictures: event.pictures, failed: event.error }),
+          toolResultMessage(event.id, event.content, { images: event.images, failed: event.error }),
         );
         break;
       case "step_end":
@@ -198,7 +198,7 @@ export function rebuildHistory(
 export interface RecoveryOptions {
   readonly tools: readonly Tool[];
   readonly waiting: readonly Content[];
-  readonly helpers?: readonly StoredHelper[];
+  readonly subagents?: readonly StoredSubagent[];
   readonly end: Pick<TurnEnd, "reason" | "message">;
 }
 
@@ -213,13 +213,13 @@ export const INTERRUPTED: RecoveryOptions["end"] = {
  */
 export async function readHistory(
   id: string,
-  { store, instructions, end, known, goesOn, unknownOutcome, ...options }:
+  { store, instructions, end, known, continues, unknownOutcome, ...options }:
     & Omit<RecoveryOptions, "waiting" | "end">
     & {
       readonly known?: KnownHistory | undefined;
       /** End of a turn that has none. Absent: it runs elsewhere. */
       readonly end?: RecoveryOptions["end"] | undefined;
-      readonly goesOn: boolean;
+      readonly continues: boolean;
       readonly unknownOutcome: ApprovalOptions["unknownOutcome"];
       readonly store: Store;
       /** Start of the system message. No message if this and the description of the environment are empty. */
@@ -227,7 +227,7 @@ export async function readHistory(
     },
 ): Promise<{
   readonly rebuilt: RebuiltHistory;
-  readonly links: readonly HelperLink[];
+  readonly links: readonly SubagentLink[];
   readonly recovery: readonly LoopEvent[];
   readonly waiting: readonly Content[];
   readonly runningAfter?: number;
@@ -242,7 +242,7 @@ export async function readHistory(
   const events = eventsOf(stored);
   const rebuilt = rebuildHistory(events, from);
   const waiting = (await store.readState(id, "steering") ?? []) as readonly Content[];
-  const links = [...from.links, ...helperLinks(events)];
+  const links = [...from.links, ...subagentLinks(events)];
   if (!rebuilt.interrupted) {
     const { messages, ledger, turns, questions } = rebuilt;
     const resting = { messages, ledger, turns, questions, links, after: stored.at(-1)?.number ?? from.after };
@@ -255,36 +255,36 @@ export async function readHistory(
   const resting = { messages, ledger: spent, turns };
   const standing = {
     ...{ rebuilt: { ...resting, questions: rebuilt.questions }, links, recovery: [] },
-    known: { ...resting, questions, links: [...from.links, ...helperLinks(before)], after: runningAfter },
+    known: { ...resting, questions, links: [...from.links, ...subagentLinks(before)], after: runningAfter },
   };
   if (!end) return { ...standing, waiting: [], runningAfter };
-  const helpers = await readHelpers(helperLinks(events.slice(start)), store);
+  const subagents = await readSubagents(subagentLinks(events.slice(start)), store);
   const journals = await readJournals(id, rebuilt.interrupted.unanswered, { ...options, store });
   const made = [...journals].flatMap(([parent, journal]) => unknownCalls(parent, journal));
   await clearUp([...rebuilt.interrupted.unanswered, ...made], options.tools);
-  const ledger = addLedgers(rebuilt.interrupted.ledger, costOf(helpers));
+  const ledger = addLedgers(rebuilt.interrupted.ledger, costOf(subagents));
   const cut = { ...rebuilt.interrupted, ledger };
-  const asked = goesOn && !isAnswered(cut, waiting)
+  const request = continues && !isAnswered(cut, waiting)
     ? (await store.readState(id, "turn") ?? undefined) as StoredTurn | undefined
     : undefined;
-  if (asked && cut.resumed < MOST_RESUMED) {
-    const { told, calls } = settleCalls(cut, { ...options, helpers, asked, unknownOutcome, made });
+  if (request && cut.resumed < MOST_RESUMED) {
+    const { received, calls } = settleCalls(cut, { ...options, subagents, request, unknownOutcome, made });
     const step = cut.isReplied ? cut.step + 1 : cut.step;
-    const all = rebuildHistory([...events.slice(start), ...told], { messages }).messages;
-    const isFresh = ({ asked: { id, parent } }: AnsweredCall) =>
+    const all = rebuildHistory([...events.slice(start), ...received], { messages }).messages;
+    const isFresh = ({ question: { id, parent } }: AnsweredCall) =>
       parent !== undefined && !journals.get(parent)?.made.has(id);
     const answered = answeredCalls(rebuilt.questions.settled, calls).filter(isFresh);
     const resumed = { messages: all.slice(messages.length), step, ledger, calls, answered };
-    const next = [...told, { type: "turn_resumed", step } as const];
-    return { ...standing, waiting, open: { before: runningAfter, asked, resumed, events: next } };
+    const next = [...received, { type: "turn_resumed", step } as const];
+    return { ...standing, waiting, open: { before: runningAfter, request, resumed, events: next } };
   }
-  const ended = asked ? { ...end, message: GIVEN_UP } : end;
-  const recovery = recoveryEvents(cut, { ...options, end: ended, helpers, waiting });
+  const ended = request ? { ...end, message: GIVEN_UP } : end;
+  const recovery = recoveryEvents(cut, { ...options, end: ended, subagents, waiting });
   return { ...standing, rebuilt: rebuildHistory([...events, ...recovery], from), recovery, waiting: [] };
 }
 
-export function systemMessage(instructions: string, workplace: unknown): readonly Message[] {
-  const content = [instructions, workplace].filter(Boolean).join("\n\n");
+export function systemMessage(instructions: string, environmentText: unknown): readonly Message[] {
+  const content = [instructions, environmentText].filter(Boolean).join("\n\n");
   return content === "" ? [] : [{ role: "system", content }];
 }
 
@@ -298,16 +298,16 @@ const GIVEN_UP =
 /** Returns the results that are reported to the model, and the calls that the loop runs. */
 function settleCalls(
   { unanswered, ...cut }: NonNullable<RebuiltHistory["interrupted"]>,
-  { tools, helpers, asked: { unattended }, unknownOutcome = "tell", made }:
-    & Pick<Required<RecoveryOptions>, "tools" | "helpers">
+  { tools, subagents, request: { unattended }, unknownOutcome = "tell", made }:
+    & Pick<Required<RecoveryOptions>, "tools" | "subagents">
     & {
-      readonly asked: StoredTurn;
+      readonly request: StoredTurn;
       readonly unknownOutcome: ApprovalOptions["unknownOutcome"];
       readonly made: readonly UnansweredCall[];
     },
-): { readonly told: readonly LoopEvent[]; readonly calls: readonly ToolCall[] } {
+): { readonly received: readonly LoopEvent[]; readonly calls: readonly ToolCall[] } {
   const isLeft = ({ call, denied, parent }: UnansweredCall) => {
-    if (denied !== undefined || helpers.some(({ id }) => id === call.id)) return false;
+    if (denied !== undefined || subagents.some(({ id }) => id === call.id)) return false;
     // A program is replayed, and can't decide to read again.
     if (parent === undefined ? isReplayed(call, tools) : toolOf(call, tools)?.stance === "rederivable") {
       return true;
@@ -315,9 +315,9 @@ function settleCalls(
     if (unknownOutcome === "ask") return unattended === undefined && !isRepeatable(call, tools);
     return unknownOutcome === "repeat" && isRepeatable(call, tools);
   };
-  const told = [...made, ...unanswered].filter((one) => !isLeft(one));
+  const received = [...made, ...unanswered].filter((one) => !isLeft(one));
   return {
-    told: resultsOf({ ...cut, unanswered: told }, { tools, helpers }),
+    received: resultsOf({ ...cut, unanswered: received }, { tools, subagents }),
     calls: unanswered.filter(isLeft).map(({ call }) => call),
   };
 }
@@ -345,7 +345,7 @@ const JOURNAL_EVENTS: readonly SessionEvent["type"][] = [
   "assistant_message",
   "tool_call",
   "tool_result",
-  "approval_asked",
+  "approval_requested",
 ];
 
 /** Returns the calls that the newest call of this id has made; `undefined` if there are none. @throws {StoreError} */
@@ -407,11 +407,11 @@ function isAnswered(
   return answer !== undefined && waiting.length === 0;
 }
 
-export interface ToldSession {
+export interface RebuiltSession {
   readonly id: string;
   readonly history: readonly Message[];
   readonly runningAfter: number | undefined;
-  readonly helpers: { readonly ledger: TurnLedger };
+  readonly subagents: { readonly ledger: TurnLedger };
 }
 
 export interface Transcript {
@@ -426,7 +426,7 @@ export interface Transcript {
 
 /** Reads all messages, including the committed part of the running turn. @throws {StoreError} */
 export async function readTranscript(
-  { id, history, runningAfter: after, helpers }: ToldSession,
+  { id, history, runningAfter: after, subagents }: RebuiltSession,
   store: Store,
 ): Promise<Transcript> {
   if (after === undefined) return { messages: history };
@@ -439,7 +439,7 @@ export async function readTranscript(
         after,
         firstMessage: history.length,
         step: interrupted.step,
-        ledger: addLedgers(interrupted.ledger, helpers.ledger),
+        ledger: addLedgers(interrupted.ledger, subagents.ledger),
       },
     }),
   };
@@ -478,12 +478,12 @@ export async function lengthBefore(
  */
 export function recoveryEvents(
   cut: Omit<NonNullable<RebuiltHistory["interrupted"]>, "isReplied" | "resumed">,
-  { tools, waiting, end, helpers = [] }: RecoveryOptions,
+  { tools, waiting, end, subagents = [] }: RecoveryOptions,
 ): LoopEvent[] {
   const { step, answer, ledger } = cut;
   const isComplete = isAnswered(cut, waiting) && end.reason === "interrupted";
   return [
-    ...resultsOf(cut, { tools, helpers }),
+    ...resultsOf(cut, { tools, subagents }),
     ...waiting.map((input): LoopEvent => ({ type: "user_message", step, input })),
     { type: "turn_end", text: answer ?? "", ledger, ...(isComplete ? { reason: "completed" } : end) },
   ];
@@ -491,16 +491,16 @@ export function recoveryEvents(
 
 function resultsOf(
   { step, unanswered }: Pick<NonNullable<RebuiltHistory["interrupted"]>, "step" | "unanswered">,
-  { tools, helpers }: Pick<Required<RecoveryOptions>, "tools" | "helpers">,
+  { tools, subagents }: Pick<Required<RecoveryOptions>, "tools" | "subagents">,
 ): readonly LoopEvent[] {
   return unanswered.map(({ call, denied, parent }): LoopEvent => {
     const { name } = describeCall(call);
     const tool = toolOf(call, tools);
-    const helper = helpers.find(({ id }) => id === call.id);
+    const subagent = subagents.find(({ id }) => id === call.id);
     const { content, error } = denied !== undefined
       ? { content: denied, error: true }
-      : helper
-      ? interruptedHelper(helper)
+      : subagent
+      ? interruptedSubagent(subagent)
       : interruptedResult(call, tool);
     const bytes = new TextEncoder().encode(content).length;
     const result = { step, id: call.id, name, content, error, bytes, durationMs: 0 };
@@ -508,40 +508,40 @@ function resultsOf(
   });
 }
 
-function interruptedResult({ type }: ToolCall, tool: Tool | undefined): HelperResult {
+function interruptedResult({ type }: ToolCall, tool: Tool | undefined): SubagentResult {
   const advice = type === "function" && tool?.stance === "rederivable"
     ? "It is read-only: call it again if needed."
     : "It may have taken effect: check before calling it again.";
   return { content: `Cannot report the result: interrupted, outcome unknown. ${advice}`, error: true };
 }
 
-function helperLinks(events: readonly SessionEvent[]): readonly HelperLink[] {
+function subagentLinks(events: readonly SessionEvent[]): readonly SubagentLink[] {
   return events.flatMap((event) => {
-    if (event.type !== "helper_started") return [];
+    if (event.type !== "subagent_started") return [];
     const { id, session } = event;
     return [{ id, session }];
   });
 }
 
-interface HelperResult {
+interface SubagentResult {
   readonly content: string;
   readonly error: boolean;
 }
 
-export function resultOfHelper(
+export function resultOfSubagent(
   { reason, text, message }: Pick<TurnEnd, "reason" | "text" | "message">,
   session: string,
-): HelperResult {
+): SubagentResult {
   if (reason === "completed" && text !== "") return { content: text, error: false };
   const why = message ?? `Its turn ended (${reason}).`;
-  const said = text === "" ? "It returned no text." : `Its last text:\n\n${text}`;
+  const lastText = text === "" ? "It returned no text." : `Its last text:\n\n${text}`;
   return {
-    content: `The subagent ended without an answer. ${why} Its session is ${session}. ${said}`,
+    content: `The subagent ended without an answer. ${why} Its session is ${session}. ${lastText}`,
     error: true,
   };
 }
 
-interface StoredHelper extends HelperLink {
+interface StoredSubagent extends SubagentLink {
   readonly ledger: TurnLedger;
   readonly end?: TurnEnd;
 }
@@ -554,7 +554,7 @@ const COST_EVENTS: readonly SessionEvent["type"][] = [
 ];
 
 /** Reads the results of a session's subagents. The cost of a deleted one is unknown. @throws {StoreError} */
-function readHelpers(links: readonly HelperLink[], store: Store): Promise<readonly StoredHelper[]> {
+function readSubagents(links: readonly SubagentLink[], store: Store): Promise<readonly StoredSubagent[]> {
   return Promise.all(links.map(async (link) => {
     if (!await store.getSession(link.session)) return { ...link, ledger: EMPTY_LEDGER };
     const events = eventsOf(await store.readEvents(link.session, { types: COST_EVENTS }));
@@ -567,16 +567,16 @@ function readHelpers(links: readonly HelperLink[], store: Store): Promise<readon
 }
 
 /** Returns the result of a call whose subagent was interrupted with the server. */
-function interruptedHelper({ session, end }: StoredHelper): HelperResult {
-  if (end && end.reason !== "interrupted") return resultOfHelper(end, session);
+function interruptedSubagent({ session, end }: StoredSubagent): SubagentResult {
+  if (end && end.reason !== "interrupted") return resultOfSubagent(end, session);
   const content =
     "Cannot report the result: interrupted, outcome unknown. The subagent's work until then is in its " +
     `session, ${session}. It may have taken effect: check before calling it again.`;
   return { content, error: true };
 }
 
-export function costOf(helpers: readonly StoredHelper[]): TurnLedger {
-  return helpers.reduce((sum, { ledger }) => addLedgers(sum, ledger), EMPTY_LEDGER);
+export function costOf(subagents: readonly StoredSubagent[]): TurnLedger {
+  return subagents.reduce((sum, { ledger }) => addLedgers(sum, ledger), EMPTY_LEDGER);
 }
 
 export const OWN_SUMS = { group: "planned", agent: OWN_AGENT } as const;
@@ -584,12 +584,12 @@ export const OWN_SUMS = { group: "planned", agent: OWN_AGENT } as const;
 interface Beginning extends Pick<NextState, "title" | "totals" | "value"> {
   readonly store: Store;
   readonly messages: readonly Message[];
-  readonly workplace?: unknown;
+  readonly environmentText?: unknown;
 }
 
 export function creationRecords(
   session: Omit<Extract<StoreRecord, { readonly type: "session" }>, "type" | "kind">,
-  { store, messages, workplace, ...state }: Beginning,
+  { store, messages, environmentText, ...state }: Beginning,
 ): readonly StoreRecord[] {
   const { id: sessionId } = session;
   const events = messages.map((message) => ({ type: "message_added", message }));
@@ -601,7 +601,7 @@ export function creationRecords(
       days: {},
     })
       .records,
-    ...(workplace ? stateRecords(sessionId, { workplace }) : []),
+    ...(environmentText ? stateRecords(sessionId, { environment: environmentText }) : []),
     ...events.length > 0 ? [{ type: "events", sessionId, after: 0, events } as const] : [],
   ];
 }

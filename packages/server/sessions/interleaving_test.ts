@@ -104,12 +104,12 @@ Deno.test("Sessions: concurrent requests for one session run one after the other
       fc.scheduler(),
       acts("start", "steer", "continue", "cancel", "show", "list"),
       fc.boolean(),
-      async (scheduler, asked, isLoaded) => {
+      async (scheduler, requested, isLoaded) => {
         const stored = memoryStore();
         const sessions = scriptedSessions(options(shuffled(stored, scheduler)));
         const { id } = (await scheduler.waitFor(sessions.create([{}])))[0]!;
         if (isLoaded) await scheduler.waitFor(sessions.get(id));
-        const done = await scheduler.waitFor(Promise.all(asked.map((one) => act(sessions, id, one))));
+        const done = await scheduler.waitFor(Promise.all(requested.map((one) => act(sessions, id, one))));
         await scheduler.waitFor(Promise.all(done.map(({ turn }) => turn?.done)));
 
         const session = await scheduler.waitFor(sessions.get(id));
@@ -121,9 +121,9 @@ Deno.test("Sessions: concurrent requests for one session run one after the other
         assertEquals([bounds.length % 2, session.isRunning], [0, false]);
         assertEquals(done.filter(({ turn }) => turn).length, bounds.length / 2);
         // Accepted inputs are stored once; refused ones aren't.
-        const said = session.history.filter(({ role }) => role === "user").map(({ content }) => content);
+        const texts = session.history.filter(({ role }) => role === "user").map(({ content }) => content);
         const accepted = done.filter(({ act, refused }) => /start|steer/.test(act) && refused === undefined);
-        assertEquals(said.toSorted(), accepted.map(({ input }) => input).toSorted());
+        assertEquals(texts.toSorted(), accepted.map(({ input }) => input).toSorted());
         for (const { refused } of done) assertEquals([undefined, 409].includes(refused), true);
         assertEquals(unpaired(session.history), []);
         // Memory equals the store.
@@ -140,11 +140,11 @@ Deno.test("Sessions: a session is deleted completely and once under concurrent r
     fc.asyncProperty(
       fc.scheduler(),
       acts("start", "steer", "cancel", "show", "list", "delete"),
-      async (scheduler, asked) => {
+      async (scheduler, requested) => {
         const stored = memoryStore();
         const sessions = scriptedSessions(options(shuffled(stored, scheduler)));
         const { id } = (await scheduler.waitFor(sessions.create([{}])))[0]!;
-        const all = [...asked, ["delete", ""] as const];
+        const all = [...requested, ["delete", ""] as const];
         const done = await scheduler.waitFor(Promise.all(all.map((one) => act(sessions, id, one))));
         await scheduler.waitFor(Promise.all(done.map(({ turn }) => turn?.done)));
         const deleted = done.filter(({ act, refused }) => act === "delete" && refused === undefined);

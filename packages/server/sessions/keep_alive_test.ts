@@ -1,5 +1,5 @@
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
-import { Warmth } from "@tare/session";
+import { CacheKeepAlive } from "@tare/session";
 import { memoryStore } from "@tare/session/sqlite";
 import { sharedMemory } from "../../../tests/shared_memory.ts";
 import type { Overview } from "@tare/session/internal/report";
@@ -49,7 +49,7 @@ class Timers {
 /** A Messages provider that calls the tool `slow` when instructed to work. Its cache lives for five minutes. */
 function messagesProvider(now: () => number) {
   /** Requests in short form: a ping requests no reply. */
-  const asked: string[] = [];
+  const requests: string[] = [];
   const usages: Usage[] = [];
   let held: { readonly prompt: string; readonly usedMs: number } | undefined;
   const fetch: typeof globalThis.fetch = async (input, init) => {
@@ -66,7 +66,7 @@ function messagesProvider(now: () => number) {
     const isHeld = held && now() - held.usedMs <= 5 * MINUTE && prompt.startsWith(held.prompt);
     const cachedTokens = isHeld && held ? held.prompt.length : 0;
     held = { prompt, usedMs: now() };
-    asked.push(`${most === 0 ? "ping" : "call"} ${isHeld ? "reads" : "writes"}`);
+    requests.push(`${most === 0 ? "ping" : "call"} ${isHeld ? "reads" : "writes"}`);
     const cacheWriteTokens = prompt.length - cachedTokens;
     const outputTokens = most === 0 ? 0 : 5;
     const promptTokens = prompt.length;
@@ -86,13 +86,13 @@ function messagesProvider(now: () => number) {
       ),
     );
   };
-  return { asked, usages, fetch };
+  return { requests, usages, fetch };
 }
 
 /** State that servers share: the provider, the time and its timers. */
 function newWorld() {
   const timers = new Timers();
-  const warmths: Warmth[] = [];
+  const warmths: CacheKeepAlive[] = [];
   return { timers, provider: messagesProvider(() => timers.nowMs), warmths };
 }
 
@@ -101,12 +101,12 @@ function served(options: TestOptions = {}, world = newWorld()) {
   const { timers, provider, warmths } = world;
   const now = () => timers.nowMs;
   const errors: unknown[] = [];
-  const { asked, fetch } = provider;
-  const warmth = new Warmth({
+  const { requests, fetch } = provider;
+  const keepAlive = new CacheKeepAlive({
     ...{ now, after: timers.after },
     onError: (error) => errors.push(error),
   });
-  warmths.push(warmth);
+  warmths.push(keepAlive);
   const release = Promise.withResolvers<string>();
   const began = Promise.withResolvers<void>();
   const slow: Tool = {
@@ -120,25 +120,25 @@ function served(options: TestOptions = {}, world = newWorld()) {
     },
   };
   const server = agent(anthropicModel({ model: "m", baseURL: "http://provider", fetch }), {
-    ...{ now, profile: PROFILE, price: () => PRICE, tools: [slow], keepWarm: warmth },
+    ...{ now, profile: PROFILE, price: () => PRICE, tools: [slow], keepWarm: keepAlive },
     instructions: "Be brief. ".repeat(PREFIX / 10 + 10),
     windowTokens: 1_000_000,
     onError: (error) => errors.push(error),
     ...options,
   });
   const settle = async () => {
-    const waiting = () => warmths.reduce((sum, warmth) => sum + warmth.waiting, 0);
+    const waiting = () => warmths.reduce((sum, keepAlives) => sum + keepAlives.waiting, 0);
     while (waiting() > timers.waiting.length) await new Promise((resolve) => setTimeout(resolve));
   };
   return {
     /** Cost of all requests, in cost units, by the provider's usage. */
     bill: () => provider.usages.reduce((sum, usage) => sum + promptCost(PROFILE, usage), 0),
     ...{
-      asked,
+      requests,
       errors,
       server,
       timers,
-      warmth,
+      keepAlive,
       world,
       began: began.promise,
       release: () => release.resolve("done"),
@@ -151,7 +151,7 @@ function served(options: TestOptions = {}, world = newWorld()) {
         await turn(server, session, "Hello.");
         await timers.pass(6 * MINUTE, settle);
       }
-      asked.length = 0;
+      requests.length = 0;
       return session;
     },
   };
@@ -174,7 +174,7 @@ Deno.test(
   "cache keep-alive: a prompt stays cached while a tool runs for twelve minutes, and is written again without it",
   async () => {
     for (const keeps of [true, false]) {
-      const { asked, errors, server, session, pass, timers, warmth, began, release } = served(
+      const { requests, errors, server, session, pass, timers, keepAlive, began, release } = served(
         keeps ? {} : { keepWarm: "off" },
       );
       const path = await session();
@@ -184,11 +184,11 @@ Deno.test(
       release();
       const seen = await playing;
       assertEquals(
-        asked,
+        requests,
         keeps ? ["call writes", "ping reads", "ping reads", "call reads"] : ["call writes", "call writes"],
       );
       // After the answer a user may send a request, until the cache expires.
-      assertEquals([errors, timers.waiting, warmth.waiting], [[], keeps ? [280_000] : [], keeps ? 1 : 0]);
+      assertEquals([errors, timers.waiting, keepAlive.waiting], [[], keeps ? [280_000] : [], keeps ? 1 : 0]);
       assertEquals(seen.at(-1)?.event.type, "turn_end");
       await server.close();
     }
@@ -207,13 +207,13 @@ Deno.test("cache keep-alive: session and turn ledgers contain the cost and estim
     const { ledger: turnLedger } = (await playing).at(-1)!.event as Extract<LoopEvent, { type: "turn_end" }>;
     const { all } = (await call(server, "GET", "/tare/v1/overview")).body as Overview;
     bills.push(bill());
-    assertAlmostEquals(all.tokenUnits, bill());
+    assertAlmostEquals(all.costUnits, bill());
     assertEquals(all.pings, keeps ? 2 : 0);
     const { ledger } = (await call(server, "GET", path)).body as { ledger: TurnLedger };
     assertAlmostEquals(ledger.usd ?? 0, all.usd);
     assertEquals(turnLedger.calls, 2);
-    assert((turnLedger.tokenUnits ?? 0) > all.pingTokenUnits);
-    if (keeps) bills.push(all.withoutTokenUnits);
+    assert((turnLedger.costUnits ?? 0) > all.pingCostUnits);
+    if (keeps) bills.push(all.baselineCostUnits);
     await server.close();
   }
   const [paid = 0, claimed = 0, without = 0] = bills;
@@ -223,15 +223,15 @@ Deno.test("cache keep-alive: session and turn ledgers contain the cost and estim
 });
 
 Deno.test("cache keep-alive: a prompt stays cached with few requests while an approval is pending", async () => {
-  const { asked, server, session, pass, timers, warmth, release } = served({ approvals: {} });
+  const { requests, server, session, pass, timers, keepAlive, release } = served({ approvals: {} });
   const path = await session();
   const spent = async () => ((await call(server, "GET", "/tare/v1/overview")).body as Overview).all.usd;
   const before = await spent();
   await turn(server, path, "Work.");
   await pass(60 * MINUTE);
-  assertEquals(asked, ["call writes", "ping reads", "ping reads", "ping reads"]);
+  assertEquals(requests, ["call writes", "ping reads", "ping reads", "ping reads"]);
   // Only the deadline of the approval is waited for.
-  assertEquals([warmth.waiting, timers.waiting], [0, []]);
+  assertEquals([keepAlive.waiting, timers.waiting], [0, []]);
   const [open] = await approvalsOf(server, path);
   release();
   const answer = { decision: "allow" };
@@ -246,29 +246,29 @@ Deno.test("cache keep-alive: a prompt stays cached with few requests while an ap
 });
 
 Deno.test("cache keep-alive: a cancelled turn and a closed server leave no timers", async () => {
-  const { asked, server, session, pass, timers, warmth, began } = served();
+  const { requests, server, session, pass, timers, keepAlive, began } = served();
   const path = await session();
   const playing = turn(server, path, "Work.");
   await began;
   await pass(0);
-  assertEquals([warmth.waiting, timers.waiting], [1, [280_000]]);
+  assertEquals([keepAlive.waiting, timers.waiting], [1, [280_000]]);
   await call(server, "POST", `${path}/cancel`);
   await playing;
-  assertEquals([warmth.waiting, timers.waiting], [0, []]);
+  assertEquals([keepAlive.waiting, timers.waiting], [0, []]);
   const other = turn(server, path, "Work.");
-  while (warmth.waiting === 0) await new Promise((resolve) => setTimeout(resolve));
+  while (keepAlive.waiting === 0) await new Promise((resolve) => setTimeout(resolve));
   assertEquals(timers.waiting, [280_000]);
   await server.close();
   await other;
-  assertEquals([warmth.waiting, timers.waiting], [0, []]);
+  assertEquals([keepAlive.waiting, timers.waiting], [0, []]);
   await pass(60 * MINUTE);
-  assertEquals(asked, ["call writes", "call reads"]);
+  assertEquals(requests, ["call writes", "call reads"]);
 });
 
 Deno.test("cache keep-alive: an idle session is kept alive only on request, until its deletion", async () => {
-  const { asked, server, session, pass, timers, warmth } = served();
+  const { requests, server, session, pass, timers, keepAlive } = served();
   const path = await session();
-  const keepWarm = (minutes: number) => call(server, "POST", `${path}/keep_warm`, { minutes });
+  const keepWarm = (minutes: number) => call(server, "POST", `${path}/keep_alive`, { minutes });
   assertEquals((await keepWarm(60)).status, 409);
   await turn(server, path, "Hello.");
   const { status, body } = await keepWarm(8);
@@ -276,7 +276,7 @@ Deno.test("cache keep-alive: an idle session is kept alive only on request, unti
   assertEquals((body as { until: string }).until, new Date(timers.nowMs + 8 * MINUTE).toISOString());
   await pass(60 * MINUTE);
   // The second request would be after the eight minutes.
-  assertEquals(asked, ["call writes", "ping reads"]);
+  assertEquals(requests, ["call writes", "ping reads"]);
   const { all } = (await call(server, "GET", "/tare/v1/overview")).body as Overview;
   assert(all.pingUsd <= (body as { maxUsd: number }).maxUsd);
   const { ledger } = (await call(server, "GET", path)).body as { ledger: TurnLedger };
@@ -285,26 +285,26 @@ Deno.test("cache keep-alive: an idle session is kept alive only on request, unti
   await turn(server, path, "Hello.");
   assertEquals((await keepWarm(60)).status, 200);
   await pass(3 * 60 * MINUTE);
-  assertEquals(asked.slice(3), Array(12).fill("ping reads"));
-  assertEquals([warmth.waiting, timers.waiting], [0, []]);
+  assertEquals(requests.slice(3), Array(12).fill("ping reads"));
+  assertEquals([keepAlive.waiting, timers.waiting], [0, []]);
   await turn(server, path, "Hello.");
   assertEquals((await keepWarm(60)).status, 200);
-  assertEquals([warmth.waiting, timers.waiting], [1, [280_000]]);
+  assertEquals([keepAlive.waiting, timers.waiting], [1, [280_000]]);
   await call(server, "DELETE", path);
-  assertEquals([warmth.waiting, timers.waiting], [0, []]);
+  assertEquals([keepAlive.waiting, timers.waiting], [0, []]);
   await server.close();
 });
 
 Deno.test("cache keep-alive: a closed server stops requested keep-alive", async () => {
-  const { asked, server, session, pass, timers, warmth } = served();
+  const { requests, server, session, pass, timers, keepAlive } = served();
   const path = await session();
   await turn(server, path, "Hello.");
-  assertEquals((await call(server, "POST", `${path}/keep_warm`, { minutes: 60 })).status, 200);
-  assertEquals([warmth.waiting, timers.waiting], [1, [280_000]]);
+  assertEquals((await call(server, "POST", `${path}/keep_alive`, { minutes: 60 })).status, 200);
+  assertEquals([keepAlive.waiting, timers.waiting], [1, [280_000]]);
   await server.close();
-  assertEquals([warmth.waiting, timers.waiting], [0, []]);
+  assertEquals([keepAlive.waiting, timers.waiting], [0, []]);
   await pass(60 * MINUTE);
-  assertEquals(asked, ["call writes"]);
+  assertEquals(requests, ["call writes"]);
 });
 
 Deno.test("POST keep_warm reports why a session's cache can't be kept alive", async () => {
@@ -318,7 +318,7 @@ Deno.test("POST keep_warm reports why a session's cache can't be kept alive", as
     const { server } = served(options);
     const path = await newSession(server);
     await turn(server, path, "Hello.");
-    const refused = await call(server, "POST", `${path}/keep_warm`, { minutes: 60 });
+    const refused = await call(server, "POST", `${path}/keep_alive`, { minutes: 60 });
     assertEquals(refused.status, status);
     assertStringIncludes((refused.body as { error: { message: string } }).error.message, reason);
     await server.close();
@@ -333,14 +333,14 @@ Deno.test("cache keep-alive: a server stops it for a session that another server
   const b = served({ store: memory.open().store, approvals }, a.world);
   await turn(a.server, path, "Work.");
   await a.pass(5 * MINUTE);
-  assertEquals(a.asked, ["call writes", "ping reads"]);
+  assertEquals(a.requests, ["call writes", "ping reads"]);
   const [open] = await approvalsOf(b.server, path);
   const answer = { decision: "allow" };
   assertEquals((await call(b.server, "POST", `${path}/approvals/${open?.id}`, answer)).status, 200);
   await b.began;
   await a.pass(60 * MINUTE);
   // The server that continues has no request of its own yet.
-  assertEquals([a.asked, a.warmth.waiting, b.warmth.waiting], [["call writes", "ping reads"], 0, 0]);
+  assertEquals([a.requests, a.keepAlive.waiting, b.keepAlive.waiting], [["call writes", "ping reads"], 0, 0]);
   b.release();
   await follow(b.server, path, 0);
   const { ledger } = (await call(a.server, "GET", path)).body as { ledger: TurnLedger };
@@ -360,7 +360,7 @@ Deno.test("cache keep-alive: its cost outlives a restart, which ends it", async 
   await before.pass(5 * MINUTE);
   const { ledger } = (await call(before.server, "GET", path)).body as { ledger: TurnLedger };
   // The server is killed: nothing is closed in order.
-  before.warmth.close();
+  before.keepAlive.close();
   const after = served({ store, approvals: {} }, before.world);
   const { ledger: again } = (await call(after.server, "GET", path)).body as { ledger: TurnLedger };
   assertEquals(again, ledger);
@@ -368,7 +368,7 @@ Deno.test("cache keep-alive: its cost outlives a restart, which ends it", async 
   assertAlmostEquals(again.usd ?? 0, all.usd);
   assertEquals(all.pings, 1);
   await after.pass(60 * MINUTE);
-  assertEquals([after.asked, after.warmth.waiting], [["call writes", "ping reads"], 0]);
+  assertEquals([after.requests, after.keepAlive.waiting], [["call writes", "ping reads"], 0]);
   await after.server.close();
   await before.server.close();
 });

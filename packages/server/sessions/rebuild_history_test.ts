@@ -120,26 +120,26 @@ Deno.test("rebuildHistory() needs no events but HISTORY_EVENTS", () => {
     stepEnd(1),
     turnEnd,
   ];
-  const kept = events.filter(({ type }) => HISTORY_EVENTS.includes(type));
-  assertEquals(kept.length, 5);
-  assertEquals(rebuildHistory(kept), rebuildHistory(events));
+  const retained = events.filter(({ type }) => HISTORY_EVENTS.includes(type));
+  assertEquals(retained.length, 5);
+  assertEquals(rebuildHistory(retained), rebuildHistory(events));
 });
 
 Deno.test("rebuildHistory() returns the cost of an interrupted turn if each call reports its cost", () => {
-  const cost = { tokenUnits: 7, usd: 0.5 };
+  const cost = { costUnits: 7, usd: 0.5 };
   const begun: SessionEvent[] = [{ type: "turn_start", input: "q" }, { ...stepEnd(1), cost } as SessionEvent];
   const ledgerOf = (events: readonly SessionEvent[]) => {
-    const { tokenUnits, usd } = rebuildHistory(events).ledger;
-    return { tokenUnits, usd };
+    const { costUnits, usd } = rebuildHistory(events).ledger;
+    return { costUnits, usd };
   };
-  assertEquals(ledgerOf([...begun, { ...stepEnd(2), cost } as SessionEvent]), { tokenUnits: 14, usd: 1 });
-  assertEquals(ledgerOf([...begun, stepEnd(2)]), { tokenUnits: undefined, usd: undefined });
+  assertEquals(ledgerOf([...begun, { ...stepEnd(2), cost } as SessionEvent]), { costUnits: 14, usd: 1 });
+  assertEquals(ledgerOf([...begun, stepEnd(2)]), { costUnits: undefined, usd: undefined });
 });
 
 /** Events of a turn, in a possible order. */
 const turns = fc.array(
   fc.record({
-    told: fc.boolean(),
+    hasAnswer: fc.boolean(),
     steps: fc.array(fc.record({ calls: fc.integer({ min: 0, max: 3 }), steered: fc.boolean() }), {
       maxLength: 3,
     }),
@@ -153,10 +153,12 @@ Deno.test("rebuildHistory() continues from an earlier result as if it had read a
   fc.assert(fc.property(turns, fc.nat(), (made, nth) => {
     const starts: number[] = [];
     const events: SessionEvent[] = [];
-    for (const [turn, { told, steps, unanswered, ends }] of made.entries()) {
+    for (const [turn, { hasAnswer, steps, unanswered, ends }] of made.entries()) {
       starts.push(events.length);
       events.push({ type: "turn_start", ...(turn % 2 === 0 && { input: `q ${turn}` }) });
-      if (told) events.push({ type: "message_added", message: { role: "system", content: `tools ${turn}` } });
+      if (hasAnswer) {
+        events.push({ type: "message_added", message: { role: "system", content: `tools ${turn}` } });
+      }
       for (const [index, { calls, steered }] of steps.entries()) {
         const ids = Array.from({ length: calls }, (_, at) => `${turn}.${index}.${at}`);
         events.push(reply(index + 1, `reply ${index}`, ...ids));
@@ -166,10 +168,10 @@ Deno.test("rebuildHistory() continues from an earlier result as if it had read a
       }
       // Only the last turn may have no end.
       if (ends === "never" && turn === made.length - 1) break;
-      const asked = made[turn]!.steps.at(-1)?.calls ?? 0;
-      for (let at = 0; at < (ends === "approval" && unanswered ? asked : 0); at++) {
+      const callCount = made[turn]!.steps.at(-1)?.calls ?? 0;
+      for (let at = 0; at < (ends === "approval" && unanswered ? callCount : 0); at++) {
         const id = `${turn}.${steps.length - 1}.${at}`;
-        events.push({ type: "approval_asked", step: steps.length, id, name: "read", arguments: "{}" });
+        events.push({ type: "approval_requested", step: steps.length, id, name: "read", arguments: "{}" });
       }
       events.push({ ...turnEnd, reason: ends === "approval" ? "approval" : "completed" });
     }

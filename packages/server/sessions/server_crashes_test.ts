@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { contentText, type FunctionToolCall, type Message, type Model, type Tool } from "@tare/messages";
 import { sharedMemory } from "../../../tests/shared_memory.ts";
-import { type Days, type Overview, sumsOf } from "@tare/session/internal/report";
+import { type Days, type Overview, usageTotals } from "@tare/session/internal/report";
 import type { HttpAgent } from "@tare/server";
 import fc, { cases } from "../../../tests/cases.ts";
 import { agent, call, events, newSession, request, type SeenEvent } from "../fixture_test.ts";
@@ -33,7 +33,7 @@ interface Server {
 }
 
 /** Returns the events of a stream; a server that was closed meanwhile may end it with an error. */
-async function toldBy(response: Response, server: Server): Promise<SeenEvent[]> {
+async function eventsOf(response: Response, server: Server): Promise<SeenEvent[]> {
   const seen = await events(response);
   return server.isClosing ? seen.filter(({ id }) => !Number.isNaN(id)) : seen;
 }
@@ -97,7 +97,7 @@ Deno.test("several servers: acknowledged events are not lost, repeated or reorde
       const acknowledged: string[] = [];
       const followed: SeenEvent[][] = [];
       const faults: unknown[] = [];
-      let asked = 0;
+      let requestCount = 0;
       for (const { ticks: count, ...step } of steps) {
         if (step.do === "pass") {
           memory.pass(4_000);
@@ -109,14 +109,14 @@ Deno.test("several servers: acknowledged events are not lost, repeated or reorde
             if (server.isClosing) return;
             if (![200, 202, 409].includes(response.status)) faults.push(await response.text());
             if (response.status !== 409 && body.input) acknowledged.push(body.input);
-            if (response.status === 200) followed.push(await toldBy(response, server));
+            if (response.status === 200) followed.push(await eventsOf(response, server));
           };
           switch (step.do) {
             case "start":
-              turn({ input: `input ${asked++}` });
+              turn({ input: `input ${requestCount++}` });
               break;
             case "steer":
-              turn({ input: `input ${asked++}`, steer: true } as never);
+              turn({ input: `input ${requestCount++}`, steer: true } as never);
               break;
             case "continue":
               turn({ continue: true } as never);
@@ -131,7 +131,7 @@ Deno.test("several servers: acknowledged events are not lost, repeated or reorde
               break;
             case "follow":
               handler.fetch(request("GET", `${path}/events`)).then(async (response) =>
-                followed.push(await toldBy(response, server))
+                followed.push(await eventsOf(response, server))
               );
               break;
             case "pause":
@@ -168,15 +168,17 @@ Deno.test("several servers: acknowledged events are not lost, repeated or reorde
       assertEquals((await store.shared.look(id)).holder, "nobody");
       const { days } = (await store.readState(id, "totals") ?? { days: {} }) as { readonly days: Days };
       const { body } = await call(servers[0]!.handler, "GET", "/tare/v1/overview");
-      assertEquals((body as Overview).all, sumsOf.days(days), "totals equal the sessions' own");
+      assertEquals((body as Overview).all, usageTotals.days(days), "totals equal the sessions' own");
       const stored = (await store.readEvents(id)).map(({ number, event }) => ({ id: number, event }));
       assertEquals(stored.map(({ id }) => id), stored.map((_, index) => index + 1));
       for (const seen of followed) {
         const from = seen[0]?.id ?? 1;
         assertEquals(seen, stored.slice(from - 1, from - 1 + seen.length) as never);
       }
-      const shown = await Promise.all(servers.map(({ handler }) => call(handler, "GET", path)));
-      const [first, ...others] = shown.map(({ body }) => body as { messages: Message[]; status: string });
+      const shownBodies = await Promise.all(servers.map(({ handler }) => call(handler, "GET", path)));
+      const [first, ...others] = shownBodies.map(({ body }) =>
+        body as { messages: Message[]; status: string }
+      );
       for (const other of others) assertEquals(other, first);
       assertEquals([first!.status, unpaired(first!.messages)], ["idle", []]);
       const inputs = first!.messages.filter(({ role }) => role === "user").map(({ content }) =>

@@ -1,4 +1,4 @@
-import type { Keys, Store, Warmth } from "@tare/session";
+import type { CacheKeepAlive, Keys, Store } from "@tare/session";
 import type { Telemetry } from "@tare/session/telemetry";
 import type { Clock, RunLimits } from "@tare/loop";
 import type { CountTokens, Model, Tool } from "@tare/messages";
@@ -54,7 +54,7 @@ export interface ModelOptions {
   /** Reasoning effort of models that support it, unless a session has its own. Default: the model's own. */
   readonly effort?: string | undefined;
   /** Returns whether a model receives the images of results. Default: false. */
-  readonly seesPictures?: ((model: string) => boolean) | undefined;
+  readonly supportsImages?: ((model: string) => boolean) | undefined;
   /** Returns the address of a model, for telemetry. Default: unknown. */
   readonly address?: ((model: string) => string) | undefined;
   /** A sentence that every turn starts with, as a warning. Default: none. */
@@ -106,7 +106,7 @@ export interface WorkspaceOptions {
     /** Returns the text that follows the instructions of a new session, for its whole life; none if empty. */
     readonly describe: () => Promise<string>;
     /** Returns the changes since these system messages; `undefined` if there are none. */
-    readonly changes: (told: readonly string[]) => Promise<string | undefined>;
+    readonly changes: (events: readonly string[]) => Promise<string | undefined>;
   } | undefined;
   /** Record of turns' file changes, which can be undone. Default: none. */
   readonly checkpoints?: Omit<Checkpoints, "close"> | undefined;
@@ -115,7 +115,7 @@ export interface WorkspaceOptions {
 }
 
 /** Description of the environment that sessions work in. */
-export type Workplace = NonNullable<WorkspaceOptions["place"]>;
+export type EnvironmentDescription = NonNullable<WorkspaceOptions["place"]>;
 
 /** Options that few servers need. */
 export interface AdvancedOptions {
@@ -127,7 +127,7 @@ export interface AdvancedOptions {
    * Cache keep-alive of waiting sessions' prompts; it is closed with the sessions. `off`: none. Default: only during
    * a turn.
    */
-  readonly keepWarm?: Warmth | "off" | undefined;
+  readonly keepWarm?: CacheKeepAlive | "off" | undefined;
   /** Time of the loop. Default: the real time. */
   readonly clock?: Clock | undefined;
   /** Timer: calls back after `ms` milliseconds; returns a function that cancels it. Default: the real time. */

@@ -1,11 +1,11 @@
-import { Warmth } from "@tare/session";
+import { CacheKeepAlive } from "@tare/session";
 import { type Pingable, Session } from "@tare/session/internal";
 import {
   type CallReport,
   reportCall,
   type SeenSession,
-  sumsOf,
   UNFINISHED,
+  usageTotals,
 } from "@tare/session/internal/report";
 import { ModelError, type TurnEnd, type TurnLedger } from "@tare/loop";
 import { EMPTY_LEDGER } from "@tare/loop/internal";
@@ -25,9 +25,9 @@ import { describeCall, pairCalls, PLAN_TOOL_NAME, planAfter, sameData } from "@t
 import type { History, LedgerEntry, Pin, Ping, PromptCall, PromptSession, SessionView } from "@tare/planner";
 import { callCost, type Rates } from "@tare/planner/internal/parts";
 import { policySession } from "@tare/planner/policies";
-import { DELEGATE_TOOL } from "../helpers/helpers.ts";
+import { DELEGATE_TOOL } from "../subagents/subagents.ts";
 import { type OfferState, offerTools, type ToolOffer } from "../turns/session_tools.ts";
-import { askedModel, tracedModel } from "../turns/traced_turn.ts";
+import { modelFacts, tracedModel } from "../turns/traced_turn.ts";
 import type { SessionSettings } from "./session_settings.ts";
 import type { SessionEvent, SessionNeeds, SessionTotals, TurnPrompt } from "./session_types.ts";
 import { summariseWith } from "./summarise.ts";
@@ -70,7 +70,7 @@ function summaryModel({ id: conversation, environment, settings: own }: SessionN
   // Summaries have the settings of turns: another effort is a cache miss at some providers.
   const port: Model = settings ? (request) => ask({ ...request, settings }) : ask;
   if (!telemetry?.isOn) return port;
-  return tracedModel(port, { telemetry, conversation, ...askedModel(environment, model) });
+  return tracedModel(port, { telemetry, conversation, ...modelFacts(environment, model) });
 }
 
 const BY_PLAN = "plan";
@@ -97,20 +97,20 @@ export class SessionPrompt implements TurnPrompt {
   readonly #options: SessionPromptOptions;
   readonly #prompts: PromptSession;
   readonly conversation: Session;
-  #told: OfferState | undefined;
+  #announced: OfferState | undefined;
   #state: PromptState | undefined;
   #plannedAt = -1;
   #offer: ToolOffer | undefined;
   /** Every tool that was ever offered, by name: results of removed tools may remain. */
   readonly #known: Record<string, Tool>;
   /** The newest request's prompt, if it can be sent again while the session waits. */
-  #kept: KeepablePrompt | undefined;
+  #retained: KeepablePrompt | undefined;
 
   constructor(options: SessionPromptOptions) {
     const { id, environment, settings, archive, countTokens, stored } = options;
     const { context, title, pins, days } = stored;
-    const { before, ...kept } = options;
-    this.#options = kept;
+    const { before, ...rest } = options;
+    this.#options = rest;
     this.#known = before ? before.#known : {};
     const resumed = before && before.#resume(context);
     this.#prompts = resumed ?? policySession({
@@ -125,14 +125,14 @@ export class SessionPrompt implements TurnPrompt {
       },
       summarise: async (request) => {
         const unfinished = (usage: Usage) => this.#bookUnfinished(usage);
-        return await summariseWith(summaryModel(kept), { countTokens, unfinished })(request);
+        return await summariseWith(summaryModel(rest), { countTokens, unfinished })(request);
       },
     });
     this.conversation = new Session({
       ...{ id, archive, prompts: this.#prompts, countTokens, tools: this.#known },
       state: { title, model: settings.model, pins, days },
     });
-    this.#told = stored.tools;
+    this.#announced = stored.tools;
   }
 
   get pins(): readonly Pin[] {
@@ -143,8 +143,9 @@ export class SessionPrompt implements TurnPrompt {
   get state(): PromptState {
     const { pins, conversation: { prompt: { state: context } } } = this;
     const known = this.#state;
-    const isSame = known && context === known.context && pins === known.pins && this.#told === known.tools;
-    return isSame ? known : this.#state = { context, pins, tools: this.#told };
+    const isSame = known && context === known.context && pins === known.pins &&
+      this.#announced === known.tools;
+    return isSame ? known : this.#state = { context, pins, tools: this.#announced };
   }
 
   get archived(): readonly string[] {
@@ -158,7 +159,7 @@ export class SessionPrompt implements TurnPrompt {
 
   offerTools(tools: readonly Tool[], mayTell: boolean): ToolOffer {
     this.#offer = this.#offerOf(tools, mayTell);
-    this.#told = this.#offer.state;
+    this.#announced = this.#offer.state;
     return this.#offer;
   }
 
@@ -183,11 +184,11 @@ export class SessionPrompt implements TurnPrompt {
   }
 
   made(prompt: KeepablePrompt): void {
-    this.#kept = prompt;
+    this.#retained = prompt;
   }
 
-  learns({ warmth }: Pick<LedgerEntry, "warmth">): void {
-    if (warmth?.upgrade) this.#options.environment.warmth?.observe(this.#key, warmth.upgrade);
+  learns({ keepAlive }: Pick<LedgerEntry, "keepAlive">): void {
+    if (keepAlive?.upgrade) this.#options.environment.keepAlive?.observe(this.#key, keepAlive.upgrade);
   }
 
   waitsForCalls(calls: NonNullable<AssistantMessage["tool_calls"]>): void {
@@ -198,40 +199,40 @@ export class SessionPrompt implements TurnPrompt {
   }
 
   /** Starts cache keep-alive after a turn. A subagent isn't used again, nor, probably, a stopped or failed turn. */
-  rests({ reason }: Pick<TurnEnd, "reason">, messages: readonly Message[], isHelper: boolean): void {
-    const hasCommitted = Warmth.hasCommitted(messages);
-    if (reason === "approval") return this.#wait({ pending: "person", consent: "turn", hasCommitted });
+  rests({ reason }: Pick<TurnEnd, "reason">, messages: readonly Message[], isSubagent: boolean): void {
+    const hasCommitted = CacheKeepAlive.hasCommitted(messages);
+    if (reason === "approval") return this.#wait({ pending: "user", consent: "turn", hasCommitted });
     if (reason === "tool_calls") return this.#wait({ pending: "tool", consent: "turn" });
-    if (isHelper || GIVEN_UP.includes(reason)) return this.goesOn();
-    this.#wait({ pending: "person", consent: "budget", hasCommitted });
+    if (isSubagent || GIVEN_UP.includes(reason)) return this.continues();
+    this.#wait({ pending: "user", consent: "budget", hasCommitted });
   }
 
   /** Stops cache keep-alive: a request begins, or the last one is abandoned. */
-  goesOn(): void {
-    this.#kept = undefined;
-    this.#options.environment.warmth?.goesOn(this.#options.id);
+  continues(): void {
+    this.#retained = undefined;
+    this.#options.environment.keepAlive?.cancelNext(this.#options.id);
   }
 
   forget(): void {
-    this.goesOn();
-    this.#options.environment.warmth?.forget(this.#options.id);
+    this.continues();
+    this.#options.environment.keepAlive?.forget(this.#options.id);
   }
 
   #wait({ consent, ...idle }: Waits): void {
-    const { paid, environment: { warmth } } = this.#options;
-    const kept = this.#kept;
-    if (!kept || !warmth) return;
+    const { paid, environment: { keepAlive } } = this.#options;
+    const retained = this.#retained;
+    if (!retained || !keepAlive) return;
     const rates = this.#rates;
-    warmth.waits({
+    keepAlive.waits({
       ...{ session: this.conversation, consent, key: this.#key },
-      idle: { ...idle, answerBlocks: kept.answerBlocks },
-      bytes: BYTES_A_TOKEN * (this.conversation.state.figures?.promptTokens ?? 0),
+      idle: { ...idle, answerBlocks: retained.answerBlocks },
+      bytes: BYTES_A_TOKEN * (this.conversation.state.metrics?.promptTokens ?? 0),
       price: () => rates.price,
-      ping: (type, signal) => this.#ping(kept, type, signal),
+      ping: (type, signal) => this.#ping(retained, type, signal),
       booked: (entry) => {
         const { usage, atMs } = entry;
         const { promptTokens, cachedTokens, outputTokens } = usage;
-        this.#book(sumsOf.ping(entry, this.#rates), atMs);
+        this.#book(usageTotals.ping(entry, this.#rates), atMs);
         paid({ ...EMPTY_LEDGER, promptTokens, cachedTokens, outputTokens, ...callCost(usage, rates) });
       },
     });
@@ -273,7 +274,7 @@ export class SessionPrompt implements TurnPrompt {
     for (const place of places) {
       // A plan that a full window evicted isn't pinned again.
       if (place <= this.#plannedAt || this.pins.some((pin) => pin.place === place)) continue;
-      const set = this.conversation.makePin(messages, { place, wish: "keep", by: BY_PLAN });
+      const set = this.conversation.makePin(messages, { place, wish: "retain", by: BY_PLAN });
       this.conversation.pin({ set });
     }
     this.#plannedAt = Math.max(this.#plannedAt, ...places);
@@ -286,9 +287,9 @@ export class SessionPrompt implements TurnPrompt {
 
   #bookUnfinished(usage: Usage): void {
     const { environment: { keys }, by } = this.#options;
-    const told = { number: 0, at: null, turn: null, purpose: UNFINISHED, rates: this.#rates };
-    const call = reportCall(usage, told);
-    this.#book(sumsOf.call(call), this.#now());
+    const reported = { number: 0, at: null, turn: null, purpose: UNFINISHED, rates: this.#rates };
+    const call = reportCall(usage, reported);
+    this.#book(usageTotals.call(call), this.#now());
     keys?.paid(by, call.usd ?? 0);
   }
 
@@ -301,7 +302,7 @@ export class SessionPrompt implements TurnPrompt {
   fork(length: number): PromptState {
     const { id, archive } = this.#options;
     const { prompt, state } = this.conversation.fork(length, { id, archive });
-    return { context: prompt.state, pins: state.pins, tools: this.#told };
+    return { context: prompt.state, pins: state.pins, tools: this.#announced };
   }
 
   quote(messages: readonly Message[]): ReturnType<Session["quote"]> {
@@ -355,7 +356,7 @@ export class SessionPrompt implements TurnPrompt {
     const { alwaysFull, mechanisms } = environment.prompt ?? {};
     const steady = this.#steady(tools);
     for (const tool of steady) this.#known[tool.definition.function.name] = tool;
-    return offerTools(steady, this.#told, {
+    return offerTools(steady, this.#announced, {
       ...{ alwaysFull, countTokens, mayTell },
       windowTokens: environment.windowOf(model),
       mayDefer: mechanisms?.schemas,
@@ -369,7 +370,7 @@ export const CALL_EVENTS: readonly SessionEvent["type"][] = [
   "context_rewritten",
   "step_end",
   "reply_unfinished",
-  "approval_asked",
+  "approval_requested",
 ];
 
 /**
@@ -382,7 +383,7 @@ export function callsOf(events: Iterable<SessionEvent>, rates: Rates): CallRepor
   let rewrites: Rewrite[] = [];
   let afterQuestion = false;
   for (const event of events) {
-    if (event.type === "approval_asked") afterQuestion = true;
+    if (event.type === "approval_requested") afterQuestion = true;
     if (event.type === "turn_start" && (event.input !== undefined || turn === 0)) turn++;
     if (event.type === "context_rewritten") {
       const { type: _type, step: _step, ...rewrite } = event;
@@ -393,13 +394,13 @@ export function callsOf(events: Iterable<SessionEvent>, rates: Rates): CallRepor
     const at = atMs === undefined ? null : new Date(atMs).toISOString();
     const number = calls.length + 1;
     if (event.type === "reply_unfinished") {
-      const told = { number, at, turn, purpose: UNFINISHED, afterQuestion };
-      calls.push(reportCall(usage, { ...told, rates, cost }));
+      const about = { number, at, turn, purpose: UNFINISHED, afterQuestion };
+      calls.push(reportCall(usage, { ...about, rates, cost }));
       continue;
     }
     const ledger = event.ledger as LedgerEntry | undefined;
-    const told = { number, at, turn, purpose: "turn", afterQuestion };
-    calls.push(reportCall(usage, { ...told, ledger, rates, cost, rewrites }));
+    const about = { number, at, turn, purpose: "turn", afterQuestion };
+    calls.push(reportCall(usage, { ...about, ledger, rates, cost, rewrites }));
     rewrites = [];
     afterQuestion = false;
   }
@@ -412,17 +413,17 @@ function bookCalls(
   { rates, nowMs }: { readonly rates: Rates; readonly nowMs: number },
 ): void {
   for (const call of callsOf(events, rates)) {
-    conversation.book(sumsOf.call(call), call.at === null ? nowMs : Date.parse(call.at));
+    conversation.book(usageTotals.call(call), call.at === null ? nowMs : Date.parse(call.at));
   }
   for (const event of events) {
     if (event.type === "step_end") {
-      const { warmth } = event.ledger as LedgerEntry | undefined ?? {};
+      const { keepAlive } = event.ledger as LedgerEntry | undefined ?? {};
       const atMs = event.atMs ?? nowMs;
-      if (warmth) conversation.book({ pingCreditTokenUnits: warmth.creditTokenUnits }, atMs);
+      if (keepAlive) conversation.book({ pingCreditCostUnits: keepAlive.creditCostUnits }, atMs);
     }
     if (event.type === "tool_result" && event.made) {
-      const { calls, failed, keptTokens } = event.made;
-      const made = { programCalls: calls, failedProgramCalls: failed, programKeptTokens: keptTokens };
+      const { calls, failed, omittedTokens } = event.made;
+      const made = { programCalls: calls, failedProgramCalls: failed, programOmittedTokens: omittedTokens };
       conversation.book({ programs: 1, ...made }, nowMs);
     }
     if (event.type !== "turn_end") continue;

@@ -18,7 +18,7 @@ export const BUDGET = closed({
         `${MODELS_DATE}.`,
     }),
   ),
-  maxTokenUnits: Type.Optional(
+  maxCostUnits: Type.Optional(
     Type.Number({
       exclusiveMinimum: 0,
       description: "Highest cost of the prompts in cost units (one unit = one uncached input token).",
@@ -59,24 +59,24 @@ export const CREATE_SESSION = closed(Type.Partial(SESSION_SETTINGS).properties, 
 export type CreateSession = Partial<SessionSettings>;
 
 export interface StoredSettings extends SessionSettings {
-  readonly helper?: {
+  readonly subagent?: {
     readonly call: string;
     readonly tools: readonly string[];
   };
   readonly forkedFrom?: ForkedFrom;
 }
 
-export interface HelperParent {
+export interface SubagentParent {
   readonly session: string;
   readonly call: string;
 }
 
 export function parentOf(
   { parent, settings }: Pick<SessionRecord, "parent" | "settings">,
-): HelperParent | undefined {
+): SubagentParent | undefined {
   return parent === undefined
     ? undefined
-    : { session: parent, call: (settings as StoredSettings).helper?.call ?? "" };
+    : { session: parent, call: (settings as StoredSettings).subagent?.call ?? "" };
 }
 
 export interface ForkedFrom {
@@ -90,7 +90,7 @@ export interface Chosen extends Pick<SessionSettings, "model" | "effort"> {
 }
 
 export function storedSettings(stored: unknown, chosen?: Chosen): SessionSettings {
-  const { helper: _helper, forkedFrom: _forkedFrom, ...settings } = stored as StoredSettings;
+  const { subagent: _helper, forkedFrom: _forkedFrom, ...settings } = stored as StoredSettings;
   if (chosen) choose(settings, chosen);
   return settings;
 }

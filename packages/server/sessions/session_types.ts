@@ -1,4 +1,4 @@
-import type { AskedCall, LoopEvent, TurnApprovals, TurnLedger } from "@tare/loop";
+import type { LoopEvent, PendingCall, TurnApprovals, TurnLedger } from "@tare/loop";
 import { EMPTY_LEDGER, type ResumedTurn } from "@tare/loop/internal";
 import type {
   Content,
@@ -13,19 +13,19 @@ import type {
 import type { Profile, PromptSession, SessionView } from "@tare/planner";
 import type { Rates } from "@tare/planner/internal/parts";
 import type { Days } from "@tare/session/internal/report";
-import type { Warmth } from "@tare/session";
+import type { CacheKeepAlive } from "@tare/session";
 import type { StoreRecord } from "@tare/session/internal";
 import type { Archive } from "@tare/prune";
 import type { ToolOffer } from "../turns/session_tools.ts";
 import type { SessionOptions } from "./session_options.ts";
-import type { Budget, Chosen, HelperParent, SessionSettings } from "./session_settings.ts";
+import type { Budget, Chosen, SessionSettings, SubagentParent } from "./session_settings.ts";
 
 export type { PinChange } from "@tare/session/internal";
 
 export interface NotifiedSession {
   readonly id: string;
   readonly by: string | undefined;
-  readonly parent: HelperParent | undefined;
+  readonly parent: SubagentParent | undefined;
   readonly settings: SessionSettings;
 }
 
@@ -49,8 +49,8 @@ export interface Teller {
 export interface SessionEnvironment extends SessionOptions {
   readonly ratesOf: (model: string) => Rates & { readonly profile: Profile };
   readonly windowOf: (model: string) => number;
-  readonly teller?: Teller | undefined;
-  readonly warmth: Warmth | undefined;
+  readonly notifier?: Teller | undefined;
+  readonly keepAlive: CacheKeepAlive | undefined;
   /**
    * Takes a slot for a turn; one that runs already gets one beyond the limit. Returns the function that frees it.
    * @throws {HttpError} 429, or 503 if the server is shutting down
@@ -135,7 +135,7 @@ export interface TurnRequest {
   readonly settings?: ModelSettings | undefined;
   readonly budget?: Budget | undefined;
   /** Whether the first call evicts everything that may be evicted, at any cost. Default: evicts if it pays. */
-  readonly leavesNow?: boolean | undefined;
+  readonly evictNow?: boolean | undefined;
   /** Output tokens after which the model isn't called again. Default: the server's. */
   readonly maxOutputTokens?: number | undefined;
   /**
@@ -143,7 +143,7 @@ export interface TurnRequest {
    * can approve.
    */
   readonly unattended?: "by_setting" | "deny" | undefined;
-  readonly told?: readonly ApprovalAnswered[] | undefined;
+  readonly decisions?: readonly ApprovalAnswered[] | undefined;
   readonly id?: string | undefined;
   readonly giveBack?: (() => void) | undefined;
   /** Returns records that are committed with the turn's start, or with a steering input. */
@@ -157,7 +157,7 @@ export interface StoredTurn
 
 export interface OpenTurn {
   readonly before: number;
-  readonly asked: StoredTurn;
+  readonly request: StoredTurn;
   readonly resumed: Omit<ResumedTurn, "judge">;
   readonly events: readonly SessionEvent[];
 }
@@ -188,7 +188,7 @@ export type SessionEvent =
    */
   | { readonly type: "turn_resumed"; readonly step: number }
   /** A subagent works for the call of this id, in a session of its own. */
-  | { readonly type: "helper_started"; readonly id: string; readonly session: string }
+  | { readonly type: "subagent_started"; readonly id: string; readonly session: string }
   /** An approval of the last turn was answered. */
   | {
     readonly type: "approval_answered";
@@ -199,7 +199,7 @@ export type SessionEvent =
     /** True if calls like this one need no approval in this session any more. */
     readonly always?: true;
     /** Source of the decision: a user; the deadline; a message with which the user continued; or cancellation. */
-    readonly by: "person" | "time" | "message" | "cancel";
+    readonly by: "user" | "time" | "message" | "cancel";
     readonly key?: string;
   };
 
@@ -209,10 +209,10 @@ export interface NumberedEvent {
   readonly event: SessionEvent;
 }
 
-export interface Question extends AskedCall {
+export interface Question extends PendingCall {
   /** Id that the server makes: a model may reuse the ids of calls. */
   readonly approvalId: string;
-  readonly askedAtMs: number;
+  readonly requestedAtMs: number;
   readonly expiresAtMs: number;
 }
 
@@ -228,7 +228,7 @@ export interface TurnPrompt extends Pick<PromptSession, "view" | "sent"> {
   readonly rejected: (words: string, view: SessionView) => void;
 }
 
-export interface HelperLink {
+export interface SubagentLink {
   readonly id: string;
   readonly session: string;
 }

@@ -1,4 +1,4 @@
-import { type Store, StoreError, Warmth } from "@tare/session";
+import { CacheKeepAlive, type Store, StoreError } from "@tare/session";
 import {
   HeldSessions,
   type ListedSession,
@@ -11,13 +11,13 @@ import {
 } from "@tare/session/internal";
 import {
   type CallReport,
+  ReportedWarnings,
   type SeenSession,
   type SpendingSession,
-  ToldWarnings,
 } from "@tare/session/internal/report";
 import { systemClock } from "@tare/loop/internal";
 import type { Message } from "@tare/messages";
-import { firstWords, personsWords } from "@tare/messages/internal";
+import { firstWords, userWords } from "@tare/messages/internal";
 import { listPrice, type Profile } from "@tare/planner";
 import type { Rates } from "@tare/planner/internal/parts";
 import { RECALL_TOOL } from "@tare/prune";
@@ -28,7 +28,7 @@ import {
   type SessionSummary,
 } from "../api/session_body.ts";
 import { ApprovalTimers } from "../approvals/approvals.ts";
-import { DELEGATE_TOOL } from "../helpers/helpers.ts";
+import { DELEGATE_TOOL } from "../subagents/subagents.ts";
 import { HttpError, invalidRequest } from "../http/http_error.ts";
 import { checkBudgets } from "../turns/play_turn.ts";
 import { allToolsOf, includesTool, STAND_IN_NAMES } from "../turns/session_tools.ts";
@@ -46,10 +46,10 @@ import {
   storedSettings,
 } from "./session_settings.ts";
 import {
-  type HelperLink,
   NO_TURNS,
   OWN_AGENT,
   type SessionTotals,
+  type SubagentLink,
   type Teller,
   type WaitingTurn,
   type WatchedSession,
@@ -58,7 +58,7 @@ import type { AdvancedOptions, CloseOptions, SessionOptions } from "./session_op
 
 export interface NewSession extends CreateSession {
   readonly messages?: readonly Message[];
-  readonly isAtWorkplace?: boolean;
+  readonly isInEnvironment?: boolean;
 }
 
 interface CreateOptions {
@@ -85,7 +85,7 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
   readonly kind = "agent";
   readonly slots: TurnSlots;
   readonly #options: SessionOptions;
-  readonly #teller: Teller | undefined;
+  readonly #notifier: Teller | undefined;
   readonly store: Store;
   /** A caller may still start a turn in an evicted session, so that it must not be loaded twice. */
   readonly held: HeldSessions<AgentSession> = new HeldSessions<AgentSession>({
@@ -94,8 +94,8 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     isInUse: ({ isPlayed }) => isPlayed,
     findsEvicted: true,
   });
-  readonly warnings: ToldWarnings = new ToldWarnings();
-  readonly warmth: Warmth | undefined;
+  readonly warnings: ReportedWarnings = new ReportedWarnings();
+  readonly keepAlive: CacheKeepAlive | undefined;
   readonly #admitting = new Queue();
   readonly #approvals: ApprovalTimers;
   readonly queue: TurnQueue;
@@ -107,14 +107,16 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
   #mayWait = false;
   #isClosed = false;
 
-  constructor(options: SessionOptions, teller?: Teller) {
+  constructor(options: SessionOptions, notifier?: Teller) {
     this.#options = options;
     this.store = options.store;
-    this.#teller = teller;
+    this.#notifier = notifier;
     const { store, onError = () => {}, limits = {}, advanced: { keepWarm } = {} } = options;
     const after = this.#after;
     this.slots = new TurnSlots(limits.maxRunningTurns ?? 100, { freed: () => this.#freed(), after });
-    this.warmth = keepWarm === "off" ? undefined : keepWarm ?? new Warmth({ now: store.now, onError });
+    this.keepAlive = keepWarm === "off"
+      ? undefined
+      : keepWarm ?? new CacheKeepAlive({ now: store.now, onError });
     this.#approvals = new ApprovalTimers({ sessions: this, now: store.now, after, onError });
     this.queue = new TurnQueue({
       store,
@@ -124,10 +126,10 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
       onError,
     });
     store.shared?.listen({
-      asked: (request) => void this.held.find(request.sessionId)?.ownership.receive(request),
+      onRequest: (request) => void this.held.find(request.sessionId)?.ownership.receive(request),
       gone: () => {
         this.#settleAll();
-        teller?.wake();
+        notifier?.wake();
       },
     });
   }
@@ -143,23 +145,23 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     { keep = () => [], by }: CreateOptions = {},
   ): Promise<readonly ListedSession[]> {
     const { store, workspace } = this.#options;
-    const isAtWorkplace = ({ instructions, isAtWorkplace = instructions === undefined }: NewSession) =>
-      isAtWorkplace;
-    const place = wanted.some(isAtWorkplace) ? await workspace?.place?.describe() ?? "" : "";
-    const made = wanted.map(({ messages = [], isAtWorkplace: _, ...settings }, index) => ({
+    const isInEnvironment = ({ instructions, isInEnvironment = instructions === undefined }: NewSession) =>
+      isInEnvironment;
+    const place = wanted.some(isInEnvironment) ? await workspace?.place?.describe() ?? "" : "";
+    const made = wanted.map(({ messages = [], isInEnvironment: _, ...settings }, index) => ({
       id: crypto.randomUUID(),
       by,
       createdAtMs: store.now(),
       settings: this.#fillIn(settings),
       title: firstWords(settings.metadata?.title) ||
-        firstWords(messages.map(personsWords).find((words) => words !== "")),
+        firstWords(messages.map(userWords).find((words) => words !== "")),
       messages,
-      workplace: isAtWorkplace(wanted[index]!) ? place : "",
+      environmentText: isInEnvironment(wanted[index]!) ? place : "",
     }));
     return await this.#store(
       made.map((
-        { title, messages, workplace, ...record },
-      ) => [record, { store, title, messages, workplace }]),
+        { title, messages, environmentText, ...record },
+      ) => [record, { store, title, messages, environmentText }]),
       keep,
     );
   }
@@ -178,16 +180,16 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
   ): Promise<ListedSession> {
     const { store } = this.#options;
     // Read without an await between: the session may be used meanwhile.
-    const [said, value] = [history.slice(0, length), prompt.fork(length)];
-    const workplace = await store.readState(from, "workplace");
-    const stored: StoredSettings = { ...settings, forkedFrom: { session: from, messages: said.length } };
+    const [dialogue, value] = [history.slice(0, length), prompt.fork(length)];
+    const environmentText = await store.readState(from, "environment");
+    const stored: StoredSettings = { ...settings, forkedFrom: { session: from, messages: dialogue.length } };
     const record = { id: crypto.randomUUID(), by, createdAtMs: store.now(), settings: stored };
-    const messages = said.slice(systemMessage(settings.instructions, workplace).length);
+    const messages = dialogue.slice(systemMessage(settings.instructions, environmentText).length);
     const totals = chosen && { ...NO_TURNS, chosen };
     const made = [{ ...record, archiveOf: from }, {
       store,
       title,
-      workplace,
+      environmentText,
       totals,
       value,
       messages,
@@ -257,16 +259,16 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
 
   async details(session: AgentSession): Promise<SessionDetails> {
     const { row, totals: { promptTokens: tokens = 0 }, settings: { model } } = session;
-    const helpers = await this.helpers(session);
+    const subagents = await this.subagents(session);
     const transcript = await readTranscript(session, this.store);
     const plan = planIn(transcript.messages);
-    const seesPictures = this.seesPictures(model);
+    const supportsImages = this.supportsImages(model);
     return {
       ...sessionBody(row),
-      ...{ helpers, approvals: approvalBodies(session.questions) },
+      ...{ subagents, approvals: approvalBodies(session.questions) },
       prompt: { tokens, windowTokens: this.windowOf(model) },
       ...(plan && { plan }),
-      ...(seesPictures !== undefined && { seesPictures }),
+      ...(supportsImages !== undefined && { supportsImages }),
       ...transcript,
     };
   }
@@ -288,7 +290,7 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     return session.change(change, records());
   }
 
-  async helpers({ helpers: { links } }: AgentSession): Promise<readonly HelperLink[]> {
+  async subagents({ subagents: { links } }: AgentSession): Promise<readonly SubagentLink[]> {
     const found = await Promise.all(links.map(({ session }) => this.#options.store.getSession(session)));
     return links.filter((_, index) => found[index]);
   }
@@ -298,8 +300,8 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     // A client that has read a turn's end may start the next one immediately.
     do await session.cancel(); while (!await session.deleteIdle());
     await this.#options.workspace?.background?.end(id);
-    for (const helper of await this.helpers(session)) {
-      await ifThere(this.delete({ id: helper.session }));
+    for (const subagent of await this.subagents(session)) {
+      await ifThere(this.delete({ id: subagent.session }));
     }
   }
 
@@ -323,27 +325,27 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     return typeof windowTokens === "function" ? windowTokens(model) : windowTokens;
   }
 
-  seesPictures(model: string): boolean | undefined {
-    return this.#options.models.seesPictures?.(model);
+  supportsImages(model: string): boolean | undefined {
+    return this.#options.models.supportsImages?.(model);
   }
 
   /** Deletes the sessions that have been idle for `idleMs`. Returns their number. @throws {StoreError} */
   async expire(idleMs: number): Promise<number> {
     const { store } = this.#options;
     const beforeMs = store.now() - idleMs;
-    const kept = new Set<string>();
+    const retained = new Set<string>();
     for (let expired = 0;;) {
-      const idle = await store.idleSessions({ kind: "agent", beforeMs, limit: kept.size + 1 });
-      const id = idle.find((id) => !kept.has(id));
+      const idle = await store.idleSessions({ kind: "agent", beforeMs, limit: retained.size + 1 });
+      const id = idle.find((id) => !retained.has(id));
       if (id === undefined) return expired;
       const session = this.held.find(id);
       const isFree = !this.held.isLoading(id);
       const isDeleted = isFree &&
-        await (session ? session.deleteIdle() : this.#remove(id, beforeMs, kept.size + 1));
+        await (session ? session.deleteIdle() : this.#remove(id, beforeMs, retained.size + 1));
       if (isDeleted) {
         await this.#options.workspace?.background?.end(id);
         expired += 1;
-      } else kept.add(id);
+      } else retained.add(id);
     }
   }
 
@@ -460,7 +462,7 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
   async close({ leaveWithinMs }: CloseOptions = {}): Promise<void> {
     this.#isClosed = true;
     this.slots.close();
-    this.warmth?.close();
+    this.keepAlive?.close();
     const due = new AbortController();
     const disarm = leaveWithinMs === undefined ? () => {} : this.#after(leaveWithinMs, () => due.abort());
     if (leaveWithinMs === 0) due.abort();
@@ -538,13 +540,13 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     const { store } = this.#options;
     const record = await this.#options.store.getSession(id);
     if (record?.kind !== "agent") return undefined;
-    await this.#teller?.refresh();
+    await this.#notifier?.refresh();
     const session = await AgentSession.load(record, {
       ...this.#options,
-      teller: this.#teller,
+      notifier: this.#notifier,
       ratesOf: (model) => this.#ratesOf(model),
       windowOf: (model) => this.windowOf(model),
-      warmth: this.warmth,
+      keepAlive: this.keepAlive,
       takeSlot: (of) => this.slots.take(of),
       isEnding: () => this.#isClosed,
       open: (id) => this.load(id),

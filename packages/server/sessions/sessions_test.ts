@@ -53,10 +53,10 @@ Deno.test("Sessions.get() restores a session that has the same state and request
       const other = new Player();
       await other.play(restored, "and now?");
       assertEquals(other.requests.at(-1), player.requests.at(-1));
-      const said = turns.map((_, index) => `turn ${index}`);
+      const texts = turns.map((_, index) => `turn ${index}`);
       assertEquals(
         userMessages(session).toSorted(),
-        [...said, ...player.accepted.map(({ said }) => said), "and now?"].toSorted(),
+        [...texts, ...player.accepted.map(({ text }) => text), "and now?"].toSorted(),
       );
     }),
     { numRuns: cases(40) },
@@ -105,7 +105,7 @@ Deno.test("Sessions.get() continues a turn whose process ended after any write, 
             assertEquals(count("turn_resumed"), isAnswered ? 0 : 1);
           } else assertEquals(added, []);
           const accepted = player.accepted.filter(({ writes: by }) => by <= writes);
-          for (const { said } of accepted) assert(userMessages(found).includes(said));
+          for (const { text } of accepted) assert(userMessages(found).includes(text));
 
           const again = await scriptedSessions({ store: copy, ...options }).get(session.id);
           assertEquals(snapshot(again), snapshot(found));
@@ -167,9 +167,9 @@ Deno.test("Sessions retain a few idle sessions in memory, and load an evicted on
   }
   await player.play(await sessions.get(ids[0]!), "again");
   await collectGarbage();
-  const kept = refs.flatMap((ref, index) => ref.deref() ? [index] : []);
-  assertEquals(kept.length <= 17 && kept.includes(29), true, `${kept}`);
-  assertEquals(kept.includes(5), false);
+  const retained = refs.flatMap((ref, index) => ref.deref() ? [index] : []);
+  assertEquals(retained.length <= 17 && retained.includes(29), true, `${retained}`);
+  assertEquals(retained.includes(5), false);
   assertEquals(snapshot(await sessions.get(ids[5]!)), snapshots[5]);
 });
 
@@ -195,7 +195,7 @@ const MINUTE_MS = 60_000;
 Deno.test("Sessions.expire() deletes sessions that were idle for so long, and no running one", async () => {
   let nowMs = 0;
   const now = () => nowMs;
-  const { model, asked } = silentModel();
+  const { model, requested } = silentModel();
   const store = memoryStore({ now });
   const sessions = scriptedSessions({ store, now, model: () => model });
   const [running, held, loaded] = [
@@ -205,7 +205,7 @@ Deno.test("Sessions.expire() deletes sessions that were idle for so long, and no
   ];
   await sessions.create([{}]);
   await running.start({ input: "q" });
-  await asked;
+  await requested;
   nowMs = MINUTE_MS;
   await loaded.start({ input: "q" }).then(({ cancel, done }) => (cancel(), done));
   await sessions.create([{}]);
@@ -237,9 +237,9 @@ Deno.test("SessionRegistry.list() returns the same for sessions that aren't load
     const session = await makeSession(sessions, { metadata: { index: `${index}` } });
     if (index > 0) await player.play(session, "q");
   }
-  const told = async (all: typeof sessions) => (await new SessionRegistry([all]).list())?.sessions ?? [];
-  const listed = await told(sessions);
-  assertEquals(await told(scriptedSessions({ store })), listed);
+  const reported = async (all: typeof sessions) => (await new SessionRegistry([all]).list())?.sessions ?? [];
+  const listed = await reported(sessions);
+  assertEquals(await reported(scriptedSessions({ store })), listed);
   assertEquals(
     listed.map((session) => "metadata" in session && session.metadata["index"]),
     ["2", "1", "0"],

@@ -20,17 +20,17 @@ import { FULL } from "./store_fixture_test.ts";
 interface Server {
   readonly handler: HttpAgent;
   readonly opening: ReturnType<ReturnType<typeof sharedMemory>["open"]>;
-  readonly asked: ReturnType<typeof steppedModel>;
+  readonly stepped: ReturnType<typeof steppedModel>;
   readonly errors: unknown[];
 }
 
 function servers(count: number, options: TestOptions = {}, open: (store: Store) => Store = (store) => store) {
   const memory = sharedMemory();
   const all = Array.from({ length: count }, (): Server => {
-    const asked = steppedModel();
+    const stepped = steppedModel();
     const opening = memory.open();
     const errors: unknown[] = [];
-    const handler = agent(asked.model, {
+    const handler = agent(stepped.model, {
       store: open(opening.store),
       onError: (error) => errors.push(error),
       // A killed server leaves no timer.
@@ -39,7 +39,7 @@ function servers(count: number, options: TestOptions = {}, open: (store: Store) 
       after: () => () => {},
       ...options,
     });
-    return { handler, opening, asked, errors };
+    return { handler, opening, stepped, errors };
   });
   return { memory, all };
 }
@@ -57,29 +57,29 @@ const goneOn = [
   ...["1 turn_start", "2 turn_resumed", "3 step_start", "4 text_delta"],
   ...["5 assistant_message", "6 step_end", "7 turn_end completed"],
 ];
-const said = (messages: ModelRequest["messages"]) =>
+const userTexts = (messages: ModelRequest["messages"]) =>
   messages.map(({ role, content }) => `${role[0]}: ${contentText(content)}`);
 
 Deno.test("several servers: a turn that runs on one server is followed, steered and cancelled on another", async () => {
   const { all: [a, b] } = servers(2);
   const path = await newSession(a!.handler);
   const onA = await start(a!, path, { input: "q" });
-  await a!.asked.asked();
+  await a!.stepped.requested();
   const onB = await follow(b!, path);
   const running = await call(b!.handler, "GET", path);
   assertEquals((running.body as { status: string }).status, "running");
   assertEquals((await start(b!, path, { input: "no" })).status, 409);
   assertEquals((await call(b!.handler, "POST", `${path}/turns`, { input: "more", steer: true })).status, 202);
-  await a!.asked.reply("one");
-  await a!.asked.asked();
-  assertEquals(said(a!.asked.requests[1]!.messages), ["s: Be brief.", "u: q", "a: one", "u: more"]);
+  await a!.stepped.reply("one");
+  await a!.stepped.requested();
+  assertEquals(userTexts(a!.stepped.requests[1]!.messages), ["s: Be brief.", "u: q", "a: one", "u: more"]);
   const cancelled = await call(b!.handler, "POST", `${path}/cancel`);
   assertEquals((cancelled.body as { cancelled: boolean }).cancelled, true);
   const seen = await events(onA);
   assertEquals(await events(onB), seen);
   assertEquals(brief(seen).at(-1), `${seen.length} turn_end cancelled`);
   const next = await start(b!, path, { input: "again" });
-  await b!.asked.reply("two");
+  await b!.stepped.reply("two");
   assertEquals(brief(await events(next)).at(-1)?.split(" ").slice(1), ["turn_end", "completed"]);
   assertEquals([a!.errors, b!.errors], [[], []]);
 });
@@ -88,15 +88,15 @@ Deno.test("several servers: another server continues a dead server's turn, with 
   const { memory, all: [a, b] } = servers(2);
   const path = await newSession(a!.handler);
   await start(a!, path, { input: "q" });
-  await a!.asked.asked();
+  await a!.stepped.requested();
   const onB = await follow(b!, path);
   a!.opening.kill();
   memory.pass(10_000);
-  await b!.asked.reply("one");
+  await b!.stepped.reply("one");
   assertEquals(brief(await events(onB)), goneOn);
   assertEquals(
-    JSON.stringify([b!.asked.requests[0]!.messages, b!.asked.requests[0]!.tools]),
-    JSON.stringify([a!.asked.requests[0]!.messages, a!.asked.requests[0]!.tools]),
+    JSON.stringify([b!.stepped.requests[0]!.messages, b!.stepped.requests[0]!.tools]),
+    JSON.stringify([a!.stepped.requests[0]!.messages, a!.stepped.requests[0]!.tools]),
   );
   assertEquals(b!.errors, []);
 });
@@ -112,7 +112,7 @@ Deno.test("several servers: a dead server's turn can be read if the store is ful
   }));
   const path = await newSession(a!.handler);
   await start(a!, path, { input: "q" });
-  await a!.asked.asked();
+  await a!.stepped.requested();
   isFull = true;
   a!.opening.kill();
   memory.pass(10_000);
@@ -131,7 +131,7 @@ Deno.test("several servers: a dead server's turn can be read if the store is ful
   assertEquals(new Set(b!.errors.map(String)), new Set([`StoreError: ${FULL}`]));
   isFull = false;
   const onB = await follow(b!, path);
-  await b!.asked.reply("one");
+  await b!.stepped.reply("one");
   assertEquals(brief(await events(onB)), goneOn);
 });
 
@@ -142,13 +142,13 @@ Deno.test("several servers: a dead server's gateway session is released, and del
   assertEquals(await store.shared!.hold("passing") !== undefined, true);
   const path = await newSession(a!.handler);
   await start(a!, path, { input: "q" });
-  await a!.asked.asked();
+  await a!.stepped.requested();
   a!.opening.kill();
   memory.pass(10_000);
   await b!.handler.attend();
   assertEquals([await b!.opening.store.shared!.left(), b!.errors], [[], []]);
   const ended = await follow(b!, path);
-  await b!.asked.reply("one");
+  await b!.stepped.reply("one");
   assertEquals(brief(await events(ended)), goneOn);
 });
 
@@ -156,26 +156,26 @@ Deno.test("several servers: a server that wakes up after its lease writes and re
   const { memory, all: [a, b] } = servers(2);
   const path = await newSession(a!.handler);
   const onA = await start(a!, path, { input: "q" });
-  await a!.asked.asked();
+  await a!.stepped.requested();
   a!.opening.pause();
-  await a!.asked.reply("late");
+  await a!.stepped.reply("late");
   memory.pass(10_000);
   const onB = events(await follow(b!, path));
-  await b!.asked.reply("one");
+  await b!.stepped.reply("one");
   assertEquals(brief(await onB), goneOn);
   a!.opening.wake();
   assertEquals(brief(await events(onA)), goneOn);
   const again = await start(a!, path, { input: "again" });
-  await a!.asked.reply("two");
+  await a!.stepped.reply("two");
   assertEquals(brief(await events(again)).at(-1)?.split(" ").slice(1), ["turn_end", "completed"]);
-  assertEquals(said(a!.asked.requests[1]!.messages), ["s: Be brief.", "u: q", "a: one", "u: again"]);
+  assertEquals(userTexts(a!.stepped.requests[1]!.messages), ["s: Be brief.", "u: q", "a: one", "u: again"]);
 });
 
 Deno.test("several servers: a session is deleted on any server, even while a turn runs on another", async () => {
   const { all: [a, b] } = servers(2);
   const path = await newSession(a!.handler);
   const seen = events(await start(a!, path, { input: "q" }));
-  await a!.asked.asked();
+  await a!.stepped.requested();
   assertEquals((await call(b!.handler, "DELETE", path)).status, 204);
   assertEquals(brief(await seen).at(-1), "3 turn_end cancelled");
   assertEquals((await start(a!, path, { input: "again" })).status, 404);
@@ -189,13 +189,13 @@ Deno.test("several servers: a turn starts without reading the store first, and w
   const [a, b] = [0, 1].map(() => {
     const { store } = memory.open();
     const shared = { ...store.shared!, look: (id: string) => (looks++, store.shared!.look(id)) };
-    const asked = steppedModel();
-    return { asked, handler: agent(asked.model, { store: { ...store, shared } }) };
+    const stepped = steppedModel();
+    return { stepped, handler: agent(stepped.model, { store: { ...store, shared } }) };
   });
   const path = await newSession(a!.handler);
-  const turns = async ({ handler, asked }: NonNullable<typeof a>, input: string) => {
+  const turns = async ({ handler, stepped }: NonNullable<typeof a>, input: string) => {
     const turn = await handler.fetch(request("POST", `${path}/turns`, { input }));
-    await asked.reply(`to ${input}`);
+    await stepped.reply(`to ${input}`);
     await events(turn);
   };
   await turns(a!, "one");
@@ -204,7 +204,7 @@ Deno.test("several servers: a turn starts without reading the store first, and w
   assertEquals(looks, before);
   await turns(b!, "three");
   await turns(a!, "four");
-  assertEquals(said(a!.asked.requests.at(-1)!.messages), [
+  assertEquals(userTexts(a!.stepped.requests.at(-1)!.messages), [
     "s: Be brief.",
     ...["one", "two", "three"].flatMap((input) => [`u: ${input}`, `a: to ${input}`]),
     "u: four",
@@ -216,7 +216,7 @@ Deno.test("several servers: any server deletes idle sessions that no other one u
   const idle = await newSession(a!.handler);
   const used = await newSession(a!.handler);
   await start(a!, used, { input: "q" });
-  await a!.asked.asked();
+  await a!.stepped.requested();
   assertEquals(await b!.handler.expire(-1e15), 1);
   assertEquals((await call(a!.handler, "GET", idle)).status, 404);
   assertEquals((await call(b!.handler, "GET", used)).status, 200);
@@ -228,7 +228,7 @@ for (const when of ["before its model is asked", "while its model answers"]) {
     const isEarly = when.startsWith("before");
     const ran: string[] = [];
     const model: Model = async function* () {
-      ran.push("asked");
+      ran.push("requested");
       isSure = false;
       const call = { id: "1", type: "function", function: { name: "act", arguments: "{}" } } as const;
       yield {
@@ -262,11 +262,11 @@ for (const when of ["before its model is asked", "while its model answers"]) {
       }],
     });
     const path = await newSession(handler);
-    const shown = await events(await handler.fetch(request("POST", `${path}/turns`, { input: "q" })));
-    assertEquals(ran, isEarly ? [] : ["asked"]);
-    assertEquals(brief(shown).at(-1), `${shown.length} turn_end interrupted`);
+    const received = await events(await handler.fetch(request("POST", `${path}/turns`, { input: "q" })));
+    assertEquals(ran, isEarly ? [] : ["requested"]);
+    assertEquals(brief(received).at(-1), `${received.length} turn_end interrupted`);
     // A server that continues it loses it too, a limited number of times.
-    assertEquals(brief(shown).filter((line) => line.endsWith("turn_resumed")).length, 3);
+    assertEquals(brief(received).filter((line) => line.endsWith("turn_resumed")).length, 3);
   });
 }
 
@@ -294,7 +294,7 @@ for (const when of ["at its next step", "in its middle"]) {
     });
     const path = await newSession(a!.handler);
     const onA = await start(a!, path, { input: "q" });
-    await a!.asked.call("act");
+    await a!.stepped.call("act");
     await acting.promise;
     const onB = events(await follow(b!, path));
     const closed = a!.handler.close({ leaveWithinMs: 20_000 });
@@ -305,7 +305,7 @@ for (const when of ["at its next step", "in its middle"]) {
     await closed;
     assertStringIncludes(await onA.text(), '"code":"server_ending"');
     await a!.opening.store.close();
-    await b!.asked.reply("one");
+    await b!.stepped.reply("one");
     const seen = await onB;
     const outline = brief(seen).map((line) => line.split(" ").slice(1).join(" "));
     const result = seen.find(({ event }) => event.type === "tool_result")?.event;
@@ -320,7 +320,7 @@ for (const when of ["at its next step", "in its middle"]) {
         ? "done"
         : "Cannot report the result: interrupted, outcome unknown. It may have taken effect: check before calling it again.",
     );
-    assertEquals(b!.asked.requests[0]!.messages.map(({ role }) => role[0]).join(""), "suat");
+    assertEquals(b!.stepped.requests[0]!.messages.map(({ role }) => role[0]).join(""), "suat");
   });
 }
 
@@ -328,7 +328,7 @@ Deno.test("close() releases sessions after their turns have ended, and the next 
   const { all: [a, b] } = servers(2);
   const path = await newSession(a!.handler);
   const onA = events(await start(a!, path, { input: "q" }));
-  await a!.asked.asked();
+  await a!.stepped.requested();
   const onB = events(await follow(b!, path));
   await a!.handler.close();
   assertEquals(await b!.opening.store.shared.look(path.split("/").at(-1)!), {
@@ -339,7 +339,7 @@ Deno.test("close() releases sessions after their turns have ended, and the next 
   assertEquals(brief(await onA), ["1 turn_start", "2 step_start", "3 turn_end interrupted"]);
   assertEquals(brief(await onB), brief(await onA));
   const next = await start(b!, path, { continue: true });
-  await b!.asked.reply("one");
+  await b!.stepped.reply("one");
   assertEquals(brief(await events(next)).at(-1)?.split(" ").slice(1), ["turn_end", "completed"]);
 });
 
@@ -347,17 +347,17 @@ Deno.test("several servers: a message is pinned on another server than the turn'
   const { all: [a, b] } = servers(2, { policy: "planner" });
   const path = await newSession(a!.handler);
   const first = events(await start(a!, path, { input: "q" }));
-  await a!.asked.reply("one");
+  await a!.stepped.reply("one");
   await first;
   const second = events(await start(a!, path, { input: "more" }));
-  await a!.asked.asked();
-  const pinned = await call(b!.handler, "POST", `${path}/pins`, { place: 1, wish: "keep", by: "user" });
+  await a!.stepped.requested();
+  const pinned = await call(b!.handler, "POST", `${path}/pins`, { place: 1, wish: "retain", by: "user" });
   assertEquals(pinned.status, 200, JSON.stringify(pinned.body));
   const places = async ({ handler }: Server) =>
     ((await call(handler, "GET", `${path}/pins`)).body as { pins: { place: number }[] }).pins
       .map(({ place }) => place);
   assertEquals([await places(a!), await places(b!)], [[1], [1]]);
-  await a!.asked.reply("two");
+  await a!.stepped.reply("two");
   await second;
   assertEquals([await places(a!), await places(b!)], [[1], [1]]);
   assertEquals([a!.errors, b!.errors], [[], []]);
@@ -374,9 +374,9 @@ for (const isLost of ["answer", "request"]) {
       isCut = false;
       throw new StoreError("io", "The connection is gone");
     };
-    const asked = steppedModel();
+    const stepped = steppedModel();
     const errors: unknown[] = [];
-    const a = agent(asked.model, {
+    const a = agent(stepped.model, {
       store: { ...store, shared: { ...shared, release } },
       onError: (error) => errors.push(error),
       clock: { now: () => 0, after: () => () => {} },
@@ -384,10 +384,10 @@ for (const isLost of ["answer", "request"]) {
     const path = await newSession(a);
     const first = events(await a.fetch(request("POST", `${path}/turns`, { input: "q" })));
     isCut = true;
-    await asked.reply("one");
+    await stepped.reply("one");
     await first;
     const second = events(await start(b!, path, { input: "more" }));
-    await b!.asked.reply("two");
+    await b!.stepped.reply("two");
     await second;
     const bodies = await Promise.all([a, b!.handler].map((handler) => call(handler, "GET", path)));
     assertEquals(bodies[0]!.body, bodies[1]!.body);
@@ -401,8 +401,8 @@ for (const isLost of ["answer", "request"]) {
 function askingServer(memory: ReturnType<typeof sharedMemory>) {
   const { store: { shared, ...store } } = memory.open();
   const asks: string[] = [];
-  const asked = steppedModel();
-  const handler = agent(asked.model, {
+  const stepped = steppedModel();
+  const handler = agent(stepped.model, {
     store: {
       ...store,
       readEvents(id, options = {}) {
@@ -417,7 +417,7 @@ function askingServer(memory: ReturnType<typeof sharedMemory>) {
       },
     },
   });
-  return { handler, asked, asks: () => asks.splice(0) };
+  return { handler, stepped, asks: () => asks.splice(0) };
 }
 
 Deno.test(
@@ -428,19 +428,19 @@ Deno.test(
     const path = await newSession(a!.handler);
     await call(b.handler, "GET", path);
     const turn = await start(a!, path, { input: "q" });
-    await a!.asked.asked();
+    await a!.stepped.requested();
     b.asks();
     const onB = events(await b.handler.fetch(request("GET", `${path}/events`)));
-    await a!.asked.reply("short");
+    await a!.stepped.reply("short");
     const seen = await events(turn);
     assertEquals(brief(seen).at(-1), "6 turn_end completed");
     assertEquals(await onB, seen);
     assertEquals(b.asks(), ["look", "events after 0", "watch", "state queued"]);
 
     const longer = await start(a!, path, { input: "q" });
-    await a!.asked.asked();
+    await a!.stepped.requested();
     const after = events(await b.handler.fetch(request("GET", `${path}/events?after=6`)));
-    await a!.asked.reply("long ".repeat(1_000));
+    await a!.stepped.reply("long ".repeat(1_000));
     const all = await events(longer);
     assertEquals(await after, all);
     const long = ["events after 7", "events after 9"];
@@ -458,9 +458,9 @@ Deno.test("several servers: a session that others continued is read from the end
   const { memory, all: [a] } = servers(1, { policy: "planner" });
   const b = askingServer(memory);
   const path = await newSession(a!.handler);
-  const play = async (server: Pick<Server, "handler" | "asked">, input: string) => {
+  const play = async (server: Pick<Server, "handler" | "stepped">, input: string) => {
     const turn = await server.handler.fetch(request("POST", `${path}/turns`, { input }));
-    await server.asked.reply(`to ${input}`);
+    await server.stepped.reply(`to ${input}`);
     return (await events(turn)).at(-1)!.id;
   };
   await play(a!, "one");
@@ -479,9 +479,9 @@ Deno.test("several servers: a session that others continued is read from the end
   assertEquals(readBefore(fifth, fresh.asks()), [0]);
   // The requests of a server that followed and of one that has read everything begin alike.
   await play(b, "seven");
-  const [known, all] = [b.asked.requests.at(-1)!, fresh.asked.requests.at(-1)!];
+  const [known, all] = [b.stepped.requests.at(-1)!, fresh.stepped.requests.at(-1)!];
   assertEquals(JSON.stringify(known.messages.slice(0, all.messages.length)), JSON.stringify(all.messages));
-  assertEquals(said(known.messages).slice(-3), ["u: six", "a: to six", "u: seven"]);
+  assertEquals(userTexts(known.messages).slice(-3), ["u: six", "a: to six", "u: seven"]);
 });
 
 Deno.test("close() lets a turn that no process can continue end, within the time limit", async () => {
@@ -499,11 +499,11 @@ Deno.test("close() lets a turn that no process can continue end, within the time
   });
   const body = { model: "agent", messages: [{ role: "user", content: "q" }] };
   const answer = a!.handler.fetch(request("POST", "/v1/chat/completions", body));
-  await a!.asked.call("act");
+  await a!.stepped.call("act");
   await acting.promise;
   const closed = a!.handler.close({ leaveWithinMs: 20_000 });
   acted.resolve("done");
-  await a!.asked.reply("one");
+  await a!.stepped.reply("one");
   const { choices } = await (await answer).json() as { choices: { message: { content: string } }[] };
   assertEquals(choices[0]?.message.content, "one");
   await closed;

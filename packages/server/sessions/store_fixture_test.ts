@@ -30,9 +30,9 @@ export function recordedStore(): RecordedStore {
       return copy;
     },
     async commit(records) {
-      const kept = structuredClone(records);
+      const written = structuredClone(records);
       await store.commit(records);
-      log.push((copy) => copy.commit(kept));
+      log.push((copy) => copy.commit(written));
     },
     archive(id) {
       const archive = store.archive(id);

@@ -49,13 +49,13 @@ export function summariseWith(
         ...(progress && { progress }),
       }, options);
     const promptTokens = windowTokens - Math.min(ANSWER_TOKENS, ANSWER_SHARE * windowTokens);
-    const warm: readonly Message[] = [...sent.messages, said(instruct(request))];
+    const warm: readonly Message[] = [...sent.messages, message(instruct(request))];
     if (countRequestTokens({ messages: warm, tools: sent.tools }, countTokens) <= promptTokens) {
       return await ask(warm, sent.tools);
     }
     let summary: Awaited<ReturnType<Summarise>> | undefined;
     for (const part of transcriptParts(request, { promptTokens, countTokens })) {
-      const next = await ask([said(instructPart(request, part, summary?.text))], []);
+      const next = await ask([message(instructPart(request, part, summary?.text))], []);
       summary = { text: next.text, usage: summary ? addUsage(summary.usage, next.usage) : next.usage };
       if (next.text === "") break;
     }
@@ -94,7 +94,7 @@ async function askModel(
   }
 }
 
-function said(content: string): Message {
+function message(content: string): Message {
   return { role: "user", content };
 }
 
@@ -136,7 +136,7 @@ function transcriptParts(
   request: Parameters<Summarise>[0],
   { promptTokens, countTokens }: { readonly promptTokens: number; readonly countTokens: CountTokens },
 ): string[] {
-  const frame = countMessageTokens(said(instructPart(request, "", "")), countTokens);
+  const frame = countMessageTokens(message(instructPart(request, "", "")), countTokens);
   const whole = request.messages.map(transcribe).join("\n\n");
   if (frame + countTokens(whole) <= promptTokens) return [whole];
   const most = Math.max(1, (promptTokens - frame) * 0.75);

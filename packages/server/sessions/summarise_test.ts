@@ -39,14 +39,14 @@ const request: Parameters<Summarise>[0] = {
 };
 const usage = { promptTokens: 90, cachedTokens: 80, outputTokens: 3 };
 
-function replies(...given: readonly Partial<AssistantMessage>[]): { model: Model; asked: ModelRequest[] } {
-  const asked: ModelRequest[] = [];
+function replies(...given: readonly Partial<AssistantMessage>[]): { model: Model; requests: ModelRequest[] } {
+  const requests: ModelRequest[] = [];
   const model: Model = async function* (request) {
-    const message: AssistantMessage = { role: "assistant", ...given[asked.push(request) - 1] };
+    const message: AssistantMessage = { role: "assistant", ...given[requests.push(request) - 1] };
     yield { type: "text_delta", text: "The build" };
     yield { type: "completed", message, finishReason: "stop", usage };
   };
-  return { model, asked };
+  return { model, requests };
 }
 
 const OPTIONS = {
@@ -57,10 +57,10 @@ const OPTIONS = {
 };
 
 Deno.test("summariseWith() continues the conversation as it was sent, and returns text and usage", async () => {
-  const { model, asked } = replies({ content: " The build is red. " });
+  const { model, requests } = replies({ content: " The build is red. " });
   assertEquals(await summariseWith(model, OPTIONS)(request), { text: "The build is red.", usage });
-  const [{ messages: sent, tools: offered } = { messages: [], tools: [] }] = asked;
-  assertEquals([asked.length, sent.slice(0, -1), offered], [1, request.sent.messages, tools]);
+  const [{ messages: sent, tools: offered } = { messages: [], tools: [] }] = requests;
+  assertEquals([requests.length, sent.slice(0, -1), offered], [1, request.sent.messages, tools]);
   const instruction = sent.at(-1);
   assertEquals(instruction?.role, "user");
   const text = contentText(instruction?.content);
@@ -69,9 +69,9 @@ Deno.test("summariseWith() continues the conversation as it was sent, and return
 });
 
 Deno.test("summariseWith() names the user's messages that are evicted", async () => {
-  const { model, asked } = replies({ content: "Red." });
+  const { model, requests } = replies({ content: "Red." });
   await summariseWith(model, OPTIONS)({ ...request, users: messages.slice(0, 1) });
-  const text = contentText(asked[0]?.messages.at(-1)?.content);
+  const text = contentText(requests[0]?.messages.at(-1)?.content);
   assertStringIncludes(text, 'the user\'s message that begins with "Fix the build." too');
 });
 
@@ -80,16 +80,16 @@ Deno.test("summariseWith() sends a transcript without tools if the conversation 
     messages: [system, ...messages, { role: "user", content: "and ".repeat(2_000) } as const],
     tools,
   };
-  const { model, asked } = replies({ content: "The build is red." });
+  const { model, requests } = replies({ content: "The build is red." });
   const { text } = await summariseWith(model, OPTIONS)({ ...request, sent: long, windowTokens: 1_000 });
-  assertEquals([text, asked.length, asked[0]?.messages.length, asked[0]?.tools], [
+  assertEquals([text, requests.length, requests[0]?.messages.length, requests[0]?.tools], [
     "The build is red.",
     1,
     1,
     [],
   ]);
   assertStringIncludes(
-    contentText(asked[0]?.messages[0]?.content),
+    contentText(requests[0]?.messages[0]?.content),
     "user:\nFix the build.\n\nassistant:\nI look.\ncalls read_file\npath: a.ts\n\ntool:\nconst a = 1;",
   );
 });
@@ -105,32 +105,32 @@ Deno.test("summariseWith() sends a transcript that doesn't fit in parts, each wi
     users: [],
     windowTokens: 1_000,
   };
-  const { model, asked } = replies({ content: "One." }, { content: "Two." }, { content: "Three." }, {
+  const { model, requests } = replies({ content: "One." }, { content: "Two." }, { content: "Three." }, {
     content: "Four.",
   });
   const { text, usage: paid } = await summariseWith(model, OPTIONS)(long);
-  assertEquals([asked.length, text, paid.promptTokens, paid.outputTokens], [3, "Three.", 270, 9]);
-  for (const { messages } of asked) assert(countRequestTokens({ messages }, words) <= 940);
-  const prompts = asked.map(({ messages }) => contentText(messages[0]?.content));
+  assertEquals([requests.length, text, paid.promptTokens, paid.outputTokens], [3, "Three.", 270, 9]);
+  for (const { messages } of requests) assert(countRequestTokens({ messages }, words) <= 940);
+  const prompts = requests.map(({ messages }) => contentText(messages[0]?.content));
   assertEquals(
     prompts.map((prompt) => /to be included in yours:\n(.*)/.exec(prompt)?.[1]),
     [undefined, "One.", "Two."],
   );
-  const told = prompts.join().match(/fact-\d/g)?.length;
-  assertEquals(told, 1_800);
+  const factCount = prompts.join().match(/fact-\d/g)?.length;
+  assertEquals(factCount, 1_800);
 });
 
 Deno.test("summariseWith() splits a message that is longer than a part", async () => {
   const old: readonly Message[] = [{ role: "assistant", content: "word ".repeat(3_000) }];
-  const { model, asked } = replies(...Array.from({ length: 20 }, () => ({ content: "Words." })));
+  const { model, requests } = replies(...Array.from({ length: 20 }, () => ({ content: "Words." })));
   await summariseWith(model, OPTIONS)({
     sent: { messages: old, tools: [] },
     messages: old,
     users: [],
     windowTokens: 1_000,
   });
-  assert(asked.length > 3);
-  for (const { messages } of asked) assert(countRequestTokens({ messages }, words) <= 940);
+  assert(requests.length > 3);
+  for (const { messages } of requests) assert(countRequestTokens({ messages }, words) <= 940);
 });
 
 Deno.test("summariseWith() takes no calls for a summary, and reports their usage", async () => {
@@ -171,7 +171,7 @@ Deno.test("summariseWith() counts each message of a long transcript a few times,
     counted += text.length;
     return words(text);
   };
-  const { model, asked } = replies(...Array(20).fill({ content: "All wishes." }));
+  const { model, requests } = replies(...Array(20).fill({ content: "All wishes." }));
   const long: Parameters<Summarise>[0] = {
     ...request,
     sent: { messages, tools },
@@ -179,7 +179,7 @@ Deno.test("summariseWith() counts each message of a long transcript a few times,
     windowTokens: 40_000,
   };
   assertEquals((await summariseWith(model, { ...OPTIONS, countTokens: count })(long)).text, "All wishes.");
-  const [chars, parts] = [JSON.stringify(messages).length, asked.map(({ messages: [part] }) => part!)];
+  const [chars, parts] = [JSON.stringify(messages).length, requests.map(({ messages: [part] }) => part!)];
   assert(parts.length > 1 && parts.every((part) => words(contentText(part.content)) <= 40_000));
   assert(counted < 5 * chars, `${counted} characters are counted of ${chars}`);
 });

@@ -67,8 +67,8 @@ async function cutOff(
   const path = await newSession(before);
   await before.fetch(request("POST", `${path}/turns`, { input: "q", unattended }));
   await running.promise;
-  const kept = await store.upTo(store.writes);
-  const handler = agent(model(names), { ...options, store: kept, tools: tools.map(working) });
+  const reopened = await store.upTo(store.writes);
+  const handler = agent(model(names), { ...options, store: reopened, tools: tools.map(working) });
   return { handler, path, ran, cleared };
 }
 
@@ -102,8 +102,8 @@ Deno.test("unknown outcome: a read-only or idempotent call is made again in its 
     ...["step_start", "assistant_message", "step_end", "turn_end completed"],
   ]);
   assertEquals(ran, ["put", "look"]);
-  const told = `${UNKNOWN} It may have taken effect: check before calling it again.`;
-  assertEquals(await results(handler, path), ["worked", told, "worked"]);
+  const expected = `${UNKNOWN} It may have taken effect: check before calling it again.`;
+  assertEquals(await results(handler, path), ["worked", expected, "worked"]);
 });
 
 Deno.test("unknown outcome: the remains of such calls are removed before any is made again", async () => {
@@ -151,7 +151,7 @@ Deno.test("unknown outcome: the model is notified if no user can be asked", asyn
 
 Deno.test("unknown outcome: a turn that is interrupted repeatedly ends, and can be continued", async () => {
   const store = memoryStore();
-  let asked = 0;
+  let requestCount = 0;
   const third = Promise.withResolvers<void>();
   const handler = agent(model([]), { store });
   const path = await newSession(handler);
@@ -162,7 +162,7 @@ Deno.test("unknown outcome: a turn that is interrupted repeatedly ends, and can 
   ]);
   for (let process = 0; process < 5; process++) {
     const stuck = agent(async function* () {
-      if (++asked === 3) third.resolve();
+      if (++requestCount === 3) third.resolve();
       await new Promise(() => {});
       yield { type: "text_delta", text: "" };
     }, { store, clock: { now: () => 0, after: () => () => {} } });
@@ -174,7 +174,7 @@ Deno.test("unknown outcome: a turn that is interrupted repeatedly ends, and can 
   }
   // A step begins before its model call.
   await third.promise;
-  assertEquals(asked, 3);
+  assertEquals(requestCount, 3);
   const end = (await store.readEvents(id)).at(-1)?.event;
   assertEquals(end?.type, "step_start");
   const last = await follow(agent(model([]), { store }), path, 0);

@@ -2,28 +2,28 @@ import { assertEquals } from "@std/assert";
 import { markdownHtml } from "./share_page.ts";
 
 /** The HTML, without lines between blocks. */
-const shown = (text: string) => markdownHtml(text).replaceAll(/>\n</g, "><");
+const visible = (text: string) => markdownHtml(text).replaceAll(/>\n</g, "><");
 
 Deno.test("markdownHtml() renders what models write", () => {
   assertEquals(
-    shown("### One\n\nA **bold** and *soft* `a < b`, ~~gone~~, snake_case and __both__.\nNext."),
+    visible("### One\n\nA **bold** and *soft* `a < b`, ~~gone~~, snake_case and __both__.\nNext."),
     "<h2>One</h2><p>A <strong>bold</strong> and <em>soft</em> <code>a &lt; b</code>, <s>gone</s>, snake_case " +
       "and <strong>both</strong>.\nNext.</p>",
   );
   assertEquals(
-    shown("```ts\nif (a < b) **c**;\n```\nafter"),
+    visible("```ts\nif (a < b) **c**;\n```\nafter"),
     '<pre tabindex="0"><code>if (a &lt; b) **c**;\n</code></pre><p>after</p>',
   );
   assertEquals(
-    shown("- one\n- two\n  - inner\n\n3. three\n4. four"),
+    visible("- one\n- two\n  - inner\n\n3. three\n4. four"),
     '<ul><li>one</li><li>two\n<ul><li>inner</li></ul></li></ul><ol start="3"><li>three</li><li>four</li></ol>',
   );
   assertEquals(
-    shown("> said\n> - so\n\n---"),
+    visible("> said\n> - so\n\n---"),
     "<blockquote><p>said</p><ul><li>so</li></ul></blockquote><hr>",
   );
   assertEquals(
-    shown("| a | b |\n|---|--:|\n| 1 \\| 2 | **3** |\n\nend"),
+    visible("| a | b |\n|---|--:|\n| 1 \\| 2 | **3** |\n\nend"),
     '<div class="scroll" tabindex="0" role="group" aria-label="Table"><table><thead><tr><th scope="col">a</th>' +
       '<th scope="col">b</th></tr></thead><tbody><tr><td>1 | 2</td>' +
       "<td><strong>3</strong></td></tr></tbody></table></div><p>end</p>",
@@ -34,7 +34,7 @@ Deno.test("markdownHtml() links only to the web, fetches nothing, and escapes ta
   const web = (address: string, text: string) =>
     `<a href="${address}" rel="noopener noreferrer nofollow">${text}</a>`;
   assertEquals(
-    shown("[a](https://example.com/?a=1&b=%22) https://example.com/b."),
+    visible("[a](https://example.com/?a=1&b=%22) https://example.com/b."),
     `<p>${web("https://example.com/?a=1&amp;b=%22", "a")} ${
       web("https://example.com/b", "https://example.com/b")
     }.</p>`,
@@ -48,29 +48,29 @@ Deno.test("markdownHtml() links only to the web, fetches nothing, and escapes ta
       "/tare/v1/keys",
     ]
   ) {
-    assertEquals(shown(`[d](${address}) ![e](${address})`), `<p>[d](${address}) ![e](${address})</p>`);
+    assertEquals(visible(`[d](${address}) ![e](${address})`), `<p>[d](${address}) ![e](${address})</p>`);
   }
   assertEquals(
-    shown("![p](https://example.com/p.png)"),
+    visible("![p](https://example.com/p.png)"),
     `<p>${web("https://example.com/p.png", "[image: p]")}</p>`,
   );
   const hostile = `<script>alert(1)</script> <img src=x onerror="alert(1)"> & 'q' \\<b>`;
   const places = ["", "# ", "> ", "- ", "```", "    ", "![", "[x]: https://a/ ", "| "];
-  const html = shown([...places.map((place) => place + hostile), `\`${hostile}\``].join("\n\n"));
+  const html = visible([...places.map((place) => place + hostile), `\`${hostile}\``].join("\n\n"));
   assertEquals(html.match(/<(?!\/?(p|h2|blockquote|ul|li|code|pre)\b)[^>]*>|<\w[^>]*\son/g), null);
   assertEquals(
-    shown(`[x](<https://a/"onmouseover="alert(1)>)`),
+    visible(`[x](<https://a/"onmouseover="alert(1)>)`),
     `<p>${web("https://a/%22onmouseover=%22alert(1)", "x")}</p>`,
   );
-  assertEquals(shown("a\0\ud800b"), "<p>a\ufffd\ufffdb</p>");
+  assertEquals(visible("a\0\ud800b"), "<p>a\ufffd\ufffdb</p>");
 });
 
 Deno.test("markdownHtml() withstands open, nested and long input", () => {
-  assertEquals(shown("**open *so `and [this](http"), "<p>**open *so `and [this](http</p>");
+  assertEquals(visible("**open *so `and [this](http"), "<p>**open *so `and [this](http</p>");
   for (const part of ["`", "``a", "**", "*a", "_", "[", "![a](", "> ", "- ", "| a |\n|-", "\\", "1. "]) {
-    const html = shown(part.repeat(20_000 / part.length));
+    const html = visible(part.repeat(20_000 / part.length));
     assertEquals(html.startsWith("<"), true, part);
   }
   const long = "<b>".repeat(40_000);
-  assertEquals(shown(long), `<p class="plain">${"&lt;b&gt;".repeat(40_000)}</p>`);
+  assertEquals(visible(long), `<p class="plain">${"&lt;b&gt;".repeat(40_000)}</p>`);
 });

@@ -115,10 +115,10 @@ function entryHtml(entry: TranscriptEntry): string {
 
 function callHtml({ name, arguments: text, result }: EntryOf<"call">): string {
   const given = result?.change ? diffOf(result.change) : pre("Arguments", text);
-  const pictures = result?.pictures?.map((url) => partOf({ type: "image_url", image_url: { url } })) ?? [];
+  const images = result?.images?.map((url) => partOf({ type: "image_url", image_url: { url } })) ?? [];
   return `<details class="call"><summary><b><bdi>${escapeHtml(name)}</bdi></b> <bdi>${
     escapeHtml(shortArguments(text, 120))
-  }</bdi></summary>${given}${result ? pre("Result", result.content) : ""}${pictures.join("")}</details>`;
+  }</bdi></summary>${given}${result ? pre("Result", result.content) : ""}${images.join("")}</details>`;
 }
 
 function diffOf(change: FileChange): string {
@@ -145,28 +145,28 @@ function pre(label: string, text: string): string {
 }
 
 function partsOf(content: Content): string {
-  if (typeof content === "string") return said(content);
+  if (typeof content === "string") return textHtml(content);
   return content.map(partOf).join("");
 }
 
 function partOf(part: ContentPart): string {
   switch (part.type) {
     case "text":
-      return said(part.text);
+      return textHtml(part.text);
     case "refusal":
-      return said(part.refusal);
+      return textHtml(part.refusal);
     case "image_url":
       return /^data:image\/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]*$/.test(part.image_url.url)
         ? `<img src="${part.image_url.url}" alt="Attached image">`
-        : said("[image]");
+        : textHtml("[image]");
     case "file":
-      return said(`[file ${part.file.filename ?? ""}]`);
+      return textHtml(`[file ${part.file.filename ?? ""}]`);
     default:
-      return said(`[${partName(part)}]`);
+      return textHtml(`[${partName(part)}]`);
   }
 }
 
-function said(text: string): string {
+function textHtml(text: string): string {
   return text.length > LONGEST
     ? folded("A long text", text)
     : `<p class="plain" dir="auto">${escapeHtml(text)}</p>`;

@@ -16,17 +16,17 @@ export const USAGE = { promptTokens: 10, cachedTokens: 5, outputTokens: 2 };
 export class Dictation {
   #pieces: { readonly event: ModelEvent; readonly taken: () => void }[] = [];
   #more = Promise.withResolvers<void>();
-  #asked = Promise.withResolvers<void>();
+  #requested = Promise.withResolvers<void>();
 
-  async asked(): Promise<void> {
-    await this.#asked.promise;
-    this.#asked = Promise.withResolvers();
+  async requested(): Promise<void> {
+    await this.#requested.promise;
+    this.#requested = Promise.withResolvers();
   }
 
   readonly model: Model = (request) => this.#reply(request);
 
   async *#reply({ signal }: Parameters<Model>[0]): AsyncGenerator<ModelEvent> {
-    this.#asked.resolve();
+    this.#requested.resolve();
     const stopped = new Promise<never>((_, reject) =>
       signal.addEventListener("abort", () => reject(signal.reason))
     );
@@ -106,10 +106,10 @@ export async function dictatedSession(
   const session = await makeSession(sessions);
   commits.splice(0);
   /** Settles once the event of this number can be read. */
-  const shown = async (number: number): Promise<void> => {
+  const visible = async (number: number): Promise<void> => {
     for await (const _ of session.events.read(number - 1)) return;
   };
-  return { sessions, session, store, clock, dictation, commits, shown };
+  return { sessions, session, store, clock, dictation, commits, visible };
 }
 
 export const call = (id: string, name = "echo") =>

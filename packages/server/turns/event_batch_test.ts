@@ -10,25 +10,25 @@ import { EventBatch } from "./play_turn.ts";
 Deno.test(
   "EventBatch: the first delta is committed immediately, later ones every 100 ms, the last ones with the reply",
   async () => {
-    const { session, clock, dictation, commits, shown } = await dictatedSession();
+    const { session, clock, dictation, commits, visible } = await dictatedSession();
     const { done } = await session.start({ input: "q" });
-    await dictation.asked();
+    await dictation.requested();
     assertEquals(commits, ["turn_start (title) (turn)"]);
     await dictation.say("1");
-    await shown(3);
+    await visible(3);
     for (const text of ["2", "3"]) await dictation.say(text);
     clock.advance(99);
     await dictation.say("4");
     assertEquals([session.lastEvent, commits.slice(1)], [3, ['step_start "1"']]);
     clock.advance(1);
-    await shown(4);
+    await visible(4);
     await dictation.say("5");
     clock.advance(100);
-    await shown(5);
+    await visible(5);
     // After a longer pause, readers don't wait.
     clock.advance(110);
     await dictation.say("6");
-    await shown(6);
+    await visible(6);
     await dictation.say("7");
     dictation.end();
     await done;
@@ -50,9 +50,9 @@ Deno.test("EventBatch: a step with calls takes a commit before they run and one 
   const tool: Tool = { ...echo, run: async () => (await read(), "x") };
   const { session, store, dictation, commits } = await dictatedSession({ tools: [tool] });
   const { done } = await session.start({ input: "q" });
-  await dictation.asked();
+  await dictation.requested();
   dictation.end({ tool_calls: [call("a"), call("b")] });
-  await dictation.asked();
+  await dictation.requested();
   await read();
   dictation.end();
   await done;
@@ -70,7 +70,7 @@ Deno.test("EventBatch: calls that the client runs need no commit of their own", 
   const { session, dictation, commits } = await dictatedSession();
   const clientTools = [{ type: "function", function: { name: "theirs" } }] as const;
   const { done } = await session.start({ input: "q", clientTools });
-  await dictation.asked();
+  await dictation.requested();
   dictation.end({ tool_calls: [call("a", "theirs")] });
   await done;
   assertEquals(commits, [
@@ -84,7 +84,7 @@ Deno.test("EventBatch: readers get all events in order, however they were commit
     const { session, clock, dictation } = await dictatedSession();
     const { done } = await session.start({ input: "q" });
     for (const reply of [{ tool_calls: [call("a"), call("b")] }, {}]) {
-      await dictation.asked();
+      await dictation.requested();
       for (const text of "one two three".split(" ")) {
         await dictation.say(text);
         speed(clock);
@@ -97,16 +97,16 @@ Deno.test("EventBatch: readers get all events in order, however they were commit
     // Durations differ in each run.
     return all.map(({ event }) => ({ ...event, durationMs: 0, atMs: 0 }));
   };
-  const said = (...texts: string[]) => ["step_start", ...texts, "assistant_message"];
+  const stepEvents = (...texts: string[]) => ["step_start", ...texts, "assistant_message"];
   const between = ["tool_call", "tool_call", "tool_result", "tool_result", "step_end"];
-  const told = (events: Awaited<ReturnType<typeof read>>) =>
+  const typesOf = (events: Awaited<ReturnType<typeof read>>) =>
     events.map((event) => event.type === "text_delta" ? event.text : event.type);
   const atOnce = await read((clock) => clock.advance(1000));
-  const one = said("one", "two", "three");
-  assertEquals(told(atOnce), ["turn_start", ...one, ...between, ...one, "step_end", "turn_end"]);
+  const one = stepEvents("one", "two", "three");
+  assertEquals(typesOf(atOnce), ["turn_start", ...one, ...between, ...one, "step_end", "turn_end"]);
   const gathered = await read(() => {});
-  const two = said("one", "twothree");
-  assertEquals(told(gathered), ["turn_start", ...two, ...between, ...two, "step_end", "turn_end"]);
+  const two = stepEvents("one", "twothree");
+  assertEquals(typesOf(gathered), ["turn_start", ...two, ...between, ...two, "step_end", "turn_end"]);
   const others = (events: typeof atOnce) => events.filter(({ type }) => type !== "text_delta");
   assertEquals(others(gathered), others(atOnce));
 });
@@ -124,18 +124,18 @@ Deno.test("EventBatch: during a slow view, earlier events are readable without t
     };
   };
   // The huge result is truncated by then, and an older one is evicted.
-  const isLeaving = (content: string) => calls === 5 && content.startsWith("4");
-  const leaving = Promise.withResolvers<void>();
+  const isEnding = (content: string) => calls === 5 && content.startsWith("4");
+  const ending = Promise.withResolvers<void>();
   const left = Promise.withResolvers<void>();
-  const { session, clock, commits, shown } = await dictatedSession({
+  const { session, clock, commits, visible } = await dictatedSession({
     model: () => model,
     tools: [tool],
-    put: (content) => isLeaving(content) ? (leaving.resolve(), left.promise) : undefined,
+    put: (content) => isEnding(content) ? (ending.resolve(), left.promise) : undefined,
   });
   const { done } = await session.start({ input: "q" });
-  await leaving.promise;
+  await ending.promise;
   clock.advance(100);
-  await shown(session.lastEvent + 3);
+  await visible(session.lastEvent + 3);
   left.resolve();
   await done;
   assertEquals(commits.slice(-3), [
@@ -148,21 +148,21 @@ Deno.test("EventBatch: during a slow view, earlier events are readable without t
 Deno.test("EventBatch: a slow store gets one commit at a time, with the events gathered meanwhile", async () => {
   const slow = Promise.withResolvers<void>();
   const underWay: string[] = [];
-  const { session, clock, dictation, commits, shown } = await dictatedSession({
+  const { session, clock, dictation, commits, visible } = await dictatedSession({
     see(commit) {
       underWay.push(commit);
       return commit.includes('"1"') ? slow.promise : undefined;
     },
   });
   const { done } = await session.start({ input: "q" });
-  await dictation.asked();
+  await dictation.requested();
   for (const text of "12345") {
     await dictation.say(text);
     clock.advance(100);
   }
   assertEquals([underWay.slice(2), commits.slice(1), session.lastEvent], [['step_start "1"'], [], 1]);
   slow.resolve();
-  await shown(4);
+  await visible(4);
   dictation.end();
   await done;
   assertEquals(commits.slice(1), [
@@ -182,7 +182,7 @@ Deno.test("EventBatch: a failed commit of deltas ends the turn while its model i
     onError: (error) => errors.push((error as Error).message),
   });
   const { done } = await session.start({ input: "q" });
-  await dictation.asked();
+  await dictation.requested();
   await dictation.say("shown");
   const seen: unknown[] = [];
   const read = async () => {
@@ -208,7 +208,7 @@ for (const way of ["cancelled", "closed"] as const) {
   Deno.test(`EventBatch: a turn that is ${way} between two commits ends with all its text`, async () => {
     const { session, sessions, dictation, commits } = await dictatedSession();
     const { done } = await session.start({ input: "q" });
-    await dictation.asked();
+    await dictation.requested();
     for (const text of "123") await dictation.say(text);
     await (way === "closed" ? sessions.close() : session.cancel());
     await done;
@@ -249,11 +249,11 @@ Deno.test("EventBatch: a turn whose model fails between two commits ends with al
 Deno.test("EventBatch: a steering input no longer waits after the commit of its event", async () => {
   const { session, store, dictation, commits } = await dictatedSession();
   const { done } = await session.start({ input: "q" });
-  await dictation.asked();
+  await dictation.requested();
   await dictation.say("1");
   await session.steerOrStart({ input: "more" });
   dictation.end({ tool_calls: [call("a")] });
-  await dictation.asked();
+  await dictation.requested();
   assertEquals(await store.readState(session.id, "steering"), []);
   dictation.end();
   await done;

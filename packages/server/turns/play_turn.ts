@@ -30,13 +30,13 @@ import { BackgroundCommands } from "@tare/tools/shell";
 import { PromptTooLong } from "@tare/planner";
 import { callCost, type Rates } from "@tare/planner/internal/parts";
 import { mostOfCall } from "@tare/planner/internal";
-import { type AskedEvent, CANNOT_ASK, openCalls, type Opening } from "../approvals/approvals.ts";
-import { allowingAsked, judgeBy } from "../approvals/rules.ts";
-import { DELEGATE_TOOL, type Helpers, type TurnAccount } from "../helpers/helpers.ts";
+import { type ApprovalEvent, CANNOT_ASK, openCalls, type Opening } from "../approvals/approvals.ts";
+import { allowingRequested, judgeBy } from "../approvals/rules.ts";
+import { DELEGATE_TOOL, type Subagents, type TurnAccount } from "../subagents/subagents.ts";
 import { invalidRequest, refusedBy } from "../http/http_error.ts";
 import { modelSettings, type SessionPrompt } from "../sessions/session_prompt.ts";
-import type { Budget, HelperParent, SessionSettings } from "../sessions/session_settings.ts";
-import type { ApprovalOptions, Workplace } from "../sessions/session_options.ts";
+import type { Budget, SessionSettings, SubagentParent } from "../sessions/session_settings.ts";
+import type { ApprovalOptions, EnvironmentDescription } from "../sessions/session_options.ts";
 import type {
   OpenTurn,
   SessionEnvironment,
@@ -45,18 +45,18 @@ import type {
   TurnRequest,
 } from "../sessions/session_types.ts";
 import type { TakenTools } from "./session_tools.ts";
-import { askedModel, tracedTurn } from "./traced_turn.ts";
+import { modelFacts, tracedTurn } from "./traced_turn.ts";
 
 export interface PlayedTurn {
   readonly step: number;
   readonly result: TurnResult;
   /** Approvals to be requested, committed with the turn's end so that no crash comes between. */
-  readonly asked: readonly AskedEvent[];
+  readonly pending: readonly ApprovalEvent[];
   readonly last: readonly SessionEvent[];
 }
 
-type AskedTurn =
-  & Omit<TurnRequest, "results" | "budget" | "keep" | "giveBack" | "told">
+type StoppedTurn =
+  & Omit<TurnRequest, "results" | "budget" | "keep" | "giveBack" | "decisions">
   & Pick<RunOptions, "signal">
   & { readonly resumed?: OpenTurn["resumed"] | undefined };
 
@@ -69,12 +69,12 @@ interface Stage extends
   readonly environment: SessionEnvironment;
   readonly session: Required<Pick<RunTurnOptions, "history">> & {
     readonly id: string;
-    readonly parent: HelperParent | undefined;
+    readonly parent: SubagentParent | undefined;
     readonly by: string | undefined;
     readonly settings: SessionSettings;
     readonly ledger: TurnLedger;
-    readonly helpers: Pick<Helpers, "begin">;
-    readonly prompt: TurnPrompt & TurnWarmth;
+    readonly subagents: Pick<Subagents, "begin">;
+    readonly prompt: TurnPrompt & TurnKeepAlive;
   };
   readonly account: TurnAccount;
   readonly opening: Opening;
@@ -98,9 +98,9 @@ export function turnPlayer(
     tools,
     clientTools,
     settings,
-    leavesNow = false,
-    ...asked
-  }: AskedTurn,
+    evictNow = false,
+    ...pending
+  }: StoppedTurn,
   {
     session,
     environment,
@@ -116,8 +116,8 @@ export function turnPlayer(
 ): () => Promise<PlayedTurn> {
   const {
     limits: { turn: limits = {} } = {},
-    models: { model: portOf, notice, seesPictures },
-    workspace: { place: workplace, checkpoints, background } = {},
+    models: { model: portOf, notice, supportsImages },
+    workspace: { place: place, checkpoints, background } = {},
     store: { now },
     advanced: { clock } = {},
     approvals = {},
@@ -130,21 +130,21 @@ export function turnPlayer(
   const { rules = [], workspace = "/" } = approvals;
   const usual = judgeBy({ lists: [rules, own.approvalRules], always, workspace, harmless: HARMLESS });
   const mayAll = unattended === "by_setting" && approvals.unattended === "allow";
-  const judge = payer?.judge ?? (mayAll ? allowingAsked(usual) : usual);
+  const judge = payer?.judge ?? (mayAll ? allowingRequested(usual) : usual);
   const rates = environment.ratesOf(modelName);
   const measure = { before: session.ledger, spent, model: modelName, rates };
   const unpriced = rates.price ? undefined : keys?.spent(by, false);
   if (unpriced) throw refusedBy(unpriced);
   const overOwn = overBudget({ turn, session: own.budget }, measure);
-  const most = Math.min(asked.maxOutputTokens ?? Infinity, limits.maxOutputTokens ?? Infinity);
-  const { prompt: warmth } = session;
+  const most = Math.min(pending.maxOutputTokens ?? Infinity, limits.maxOutputTokens ?? Infinity);
+  const { prompt: keepAlive } = session;
   const writes = modelSettings(own, settings);
-  const observed = tellingKeepable(portOf(modelName), warmth);
+  const observed = tellingKeepable(portOf(modelName), keepAlive);
   // The client of an agent as a model can't discard streamed text.
   const asks = clientTools ? withoutRestarts(observed) : observed;
   const watch = payer?.watch ??
     ((tool) => checkpoints?.watch(tool, { session: session.id, turn: number }) ?? tool);
-  const about = { session: session.id, seesPictures: seesPictures?.(modelName) ?? false };
+  const about = { session: session.id, supportsImages: supportsImages?.(modelName) ?? false };
   const reserved = new ReservedCall({
     ...{ rates, countTokens, keys, by },
     reserve: (most, request) =>
@@ -165,7 +165,7 @@ export function turnPlayer(
     approvals: { judge, answered, journal, ...(unattended && { cannotAsk: CANNOT_ASK }) },
     time: { now, ...(clock && { clock }) },
     clientTools: clientTools ?? [],
-    ...{ modelName, notice, workplace, warmth, leavesNow },
+    ...{ modelName, notice, place, keepAlive, evictNow },
     news(messages) {
       const running = background ? runningIn(messages) : [];
       return running.length === 0 ? undefined : background?.news(session.id, running);
@@ -195,14 +195,14 @@ export function turnPlayer(
       },
     },
   } satisfies Omit<RunTurnOptions, "prompt" | "history">;
-  session.helpers.begin({ ...options, judge, overBudget: overBudgets, account, watch, tools: () => taken });
+  session.subagents.begin({ ...options, judge, overBudget: overBudgets, account, watch, tools: () => taken });
   return () => {
     const { id: conversation, prompt, history } = session;
     const all = { ...options, prompt, history };
     const play = () => {
       if (!telemetry?.isOn) return runTurn(all);
       const agent = parent ? "helper" : "tare";
-      const about = { telemetry, agent, conversation, ...askedModel(environment, modelName) };
+      const about = { telemetry, agent, conversation, ...modelFacts(environment, modelName) };
       return tracedTurn(all, runTurn, about);
     };
     return play().finally(() => reserved.giveBack());
@@ -239,10 +239,10 @@ export class TurnLeft extends Error {
   override readonly name = "TurnLeft";
 }
 
-type TurnWarmth = Pick<SessionPrompt, "made" | "learns" | "waitsForCalls" | "goesOn">;
+type TurnKeepAlive = Pick<SessionPrompt, "made" | "learns" | "waitsForCalls" | "continues">;
 
-function tellingKeepable(model: Model, warmth: TurnWarmth): Model {
-  return (request) => model({ ...request, keepable: (prompt) => warmth.made(prompt) });
+function tellingKeepable(model: Model, keepAlive: TurnKeepAlive): Model {
+  return (request) => model({ ...request, keepable: (prompt) => keepAlive.made(prompt) });
 }
 
 function withoutRestarts(model: Model): Model {
@@ -338,7 +338,7 @@ function runningIn(messages: readonly Message[]): readonly string[] {
 function inSession(
   tool: Tool,
   { about, watch = (tool) => tool }: {
-    readonly about: Pick<ToolContext, "session" | "seesPictures">;
+    readonly about: Pick<ToolContext, "session" | "supportsImages">;
     readonly watch: ((tool: Tool) => Tool) | undefined;
   },
 ): Tool {
@@ -364,11 +364,11 @@ interface RunTurnOptions extends Omit<RunOptions, "context" | "tools" | "unliste
   readonly prompt: TurnPrompt;
   readonly modelName: string;
   readonly notice?: string | undefined;
-  readonly workplace?: Pick<Workplace, "changes"> | undefined;
+  readonly place?: Pick<EnvironmentDescription, "changes"> | undefined;
   readonly news: (messages: readonly Message[]) => string | undefined;
   readonly time: TurnTime & Required<Pick<TurnTime, "now">>;
-  readonly warmth: TurnWarmth;
-  readonly leavesNow: boolean;
+  readonly keepAlive: TurnKeepAlive;
+  readonly evictNow: boolean;
   readonly isLeft: () => boolean;
   readonly commit: CommitEvents;
 }
@@ -389,12 +389,12 @@ async function runTurn(
     modelName,
     notice,
     time,
-    warmth,
+    keepAlive,
     commit,
     takeTools,
-    leavesNow,
+    evictNow,
     isLeft,
-    workplace,
+    place,
     news: newsOf,
     ...options
   }: RunTurnOptions,
@@ -406,28 +406,28 @@ async function runTurn(
   // No message may come between calls and their results.
   const isBegun = resumed?.messages.some(({ role }) => role === "assistant" || role === "tool") ?? false;
   const mayTell = !isBegun && openCalls(history).length === 0;
-  const { listed, unlisted, notice: told, deferred } = prompt.offerTools(tools, mayTell);
+  const { listed, unlisted, notice: announced, deferred } = prompt.offerTools(tools, mayTell);
   const before = [...history, ...resumed?.messages ?? []];
   const system = before.filter(({ role }) => role === "system");
-  const changes = mayTell && await workplace?.changes(system.map(({ content }) => contentText(content)));
+  const changes = mayTell && await place?.changes(system.map(({ content }) => contentText(content)));
   const moved = [changes, mayTell && newsOf(before)].flatMap((content): readonly Message[] =>
     content ? [{ role: "system", content }] : []
   );
-  const news = [...told ? [told] : [], ...moved];
+  const news = [...announced ? [announced] : [], ...moved];
   const failed = new AbortController();
   const batch = new EventBatch({ commit, clock, failed: () => failed.abort() });
   for (const message of news) batch.add({ type: "message_added", message });
   // Its message is stored with it, so that no crash repeats it.
-  if (told) await batch.settle();
+  if (announced) await batch.settle();
   const warnings = notice === undefined ? missing : [notice, ...missing];
   const waitsForCalls = (calls: AssistantMessage["tool_calls"]) => {
-    if (calls?.length) warmth.waitsForCalls(calls);
+    if (calls?.length) keepAlive.waitsForCalls(calls);
   };
   // Approved calls run before the model is called.
   waitsForCalls(options.resumed?.calls ?? answered.map(({ call }) => call));
   let step = 1;
   let answeredAtMs = now();
-  const asked: AskedEvent[] = [];
+  const pending: ApprovalEvent[] = [];
   let result: TurnResult | undefined;
   let reply: Promise<void> | undefined;
   const played = (async function* () {
@@ -442,7 +442,7 @@ async function runTurn(
       unlisted,
       async context({ messages, tools, turnStart, step, signal, progress }) {
         if (isLeft()) throw new TurnLeft();
-        warmth.goesOn();
+        keepAlive.continues();
         // The view's changes are stored with the event that reports them, not before.
         await reply;
         const out = deferred(messages);
@@ -450,7 +450,7 @@ async function runTurn(
         const call = {
           ...about,
           ...(out && { deferred: out }),
-          ...(leavesNow && step === 1 && { leavesNow }),
+          ...(evictNow && step === 1 && { evictNow }),
         };
         const view = await prompt.view({ messages, tools }, call).catch((error) => {
           if (!(error instanceof PromptTooLong)) throw error;
@@ -471,7 +471,7 @@ async function runTurn(
           succeeded(usage) {
             answeredAtMs = now();
             const entry = prompt.sent(usage, view);
-            if (entry) warmth.learns(entry);
+            if (entry) keepAlive.learns(entry);
             return entry;
           },
           rejected: (words) => prompt.rejected(words, view),
@@ -486,8 +486,8 @@ async function runTurn(
     for await (const event of played) {
       if (event.type === "turn_start" || event.type === "turn_end") continue;
       if ("step" in event) step = event.step;
-      if (event.type === "approval_asked") {
-        asked.push(event);
+      if (event.type === "approval_requested") {
+        pending.push(event);
         continue;
       }
       if (event.type === "assistant_message") waitsForCalls(event.message.tool_calls);
@@ -513,7 +513,7 @@ async function runTurn(
     return {
       step,
       result: { ...result, messages: [...resumed ? [] : news, ...result.messages] },
-      asked,
+      pending,
       last,
     };
   } finally {
@@ -690,7 +690,7 @@ export function checkBudgets({ turn, session }: Budgets, { rates, model }: Measu
   throw invalidRequest(
     `Cannot enforce the budget maxUsd: the price of model ${JSON.stringify(model)} is unknown. Start ` +
       "the server with TARE_PRICE=input=3,output=15 (US dollars for a million tokens) or a price in the " +
-      "file of TARE_PROFILE, or use maxTokens or maxTokenUnits.",
+      "file of TARE_PROFILE, or use maxTokens or maxCostUnits.",
   );
 }
 
@@ -719,7 +719,7 @@ function hasLimit(budget: Budget): boolean {
   return LIMITS.some((name) => budget[name] !== undefined);
 }
 
-const LIMITS = ["maxSteps", "maxTokens", "maxUsd", "maxTokenUnits"] as const;
+const LIMITS = ["maxSteps", "maxTokens", "maxUsd", "maxCostUnits"] as const;
 
 function usedUp(what: string, budget: Budget, ledger: TurnLedger, rates: Rates): string | undefined {
   // Older turns don't contain the cost of their calls.
@@ -728,7 +728,7 @@ function usedUp(what: string, budget: Budget, ledger: TurnLedger, rates: Rates):
     maxSteps: ledger.calls,
     maxTokens: ledger.promptTokens + ledger.outputTokens,
     maxUsd: ledger.usd ?? all.usd ?? 0,
-    maxTokenUnits: ledger.tokenUnits ?? all.tokenUnits,
+    maxCostUnits: ledger.costUnits ?? all.costUnits,
   };
   for (const name of LIMITS) {
     const limit = budget[name];

@@ -12,7 +12,7 @@ Deno.test("runTurn() runs no call if its reply can't be stored", async () => {
   const see = (commit: string) => commit.includes("tool_call") ? Promise.reject(full) : undefined;
   const { session, dictation, commits } = await dictatedSession({ tools: [tool], see });
   const { done } = await session.start({ input: "q" });
-  await dictation.asked();
+  await dictation.requested();
   dictation.end({ tool_calls: [call("a")] });
   assertEquals((await done).error, full);
   assertEquals([ran, commits.filter((commit) => commit.includes("tool_result"))], [[], []]);
@@ -43,12 +43,12 @@ Deno.test("runTurn() runs read-only calls while their reply is stored, and waits
     },
   });
   const { done } = await session.start({ input: "q" });
-  await dictation.asked();
+  await dictation.requested();
   log.splice(0);
   await dictation.say("text so far");
   dictation.end({ tool_calls: [call("a"), call("b")] });
-  await dictation.asked();
-  log.push("asked");
+  await dictation.requested();
+  log.push("requested");
   dictation.end();
   assertEquals((await done).error, undefined);
   assertEquals(log, [
@@ -59,7 +59,7 @@ Deno.test("runTurn() runs read-only calls while their reply is stored, and waits
     "archive",
     "archive",
     "tool_result tool_result step_end step_start context_rewritten (patch) (totals) sums",
-    "asked",
+    "requested",
     "assistant_message step_end turn_end (patch) (totals) sums (turn)",
   ]);
 });
@@ -78,10 +78,10 @@ Deno.test("runTurn() runs no call of a reply with other than read-only calls bef
     see: (commit) => void log.push(commit),
   });
   const { done } = await session.start({ input: "q" });
-  await dictation.asked();
+  await dictation.requested();
   log.splice(0);
   dictation.end({ tool_calls: [call("a"), call("b", name)] });
-  await dictation.asked();
+  await dictation.requested();
   assertEquals(log.slice(0, 3), [
     "step_start assistant_message tool_call tool_call (value)",
     "read",
@@ -112,7 +112,7 @@ Deno.test("runTurn() ends a turn whose calls run while their reply can't be stor
     },
   });
   const { done } = await session.start({ input: "q" });
-  await dictation.asked();
+  await dictation.requested();
   dictation.end({ tool_calls: [call("a")] });
   assertEquals((await done).error, full);
 });

@@ -87,7 +87,7 @@ export class SessionTools {
 /** State of a session's tools between turns. Plain data. */
 export interface OfferState {
   readonly isDeferred: boolean;
-  readonly told: Catalogue["told"];
+  readonly announced: Catalogue["announced"];
 }
 
 export interface ToolOffer {
@@ -132,23 +132,27 @@ export function offerTools(
     return { listed: tools, unlisted: [], state: undefined, deferred: () => undefined };
   }
   const catalogue = new Catalogue(deferrable.map(({ definition }) => definition), { countTokens });
-  const { told } = catalogue;
+  const { announced } = catalogue;
   if (!before?.isDeferred) {
-    const isSame = before !== undefined && sameData(before.told, told);
+    const isSame = before !== undefined && sameData(before.announced, announced);
     if (isSame || !mayTell || !paysToDefer(tools, deferrable, { ...options, catalogue })) {
       const isDecided = !isSame && mayTell && (before !== undefined || deferrable.length > 0);
-      const state = isDecided ? { isDeferred: false, told } : before;
+      const state = isDecided ? { isDeferred: false, announced } : before;
       return { listed: tools, unlisted: [], state, deferred: () => undefined };
     }
   }
-  const text = !mayTell ? undefined : before?.isDeferred ? catalogue.changes(before.told) : catalogue.text();
+  const text = !mayTell
+    ? undefined
+    : before?.isDeferred
+    ? catalogue.changes(before.announced)
+    : catalogue.text();
   const full = tools.filter((tool) => !isDeferrable(tool));
   const { find, call } = standIns(deferrable, { countTokens, parser: parserOf, listed: full });
   return {
     listed: [...full, find, call],
     unlisted: deferrable,
     ...(text !== undefined && { notice: { role: "system", content: text } }),
-    state: before?.isDeferred && text === undefined ? before : { isDeferred: true, told },
+    state: before?.isDeferred && text === undefined ? before : { isDeferred: true, announced },
     deferred: (messages) => measure(messages, fullTokens(deferrable, countTokens), countTokens),
   };
 }
@@ -215,7 +219,7 @@ function measure(
       looked = new Set(finds.map(({ id }) => id));
       isDetour = finds.length > 0 && finds.length === calls.length;
       if (isDetour) tokens -= countMessageTokens(message, countTokens);
-    } else if (isResult ? looked.has(message.tool_call_id) : Catalogue.tells(message)) {
+    } else if (isResult ? looked.has(message.tool_call_id) : Catalogue.announces(message)) {
       tokens -= countMessageTokens(message, countTokens);
     }
     if (!isResult && message.role !== "assistant") isDetour = false;

@@ -39,17 +39,17 @@ function testSource() {
 
 /** A model that records the tools in each of its requests. */
 function noting(model: Model) {
-  const shown: string[][] = [];
+  const offered: string[][] = [];
   const noted: Model = (request) => {
-    shown.push(request.tools.map(({ function: { name } }) => name));
+    offered.push(request.tools.map(({ function: { name } }) => name));
     return model(request);
   };
-  return { shown, model: noted };
+  return { offered, model: noted };
 }
 
 Deno.test("SessionTools offers the tools that a session names of each server, and waits for no other server", async () => {
   const { source, waited } = testSource();
-  const { shown, model } = noting(scriptedModel([]));
+  const { offered, model } = noting(scriptedModel([]));
   const handler = agent(model, { toolSource: source });
   const sessions = [
     { tools: ["docs__*"] },
@@ -64,17 +64,17 @@ Deno.test("SessionTools offers the tools that a session names of each server, an
     assertEquals(tools, body.tools.toSorted((a, b) => Number(b === "echo") - Number(a === "echo")));
     await turn(handler, await newSession(handler, body), "q");
   }
-  assertEquals(shown, [["docs__find", "docs__read"], ["echo", "docs__read"], ["recall"], []]);
+  assertEquals(offered, [["docs__find", "docs__read"], ["echo", "docs__read"], ["recall"], []]);
   assertEquals(waited, ["docs", "docs", "docs"]);
 });
 
 Deno.test("SessionTools offers all tools to a session that names none, and warns of missing ones", async () => {
   const { source, release } = testSource();
-  const { shown, model } = noting(scriptedModel([{ content: "a" }]));
+  const { offered, model } = noting(scriptedModel([{ content: "a" }]));
   const handler = agent(model, { toolSource: source, notice: "a notice" });
   release();
   const seen = await turn(handler, await newSession(handler), "q");
-  assertEquals(shown, [["echo", "recall", "docs__find", "docs__read"]]);
+  assertEquals(offered, [["echo", "recall", "docs__find", "docs__read"]]);
   const warnings = seen.flatMap(({ event }) => event.type === "warning" ? event.message : []);
   assertEquals(warnings, ["a notice", "MCP server slow isn't there."]);
 });
@@ -83,7 +83,7 @@ Deno.test("SessionTools keeps a turn's tools while it runs, and reads them again
   const { source, servers } = testSource();
   const asks = { id: "1", type: "function", function: { name: "docs__find", arguments: "{}" } } as const;
   const replies = scriptedModel([{ tool_calls: [asks] }, { content: "a" }, { content: "b" }]);
-  const { shown, model } = noting((request) => {
+  const { offered, model } = noting((request) => {
     // During the turn.
     servers.docs = [tool("docs__fresh")];
     return replies(request);
@@ -94,7 +94,7 @@ Deno.test("SessionTools keeps a turn's tools while it runs, and reads them again
   const results = seen.flatMap(({ event }) => event.type === "tool_result" ? event.content : []);
   assertEquals(results, ["result of docs__find"]);
   await turn(handler, session, "q");
-  assertEquals(shown, [["docs__find", "docs__read"], ["docs__find", "docs__read"], ["docs__fresh"]]);
+  assertEquals(offered, [["docs__find", "docs__read"], ["docs__find", "docs__read"], ["docs__fresh"]]);
 });
 
 Deno.test("SessionTools lets a turn be cancelled while it waits for a server", async () => {
@@ -119,12 +119,12 @@ Deno.test("Sessions.create() refuses tools of missing servers, and client tools 
       'Cannot use tool "other__find": the tools are echo, recall, delegate, docs__*, slow__*.',
     ),
   );
-  const asked = await handler.fetch(request("POST", "/v1/chat/completions", {
+  const reply = await handler.fetch(request("POST", "/v1/chat/completions", {
     model: "agent",
     messages: [{ role: "user", content: "q" }],
     tools: [{ type: "function", function: { name: "docs__mine" } }],
   }));
-  assertEquals([asked.status, (await asked.json()).error.message], [
+  assertEquals([reply.status, (await reply.json()).error.message], [
     400,
     "Cannot use tools[0]: the agent has its own tool docs__mine; rename yours.",
   ]);

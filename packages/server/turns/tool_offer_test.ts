@@ -106,7 +106,7 @@ Deno.test("deferred tools: they are described once, whichever write the server e
     for (const input of ["Three?", "Four?"]) await turn(restarted, session, input);
     assertEquals(requests.length, goneOn + 2);
     for (const { messages } of requests) {
-      assertEquals(messages.filter(Catalogue.tells).length, 1, `${writes}`);
+      assertEquals(messages.filter(Catalogue.announces).length, 1, `${writes}`);
     }
     assertPrefixes(requests);
   }
@@ -182,15 +182,15 @@ Deno.test("deferred tools: each request is a prefix of the next, across tools, c
         assertEquals(results.length, expected.length);
         for (const [at, text] of results.entries()) assertMatch(text, expected[at]!);
         // The newest description of each tool is correct.
-        const told = new Map<string, boolean>();
-        for (const message of requests.at(-1)!.messages.filter(Catalogue.tells)) {
+        const announced = new Map<string, boolean>();
+        for (const message of requests.at(-1)!.messages.filter(Catalogue.announces)) {
           for (const line of String(message.content).split("\n")) {
             if (line.startsWith("Removed: ")) {
-              for (const name of line.slice("Removed: ".length).split(", ")) told.set(name, false);
-            } else if (line.startsWith("make__")) told.set(line.split(":", 1)[0]!, true);
+              for (const name of line.slice("Removed: ".length).split(", ")) announced.set(name, false);
+            } else if (line.startsWith("make__")) announced.set(line.split(":", 1)[0]!, true);
           }
         }
-        const known = [...told].flatMap(([name, isThere]) => isThere ? [name] : []);
+        const known = [...announced].flatMap(([name, isThere]) => isThere ? [name] : []);
         assertEquals(known.toSorted(), there.map((name) => `make__${name}`).toSorted());
       }
       assertPrefixes(requests);
@@ -224,8 +224,9 @@ Deno.test(
     const session = await newSession(handler);
     await turn(handler, session, "Make 7.");
     const { body } = await call(handler, "GET", `${session}/approvals`);
-    const [asked] = (body as { approvals: { callId: string; name: string; arguments: string }[] }).approvals;
-    assertEquals([asked!.name, asked!.arguments], ["make__make_7", '{"id":7}']);
+    const [approval] =
+      (body as { approvals: { callId: string; name: string; arguments: string }[] }).approvals;
+    assertEquals([approval!.name, approval!.arguments], ["make__make_7", '{"id":7}']);
     now = now.slice(1);
     const { lastEvent } = (await call(handler, "GET", session)).body as { lastEvent: number };
     await answerCall(handler, session, { callId: "a", decision: "allow" });
@@ -251,10 +252,10 @@ Deno.test("deferred tools: a subagent uses its parent's list, and may call its o
   const profile = profileNamed("openai");
   const handler = agent(model, { tools: [echo, ...MANY], delegates: true, profile });
   await turn(handler, await newSession(handler), "Have it made.");
-  const [first, helper, after] = requests;
-  assertEquals(JSON.stringify(helper!.tools), JSON.stringify(first!.tools));
-  assertEquals(helper!.messages.slice(0, first!.messages.length), first!.messages);
-  assertEquals(helper!.messages.filter(Catalogue.tells).length, 1);
+  const [first, subagent, after] = requests;
+  assertEquals(JSON.stringify(subagent!.tools), JSON.stringify(first!.tools));
+  assertEquals(subagent!.messages.slice(0, first!.messages.length), first!.messages);
+  assertEquals(subagent!.messages.filter(Catalogue.announces).length, 1);
   const [made, refused] = after!.messages.slice(-2).map(({ content }) => String(content));
   assertEquals(made, "make_1 0");
   assertStringIncludes(refused!, "subagents may not use it");
@@ -277,7 +278,7 @@ Deno.test("offerTools() decides once deferral is possible, and again only if too
     offerTools(tools, before, { ...OPTIONS, ...more }).state;
   assertEquals(state([echo]), undefined);
   const few = state([echo, MANY[0]!])!;
-  assertEquals([few.isDeferred, Object.keys(few.told)], [false, ["make_0"]]);
+  assertEquals([few.isDeferred, Object.keys(few.announced)], [false, ["make_0"]]);
   // The same tools, though they would be too many for the window by now.
   const some = [echo, ...MANY.slice(0, 6)];
   const full = state(some)!;
@@ -286,9 +287,9 @@ Deno.test("offerTools() decides once deferral is possible, and again only if too
   assertEquals(state(some, full, { windowTokens: 1_000 }), full);
   assertEquals(state([...some, MANY[7]!], full, { windowTokens: 1_000 })?.isDeferred, true);
   const many = state([echo, ...MANY], few)!;
-  assertEquals([many.isDeferred, Object.keys(many.told).length], [true, 40]);
+  assertEquals([many.isDeferred, Object.keys(many.announced).length], [true, 40]);
   const back = state([echo, MANY[0]!], many)!;
-  assertEquals([back.isDeferred, Object.keys(back.told)], [true, ["make_0"]]);
+  assertEquals([back.isDeferred, Object.keys(back.announced)], [true, ["make_0"]]);
   assertEquals(state([echo, MANY[0]!], back), back);
 });
 
@@ -339,25 +340,25 @@ Deno.test("offerTools() returns the tokens that deferral saves, less its own", (
   const user = { role: "user", content: "Go on." } as const;
   const { tokens: all, isDetour } = deferred([user])!;
   assert(all > 6_000 && !isDetour);
-  const told = deferred([notice!, user])!;
-  assertEquals(all - told.tokens, countMessageTokens(notice!, estimateTokens));
+  const deferredTools = deferred([notice!, user])!;
+  assertEquals(all - deferredTools.tokens, countMessageTokens(notice!, estimateTokens));
   const find: Message = { role: "assistant", ...calling("find_tools", { query: "make_1" }, "a") };
   const found: Message = { role: "tool", tool_call_id: "a", content: "Here it is." };
   const looked = deferred([notice!, user, find, found])!;
   assertEquals(looked.isDetour, true);
   const took = countMessageTokens(find, estimateTokens) + countMessageTokens(found, estimateTokens);
-  assertEquals(told.tokens - looked.tokens, took);
+  assertEquals(deferredTools.tokens - looked.tokens, took);
   const used: Message = { role: "assistant", ...calling("call_tool", { name: "make_1" }, "b") };
   assertEquals(deferred([notice!, user, find, found, used])!, { ...looked, isDetour: false });
   // A reply without calls is part of the conversation, and so is one with other calls too.
   const answer: Message = { role: "assistant", content: "Done." };
-  assertEquals(deferred([notice!, user, answer])!, told);
+  assertEquals(deferred([notice!, user, answer])!, deferredTools);
   const both: Message = {
     role: "assistant",
     tool_calls: [find, used].flatMap((message) => message.role === "assistant" ? message.tool_calls! : []),
   };
   assertEquals(deferred([notice!, user, both, found])!, {
-    tokens: told.tokens - countMessageTokens(found, estimateTokens),
+    tokens: deferredTools.tokens - countMessageTokens(found, estimateTokens),
     isDetour: false,
   });
 });

@@ -6,19 +6,19 @@ import { RECALL_TOOL } from "@tare/prune";
 import { type Chat, type Operation, Telemetry } from "@tare/session/telemetry";
 import type { SessionEnvironment, TurnPrompt } from "../sessions/session_types.ts";
 
-interface AskedModel {
+interface ModelFacts {
   readonly provider: string;
   readonly model: string;
   readonly address?: URL;
 }
 
-export function askedModel(environment: SessionEnvironment, model: string): AskedModel {
+export function modelFacts(environment: SessionEnvironment, model: string): ModelFacts {
   const address = environment.models.address?.(model);
   const provider = providerOf(environment.ratesOf(model).profile);
   return { provider, model, ...(address !== undefined && { address: new URL(address) }) };
 }
 
-interface TracedTurnOptions extends AskedModel {
+interface TracedTurnOptions extends ModelFacts {
   readonly telemetry: Telemetry;
   readonly agent: string;
   readonly conversation: string;

@@ -30,10 +30,10 @@ Deno.test("telemetry: it changes nothing in any turn, and all spans end", async 
     fc.asyncProperty(scriptTurns, async (turns) => {
       const first = spans.length;
       assertEquals(await played(turns, new Telemetry("t")), await played(turns));
-      const told = spans.slice(first);
-      assertEquals(told.filter(({ ended }) => !ended), []);
-      assertEquals(told.filter(({ name }) => name === "invoke_agent tare").length, turns.length);
-      for (const { name, parent } of told) {
+      const recorded = spans.slice(first);
+      assertEquals(recorded.filter(({ ended }) => !ended), []);
+      assertEquals(recorded.filter(({ name }) => name === "invoke_agent tare").length, turns.length);
+      for (const { name, parent } of recorded) {
         // A summary is requested while a call is prepared.
         assertEquals(parent, name === "invoke_agent tare" ? undefined : "invoke_agent tare");
       }
@@ -43,7 +43,7 @@ Deno.test("telemetry: it changes nothing in any turn, and all spans end", async 
 });
 
 /** Plays a turn with one tool, and returns the spans with their error types. */
-async function told(model: Model, run?: Tool["run"], captureContent = false) {
+async function recorded(model: Model, run?: Tool["run"], captureContent = false) {
   const { spans } = recordTelemetry();
   const sessions = scriptedSessions({
     store: memoryStore(),
@@ -73,10 +73,10 @@ const answer: Model = async function* ({ messages }) {
 Deno.test(
   "telemetry: a tool that continues after its time limit has timed out, and a failed one has its error's type",
   async () => {
-    const slow = await told(answer, () => new Promise(() => {}));
+    const slow = await recorded(answer, () => new Promise(() => {}));
     await slow.turn.done;
     assertEquals(slow.lines(), ["invoke_agent tare ", "chat m ", "execute_tool look timeout", "chat m "]);
-    const broken = await told(answer, () => {
+    const broken = await recorded(answer, () => {
       throw new Deno.errors.NotFound("secret");
     });
     await broken.turn.done;
@@ -85,20 +85,20 @@ Deno.test(
 );
 
 Deno.test("telemetry: a model that continues after the turn was cancelled has been cancelled", async () => {
-  const asked = Promise.withResolvers<void>();
-  const { session, turn, lines } = await told(async function* () {
-    asked.resolve();
+  const requested = Promise.withResolvers<void>();
+  const { session, turn, lines } = await recorded(async function* () {
+    requested.resolve();
     await new Promise(() => {});
     yield { type: "text_delta", text: "" };
   });
-  await asked.promise;
+  await requested.promise;
   await session.cancel();
   await turn.done;
   assertEquals(lines(), ["invoke_agent tare cancelled", "chat m cancelled"]);
 });
 
 Deno.test("telemetry: a failed model has its error's code", async () => {
-  const { turn, lines } = await told(async function* () {
+  const { turn, lines } = await recorded(async function* () {
     yield { type: "text_delta", text: "" };
     throw new ModelError("rate_limited", "secret");
   });
@@ -108,7 +108,7 @@ Deno.test("telemetry: a failed model has its error's code", async () => {
 
 Deno.test("telemetry: results of tools are recorded only if configured", async () => {
   for (const captureContent of [false, true]) {
-    const { spans, turn } = await told(answer, () => "Seen.", captureContent);
+    const { spans, turn } = await recorded(answer, () => "Seen.", captureContent);
     await turn.done;
     const { attributes } = spans.find(({ name }) => name === "execute_tool look")!;
     assertEquals(attributes["gen_ai.tool.call.result"], captureContent ? '"Seen."' : undefined);
@@ -120,7 +120,7 @@ Deno.test("telemetry: results of tools are recorded only if configured", async (
 });
 
 Deno.test("telemetry: a model call whose reply ends incomplete ends with its turn", async () => {
-  const { spans, turn, lines } = await told(async function* () {
+  const { spans, turn, lines } = await recorded(async function* () {
     yield { type: "text_delta", text: "So" };
   });
   await turn.done;

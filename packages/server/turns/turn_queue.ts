@@ -7,7 +7,7 @@ import type { TurnRequest } from "../sessions/session_types.ts";
 
 export interface QueuedTurn extends Pick<TurnRequest, "input" | "budget" | "settings" | "unattended"> {
   readonly id: string;
-  readonly askedAtMs: number;
+  readonly requestedAtMs: number;
 }
 
 export type QueueChange = { readonly add: QueuedTurn } | { readonly remove: string };
@@ -29,7 +29,7 @@ export function queueAfter(
  */
 export function queueStates(queued: readonly QueuedTurn[]): object {
   const [oldest] = queued;
-  const queue: QueueRow | null = oldest ? { atMs: oldest.askedAtMs, count: queued.length } : null;
+  const queue: QueueRow | null = oldest ? { atMs: oldest.requestedAtMs, count: queued.length } : null;
   return { queued, queue };
 }
 
@@ -56,7 +56,7 @@ export class TurnQueue {
 
   constructor(options: TurnQueueOptions) {
     this.#options = options;
-    this.#looking = new Coalescer(() => this.#lookOnce(), options.onError);
+    this.#looking = new Coalescer(() => this.#inspectOnce(), options.onError);
   }
 
   async length(): Promise<number> {
@@ -81,7 +81,7 @@ export class TurnQueue {
     return this.#looking.run();
   }
 
-  async #lookOnce(): Promise<void> {
+  async #inspectOnce(): Promise<void> {
     while (this.#options.room() > 0 && await this.#startSome());
   }
 

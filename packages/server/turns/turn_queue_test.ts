@@ -17,9 +17,9 @@ import {
 import { TurnQueue } from "./turn_queue.ts";
 
 const waits = async (handler: HttpAgent, session: string, input: string, key?: string) => {
-  const asked = request("POST", `${session}/turns`, { input, background: true });
-  if (key) asked.headers.set("idempotency-key", key);
-  const response = await handler.fetch(asked);
+  const incoming = request("POST", `${session}/turns`, { input, background: true });
+  if (key) incoming.headers.set("idempotency-key", key);
+  const response = await handler.fetch(incoming);
   const { queued } = await response.json() as { queued?: { id: string } };
   return { status: response.status, id: queued?.id ?? "" };
 };
@@ -42,23 +42,23 @@ const brief = (seen: readonly SeenEvent[]) =>
 
 /** A server on which one turn runs at a time. */
 function narrow(options: TestOptions = {}) {
-  const asked = steppedModel();
+  const stepped = steppedModel();
   const errors: unknown[] = [];
   let nowMs = 0;
-  const handler = agent(asked.model, {
+  const handler = agent(stepped.model, {
     now: () => nowMs++,
     maxRunningTurns: 1,
     onError: (error) => errors.push(error),
     ...options,
   });
-  return { handler, asked, errors };
+  return { handler, stepped, errors };
 }
 
 Deno.test("TurnQueue: a background turn is accepted immediately, and begins after earlier ones, with a free slot", async () => {
-  const { handler, asked, errors } = narrow();
+  const { handler, stepped, errors } = narrow();
   const [one, two] = [await newSession(handler), await newSession(handler)];
   const running = events(await handler.fetch(request("POST", `${one}/turns`, { input: "first" })));
-  await asked.asked();
+  await stepped.requested();
   const b = await waits(handler, two, "b");
   const a = await waits(handler, one, "a");
   const again = [await waits(handler, two, "c", "key"), await waits(handler, two, "c", "key")] as const;
@@ -66,7 +66,7 @@ Deno.test("TurnQueue: a background turn is accepted immediately, and begins afte
   const onTwo = events(await follow(handler, two));
   assertEquals(await queueOf(handler, two), [{ id: b.id, input: "b" }, { id: again[0].id, input: "c" }]);
   assertEquals(await queueOf(handler, one), [{ id: a.id, input: "a" }]);
-  for (const reply of ["1", "2", "3", "4"]) await asked.reply(reply);
+  for (const reply of ["1", "2", "3", "4"]) await stepped.reply(reply);
   assertEquals(brief(await running), ["first now", "completed"]);
   assertEquals(brief(await onTwo), [`b ${b.id}`, "completed", `c ${again[0].id}`, "completed"]);
   assertEquals(brief(await events(await follow(handler, one))), [
@@ -75,16 +75,16 @@ Deno.test("TurnQueue: a background turn is accepted immediately, and begins afte
     `a ${a.id}`,
     "completed",
   ]);
-  assertEquals(asked.requests.map(({ messages }) => messages.at(-1)?.content), ["first", "b", "a", "c"]);
+  assertEquals(stepped.requests.map(({ messages }) => messages.at(-1)?.content), ["first", "b", "a", "c"]);
   assertEquals([await queueOf(handler, one), errors], [[], []]);
 });
 
 Deno.test("TurnQueue: queued turns are counted over all sessions, and can be removed", async () => {
-  const { handler, asked } = narrow({ maxQueuedTurns: 2 });
+  const { handler, stepped } = narrow({ maxQueuedTurns: 2 });
   const [one, two] = [await newSession(handler), await newSession(handler)];
   const running = events(await handler.fetch(request("POST", `${one}/turns`, { input: "first" })));
-  await asked.asked();
-  const [kept, gone] = [await waits(handler, one, "kept"), await waits(handler, two, "gone")];
+  await stepped.requested();
+  const [retained, gone] = [await waits(handler, one, "kept"), await waits(handler, two, "gone")];
   const full = await handler.fetch(request("POST", `${two}/turns`, { input: "more", background: true }));
   assertEquals([full.status, full.headers.get("retry-after")], [429, "30"]);
   assertMatch((await full.json()).error.message, /^Cannot queue the turn: the limit of queued turns \(2\)/);
@@ -98,9 +98,12 @@ Deno.test("TurnQueue: queued turns are counted over all sessions, and can be rem
       "Cannot steer in the background: with steer the input enters the running turn, with background it waits for its end. Use one of them.",
     ),
   );
-  for (const reply of ["1", "2"]) await asked.reply(reply);
+  for (const reply of ["1", "2"]) await stepped.reply(reply);
   assertEquals(brief(await running), ["first now", "completed"]);
-  assertEquals(brief(await events(await follow(handler, one))).slice(2), [`kept ${kept.id}`, "completed"]);
+  assertEquals(brief(await events(await follow(handler, one))).slice(2), [
+    `kept ${retained.id}`,
+    "completed",
+  ]);
   assertEquals(brief(await events(await follow(handler, two))), []);
 });
 
@@ -109,13 +112,13 @@ Deno.test("TurnQueue: a queued turn survives its server, and begins on the next 
   const first = narrow({ store });
   const session = await newSession(first.handler);
   await first.handler.fetch(request("POST", `${session}/turns`, { input: "first" }));
-  await first.asked.asked();
+  await first.stepped.requested();
   const { id } = await waits(first.handler, session, "then");
   await first.handler.close();
   const second = narrow({ store });
   await second.handler.attend();
   const seen = events(await follow(second.handler, session));
-  await second.asked.reply("1");
+  await second.stepped.reply("1");
   assertEquals(brief(await seen), ["first now", "interrupted", `then ${id}`, "completed"]);
 });
 
@@ -130,16 +133,16 @@ Deno.test("TurnQueue: a turn queued on a full server begins on one with a free s
   const [one, two] = [await newSession(a!.handler), await newSession(a!.handler)];
   await b!.handler.attend();
   await a!.handler.fetch(request("POST", `${one}/turns`, { input: "first" }));
-  await a!.asked.asked();
+  await a!.stepped.requested();
   const { id } = await waits(a!.handler, two, "then");
   const seen = events(await follow(a!.handler, two));
   for (const look of timers.splice(0)) look();
-  await b!.asked.reply("1");
+  await b!.stepped.reply("1");
   assertEquals(brief(await seen), [`then ${id}`, "completed"]);
   // A turn requested where its session's turn runs elsewhere is queued after that one.
   const behind = await waits(b!.handler, one, "behind");
   assertEquals(await queueOf(b!.handler, one), [{ id: behind.id, input: "behind" }]);
-  for (const reply of ["2", "3"]) await a!.asked.reply(reply);
+  for (const reply of ["2", "3"]) await a!.stepped.reply(reply);
   assertEquals(brief(await events(await follow(b!.handler, one))), [
     "first now",
     "completed",
@@ -150,28 +153,28 @@ Deno.test("TurnQueue: a turn queued on a full server begins on one with a free s
 });
 
 Deno.test("TurnQueue: a queued turn that can't start reports why, and later ones continue", async () => {
-  const asked = steppedModel();
+  const stepped = steppedModel();
   let isThere = true;
-  const handler = agent(asked.model, {
+  const handler = agent(stepped.model, {
     store: memoryStore(),
     maxRunningTurns: 1,
     model: () => {
       if (!isThere) throw new Error("no such model");
-      return asked.model;
+      return stepped.model;
     },
   });
   const session = await newSession(handler);
   const running = events(await handler.fetch(request("POST", `${session}/turns`, { input: "first" })));
-  await asked.asked();
+  await stepped.requested();
   const { id } = await waits(handler, session, "then");
   isThere = false;
-  await asked.reply("1");
+  await stepped.reply("1");
   await running;
   const seen = await events(await follow(handler, session));
   assertEquals(brief(seen), ["first now", "completed", `then ${id}`, "internal_error"]);
   isThere = true;
   const next = await waits(handler, session, "last");
-  await asked.reply("2");
+  await stepped.reply("2");
   assertEquals(brief(await events(await follow(handler, session))).slice(4), [
     `last ${next.id}`,
     "completed",
@@ -179,18 +182,18 @@ Deno.test("TurnQueue: a queued turn that can't start reports why, and later ones
 });
 
 Deno.test("TurnSlots.wait() lets requests wait for a slot, in their order", async () => {
-  const { handler, asked } = narrow();
+  const { handler, stepped } = narrow();
   const paths = [await newSession(handler), await newSession(handler)];
   const first = await handler.fetch(request("POST", `${paths[0]}/turns`, { input: "first" }));
-  await asked.asked();
+  await stepped.requested();
   const second = handler.fetch(request("POST", `${paths[1]}/turns`, { input: "second" }));
   const third = await handler.fetch(
     request("POST", `${await newSession(handler)}/turns`, { input: "third" }),
   );
   assertEquals(third.status, 429, "one may wait for one that runs");
-  await asked.reply("1");
+  await stepped.reply("1");
   assertEquals(brief(await events(first)), ["first now", "completed"]);
-  await asked.reply("2");
+  await stepped.reply("2");
   assertEquals(brief(await events(await second)), ["second now", "completed"]);
 });
 
@@ -253,7 +256,7 @@ Deno.test("TurnQueue.look() never rejects, and retries after an error", async ()
 Deno.test("TurnQueue.look() starts the oldest turns, one per session, while slots are free", async () => {
   const play = async (room: number, refused: readonly string[] = []) => {
     let left = room;
-    const asked: string[] = [];
+    const requests: string[] = [];
     const waiting = new Map([["late", 3], ["early", 1], ["held", 0], ["between", 2], ["asks", 0]]);
     const queue = new TurnQueue({
       store: {
@@ -268,7 +271,7 @@ Deno.test("TurnQueue.look() starts the oldest turns, one per session, while slot
       room: () => left,
       start(id) {
         // Stops an endless search.
-        if (asked.push(id) > 9) throw new Error("Asked again and again.");
+        if (requests.push(id) > 9) throw new Error("Asked again and again.");
         if (refused.includes(id)) return Promise.resolve(false);
         left--;
         waiting.delete(id);
@@ -280,7 +283,7 @@ Deno.test("TurnQueue.look() starts the oldest turns, one per session, while slot
       },
     });
     await queue.look();
-    return asked;
+    return requests;
   };
   assertEquals([await play(0), await play(1), await play(2)], [[], ["early"], ["early", "between"]]);
   assertEquals(await play(3), ["early", "between", "late"]);

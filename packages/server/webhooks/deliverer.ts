@@ -188,8 +188,8 @@ export class Deliverer {
     const waitMs = RETRIES_MS[tries];
     if (waitMs === undefined) return undefined;
     const jitteredMs = waitMs * (1 + JITTER * (2 * this.#random() - 1));
-    const askedMs = "status" in attempted ? retryAfterMs(attempted.retryAfter, this.#store.now()) : 0;
-    return Math.round(Math.max(jitteredMs, Math.min(askedMs, MAX_RETRY_AFTER_MS)));
+    const retryInMs = "status" in attempted ? retryAfterMs(attempted.retryAfter, this.#store.now()) : 0;
+    return Math.round(Math.max(jitteredMs, Math.min(retryInMs, MAX_RETRY_AFTER_MS)));
   }
 
   /** Deletes old and excess deliveries. */

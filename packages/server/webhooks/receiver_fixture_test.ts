@@ -121,7 +121,7 @@ export function attemptsOf<S extends Store>(
 }
 
 /** A webhook as clients see it. */
-export interface ShownWebhook {
+export interface WebhookBody {
   readonly id: string;
   readonly failingSince?: string;
   readonly disabled?: { readonly reason: string };
@@ -133,17 +133,17 @@ export async function addWebhook(
   types: readonly string[] = ["turn.ended"],
 ): Promise<{ readonly id: string; readonly path: string; readonly secret: string }> {
   const { body } = await call(handler, "POST", "/tare/v1/webhooks", { url, types });
-  const { webhook: { id }, secret } = body as { webhook: ShownWebhook; secret: string };
+  const { webhook: { id }, secret } = body as { webhook: WebhookBody; secret: string };
   return { id, path: `/tare/v1/webhooks/${id}`, secret };
 }
 
 /** Returns a webhook's deliveries, newest first. */
-export async function deliveriesOf(handler: HttpAgent, path: string): Promise<readonly ShownDelivery[]> {
+export async function deliveriesOf(handler: HttpAgent, path: string): Promise<readonly DeliveryBody[]> {
   const { body } = await call(handler, "GET", `${path}/deliveries`);
-  return (body as { deliveries: readonly ShownDelivery[] }).deliveries;
+  return (body as { deliveries: readonly DeliveryBody[] }).deliveries;
 }
 
-interface ShownDelivery {
+interface DeliveryBody {
   readonly id: string;
   readonly type: string;
   readonly session?: string;

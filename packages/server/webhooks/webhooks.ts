@@ -1,4 +1,4 @@
-import { type Asker, Keys, type Store } from "@tare/session";
+import { type Caller, Keys, type Store } from "@tare/session";
 import {
   DocumentReader,
   isConflict,
@@ -21,7 +21,7 @@ export const WEBHOOK_TYPES = ["turn.ended", "approval.asked"] as const;
 export type WebhookType = typeof WEBHOOK_TYPES[number];
 
 /** `gone`: 410 from the receiver. */
-export const DISABLED_REASONS = ["gone", "failing", "asked"] as const;
+export const DISABLED_REASONS = ["gone", "failing", "requested"] as const;
 
 const STORED = Type.Object({
   id: Type.String(),
@@ -96,24 +96,24 @@ export class Webhooks {
   }
 
   /** Returns those visible to the caller, oldest first. @throws {StoreError} */
-  async list(asker: Asker): Promise<readonly Webhook[]> {
+  async list(caller: Caller): Promise<readonly Webhook[]> {
     await this.#load();
-    return this.#all().filter(({ by }) => Keys.sees(asker, by)).sort((one, other) =>
+    return this.#all().filter(({ by }) => Keys.sees(caller, by)).sort((one, other) =>
       one.createdAtMs - other.createdAtMs || (one.id < other.id ? -1 : 1)
     );
   }
 
   /** @throws {HttpError} 404 if it is not visible to the caller. */
-  async get(id: string, asker: Asker): Promise<Webhook> {
-    const found = (await this.list(asker)).find((one) => one.id === id);
+  async get(id: string, caller: Caller): Promise<Webhook> {
+    const found = (await this.list(caller)).find((one) => one.id === id);
     if (found) return found;
     throw notFound(`Not found: there is no webhook ${id}.`);
   }
 
   /** @throws {HttpError} 400 if its address is refused, or there are too many. */
-  async add(settings: WebhookSettings, asker: Asker): Promise<Webhook> {
+  async add(settings: WebhookSettings, caller: Caller): Promise<Webhook> {
     this.#assertReaches(settings.url);
-    const by = Keys.nameOf(asker);
+    const by = Keys.nameOf(caller);
     const newest = newestOf(by);
     for (;;) {
       // Each addition replaces this, so that concurrent ones conflict.
@@ -121,7 +121,7 @@ export class Webhooks {
       await this.#load();
       if (this.#all().filter((one) => one.by === by).length >= MAX_WEBHOOKS) {
         const message =
-          `Cannot add a webhook: ${asker.name} has ${MAX_WEBHOOKS}, the maximum. Remove one first.`;
+          `Cannot add a webhook: ${caller.name} has ${MAX_WEBHOOKS}, the maximum. Remove one first.`;
         throw invalidRequest(message);
       }
       const made: Webhook = {
@@ -147,26 +147,26 @@ export class Webhooks {
   async change(
     id: string,
     { isEnabled, ...settings }: { readonly isEnabled?: boolean } & Partial<WebhookSettings>,
-    asker: Asker,
+    caller: Caller,
   ): Promise<Webhook> {
     if (settings.url !== undefined) this.#assertReaches(settings.url);
     const atMs = this.#store.now();
-    const disabled = { reason: "asked", atMs } as const;
+    const disabled = { reason: "requested", atMs } as const;
     const health: WebhookHealth | undefined = isEnabled === undefined
       ? undefined
       : isEnabled
       ? {}
       : { disabled };
-    return await this.#update(id, asker, (webhook) => ({
+    return await this.#update(id, caller, (webhook) => ({
       ...health ? { ...withoutHealth(webhook), ...health } : webhook,
       ...settings,
     }));
   }
 
   /** Replaces the secret; the previous one signs too for a day. @throws {HttpError} 404 */
-  async rotate(id: string, asker: Asker): Promise<string> {
+  async rotate(id: string, caller: Caller): Promise<string> {
     const secret = newWebhookSecret();
-    await this.#update(id, asker, (webhook) => {
+    await this.#update(id, caller, (webhook) => {
       const [before] = webhook.secrets;
       const old = before ? [{ secret: before.secret, untilMs: this.#store.now() + OLD_SECRET_MS }] : [];
       return { ...webhook, secrets: [{ secret }, ...old] };
@@ -175,8 +175,8 @@ export class Webhooks {
   }
 
   /** Removes it with its deliveries. @throws {HttpError} 404 */
-  async remove(id: string, asker: Asker): Promise<void> {
-    await this.get(id, asker);
+  async remove(id: string, caller: Caller): Promise<void> {
+    await this.get(id, caller);
     await this.#write(removal(id));
   }
 
@@ -190,14 +190,14 @@ export class Webhooks {
   /** Returns the newest first. @throws {HttpError} 404 */
   async deliveries(
     id: string,
-    { asker, ...page }: { readonly asker: Asker; readonly limit: number; readonly before?: string },
+    { caller, ...page }: { readonly caller: Caller; readonly limit: number; readonly before?: string },
   ): Promise<readonly StoredDelivery[]> {
-    await this.get(id, asker);
+    await this.get(id, caller);
     return await this.#store.listDeliveries(id, page);
   }
 
   /** Sends a delivery again now. @throws {HttpError} 404, and 409 if the webhook is disabled. */
-  async redeliver(id: string, delivery: string, asker: Asker): Promise<StoredDelivery> {
+  async redeliver(id: string, delivery: string, caller: Caller): Promise<StoredDelivery> {
     const found = await this.#store.getDelivery(delivery);
     if (found?.receiver !== id) {
       const message = `Not found: webhook ${id} has no delivery ${delivery}; it may have expired.`;
@@ -206,7 +206,7 @@ export class Webhooks {
     const value: DeliveryValue = { ...valueOf(found), status: "waiting", tries: 0 };
     const { sessionId } = found;
     // It must exist and be enabled, else the delivery would remain forever.
-    await this.#update(id, asker, (webhook) => {
+    await this.#update(id, caller, (webhook) => {
       const { disabled } = webhook;
       if (!disabled) return webhook;
       const message =
@@ -254,11 +254,11 @@ export class Webhooks {
   /** Returns the records of a session's events; none for subagents, which work for a reported turn. */
   recordsOf(...[session, committed]: Parameters<Teller["recordsOf"]>): readonly StoreRecord[] {
     if (session.parent) return [];
-    const told = toldOf(session, committed);
+    const payload = payloadOf(session, committed);
     const timestamp = new Date(this.#store.now()).toISOString();
     return this.enabled().filter(({ by }) => by === undefined || by === session.by)
       .flatMap(({ id: receiver, types }) =>
-        told.filter(({ type }) => types.includes(type)).map(({ type, data }): StoreRecord => {
+        payload.filter(({ type }) => types.includes(type)).map(({ type, data }): StoreRecord => {
           const body = JSON.stringify({ type, timestamp, data });
           const value: DeliveryValue = { type, body, status: "waiting", tries: 0, attempts: [] };
           const id = `msg_${crypto.randomUUID()}`;
@@ -280,13 +280,13 @@ export class Webhooks {
   /** @throws {HttpError} 404 if it is not visible to the caller. */
   async #update(
     id: string,
-    asker: Asker,
+    caller: Caller,
     change: (webhook: Webhook) => Webhook,
     records: readonly StoreRecord[] = [],
   ): Promise<Webhook> {
-    await this.get(id, asker);
+    await this.get(id, caller);
     // Throws 404 after a removal.
-    return await this.#replace(id, change, records) ?? await this.get(id, asker);
+    return await this.#replace(id, change, records) ?? await this.get(id, caller);
   }
 
   /** Repeats `change` after a concurrent change. Returns `undefined` if the webhook is deleted. */
@@ -359,22 +359,22 @@ function newWebhookSecret(): string {
 }
 
 /** Returns the events to report. */
-function toldOf(
+function payloadOf(
   ...[{ id, by, settings: { metadata } }, { events, after, turn: before }]: Parameters<Teller["recordsOf"]>
 ): readonly { readonly type: WebhookType; readonly data: unknown }[] {
   const isShort = JSON.stringify(metadata).length <= MAX_TEXT;
   const session = { id, ...(by !== undefined && { key: by }), ...(isShort && { metadata }) };
   const approvals = events.flatMap((event) => {
-    if (event.type !== "approval_asked") return [];
-    const { approvalId, id: callId, name, arguments: text, why, askedAtMs, expiresAtMs } = event;
-    return [{ id: approvalId, callId, name, arguments: cut(text), why, askedAtMs, expiresAtMs }];
+    if (event.type !== "approval_requested") return [];
+    const { approvalId, id: callId, name, arguments: text, why, requestedAtMs, expiresAtMs } = event;
+    return [{ id: approvalId, callId, name, arguments: cut(text), why, requestedAtMs, expiresAtMs }];
   });
-  const asked = approvals.length === 0 ? [] : [
+  const pendingPayload = approvals.length === 0 ? [] : [
     {
       type: "approval.asked" as const,
       data: {
         session,
-        event: after + 1 + events.findLastIndex(({ type }) => type === "approval_asked"),
+        event: after + 1 + events.findLastIndex(({ type }) => type === "approval_requested"),
         turn: { id: (turnBehind(events) ?? before)?.id },
         approvals,
       },
@@ -395,7 +395,7 @@ function toldOf(
     const data = { session, event: after + 1 + place, turn };
     return [{ type: "turn.ended" as const, data }];
   });
-  return [...asked, ...ended];
+  return [...pendingPayload, ...ended];
 }
 
 function cut(text: string): string {

@@ -20,9 +20,9 @@ import {
   attemptsOf,
   deliveriesOf,
   receiver,
-  type ShownWebhook,
   verified,
   WaitedClock,
+  type WebhookBody,
 } from "./receiver_fixture_test.ts";
 import { Webhooks } from "./webhooks.ts";
 import fc, { cases } from "../../../tests/cases.ts";
@@ -57,8 +57,8 @@ const outcomes = async (handler: HttpAgent, path: string) =>
   (await deliveriesOf(handler, path)).map(({ status, attempts }) =>
     [status, ...attempts.map(({ status, error }) => status ?? error)].join(" ")
   );
-const shown = async (handler: HttpAgent, path: string) =>
-  (await call(handler, "GET", path)).body as ShownWebhook;
+const bodyOf = async (handler: HttpAgent, path: string) =>
+  (await call(handler, "GET", path)).body as WebhookBody;
 const play = async (handler: HttpAgent) => await turn(handler, await newSession(handler), "Hi");
 
 Deno.test("webhooks: the end of a turn is sent, signed per the specification, and recorded", async () => {
@@ -114,18 +114,18 @@ Deno.test("webhooks: a pending approval is sent to its subscribers", async () =>
   await addWebhook(handler, `${there.url}/asked`, ["approval.asked"]);
   await play(handler);
   const received = [await there.next(), await there.next(), await there.next()];
-  const told = received.map(({ path, body }) => ({ path, ...JSON.parse(body) }))
+  const deliveries = received.map(({ path, body }) => ({ path, ...JSON.parse(body) }))
     .sort((a, b) => a.path + a.type < b.path + b.type ? -1 : 1);
-  assertEquals(told.map(({ path, type }) => `${path} ${type}`), [
+  assertEquals(deliveries.map(({ path, type }) => `${path} ${type}`), [
     "/hook/asked approval.asked",
     "/hook/both approval.asked",
     "/hook/both turn.ended",
   ]);
-  const { id, askedAtMs, expiresAtMs, ...approval } = told[0].data.approvals[0];
-  assert(id !== "call" && id === told[1].data.approvals[0].id);
-  assert(askedAtMs < expiresAtMs);
+  const { id, requestedAtMs, expiresAtMs, ...approval } = deliveries[0].data.approvals[0];
+  assert(id !== "call" && id === deliveries[1].data.approvals[0].id);
+  assert(requestedAtMs < expiresAtMs);
   assertEquals(approval, { callId: "call", name: "echo", arguments: '{"text":"x"}' });
-  assertEquals(told[2].data.turn.reason, "approval");
+  assertEquals(deliveries[2].data.turn.reason, "approval");
   for (let left = 3; left > 0; left--) await attempted();
   await handler.close();
 });
@@ -145,13 +145,13 @@ Deno.test("webhooks: a failed delivery is retried with the same id for about a d
     if (attempt === 11) break;
     const { ms, pass } = await clock.retries.take();
     waits.push(ms / 1000);
-    assertEquals((await shown(handler, path)).disabled, undefined);
+    assertEquals((await bodyOf(handler, path)).disabled, undefined);
     pass();
   }
   assertEquals(waits, [5, 30, 120, 600, 1800, 3600, 7200, 14400, 21600, 36000]);
   assertEquals(new Set(ids), new Set([ids[0]]));
   assertEquals(await outcomes(handler, path), [`failed${" 500".repeat(11)}`]);
-  const { failingSince, disabled } = await shown(handler, path);
+  const { failingSince, disabled } = await bodyOf(handler, path);
   assertEquals(disabled?.reason, "failing");
   assertEquals(errors, [
     `Disabled webhook ${id} (${there.url}): no delivery has succeeded since ${failingSince}.`,
@@ -161,7 +161,7 @@ Deno.test("webhooks: a failed delivery is retried with the same id for about a d
   assertEquals((await deliveriesOf(handler, path)).length, 1);
   assertEquals((await refused(handler, "POST", `${path}/deliveries/${ids[0]}`)).status, 409);
   const enabled = await call(handler, "POST", path, { isEnabled: true });
-  assertEquals((enabled.body as ShownWebhook).disabled, undefined);
+  assertEquals((enabled.body as WebhookBody).disabled, undefined);
   assertEquals((await call(handler, "POST", `${path}/deliveries/${ids[0]}`)).status, 202);
   assertEquals((await there.next()).id, ids[0]);
   await attempted();
@@ -184,16 +184,16 @@ Deno.test("webhooks: Retry-After and 410 are followed, redirects are not", async
     await there.next();
     await attempted();
     const { ms, pass } = await clock.retries.take();
-    assertEquals([ms, (await shown(handler, path)).failingSince !== undefined], [wait, true]);
+    assertEquals([ms, (await bodyOf(handler, path)).failingSince !== undefined], [wait, true]);
     pass();
   }
   assertEquals((await there.next()).path, "/hook");
   await attempted();
-  assertEquals((await shown(handler, path)).failingSince, undefined);
+  assertEquals((await bodyOf(handler, path)).failingSince, undefined);
   await play(handler);
   await there.next();
   await attempted();
-  assertEquals((await shown(handler, path)).disabled?.reason, "gone");
+  assertEquals((await bodyOf(handler, path)).disabled?.reason, "gone");
   assertEquals(await outcomes(handler, path), ["failed 410", "delivered 429 302 204"]);
   assertEquals(there.left, 0);
   await handler.close();
@@ -206,13 +206,13 @@ Deno.test("webhooks: a receiver without a response delays no other and times out
   const { handler, clock, attempted } = telling([slow.host, quick.host]);
   const { path } = await addWebhook(handler, slow.url);
   for (let turns = 0; turns < 6; turns++) await play(handler);
-  const asked = [await slow.next(), await slow.next(), await slow.next(), await slow.next()];
+  const deliveries = [await slow.next(), await slow.next(), await slow.next(), await slow.next()];
   await addWebhook(handler, quick.url);
   await play(handler);
   await quick.next();
   await attempted();
   // Four at a time, of seven.
-  assertEquals([new Set(asked.map(({ id }) => id)).size, slow.left], [4, 0]);
+  assertEquals([new Set(deliveries.map(({ id }) => id)).size, slow.left], [4, 0]);
   (await clock.answers.take()).pass();
   await attempted();
   const late = (await outcomes(handler, path)).filter((outcome) => outcome !== "waiting");
@@ -313,8 +313,10 @@ Deno.test("webhooks: an end that couldn't be committed is not sent", async () =>
   isFull = false;
   // Loading the session ends its turn, which is reported.
   await turn(handler, session, "Again");
-  const told = [await there.next(), await there.next()].map(({ body }) => JSON.parse(body).data.turn.reason);
-  assertEquals(told, ["interrupted", "completed"]);
+  const reasons = [await there.next(), await there.next()].map(({ body }) =>
+    JSON.parse(body).data.turn.reason
+  );
+  assertEquals(reasons, ["interrupted", "completed"]);
   await attempted();
   await attempted();
   await handler.close();
@@ -340,12 +342,12 @@ Deno.test("webhooks: a key's webhooks report only its sessions and are removed w
   await play(owner);
   assertEquals((await there.next()).path, "/hook/all");
   await play(alice);
-  const told = [await there.next(), await there.next()];
-  assertEquals(told.map(({ path }) => path).sort(), ["/hook/all", "/hook/own"]);
-  assertEquals(JSON.parse(told[0]!.body).data.session.key, "alice");
+  const deliveries = [await there.next(), await there.next()];
+  assertEquals(deliveries.map(({ path }) => path).sort(), ["/hook/all", "/hook/own"]);
+  assertEquals(JSON.parse(deliveries[0]!.body).data.session.key, "alice");
   for (let left = 3; left > 0; left--) await attempted();
   const listed = async (handler: HttpAgent) =>
-    ((await call(handler, "GET", "/tare/v1/webhooks")).body as { webhooks: ShownWebhook[] }).webhooks
+    ((await call(handler, "GET", "/tare/v1/webhooks")).body as { webhooks: WebhookBody[] }).webhooks
       .map(({ id }) => id).sort();
   assertEquals([await listed(owner), await listed(alice)], [[all.id, own.id].sort(), [own.id]]);
   for (const [method, path] of [["GET", all.path], ["DELETE", all.path], ["POST", `${all.path}/secret`]]) {
@@ -384,7 +386,7 @@ Deno.test("webhooks: a turn that waited is reported by its original id, also fro
   await using there = receiver();
   const clock = new WaitedClock();
   const memory = sharedMemory();
-  const [lost, kept] = [memory.open({ now: clock.now }), memory.open({ now: clock.now })];
+  const [lost, retained] = [memory.open({ now: clock.now }), memory.open({ now: clock.now })];
   const silent = silentModel();
   const first = agent(silent.model, {
     ...{ store: lost.store, now: clock.now, webhooks: { hosts: [there.host], after: clock.after } },
@@ -392,7 +394,7 @@ Deno.test("webhooks: a turn that waited is reported by its original id, also fro
     clock: { now: () => 0, after: () => () => {} },
     after: () => () => {},
   });
-  const { handler, attempted } = telling([there.host], { clock, store: kept.store });
+  const { handler, attempted } = telling([there.host], { clock, store: retained.store });
   await addWebhook(first, there.url);
   clock.skip(1_000);
   const session = await newSession(first);
@@ -400,19 +402,19 @@ Deno.test("webhooks: a turn that waited is reported by its original id, also fro
     const { body } = await call(handler, "POST", `${session}/turns`, { input: "Hi", background: true });
     return (body as { queued: { id: string } }).queued.id;
   };
-  const told = async () => JSON.parse((await there.next()).body).data.turn;
+  const nextTurn = async () => JSON.parse((await there.next()).body).data.turn;
   const id = await wait(first);
-  await silent.asked;
+  await silent.requested;
   lost.kill();
   memory.pass(20_000);
-  const { id: endedId, reason } = await told();
+  const { id: endedId, reason } = await nextTurn();
   assertEquals([endedId, reason], [id, "completed"]);
   await attempted();
   const next = await wait(handler);
-  assertEquals((await told()).id, next);
+  assertEquals((await nextTurn()).id, next);
   await attempted();
   await turn(handler, session, "Again");
-  assertEquals((await told()).id, undefined);
+  assertEquals((await nextTurn()).id, undefined);
   await attempted();
   await handler.close();
 });
@@ -521,18 +523,18 @@ Deno.test("webhooks: with * a name is resolved once, and private addresses are r
   await using there = receiver(() => ({ status: 503, headers: { "retry-after": "7" } }));
   const clock = new WaitedClock();
   const found = [["127.0.0.1"], ["93.184.216.34", "::1"], ["93.184.216.34"]];
-  const asked: unknown[] = [];
+  const delays: unknown[] = [];
   const { handler, attempted } = telling([], {
     clock,
     webhooks: {
       ...{ hosts: ["*"], after: clock.after, random: () => .5 },
       lookup(host) {
-        asked.push(host);
+        delays.push(host);
         return Promise.resolve(found.shift()!);
       },
       // A plain connection: there is no certificate for the name.
       connect(to) {
-        asked.push(to);
+        delays.push(to);
         const [hostname, port] = there.host.split(":");
         return Deno.connect({ hostname: hostname!, port: Number(port) });
       },
@@ -552,7 +554,7 @@ Deno.test("webhooks: with * a name is resolved once, and private addresses are r
     " Not sent: inside.example isn't a public address. TARE_WEBHOOK_HOSTS lists those of this machine's " +
     "own network by name.";
   assertEquals(await outcomes(handler, path), [`waiting${not}${not} 503`]);
-  assertEquals(asked, [
+  assertEquals(delays, [
     ...["inside.example", "inside.example", "inside.example"],
     { host: "inside.example", address: "93.184.216.34", port: 443 },
   ]);
@@ -648,7 +650,7 @@ Deno.test("webhooks: concurrent additions of several servers respect the limit o
   assertEquals(added.map(({ status }) => status).sort(), [201, 201, 201, 400, 400, 400]);
   assertEquals(await count(), 50);
   const { body } = await call(servers[1]!, "GET", "/tare/v1/webhooks");
-  const { webhooks: [first] } = body as { webhooks: readonly ShownWebhook[] };
+  const { webhooks: [first] } = body as { webhooks: readonly WebhookBody[] };
   await call(servers[1]!, "DELETE", `/tare/v1/webhooks/${first!.id}`);
   assertEquals([(await add(servers[0]!)).status, (await add(servers[1]!)).status], [201, 400]);
   for (const handler of servers) await handler.close();
@@ -730,7 +732,7 @@ Deno.test("webhooks: a webhook disabled during an attempt retains its reason", a
   await call(handler, "POST", path, { isEnabled: false });
   answer.resolve();
   await attempted();
-  assertEquals([(await shown(handler, path)).disabled?.reason, errors], ["asked", []]);
+  assertEquals([(await bodyOf(handler, path)).disabled?.reason, errors], ["requested", []]);
   await handler.close();
 });
 
@@ -751,14 +753,14 @@ Deno.test("webhooks: a delivery that fails for a day disables its webhook only i
   void passAll();
   for (let attempt = 2; attempt <= 11; attempt++) await attempted();
   assertEquals(await outcomes(handler, path), ["delivered 204", `failed${" 500".repeat(11)}`]);
-  const { disabled, failingSince } = await shown(handler, path);
+  const { disabled, failingSince } = await bodyOf(handler, path);
   assertEquals([disabled, failingSince !== undefined, errors], [undefined, true, []]);
   await handler.close();
 });
 
 Deno.test("webhooks: a receiver can delay the next attempt by a day at most", async () => {
-  const asked = ["1000000", "Thu, 01 Jan 2099 00:00:00 GMT", "86400", "1"];
-  await using there = receiver(() => ({ status: 503, headers: { "retry-after": asked.shift()! } }));
+  const delays = ["1000000", "Thu, 01 Jan 2099 00:00:00 GMT", "86400", "1"];
+  await using there = receiver(() => ({ status: 503, headers: { "retry-after": delays.shift()! } }));
   const { handler, clock, attempted } = telling([there.host]);
   await addWebhook(handler, there.url);
   await play(handler);

@@ -2,7 +2,7 @@ import type { Cost, Rewrite, Usage } from "@tare/messages";
 import { sameData } from "@tare/messages/internal";
 import type { LedgerEntry, PingEntry } from "@tare/planner";
 import { callCost, callCostParts, type Rates } from "@tare/planner/internal/parts";
-import type { Store, StoredSums, StoreRecord } from "../store/port.ts";
+import type { Store, StoredTotalsRow, StoreRecord } from "../store/port.ts";
 
 /** A model call of a session, with its baseline and rewrites. */
 export interface CallReport {
@@ -24,14 +24,14 @@ export interface CallReport {
   /** Whether the usage is estimated because the provider reported none. */
   readonly estimated: boolean;
   /** Prompt and summary in cost units. */
-  readonly tokenUnits: number;
+  readonly costUnits: number;
   /** Call and summary in US dollars; null if the price is unknown. */
   readonly usd: number | null;
   readonly spent: SpentReport;
   /** The baseline, including compaction; null without a ledger. */
   readonly without: BaselineReport | null;
   /** Null without a ledger, or if the conversation exceeds the window. */
-  readonly resendTokenUnits: number | null;
+  readonly resendCostUnits: number | null;
   /** Projection of a dry run, including refetches; null if prompts are edited. */
   readonly projected: ProjectedReport | null;
   readonly summary: Pick<Usage, "promptTokens" | "cachedTokens" | "outputTokens"> | null;
@@ -46,22 +46,22 @@ export type SpentOn = Readonly<Record<(typeof SPENT_ON)[number], number>>;
 
 /** Cost by part, in both units. */
 export interface SpentReport {
-  readonly tokenUnits: SpentOn;
+  readonly costUnits: SpentOn;
   readonly usd: SpentOn | null;
 }
 
 /** Baseline cost of a call. */
 export interface BaselineReport
-  extends Pick<Usage, "promptTokens" | "cachedTokens">, Pick<CallReport, "tokenUnits" | "usd"> {
+  extends Pick<Usage, "promptTokens" | "cachedTokens">, Pick<CallReport, "costUnits" | "usd"> {
   /** Whether the client would have compacted the conversation before it. */
   readonly compacts: boolean;
 }
 
 /** Projected cost of a call. */
 export interface ProjectedReport
-  extends Pick<CallReport, "promptTokens" | "cachedTokens" | "tokenUnits" | "usd"> {
+  extends Pick<CallReport, "promptTokens" | "cachedTokens" | "costUnits" | "usd"> {
   /** Estimated refetch cost, included in the cost units. */
-  readonly repairTokenUnits: number;
+  readonly refetchCostUnits: number;
 }
 
 /** Options of a report. */
@@ -94,14 +94,14 @@ export const UNFINISHED = "unfinished";
  */
 export function reportCall(
   usage: Usage,
-  { ledger, rates, cost: its = callCost(usage, rates), rewrites = [], afterQuestion = false, ...told }:
+  { ledger, rates, cost: its = callCost(usage, rates), rewrites = [], afterQuestion = false, ...rest }:
     ReportedCall,
 ): CallReport {
   const { promptTokens, cachedTokens, cacheWriteTokens = 0, outputTokens, estimated = false } = usage;
   const { summary } = ledger ?? {};
   const paid = summary && callCost(summary, rates);
   return {
-    ...told,
+    ...rest,
     afterQuestion,
     promptTokens,
     cachedTokens,
@@ -109,11 +109,11 @@ export function reportCall(
     newTokens: promptTokens - cachedTokens - cacheWriteTokens,
     outputTokens,
     estimated,
-    tokenUnits: its.tokenUnits + (paid?.tokenUnits ?? 0),
+    costUnits: its.costUnits + (paid?.costUnits ?? 0),
     usd: its.usd === undefined ? null : its.usd + (paid?.usd ?? 0),
     spent: cutCost(usage, { cost: its, rates, uncached: ledger?.uncached, summary: paid }),
     without: ledger ? reportAlone(ledger, rates) : null,
-    resendTokenUnits: ledger?.resendTokenUnits ?? null,
+    resendCostUnits: ledger?.resendCostUnits ?? null,
     projected: ledger?.projected ? reportProjected(ledger.projected, { outputTokens, rates }) : null,
     summary: summary
       ? {
@@ -129,7 +129,7 @@ export function reportCall(
 }
 
 function reportAlone(
-  { without, withoutCompaction, withoutTokenUnits }: LedgerEntry,
+  { without, withoutCompaction, baselineCostUnits }: LedgerEntry,
   rates: Rates,
 ): BaselineReport {
   const { promptTokens, cachedTokens } = without;
@@ -138,22 +138,22 @@ function reportAlone(
   return {
     promptTokens,
     cachedTokens,
-    tokenUnits: withoutTokenUnits,
+    costUnits: baselineCostUnits,
     usd: usd === undefined || more === undefined ? null : usd + more,
     compacts: withoutCompaction !== undefined,
   };
 }
 
 function reportProjected(
-  { promptTokens, cachedTokens, tokenUnits, repairTokenUnits }: NonNullable<LedgerEntry["projected"]>,
+  { promptTokens, cachedTokens, costUnits, refetchCostUnits }: NonNullable<LedgerEntry["projected"]>,
   { outputTokens, rates }: { readonly outputTokens: number; readonly rates: Rates },
 ): ProjectedReport {
   const { usd } = callCost({ promptTokens, cachedTokens, outputTokens }, rates);
   // Refetches are estimated at the price of input tokens.
-  const repairs = repairTokenUnits * (rates.price?.input ?? 0) / 1e6;
+  const refetches = refetchCostUnits * (rates.price?.input ?? 0) / 1e6;
   return {
-    ...{ promptTokens, cachedTokens, tokenUnits, repairTokenUnits },
-    usd: usd === undefined ? null : usd + repairs,
+    ...{ promptTokens, cachedTokens, costUnits, refetchCostUnits },
+    usd: usd === undefined ? null : usd + refetches,
   };
 }
 
@@ -183,9 +183,9 @@ const USUAL_CALL: Readonly<Record<string, unknown>> = {
   cachedTokens: 0,
   writtenTokens: 0,
   estimated: false,
-  spent: { tokenUnits: NOTHING, usd: NOTHING },
+  spent: { costUnits: NOTHING, usd: NOTHING },
   without: null,
-  resendTokenUnits: null,
+  resendCostUnits: null,
   projected: null,
   summary: null,
   uncached: [],
@@ -258,9 +258,9 @@ function cutCost(
   const rated = callCost(usage, rates);
   const parts = callCostParts(usage, rates);
   const tokens = usage.promptTokens - usage.cachedTokens;
-  const cut = (unit: "tokenUnits" | "usd", whole: number, more = 0): SpentOn => {
+  const cut = (unit: "costUnits" | "usd", whole: number, more = 0): SpentOn => {
     // Prices may have changed since; without a price the prompt's cost decides.
-    const by = rated[unit] ? unit : "tokenUnits";
+    const by = rated[unit] ? unit : "costUnits";
     const times = rated[by] ? whole / rated[by] : 0;
     const [cached = 0, missed = 0, output = 0] = [parts.cached, parts.uncached, parts.output]
       .map((part) => times * (part[by] ?? 0));
@@ -275,7 +275,7 @@ function cutCost(
     return sum;
   };
   return {
-    tokenUnits: cut("tokenUnits", cost.tokenUnits, summary?.tokenUnits),
+    costUnits: cut("costUnits", cost.costUnits, summary?.costUnits),
     usd: cost.usd === undefined ? null : cut("usd", cost.usd, summary?.usd),
   };
 }
@@ -298,23 +298,23 @@ export const TOTALS = {
     outputTokens + (summary?.outputTokens ?? 0),
   /** Evicted prompt tokens, summed over the calls. */
   savedTokens: null,
-  tokenUnits: ({ tokenUnits }: CallReport): number => tokenUnits,
+  costUnits: ({ costUnits }: CallReport): number => costUnits,
   /** Baseline cost; the actual cost for calls without a ledger. */
-  withoutTokenUnits: ({ without, tokenUnits }: CallReport): number => without?.tokenUnits ?? tokenUnits,
+  baselineCostUnits: ({ without, costUnits }: CallReport): number => without?.costUnits ?? costUnits,
   withoutCompactions: ({ without }: CallReport): number => without?.compacts ? 1 : 0,
   /** Calls whose whole conversation fits the window. */
-  fittingCalls: ({ resendTokenUnits }: CallReport): number => resendTokenUnits === null ? 0 : 1,
-  fittingTokenUnits: ({ resendTokenUnits, tokenUnits }: CallReport): number =>
-    resendTokenUnits === null ? 0 : tokenUnits,
-  resendTokenUnits: ({ resendTokenUnits }: CallReport): number => resendTokenUnits ?? 0,
-  compactionTokenUnits: null,
+  fittingCalls: ({ resendCostUnits }: CallReport): number => resendCostUnits === null ? 0 : 1,
+  fittingCostUnits: ({ resendCostUnits, costUnits }: CallReport): number =>
+    resendCostUnits === null ? 0 : costUnits,
+  resendCostUnits: ({ resendCostUnits }: CallReport): number => resendCostUnits ?? 0,
+  compactionCostUnits: null,
   usd: ({ usd }: CallReport): number => usd ?? 0,
-  withoutUsd: ({ without, usd }: CallReport): number => (without ? without.usd : usd) ?? 0,
+  baselineUsd: ({ without, usd }: CallReport): number => (without ? without.usd : usd) ?? 0,
   /** Projected cost of dry-run calls, including refetches; the actual cost of others. */
-  projectedTokenUnits: ({ projected, tokenUnits }: CallReport): number => projected?.tokenUnits ?? tokenUnits,
+  projectedCostUnits: ({ projected, costUnits }: CallReport): number => projected?.costUnits ?? costUnits,
   projectedUsd: ({ projected, usd }: CallReport): number => (projected ? projected.usd : usd) ?? 0,
   /** Refetch estimate within the projected cost. */
-  repairTokenUnits: ({ projected }: CallReport): number => projected?.repairTokenUnits ?? 0,
+  refetchCostUnits: ({ projected }: CallReport): number => projected?.refetchCostUnits ?? 0,
   compactionUsd: null,
   /** Calls with an unknown price, excluded from the dollars. */
   unpricedCalls: ({ usd }: CallReport): number => usd === null ? 1 : 0,
@@ -322,56 +322,54 @@ export const TOTALS = {
   /** Keep-alive requests; their cost is included. */
   pings: null,
   /** Cost of cache misses that keep-alive requests avoided: the baseline includes it too. */
-  pingCreditTokenUnits: null,
+  pingCreditCostUnits: null,
   programs: null,
   /** Tool calls by programs, and the failed ones. */
   programCalls: null,
   failedProgramCalls: null,
   // In one line: a line break in it would break the emitted types.
   /** Tokens of these calls' results that no prompt contained. No saving: the model's alternative calls are unknown. */
-  programKeptTokens: null,
+  programOmittedTokens: null,
 };
 
 /** Totals by name: {@linkcode TOTALS} and the cost parts in both units. */
-export interface Sums
+export interface UsageTotals
   extends
     Readonly<Record<keyof typeof TOTALS, number>>,
-    Readonly<Record<`${(typeof SPENT_ON)[number]}${"Usd" | "TokenUnits"}`, number>> {}
+    Readonly<Record<`${(typeof SPENT_ON)[number]}${"Usd" | "CostUnits"}`, number>> {}
 
-const AMOUNTS: readonly (readonly [name: keyof Sums, of: ((call: CallReport) => number) | null])[] = [
+const AMOUNTS: readonly (readonly [name: keyof UsageTotals, of: ((call: CallReport) => number) | null])[] = [
   ...Object.entries(TOTALS) as [keyof typeof TOTALS, ((call: CallReport) => number) | null][],
   ...SPENT_ON.map((part) => [`${part}Usd`, ({ spent }: CallReport) => spent.usd?.[part] ?? 0] as const),
-  ...SPENT_ON.map((part) =>
-    [`${part}TokenUnits`, ({ spent }: CallReport) => spent.tokenUnits[part]] as const
-  ),
+  ...SPENT_ON.map((part) => [`${part}CostUnits`, ({ spent }: CallReport) => spent.costUnits[part]] as const),
 ];
 
-const NO_SUMS = Object.fromEntries(AMOUNTS.map(([name]) => [name, 0])) as unknown as Sums;
+const NO_SUMS = Object.fromEntries(AMOUNTS.map(([name]) => [name, 0])) as unknown as UsageTotals;
 
-function sumsBy(amount: (name: keyof Sums, of: typeof AMOUNTS[number][1]) => number): Sums {
-  const sums: { -readonly [Name in keyof Sums]: number } = { ...NO_SUMS };
-  for (const [name, of] of AMOUNTS) sums[name] = amount(name, of);
-  return sums;
+function totalsBy(amount: (name: keyof UsageTotals, of: typeof AMOUNTS[number][1]) => number): UsageTotals {
+  const totals: { -readonly [Name in keyof UsageTotals]: number } = { ...NO_SUMS };
+  for (const [name, of] of AMOUNTS) totals[name] = amount(name, of);
+  return totals;
 }
 
 /** Totals by UTC day and requested model: `2026-01-31 some-model`, or the day alone if the model is unknown. */
-export type Days = Readonly<Record<string, Partial<Sums>>>;
+export type Days = Readonly<Record<string, Partial<UsageTotals>>>;
 
 /** Whether sessions are planned or in the holdout. */
-export type SessionGroup = "planned" | "control";
+export type SessionGroup = "planned" | "holdout";
 
 /** Totals of a group. */
-export interface GroupSums extends Sums {
+export interface GroupTotals extends UsageTotals {
   readonly sessions: number;
 }
 
 /** Totals and averages of a group. */
-export interface GroupReport extends GroupSums {
-  readonly tokenUnitsPerSession: number;
+export interface GroupReport extends GroupTotals {
+  readonly costUnitsPerSession: number;
   /** Baseline cost of planned sessions, to compare with the cost of the holdout. */
-  readonly withoutTokenUnitsPerSession: number;
+  readonly baselineCostUnitsPerSession: number;
   /** Projected cost of the holdout, to compare with the cost of planned sessions. */
-  readonly projectedTokenUnitsPerSession: number;
+  readonly projectedCostUnitsPerSession: number;
   readonly callsPerSession: number;
   readonly usdPerSession: number | null;
 }
@@ -388,40 +386,40 @@ export interface WarningReport {
 
 /** Estimated savings, and the comparison with the holdout. */
 export interface Overview {
-  readonly today: Sums;
+  readonly today: UsageTotals;
   /** Totals of all sessions; of a gateway without a store, since its start. */
-  readonly all: Sums;
-  readonly groups: Readonly<Record<SessionGroup, GroupSums>>;
+  readonly all: UsageTotals;
+  readonly groups: Readonly<Record<SessionGroup, GroupTotals>>;
   readonly warnings: readonly WarningReport[];
 }
 
-export function addSums(a: Partial<Sums>, b: Partial<Sums>): Sums {
-  return sumsBy((name) => (a[name] ?? 0) + (b[name] ?? 0));
+export function addTotals(a: Partial<UsageTotals>, b: Partial<UsageTotals>): UsageTotals {
+  return totalsBy((name) => (a[name] ?? 0) + (b[name] ?? 0));
 }
 
 /** Returns days with totals added to a model on the day of a time in milliseconds. */
 export function addToDay(
   days: Days,
-  more: Partial<Sums>,
+  more: Partial<UsageTotals>,
   { atMs, model }: { readonly atMs: number; readonly model: string },
 ): Days {
   const key = `${dayOf(atMs)} ${model}`.trimEnd();
-  return { ...days, [key]: withoutZeros(addSums(days[key] ?? {}, more)) };
+  return { ...days, [key]: withoutZeros(addTotals(days[key] ?? {}, more)) };
 }
 
 /** Returns the totals that aren't zero: lists read thousands of sessions. */
-function withoutZeros(sums: Sums): Partial<Sums> {
-  return Object.fromEntries(Object.entries(sums).filter(([, sum]) => sum !== 0));
+function withoutZeros(totals: UsageTotals): Partial<UsageTotals> {
+  return Object.fromEntries(Object.entries(totals).filter(([, sum]) => sum !== 0));
 }
 
 /** Returns the sum of days. */
 export function addDays(days: Days, more: Days): Days {
-  const sums: Record<string, Partial<Sums>> = { ...days };
+  const totals: Record<string, Partial<UsageTotals>> = { ...days };
   for (const [key, its] of Object.entries(more)) {
-    const sum = withoutZeros(addSums(sums[key] ?? {}, its));
-    if (key in sums || Object.keys(sum).length > 0) sums[key] = sum;
+    const sum = withoutZeros(addTotals(totals[key] ?? {}, its));
+    if (key in totals || Object.keys(sum).length > 0) totals[key] = sum;
   }
-  return sums;
+  return totals;
 }
 
 /** Returns the day and model of a key of {@linkcode Days}; the model is empty if unknown. */
@@ -446,7 +444,7 @@ export interface SummedBy {
   readonly agent?: string | null;
 }
 
-export function aboutOf({ about }: Pick<StoredSums, "about">): SummedBy {
+export function aboutOf({ about }: Pick<StoredTotalsRow, "about">): SummedBy {
   return JSON.parse(about);
 }
 
@@ -454,61 +452,61 @@ function aboutText(about: SummedBy): string {
   return JSON.stringify(about);
 }
 
-function sumsBeyond(sums: Partial<Sums>, before: Partial<Sums> = {}): Sums {
-  return addSums(sums, Object.fromEntries(Object.entries(before).map(([name, sum]) => [name, -sum])));
+function totalsBeyond(totals: Partial<UsageTotals>, before: Partial<UsageTotals> = {}): UsageTotals {
+  return addTotals(totals, Object.fromEntries(Object.entries(before).map(([name, sum]) => [name, -sum])));
 }
 
-/** Functions that return {@linkcode Sums}. */
-export const sumsOf: {
-  readonly nothing: Sums;
+/** Functions that return {@linkcode UsageTotals}. */
+export const usageTotals: {
+  readonly nothing: UsageTotals;
   /** Returns the totals of a call and its summary, without evicted tokens. */
-  call(call: CallReport): Sums;
+  call(call: CallReport): UsageTotals;
   /** Returns the totals of a keep-alive request, whose baseline is zero. */
-  ping(ping: PingEntry, rates: Rates): Partial<Sums>;
-  all(some: readonly Partial<Sums>[]): Sums;
-  days(days: Days): Sums;
+  ping(ping: PingEntry, rates: Rates): Partial<UsageTotals>;
+  all(some: readonly Partial<UsageTotals>[]): UsageTotals;
+  days(days: Days): UsageTotals;
   /** Returns the sum of the day of a time in milliseconds. */
-  today(all: readonly Days[], nowMs: number): Sums;
+  today(all: readonly Days[], nowMs: number): UsageTotals;
 } = {
   nothing: NO_SUMS,
-  call: (call) => sumsBy((_, of) => of?.(call) ?? 0),
+  call: (call) => totalsBy((_, of) => of?.(call) ?? 0),
   ping({ usage }, rates) {
-    const { tokenUnits, usd = 0 } = callCost(usage, rates);
+    const { costUnits, usd = 0 } = callCost(usage, rates);
     return {
-      ...{ pings: 1, tokenUnits, usd, pingTokenUnits: tokenUnits, pingUsd: usd },
+      ...{ pings: 1, costUnits, usd, pingCostUnits: costUnits, pingUsd: usd },
       // The projection includes keep-alive requests, which the holdout doesn't have.
-      ...{ projectedTokenUnits: tokenUnits, projectedUsd: usd },
+      ...{ projectedCostUnits: costUnits, projectedUsd: usd },
     };
   },
   all(some) {
-    return some.reduce<Sums>(addSums, NO_SUMS);
+    return some.reduce<UsageTotals>(addTotals, NO_SUMS);
   },
   days(days) {
-    return sumsOf.all(Object.values(days));
+    return usageTotals.all(Object.values(days));
   },
   today(all, nowMs) {
     const day = dayOf(nowMs);
     const today = all.flatMap((days) =>
-      Object.entries(days).flatMap(([key, sums]) => dayAndModel(key).day === day ? sums : [])
+      Object.entries(days).flatMap(([key, totals]) => dayAndModel(key).day === day ? totals : [])
     );
-    return sumsOf.all(today);
+    return usageTotals.all(today);
   },
 };
 
 interface Account {
   readonly sessions: number;
-  readonly all: Sums;
+  readonly all: UsageTotals;
   readonly days: Days;
 }
 
 /** Filter of totals. */
-export interface AccountsQuery extends Pick<StoredSums, "kind" | "by"> {
+export interface AccountsQuery extends Pick<StoredTotalsRow, "kind" | "by"> {
   /** Current time in milliseconds since the epoch; its day is read separately. */
   readonly nowMs: number;
 }
 
 /** Totals of a session. */
-export interface SessionSums {
+export interface SessionTotalsRecord {
   readonly group: SessionGroup;
   readonly agent: string | null;
   readonly days: Days;
@@ -528,19 +526,19 @@ export interface AddedSessions {
 export class Accounts {
   readonly #groups: Record<SessionGroup, Account> = {
     planned: { sessions: 0, all: NO_SUMS, days: {} },
-    control: { sessions: 0, all: NO_SUMS, days: {} },
+    holdout: { sessions: 0, all: NO_SUMS, days: {} },
   };
 
   /** Adds the stored totals of a kind and key, including deleted sessions. @throws {StoreError} */
-  async read(store: Pick<Store, "readSums">, { nowMs, ...which }: AccountsQuery): Promise<void> {
+  async read(store: Pick<Store, "readTotals">, { nowMs, ...which }: AccountsQuery): Promise<void> {
     const days = ["", dayOf(nowMs)];
-    const read = await Promise.all(days.map((day) => store.readSums({ ...which, from: day, to: day })));
-    for (const { day, sums, ...kept } of read.flat()) {
-      const { group } = aboutOf(kept);
+    const read = await Promise.all(days.map((day) => store.readTotals({ ...which, from: day, to: day })));
+    for (const { day, totals, ...rest } of read.flat()) {
+      const { group } = aboutOf(rest);
       const { [group]: { sessions, all, days } } = this.#groups;
       this.#groups[group] = day === ""
-        ? { sessions: sessions + (sums["sessions"] ?? 0), all: addSums(all, sums), days }
-        : { sessions, all, days: addDays(days, { [day]: sums }) };
+        ? { sessions: sessions + (totals["sessions"] ?? 0), all: addTotals(all, totals), days }
+        : { sessions, all, days: addDays(days, { [day]: totals }) };
     }
   }
 
@@ -550,32 +548,32 @@ export class Accounts {
    */
   static records(
     sessionId: string,
-    { group, agent, days, before = {}, isBegun = false }: SessionSums,
+    { group, agent, days, before = {}, isBegun = false }: SessionTotalsRecord,
   ): readonly StoreRecord[] {
-    const more = new Map<string, Sums>();
+    const more = new Map<string, UsageTotals>();
     let all = NO_SUMS;
-    for (const [key, sums] of Object.entries(days)) {
+    for (const [key, totals] of Object.entries(days)) {
       const { [key]: known } = before;
-      if (known === sums) continue;
-      const added = sumsBeyond(sums, known);
+      if (known === totals) continue;
+      const added = totalsBeyond(totals, known);
       const { day, model } = dayAndModel(key);
       const name = `${day} ${model}`;
-      more.set(name, addSums(more.get(name) ?? {}, added));
-      all = addSums(all, added);
+      more.set(name, addTotals(more.get(name) ?? {}, added));
+      all = addTotals(all, added);
     }
-    const added = Array.from(more, ([name, sums]) => {
+    const added = Array.from(more, ([name, totals]) => {
       const { day, model } = dayAndModel(name);
-      return { day, about: aboutText({ group, model, agent }), sums: withoutZeros(sums) };
+      return { day, about: aboutText({ group, model, agent }), totals: withoutZeros(totals) };
     });
     const whole = { ...withoutZeros(all), ...(isBegun && { sessions: 1 }) };
-    const every = [...added, { day: "", about: aboutText({ group }), sums: whole }];
-    const told = every.filter(({ sums }) => Object.keys(sums).length > 0);
-    return told.length === 0 ? [] : [{ type: "sums", sessionId, added: told }];
+    const every = [...added, { day: "", about: aboutText({ group }), totals: whole }];
+    const recorded = every.filter(({ totals }) => Object.keys(totals).length > 0);
+    return recorded.length === 0 ? [] : [{ type: "totals", sessionId, added: recorded }];
   }
 
   static daysBeyond(days: Days, before: Days): Days {
     return Object.fromEntries(
-      Object.entries(days).map(([day, sums]) => [day, sumsBeyond(sums, before[day])]),
+      Object.entries(days).map(([day, totals]) => [day, totalsBeyond(totals, before[day])]),
     );
   }
 
@@ -583,56 +581,56 @@ export class Accounts {
     const before = this.#groups[group];
     this.#groups[group] = {
       sessions: before.sessions + sessions,
-      all: addSums(before.all, sumsOf.days(days)),
+      all: addTotals(before.all, usageTotals.days(days)),
       days: addDays(before.days, days),
     };
   }
 
   overview(nowMs: number, warnings: readonly WarningReport[]): Overview {
-    const { planned, control } = this.#groups;
+    const { planned, holdout } = this.#groups;
     const groups = {
       planned: { ...planned.all, sessions: planned.sessions },
-      control: { ...control.all, sessions: control.sessions },
+      holdout: { ...holdout.all, sessions: holdout.sessions },
     };
     return {
-      today: sumsOf.today([planned.days, control.days], nowMs),
-      all: addSums(planned.all, control.all),
+      today: usageTotals.today([planned.days, holdout.days], nowMs),
+      all: addTotals(planned.all, holdout.all),
       groups,
       warnings,
     };
   }
 
   report(): LedgerReport {
-    return { planned: withAverages(this.#groups.planned), control: withAverages(this.#groups.control) };
+    return { planned: withAverages(this.#groups.planned), holdout: withAverages(this.#groups.holdout) };
   }
 }
 
-function withAverages({ sessions, all: sums }: Account): GroupReport {
+function withAverages({ sessions, all: totals }: Account): GroupReport {
   const each = (sum: number) => sessions === 0 ? 0 : sum / sessions;
   return {
-    ...sums,
+    ...totals,
     sessions,
-    tokenUnitsPerSession: each(sums.tokenUnits),
-    withoutTokenUnitsPerSession: each(sums.withoutTokenUnits),
-    projectedTokenUnitsPerSession: each(sums.projectedTokenUnits),
-    callsPerSession: each(sums.calls),
-    usdPerSession: sums.unpricedCalls > 0 ? null : each(sums.usd),
+    costUnitsPerSession: each(totals.costUnits),
+    baselineCostUnitsPerSession: each(totals.baselineCostUnits),
+    projectedCostUnitsPerSession: each(totals.projectedCostUnits),
+    callsPerSession: each(totals.calls),
+    usdPerSession: totals.unpricedCalls > 0 ? null : each(totals.usd),
   };
 }
 
 export const MAX_WARNINGS = 100;
 
 /** The newest warnings, without duplicates per session. */
-export class ToldWarnings {
-  #told: readonly WarningReport[] = [];
+export class ReportedWarnings {
+  #reported: readonly WarningReport[] = [];
 
   get list(): readonly WarningReport[] {
-    return this.#told;
+    return this.#reported;
   }
 
   add(warning: WarningReport): void {
     const { session, message } = warning;
-    const others = this.#told.filter((one) => one.session !== session || one.message !== message);
-    this.#told = [warning, ...others].slice(0, MAX_WARNINGS);
+    const others = this.#reported.filter((one) => one.session !== session || one.message !== message);
+    this.#reported = [warning, ...others].slice(0, MAX_WARNINGS);
   }
 }

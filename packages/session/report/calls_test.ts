@@ -1,45 +1,48 @@
 import { assertEquals } from "@std/assert";
-import { Accounts, sumsOf } from "@tare/session/internal/report";
+import { Accounts, usageTotals } from "@tare/session/internal/report";
 
 const DAY_MS = 24 * 60 * 60_000;
 
 Deno.test("Accounts adds totals of sessions by day and group", () => {
   const accounts = new Accounts();
   const call = {
-    ...{ calls: 1, promptTokens: 1000, cachedTokens: 500, outputTokens: 7, tokenUnits: 550 },
-    ...{ withoutTokenUnits: 800, projectedTokenUnits: 550 },
+    ...{ calls: 1, promptTokens: 1000, cachedTokens: 500, outputTokens: 7, costUnits: 550 },
+    ...{ baselineCostUnits: 800, projectedCostUnits: 550 },
   };
   accounts.add("planned", { sessions: 1, days: {} });
   accounts.add("planned", {
     sessions: 1,
-    days: { "1970-01-01": { ...sumsOf.nothing, calls: 2, tokenUnits: 100 } },
+    days: { "1970-01-01": { ...usageTotals.nothing, calls: 2, costUnits: 100 } },
   });
-  accounts.add("control", { sessions: 1, days: {} });
+  accounts.add("holdout", { sessions: 1, days: {} });
   accounts.add("planned", { sessions: 0, days: { "1970-01-02": call } });
   accounts.add("planned", {
     sessions: 0,
-    days: { "1970-01-02": { recalls: 3, compactions: 1, compactionTokenUnits: 550 } },
+    days: { "1970-01-02": { recalls: 3, compactions: 1, compactionCostUnits: 550 } },
   });
-  accounts.add("control", { sessions: 0, days: { "1970-01-01": { errors: 1 } } });
-  const today = { ...sumsOf.nothing, ...call, recalls: 3, compactions: 1, compactionTokenUnits: 550 };
-  const planned = { ...today, calls: 3, tokenUnits: 650 };
+  accounts.add("holdout", { sessions: 0, days: { "1970-01-01": { errors: 1 } } });
+  const today = { ...usageTotals.nothing, ...call, recalls: 3, compactions: 1, compactionCostUnits: 550 };
+  const planned = { ...today, calls: 3, costUnits: 650 };
   assertEquals(accounts.overview(DAY_MS, []), {
     today,
     all: { ...planned, errors: 1 },
-    groups: { planned: { ...planned, sessions: 2 }, control: { ...sumsOf.nothing, errors: 1, sessions: 1 } },
+    groups: {
+      planned: { ...planned, sessions: 2 },
+      holdout: { ...usageTotals.nothing, errors: 1, sessions: 1 },
+    },
     warnings: [],
   });
-  assertEquals(accounts.overview(2 * DAY_MS, []).today, sumsOf.nothing);
+  assertEquals(accounts.overview(2 * DAY_MS, []).today, usageTotals.nothing);
   assertEquals(accounts.report(), {
     planned: {
       ...planned,
-      ...{ sessions: 2, tokenUnitsPerSession: 325, callsPerSession: 1.5, usdPerSession: 0 },
-      ...{ withoutTokenUnitsPerSession: 400, projectedTokenUnitsPerSession: 275 },
+      ...{ sessions: 2, costUnitsPerSession: 325, callsPerSession: 1.5, usdPerSession: 0 },
+      ...{ baselineCostUnitsPerSession: 400, projectedCostUnitsPerSession: 275 },
     },
-    control: {
-      ...sumsOf.nothing,
-      ...{ errors: 1, sessions: 1, tokenUnitsPerSession: 0, callsPerSession: 0, usdPerSession: 0 },
-      ...{ withoutTokenUnitsPerSession: 0, projectedTokenUnitsPerSession: 0 },
+    holdout: {
+      ...usageTotals.nothing,
+      ...{ errors: 1, sessions: 1, costUnitsPerSession: 0, callsPerSession: 0, usdPerSession: 0 },
+      ...{ baselineCostUnitsPerSession: 0, projectedCostUnitsPerSession: 0 },
     },
   });
 });
@@ -48,12 +51,12 @@ Deno.test("Accounts counts unpriced calls, and reports no average dollars with t
   const accounts = new Accounts();
   accounts.add("planned", { sessions: 1, days: {} });
   accounts.add("planned", { sessions: 1, days: {} });
-  const told = () => {
+  const reportOf = () => {
     const { usd, usdPerSession, unpricedCalls } = accounts.report().planned;
     return [usd, usdPerSession, unpricedCalls];
   };
   accounts.add("planned", { sessions: 0, days: { "1970-01-01": { calls: 1, usd: 5 } } });
-  assertEquals(told(), [5, 2.5, 0]);
+  assertEquals(reportOf(), [5, 2.5, 0]);
   accounts.add("planned", { sessions: 0, days: { "1970-01-01": { calls: 1, unpricedCalls: 1 } } });
-  assertEquals(told(), [5, null, 1]);
+  assertEquals(reportOf(), [5, null, 1]);
 });

@@ -174,10 +174,10 @@ export function reportBlock(
  * ```
  */
 export function reportPins({ history, view, pins }: Omit<SeenSession, "countTokens">): PinReport[] {
-  const shown = new Map(view.places.map((place, row) => [place, view.messages[row]!]));
+  const visible = new Map(view.places.map((place, row) => [place, view.messages[row]!]));
   return fittingPins(pins, history.messages).map(({ place, wish, by }) => {
-    const now = shown.get(place);
-    const isDone = wish === "keep"
+    const now = visible.get(place);
+    const isDone = wish === "retain"
       ? now !== undefined && isSame(now, history.messages[place]!)
       : now === undefined || stateOf(now, history.messages[place]!) === "elided";
     return { place, wish, by, state: isDone ? "done" : "waiting" };
@@ -200,9 +200,9 @@ function sidesOf({ history, view }: SeenSession): Sides[] {
   let nextLine = places.indexOf(-1);
   for (const [place, original] of history.messages.entries()) {
     const id = `message-${place}`;
-    let shown = row;
-    while (places[shown] === -1) shown++;
-    if (places[shown] === place) {
+    let visibleRow = row;
+    while (places[visibleRow] === -1) visibleRow++;
+    if (places[visibleRow] === place) {
       takeLines();
       sides.push({ id, place, original, now: view.messages[row++]! });
       continue;
@@ -306,7 +306,7 @@ function subjectOf(args: string): string | null {
   if (typeof value !== "object" || value === null) return firstWords(String(value)) || null;
   const texts = new Map(
     Object.entries(value).flatMap(([name, given]): [string, string][] => {
-      const text = saidBy(given);
+      const text = textBy(given);
       return text ? [[name.replaceAll(/[_-]/g, "").toLowerCase(), text]] : [];
     }),
   );
@@ -317,7 +317,7 @@ function subjectOf(args: string): string | null {
   return firstWords(subject) || null;
 }
 
-function saidBy(given: unknown): string {
+function textBy(given: unknown): string {
   if (typeof given === "string") return given;
   if (!Array.isArray(given) || !given.every((word) => typeof word === "string")) return "";
   return RUNS.test(given[1] ?? "") ? given.slice(2).join(" ") : given.join(" ");

@@ -1,4 +1,12 @@
-import { dayAndModel, dayOf, type Days, FIRST_DAY, LAST_DAY, type Sums, sumsOf } from "./calls.ts";
+import {
+  dayAndModel,
+  dayOf,
+  type Days,
+  FIRST_DAY,
+  LAST_DAY,
+  type UsageTotals,
+  usageTotals,
+} from "./calls.ts";
 import type { Store } from "../store/port.ts";
 
 /** A session with costs. */
@@ -28,7 +36,7 @@ export interface SpendOptions {
 }
 
 /** Totals of a group. */
-export interface SpendRow extends Sums {
+export interface SpendRow extends UsageTotals {
   /** The day, model, agent or session id; empty if unknown. */
   readonly key: string;
   readonly session: Omit<SpendingSession, "days" | "id"> | null;
@@ -37,17 +45,17 @@ export interface SpendRow extends Sums {
 /** A spending report. */
 export interface SpendingReport {
   /** Totals, including sessions without a row. */
-  readonly all: Sums;
+  readonly all: UsageTotals;
   /** Days the newest first; others the most expensive first, by dollars, then cost units. */
   readonly rows: readonly SpendRow[];
   readonly hasMore: boolean;
 }
 
 /** Returns today's stored cost of keep-alive requests in US dollars. @throws {StoreError} */
-export async function pingUsdOfToday(store: Pick<Store, "readSums" | "now">): Promise<number> {
+export async function pingUsdOfToday(store: Pick<Store, "readTotals" | "now">): Promise<number> {
   const day = dayOf(store.now());
-  const found = await store.readSums({ from: day, to: day });
-  return sumOf(found.map(({ sums }) => sums), "pingUsd");
+  const found = await store.readTotals({ from: day, to: day });
+  return sumOf(found.map(({ totals }) => totals), "pingUsd");
 }
 
 /** Returns the costs of sessions by day, model, session or agent. */
@@ -57,41 +65,41 @@ export function reportSpend(
 ): SpendingReport {
   type Found = {
     readonly session: Omit<SpendingSession, "days" | "id"> | null;
-    readonly days: Partial<Sums>[];
+    readonly days: Partial<UsageTotals>[];
   };
   const found = new Map<string, Found>();
   for (const { days, id, ...session } of sessions) {
-    for (const [name, sums] of Object.entries(days)) {
+    for (const [name, totals] of Object.entries(days)) {
       const { day, model } = dayAndModel(name);
       if (day < from || day > to) continue;
       const key = { day, model, session: id, agent: session.agent ?? "" }[by];
       const row = found.get(key) ?? { session: by === "session" ? session : null, days: [] };
-      row.days.push(sums);
+      row.days.push(totals);
       found.set(key, row);
     }
   }
   const rows = Array.from(found, ([key, { session, days }]) => ({
     ...{ key, session, days },
     usd: sumOf(days, "usd"),
-    tokenUnits: sumOf(days, "tokenUnits"),
+    costUnits: sumOf(days, "costUnits"),
   }));
   if (by === "day") rows.sort((a, b) => a.key < b.key ? 1 : -1);
   else rows.sort(dearest);
   return {
-    all: sumsOf.all(rows.flatMap(({ days }) => days)),
-    rows: rows.slice(0, limit).map(({ key, session, days }) => ({ ...sumsOf.all(days), key, session })),
+    all: usageTotals.all(rows.flatMap(({ days }) => days)),
+    rows: rows.slice(0, limit).map(({ key, session, days }) => ({ ...usageTotals.all(days), key, session })),
     hasMore: rows.length > limit,
   };
 }
 
-function sumOf(all: readonly Partial<Sums>[], name: keyof Sums): number {
-  return all.reduce((sum, sums) => sum + (sums[name] ?? 0), 0);
+function sumOf(all: readonly Partial<UsageTotals>[], name: keyof UsageTotals): number {
+  return all.reduce((sum, totals) => sum + (totals[name] ?? 0), 0);
 }
 
 /** Compares rows, the most expensive first, by dollars, then cost units. */
 export function dearest(
-  a: Pick<Sums, "usd" | "tokenUnits">,
-  b: Pick<Sums, "usd" | "tokenUnits">,
+  a: Pick<UsageTotals, "usd" | "costUnits">,
+  b: Pick<UsageTotals, "usd" | "costUnits">,
 ): number {
-  return b.usd - a.usd || b.tokenUnits - a.tokenUnits;
+  return b.usd - a.usd || b.costUnits - a.costUnits;
 }

@@ -4,7 +4,7 @@ import {
   reportSpend,
   type SpendingSession,
   SPENT_ON,
-  sumsOf,
+  usageTotals,
 } from "@tare/session/internal/report";
 import { type LedgerEntry, profileNamed } from "@tare/planner";
 
@@ -15,8 +15,8 @@ const RATES = { profile: profileNamed("anthropic-5m"), price: PRICE };
 function entry(uncached: LedgerEntry["uncached"], summary?: LedgerEntry["summary"]): LedgerEntry {
   const usage = { promptTokens: 1_000_000, cachedTokens: 0, outputTokens: 0 };
   return {
-    ...{ usage, predictedCachedTokens: 0, uncached, without: usage, withoutTokenUnits: 0 },
-    ...{ savedTokenUnits: 0, stopped: false, tokenUnits: 0, ...(summary && { summary }) },
+    ...{ usage, predictedCachedTokens: 0, uncached, without: usage, baselineCostUnits: 0 },
+    ...{ savedCostUnits: 0, stopped: false, costUnits: 0, ...(summary && { summary }) },
     shares: { tools: 0, core: 0, oldTurns: 0, activeTurn: 0, results: 0, placeholders: 0 },
   };
 }
@@ -54,31 +54,31 @@ Deno.test("reportCall() splits the cost of a call in dollars and cost units, wit
     ...[["cacheRead", 0.4], ["new", 1.25], ["expired", 3.75], ["ownRewrite", 1.25 + 0.1 + 0.2]],
     ...[["changed", 0.625], ["lost", 0.625], ["output", 2], ["ping", 0]],
   ]);
-  assertEquals(rounded(call.spent.tokenUnits), [
+  assertEquals(rounded(call.spent.costUnits), [
     ...[["cacheRead", 40_000], ["new", 125_000], ["expired", 375_000], ["ownRewrite", 125_000 + 10_000]],
     ...[["changed", 62_500], ["lost", 62_500], ["output", 0], ["ping", 0]],
   ]);
-  const sums = sumsOf.call(call);
-  for (const [unit, whole] of [["Usd", call.usd!], ["TokenUnits", call.tokenUnits]] as const) {
-    assertAlmostEquals(SPENT_ON.reduce((sum, part) => sum + sums[`${part}${unit}`], 0), whole);
+  const totals = usageTotals.call(call);
+  for (const [unit, whole] of [["Usd", call.usd!], ["CostUnits", call.costUnits]] as const) {
+    assertAlmostEquals(SPENT_ON.reduce((sum, part) => sum + totals[`${part}${unit}`], 0), whole);
   }
 });
 
 Deno.test("reportCall() splits an unpriced call in cost units, and retains the cost as of the call", () => {
   const { usd, spent } = callOf({ cachedTokens: 500_000, rates: { profile: RATES.profile } });
-  assertEquals([usd, spent.usd, spent.tokenUnits.cacheRead, spent.tokenUnits.new], [
+  assertEquals([usd, spent.usd, spent.costUnits.cacheRead, spent.costUnits.new], [
     null,
     null,
     50_000,
     625_000,
   ]);
   const usage = { promptTokens: 1_000_000, cachedTokens: 500_000, outputTokens: 0 };
-  const told = { number: 1, at: null, turn: 1, purpose: "turn", cost: { tokenUnits: 1_350_000, usd: 13.5 } };
-  const dearer = reportCall(usage, { ...told, rates: RATES }).spent;
+  const call = { number: 1, at: null, turn: 1, purpose: "turn", cost: { costUnits: 1_350_000, usd: 13.5 } };
+  const dearer = reportCall(usage, { ...call, rates: RATES }).spent;
   assertAlmostEquals(dearer.usd!.cacheRead, 1);
   assertAlmostEquals(dearer.usd!.new, 12.5);
   // Without a current price, the cost as of the call is split by cost units.
-  const forgotten = reportCall(usage, { ...told, rates: { profile: RATES.profile } }).spent;
+  const forgotten = reportCall(usage, { ...call, rates: { profile: RATES.profile } }).spent;
   assertAlmostEquals(forgotten.usd!.cacheRead, 1);
 });
 
@@ -87,16 +87,16 @@ function* sessions(): Generator<SpendingSession> {
   yield {
     ...{ ...one, id: "1" },
     days: {
-      "2026-01-01 a": { ...sumsOf.nothing, calls: 1, usd: 1 },
-      "2026-01-02 a": { ...sumsOf.nothing, calls: 2, usd: 2 },
+      "2026-01-01 a": { ...usageTotals.nothing, calls: 1, usd: 1 },
+      "2026-01-02 a": { ...usageTotals.nothing, calls: 2, usd: 2 },
     },
   };
   yield {
     ...{ id: "2", kind: "gateway", title: "Two", model: "b", agent: null },
     days: {
-      "2026-01-02 a": { ...sumsOf.nothing, calls: 4, usd: 4, unpricedCalls: 1 },
-      "2026-01-02 b": { ...sumsOf.nothing, calls: 8, tokenUnits: 9, unpricedCalls: 8 },
-      "2026-01-03": { ...sumsOf.nothing, calls: 16, usd: 0.5 },
+      "2026-01-02 a": { ...usageTotals.nothing, calls: 4, usd: 4, unpricedCalls: 1 },
+      "2026-01-02 b": { ...usageTotals.nothing, calls: 8, costUnits: 9, unpricedCalls: 8 },
+      "2026-01-03": { ...usageTotals.nothing, calls: 16, usd: 0.5 },
     },
   };
 }

@@ -4,12 +4,12 @@ import { callToStore, reportCall, storedCall } from "@tare/session/internal/repo
 
 Deno.test("storedCall() is the inverse of callToStore(), which is shorter", () => {
   const usage = { promptTokens: 1_000, cachedTokens: 800, outputTokens: 20 };
-  const told = { number: 3, at: "2026-11-28T20:37:20.994Z", turn: null, purpose: "turn" };
+  const call = { number: 3, at: "2026-11-28T20:37:20.994Z", turn: null, purpose: "turn" };
   const profile = profileNamed("openai");
   const price = { input: 1.25, cachedInput: 0.125, output: 10 };
-  const priced = reportCall(usage, { ...told, rates: { profile, price } });
+  const priced = reportCall(usage, { ...call, rates: { profile, price } });
   const unpriced = reportCall({ ...usage, estimated: true }, {
-    ...told,
+    ...call,
     afterQuestion: true,
     rates: { profile, price: undefined },
   });

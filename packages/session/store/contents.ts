@@ -1,5 +1,5 @@
 import { createHash, type Hash } from "node:crypto";
-import type { KeyRequest, SessionRecord, StoredDelivery, StoredDocument, StoredSums } from "./port.ts";
+import type { KeyRequest, SessionRecord, StoredDelivery, StoredDocument, StoredTotalsRow } from "./port.ts";
 import { StoreError } from "./store_error.ts";
 
 /** An item of a store's contents in transit to another store. */
@@ -19,7 +19,7 @@ export type ContentsItem =
   | ({ readonly type: "document" } & StoredDocument)
   /** A delivery, in order of creation. */
   | ({ readonly type: "delivery" } & StoredDelivery)
-  | ({ readonly type: "sums" } & StoredSums)
+  | ({ readonly type: "totals" } & StoredTotalsRow)
   /** A claimed key. Without a response its owner counts as gone in the other store. */
   | (Required<KeyRequest> & {
     readonly type: "key";
@@ -134,8 +134,8 @@ function summing(
         counts.keys++;
         break;
     }
-    const sums = item.type === "sums" && { sums: sorted(item.sums) };
-    add(hashOf({ ...item, ...sums } as ContentsItem));
+    const totals = item.type === "totals" && { totals: sorted(item.totals) };
+    add(hashOf({ ...item, ...totals } as ContentsItem));
   };
   const pass = async function* () {
     for await (const item of items) {

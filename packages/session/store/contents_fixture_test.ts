@@ -27,18 +27,18 @@ export async function fillStore(store: Store, events = 700): Promise<void> {
   for (const id of ["z", "gone", "a"]) await store.shared?.hold(id);
   const spent = { usd: 0.1 + 0.2, calls: 1 };
   await store.commit([
-    { type: "sums", sessionId: "gone", added: [{ day: "", about: "\0\ud83d", sums: spent }] },
-    { type: "sums", sessionId: "a", added: [{ day: "2026-01-31", about: "m", sums: { usd: 1e-9 } }] },
-    { type: "sums", sessionId: "a", added: [{ day: "", about: "m", sums: {} }] },
+    { type: "totals", sessionId: "gone", added: [{ day: "", about: "\0\ud83d", totals: spent }] },
+    { type: "totals", sessionId: "a", added: [{ day: "2026-01-31", about: "m", totals: { usd: 1e-9 } }] },
+    { type: "totals", sessionId: "a", added: [{ day: "", about: "m", totals: {} }] },
   ]);
   await store.deleteSession("gone");
   for (let after = 0; after < events; after += 100) {
-    const said = Array.from({ length: Math.min(100, events - after) }, (_, index) => ({
+    const received = Array.from({ length: Math.min(100, events - after) }, (_, index) => ({
       type: index % 2 === 0 ? "text_delta" : "step_end",
       text: `${after + index} \0 \ud83d "\u{1f600}"`,
-      sums: { 10: 1, b: 1.5e300, a: null },
+      totals: { 10: 1, b: 1.5e300, a: null },
     }));
-    await store.commit([{ type: "events", sessionId: "z", after, events: said }]);
+    await store.commit([{ type: "events", sessionId: "z", after, events: received }]);
   }
   await store.commit([
     { type: "events", sessionId: "a", after: 0, events: [{ type: "turn_start" }] },
@@ -80,9 +80,9 @@ export async function askStore(store: Store): Promise<unknown> {
     named,
     await store.countSessions("gateway"),
     (await store.listSessions({ forks: false })).map(({ id }) => id),
-    (await store.readSums({ from: "", to: "9" })).map((
-      { about, sums },
-    ) => [about, Object.entries(sums).sort()]).sort(),
+    (await store.readTotals({ from: "", to: "9" })).map((
+      { about, totals },
+    ) => [about, Object.entries(totals).sort()]).sort(),
     sessions,
     JSON.stringify(sessions),
     parts,

@@ -36,8 +36,8 @@ Deno.test("copyContents() copies everything, and only compares the second time",
     assertEquals(counts, { sessions: 4, events: 701, texts: 3, documents: 3, deliveries: 2, keys: 3 });
     assertEquals(namesIn(join(folder, "to")), ["tare.db", "tare.db.lock"]);
     assertEquals(await copy(from, to), { counts, hash });
-    const asked = await withStore(from, askStore);
-    assertEquals(await withStore(to, askStore), asked);
+    const read = await withStore(from, askStore);
+    assertEquals(await withStore(to, askStore), read);
     await withStore(to, async (store) => {
       await store.commit([{ type: "events", sessionId: "z", after: 700, events: [{ type: "turn_end" }] }]);
       await store.deleteSession("fork");

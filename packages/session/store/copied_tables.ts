@@ -1,6 +1,6 @@
 import type { ContentsItem } from "./contents.ts";
 import { columnText, nameIn, plainDocument, plainRecord } from "./json_text.ts";
-import type { SessionRecord, StoredDocument, StoredSums } from "./port.ts";
+import type { SessionRecord, StoredDocument, StoredTotalsRow } from "./port.ts";
 import {
   columnTextOrNull,
   DELIVERIES,
@@ -96,18 +96,18 @@ export async function* readTables(db: CopyDialect): AsyncGenerator<ContentsItem,
   const deliveries = pages<DeliveryRow>(db, `${DELIVERIES} WHERE d.number > $1 ORDER BY d.number`, "number");
   for await (const row of deliveries(0)) yield { type: "delivery", ...deliveryIn(row, db) };
 
-  const sums = pages<
+  const totals = pages<
     { day: string; kind: SessionRecord["kind"]; made_by: string; about: string; json: string }
   >(
     db,
-    `SELECT day, kind, made_by, about, json FROM ${db.sums}
+    `SELECT day, kind, made_by, about, json FROM ${db.totals}
      WHERE (day, kind, made_by, about) > ($1, $2, $3, $4) ORDER BY day, kind, made_by, about`,
     ...["day", "kind", "made_by", "about"] as const,
   );
-  for await (const { day, kind, made_by, about, json } of sums("", "", "", "")) {
+  for await (const { day, kind, made_by, about, json } of totals("", "", "", "")) {
     const by = made_by !== "" && { by: nameIn(made_by) };
-    const sums = parse(json) as StoredSums["sums"];
-    yield { type: "sums", kind, ...by, day: nameIn(day), about: nameIn(about), sums };
+    const totals = parse(json) as StoredTotalsRow["totals"];
+    yield { type: "totals", kind, ...by, day: nameIn(day), about: nameIn(about), totals };
   }
 
   const keys = pages<
@@ -183,8 +183,8 @@ export async function writeTables(db: CopyDialect, items: AsyncIterable<Contents
       row: "($1, $2)",
       after: ") AS given WHERE heads.session = (SELECT key FROM sessions WHERE id = given.column1)",
     },
-    sums: {
-      before: "INSERT INTO sums (day, kind, made_by, about, json) VALUES",
+    totals: {
+      before: "INSERT INTO totals (day, kind, made_by, about, json) VALUES",
       row: "($1, $2, $3, $4, $5)",
     },
     documents: {
@@ -246,9 +246,9 @@ export async function writeTables(db: CopyDialect, items: AsyncIterable<Contents
         add("namings", columnText(item.sessionId), ++namings);
         for (const name of item.names) add("names", columnText(item.sessionId), columnText(name));
         break;
-      case "sums": {
-        const { day, kind, by = "", about, sums } = item;
-        add("sums", columnText(day), kind, columnText(by), columnText(about), db.toJson(sums));
+      case "totals": {
+        const { day, kind, by = "", about, totals } = item;
+        add("totals", columnText(day), kind, columnText(by), columnText(about), db.toJson(totals));
         break;
       }
       case "document": {

@@ -10,7 +10,7 @@ import { bytesFromText, isArchiveRef, textFromBytes } from "@tare/prune/internal
  *
  * Files are written under a temporary name, flushed and renamed: once `put` has resolved, the text survives a crash,
  * and remains of an interrupted write are never read. `get` throws if a file's content doesn't match its name; putting
- * the text again repairs it.
+ * the text again refetches it.
  *
  * @example
  * ```ts
@@ -31,9 +31,9 @@ export async function openFileArchive(directory: string): Promise<Archive> {
   return {
     async put(content) {
       const ref = await archiveRef(content);
-      const kept = await read(pathOf(ref));
-      if (kept === content) return ref;
-      if (kept !== undefined && await archiveRef(kept) === ref) {
+      const text = await read(pathOf(ref));
+      if (text === content) return ref;
+      if (text !== undefined && await archiveRef(text) === ref) {
         throw new Error(`Cannot archive a text under ${ref}: it contains other content`);
       }
       await writeWhole(bytesFromText(content), { folder, path: pathOf(ref) });

@@ -27,21 +27,21 @@ Deno.test("JsonPacker restores every version of a value with lists of any length
     at: fc.nat(400),
     gone: fc.nat(3),
     more: fc.array(entry, { maxLength: 60 }),
-    isKept: fc.boolean(),
+    isStored: fc.boolean(),
   });
   await fc.assert(
     fc.asyncProperty(value, fc.array(change, { maxLength: 4 }), async (value, changes) => {
       const packer = new JsonPacker();
-      const kept = new Map<string, string>();
+      const stored = new Map<string, string>();
       let now = value;
-      for (const { at, gone, more, isKept } of [{ at: 0, gone: 0, more: [], isKept: true }, ...changes]) {
+      for (const { at, gone, more, isStored } of [{ at: 0, gone: 0, more: [], isStored: true }, ...changes]) {
         now = { ...now, list: now.list.toSpliced(at, gone, ...more) };
-        const { value: packed, texts } = packer.pack(now, new Set(kept.keys()));
+        const { value: packed, texts } = packer.pack(now, new Set(stored.keys()));
         // Unwritten texts must be returned again.
-        if (!isKept) continue;
-        for (const { ref, content } of texts) kept.set(ref, content);
-        const { value, refs } = await JsonPacker.unpack(JSON.parse(JSON.stringify(packed)), reader(kept));
-        assert([...refs].every((ref) => kept.has(ref)));
+        if (!isStored) continue;
+        for (const { ref, content } of texts) stored.set(ref, content);
+        const { value, refs } = await JsonPacker.unpack(JSON.parse(JSON.stringify(packed)), reader(stored));
+        assert([...refs].every((ref) => stored.has(ref)));
         assertEquals(value, JSON.parse(JSON.stringify(now)));
       }
     }),
@@ -69,13 +69,13 @@ Deno.test("JsonPacker returns few new texts for a grown or locally changed list"
 Deno.test("JsonPacker writes only the new part of a growing list", async () => {
   const entry = (at: number) => ({ type: "elide", index: at, text: `line ${at * 7919} `.repeat(9) });
   const packer = new JsonPacker();
-  const kept = new Map<string, string>();
+  const stored = new Map<string, string>();
   const written: number[] = [];
   let list: readonly object[] = [];
   const add = (count: number) => {
     list = [...list, ...Array.from({ length: count }, (_, at) => entry(list.length + at))];
-    const { value, texts } = packer.pack({ list }, new Set(kept.keys()));
-    for (const { ref, content } of texts) kept.set(ref, content);
+    const { value, texts } = packer.pack({ list }, new Set(stored.keys()));
+    for (const { ref, content } of texts) stored.set(ref, content);
     return { value, bytes: JSON.stringify(value).length + JSON.stringify(texts).length };
   };
   for (const length of [400, 6_400, 20_000]) {
@@ -85,7 +85,10 @@ Deno.test("JsonPacker writes only the new part of a growing list", async () => {
   }
   for (const bytes of written) assertLess(bytes, 8_000);
   const { value } = add(1);
-  assertEquals(await JsonPacker.unpack(value, reader(kept)), { value: { list }, refs: new Set(kept.keys()) });
+  assertEquals(await JsonPacker.unpack(value, reader(stored)), {
+    value: { list },
+    refs: new Set(stored.keys()),
+  });
 });
 
 Deno.test("JsonPacker.unpack() reports a missing text", async () => {

@@ -3,7 +3,7 @@ import { assertEquals } from "@std/assert";
 import fc, { cases } from "../../../tests/cases.ts";
 import { archiveRef } from "@tare/prune";
 import type { Store } from "@tare/session";
-import type { StoredSums, StoreRecord } from "@tare/session/internal";
+import type { StoredTotalsRow, StoreRecord } from "@tare/session/internal";
 import { memoryPlace } from "../../../tests/shared_memory.ts";
 import { DAY_MS, type OpenStore, type Place, sessionRecord } from "./store_suite_fixture_test.ts";
 
@@ -21,7 +21,7 @@ const few = fc.constantFrom("x", "y");
 const name = fc.constantFrom("x", "totals", "title");
 const by = fc.constantFrom("alice", "bob");
 const day = fc.constantFrom("", "2026-01-31", "2026-02-01");
-const sums = fc.dictionary(fc.constantFrom("usd", "calls"), fc.integer({ min: -9, max: 9 }));
+const totals = fc.dictionary(fc.constantFrom("usd", "calls"), fc.integer({ min: -9, max: 9 }));
 const json = fc.jsonValue({ maxDepth: 1 }).map((value): unknown => JSON.parse(JSON.stringify(value)));
 const event = fc.record({ type: few, value: json });
 const text = fc.constantFrom("", "one", "two", "\ud83d", "long ".repeat(2000));
@@ -55,9 +55,9 @@ const record: fc.Arbitrary<StoreRecord & { readonly off?: number }> = fc.oneof(
   },
   fc.record({ type: fc.constant("state" as const), sessionId: id, name, value: json }),
   fc.record({
-    type: fc.constant("sums" as const),
+    type: fc.constant("totals" as const),
     sessionId: id,
-    added: fc.array(fc.record({ day, about: few, sums }), { maxLength: 2 }),
+    added: fc.array(fc.record({ day, about: few, totals }), { maxLength: 2 }),
   }),
   fc.record({ type: fc.constant("names" as const), sessionId: id, names: fc.subarray(["x", "y", "\ud83d"]) }),
   fc.record({ type: fc.constant("document" as const), kind: few, id: few, sessionId: id, value: json }),
@@ -126,7 +126,7 @@ const act: fc.Arbitrary<Act> = fc.oneof(
     { requiredKeys: [] },
   ).map((options): Act => (store) => store.listSessions(options)),
   fc.record({ from: day, to: day, kind, by }, { requiredKeys: ["from", "to"] }).map(
-    (which): Act => async (store) => addedUp(await store.readSums(which)),
+    (which): Act => async (store) => addedUp(await store.readTotals(which)),
   ),
   id.map((id): Act => (store) => store.deleteSession(id)),
   fc.option(kind, { nil: undefined }).map((kind): Act => (store) => store.countSessions(kind)),
@@ -174,13 +174,15 @@ const steps: fc.Arbitrary<Step[]> = fc.array(
   { maxLength: 80, size: "max" },
 );
 
-function addedUp(all: readonly StoredSums[]): Readonly<Record<string, Readonly<Record<string, number>>>> {
-  const sums: Record<string, Record<string, number>> = {};
-  for (const { kind, by = "", day, about, sums: its } of all) {
-    const sum = sums[[kind, by, day, about].join()] ??= {};
+function addedUp(
+  all: readonly StoredTotalsRow[],
+): Readonly<Record<string, Readonly<Record<string, number>>>> {
+  const totals: Record<string, Record<string, number>> = {};
+  for (const { kind, by = "", day, about, totals: its } of all) {
+    const sum = totals[[kind, by, day, about].join()] ??= {};
     for (const [name, more] of Object.entries(its)) sum[name] = (sum[name] ?? 0) + more;
   }
-  return sums;
+  return totals;
 }
 
 async function outcome(act: () => unknown): Promise<unknown> {

@@ -45,10 +45,10 @@ export async function assertFenced(act: () => Promise<unknown>, sessionId: strin
 
 export function listen(
   { shared }: Opening,
-  asked: (request: HolderRequest) => void = () => {},
+  onRequest: (request: HolderRequest) => void = () => {},
 ): { readonly gone: () => Promise<void> } {
   let gone = Promise.withResolvers<void>();
-  shared.listen({ asked, gone: () => gone.resolve() });
+  shared.listen({ onRequest, gone: () => gone.resolve() });
   return {
     gone: async () => {
       await gone.promise;

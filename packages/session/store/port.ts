@@ -57,7 +57,7 @@ export interface StoredDelivery {
 }
 
 /** Totals of the sessions of a kind and key. */
-export interface StoredSums {
+export interface StoredTotalsRow {
   readonly kind: SessionRecord["kind"];
   readonly by?: string | undefined;
   /** UTC day, such as `2026-01-31`; empty for totals of all days. */
@@ -65,7 +65,7 @@ export interface StoredSums {
   /** Further grouping, such as a model, of few values. */
   readonly about: string;
   /** By name. Missing totals are zero. */
-  readonly sums: Readonly<Record<string, number>>;
+  readonly totals: Readonly<Record<string, number>>;
 }
 
 /** The name of an idempotency key. */
@@ -111,7 +111,7 @@ export interface SessionListing {
 }
 
 /** Filter of totals: days `from` to `to`, inclusive. */
-export interface SumsQuery {
+export interface TotalsQuery {
   readonly from: string;
   readonly to: string;
   readonly kind?: SessionRecord["kind"];
@@ -223,9 +223,9 @@ export type StoreRecord =
   | { readonly type: "names"; readonly sessionId: string; readonly names: readonly string[] }
   /** Adds to the totals of the session's kind and key. */
   | {
-    readonly type: "sums";
+    readonly type: "totals";
     readonly sessionId: string;
-    readonly added: readonly Pick<StoredSums, "day" | "about" | "sums">[];
+    readonly added: readonly Pick<StoredTotalsRow, "day" | "about" | "totals">[];
   }
   | { readonly type: "archive"; readonly sessionId: string; readonly ref: string; readonly content: string }
   /**
@@ -286,7 +286,7 @@ export interface Store {
   getSession(id: string): Promise<SessionRecord | undefined>;
   listSessions(listing?: SessionListing): Promise<ListedSession[]>;
   /** Returns totals of these days, including deleted sessions. Items of the same day and grouping must be added. */
-  readSums(which: SumsQuery): Promise<StoredSums[]>;
+  readTotals(which: TotalsQuery): Promise<StoredTotalsRow[]>;
   countSessions(kind?: SessionRecord["kind"]): Promise<number>;
   /** Returns ids of sessions without commits since `beforeMs`, to a minute; the longest idle first. */
   idleSessions(which: IdleQuery): Promise<string[]>;
@@ -357,7 +357,7 @@ export interface Sighting {
   readonly holder: "this" | "other" | "left" | "nobody";
   readonly lastEvent: number;
   /** Its last events, if the notification contained them. Default: none. */
-  readonly told?: readonly StoredEvent[];
+  readonly events?: readonly StoredEvent[];
 }
 
 /** A request to a holder. */
@@ -381,7 +381,7 @@ export interface BriefCommit {
 }
 
 /** Metrics of a connection pool. */
-export interface ConnectionFigures {
+export interface ConnectionMetrics {
   readonly most: number;
   readonly open: number;
   readonly idle: number;
@@ -389,7 +389,7 @@ export interface ConnectionFigures {
 }
 
 /** Metrics of an opening of a store. */
-export interface OpeningFigures {
+export interface OpeningMetrics {
   /** Remaining time of its lease in milliseconds; 0: it may have expired. */
   readonly leaseMs: number;
   readonly lostLeases: number;
@@ -397,7 +397,7 @@ export interface OpeningFigures {
   /** Sessions taken over from openings that were gone. */
   readonly takenOver: number;
   /** Absent: there are no connections. */
-  readonly connections?: ConnectionFigures;
+  readonly connections?: ConnectionMetrics;
 }
 
 /** Callbacks for events of other openings. */
@@ -406,7 +406,7 @@ export interface OpeningListener {
    * Called with a request for a held session, to be answered by a record of type `answer`, preferably in the commit
    * with the effect.
    */
-  readonly asked: (request: HolderRequest) => void;
+  readonly onRequest: (request: HolderRequest) => void;
   /** Called when another opening is gone: see {@linkcode SharedStore.left}. */
   readonly gone: () => void;
 }
@@ -448,7 +448,7 @@ export interface SharedStore {
    * effect.
    */
   ask(sessionId: string, body: unknown): Promise<HolderAnswer | undefined>;
-  figures(): OpeningFigures;
+  metrics(): OpeningMetrics;
   /** Sets the callbacks. To be called once, before sessions are held. */
   listen(listener: OpeningListener): void;
 }

@@ -6,7 +6,7 @@ import type {
   Store,
   StoredDelivery,
   StoredDocument,
-  StoredSums,
+  StoredTotalsRow,
 } from "./port.ts";
 import { noSessionError } from "./store_error.ts";
 
@@ -28,7 +28,7 @@ export interface SqlDialect {
   readonly last: string;
   readonly fence: string;
   readonly isHeld: string;
-  readonly sums: string;
+  readonly totals: string;
   /**
    * Returns the text of a row of `texts`; `undefined` if it was deleted.
    *
@@ -92,7 +92,7 @@ export function storeQueries(
   Store,
   | "getSession"
   | "listSessions"
-  | "readSums"
+  | "readTotals"
   | "countSessions"
   | "idleSessions"
   | "findNamed"
@@ -196,16 +196,16 @@ export function storeQueries(
       );
       return [...near, ...far];
     },
-    async readSums({ kind, by, from, to }) {
-      const found = await query<Omit<StoredSums, "by" | "sums"> & { made_by: string; json: string }>(
-        `SELECT kind, made_by, day, about, json FROM ${db.sums} WHERE day BETWEEN $1 AND $2
+    async readTotals({ kind, by, from, to }) {
+      const found = await query<Omit<StoredTotalsRow, "by" | "totals"> & { made_by: string; json: string }>(
+        `SELECT kind, made_by, day, about, json FROM ${db.totals} WHERE day BETWEEN $1 AND $2
            AND (CAST($3 AS text) IS NULL OR kind = $3) AND (CAST($4 AS text) IS NULL OR made_by = $4)`,
         [columnText(from), columnText(to), kind ?? null, columnTextOrNull(by)],
       );
       return found.map(({ kind, made_by, day, about, json }) => ({
         ...{ kind, day: nameIn(day), about: nameIn(about) },
         ...(made_by !== "" && { by: nameIn(made_by) }),
-        sums: parse(json) as StoredSums["sums"],
+        totals: parse(json) as StoredTotalsRow["totals"],
       }));
     },
     async countSessions(kind) {

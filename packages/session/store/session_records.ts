@@ -1,6 +1,6 @@
 import { hashText } from "@tare/messages/internal";
 import { createHash } from "node:crypto";
-import { Accounts, type Days, type SessionSums } from "../report/calls.ts";
+import { Accounts, type Days, type SessionTotalsRecord } from "../report/calls.ts";
 import type { Sighting, Store, StoreRecord } from "./port.ts";
 import { StoreError } from "./store_error.ts";
 
@@ -35,7 +35,9 @@ interface StoredPatch {
 
 /** The next state. */
 export interface NextState
-  extends Pick<StoredState, "title" | "totals" | "value">, Pick<SessionSums, "group" | "agent" | "days"> {
+  extends
+    Pick<StoredState, "title" | "totals" | "value">,
+    Pick<SessionTotalsRecord, "group" | "agent" | "days"> {
   readonly texts?: Iterable<readonly [ref: string, content: string]>;
   /** Whether it is a fork, which isn't counted as a session. Default: no. */
   readonly isFork?: boolean;

@@ -45,14 +45,14 @@ Deno.test("SessionRecords.change() stores only changes, and a value as a patch o
   assertEquals(commits, [
     `${"archive ".repeat(pieces + 1)}value title totals sums`,
     "",
-    "sums",
+    "totals",
     "patch",
   ]);
   const { refs, whole: _, ...read } = await session.read();
   assertEquals(read, { title: "Hello.", totals, value: { list: [...list, entry(100)], at: 2 } });
   assertEquals(refs.size, pieces);
-  const sums = await store.readSums({ from: "", to: "9" });
-  assertEquals(sums.map(({ day, sums }) => [day, sums]), [
+  const all = await store.readTotals({ from: "", to: "9" });
+  assertEquals(all.map(({ day, totals }) => [day, totals]), [
     ["", { calls: 1, sessions: 1 }],
     ["2026-01-31", { calls: 1 }],
   ]);

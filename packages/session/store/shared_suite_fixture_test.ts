@@ -84,21 +84,21 @@ export function testSharedStore(name: string, place: SharedPlace): void {
   });
 
   test("figures() reports lease, holds and takeovers", async (one, two, { stop }) => {
-    const told = ({ shared }: Opening) => {
-      const { leaseMs, lostLeases, held, takenOver } = shared.figures();
+    const seenBy = ({ shared }: Opening) => {
+      const { leaseMs, lostLeases, held, takenOver } = shared.metrics();
       return [leaseMs > 0, lostLeases, held, takenOver];
     };
     await held(one, "a");
     await held(two, "b");
     await two.shared.release("b");
-    assertEquals([told(one), told(two)], [[true, 0, 1, 0], [true, 0, 0, 0]]);
+    assertEquals([seenBy(one), seenBy(two)], [[true, 0, 1, 0], [true, 0, 0, 0]]);
     const { gone } = listen(two);
     await stop(one);
     await gone();
     await held(two, "a");
     await held(two, "a");
     await held(two, "b");
-    assertEquals([told(one)[0], told(two)], [false, [true, 0, 2, 1]]);
+    assertEquals([seenBy(one)[0], seenBy(two)], [false, [true, 0, 2, 1]]);
   });
 
   test("commit() and other changes of a session are fenced without its hold", async (one, two) => {
@@ -312,20 +312,20 @@ export function testSharedStore(name: string, place: SharedPlace): void {
       await Promise.all(openings.map(async ({ commit, deleteSession, shared }, opening) => {
         await Promise.all(Array.from({ length: 100 }, async (_, at) => {
           const id = `${opening} ${at}`;
-          const sums = { calls: 1, usd: 0.5 };
+          const totals = { calls: 1, usd: 0.5 };
           await commit([sessionRecord(id), {
-            type: "sums",
+            type: "totals",
             sessionId: id,
-            added: [{ day: "", about: "", sums }],
+            added: [{ day: "", about: "", totals }],
           }]);
           if (at % 4 > 0) return;
           await shared.hold(id);
           await deleteSession(id);
         }));
       }));
-      for (const { countSessions, readSums } of openings) {
-        const sums = (await readSums({ from: "", to: "" })).map(({ sums }) => sums);
-        const sum = (name: string) => sums.reduce((sum, its) => sum + (its[name] ?? 0), 0);
+      for (const { countSessions, readTotals } of openings) {
+        const totals = (await readTotals({ from: "", to: "" })).map(({ totals }) => totals);
+        const sum = (name: string) => totals.reduce((sum, its) => sum + (its[name] ?? 0), 0);
         assertEquals([await countSessions(), sum("calls"), sum("usd")], [227, 300, 150]);
       }
     },

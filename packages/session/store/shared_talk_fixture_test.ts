@@ -27,12 +27,12 @@ export function testTalk(test: TestOfOpenings): void {
   test(
     "ask() reaches the holder of a session, which commits effect and answer together",
     async (one, two) => {
-      const asked = Promise.withResolvers<HolderRequest>();
-      listen(one, asked.resolve);
+      const requested = Promise.withResolvers<HolderRequest>();
+      listen(one, requested.resolve);
       await held(one, "a");
       const body = { steer: "Über\ud83d" };
       const answered = two.shared.ask("a", body);
-      const { id: requestId, ...request } = await asked.promise;
+      const { id: requestId, ...request } = await requested.promise;
       assertEquals(request, { sessionId: "a", body });
       const answer: StoreRecord = { type: "answer", requestId, answer: { took: body } };
       await assertRejects(() => one.commit([answer, events("a", 7, "late")]), StoreError);
@@ -46,9 +46,9 @@ export function testTalk(test: TestOfOpenings): void {
   );
 
   test("ask() matches concurrent requests with their answers", async (one, two) => {
-    const asked: string[] = [];
+    const requests: string[] = [];
     listen(one, ({ id, body }) => {
-      asked.push(id);
+      requests.push(id);
       one.commit([{ type: "answer", requestId: id, answer: body }]);
     });
     await held(one, "a");
@@ -58,18 +58,18 @@ export function testTalk(test: TestOfOpenings): void {
       await Promise.all(bodies.map((body) => two.shared.ask(body % 2 === 0 ? "a" : "b", body))),
       bodies.map((answer) => ({ answer })),
     );
-    assertEquals(new Set(asked).size, asked.length);
+    assertEquals(new Set(requests).size, requests.length);
   });
 
   for (const how of ["release()", "close()"] as const) {
     test(
       `ask() returns undefined once ${how} releases the session, and can't be answered`,
       async (one, two) => {
-        const asked = Promise.withResolvers<HolderRequest>();
-        listen(one, asked.resolve);
+        const requested = Promise.withResolvers<HolderRequest>();
+        listen(one, requested.resolve);
         await held(one, "a");
         const answer = two.shared.ask("a", 1);
-        const { id } = await asked.promise;
+        const { id } = await requested.promise;
         if (how === "close()") await one.close();
         else await one.shared.release("a");
         assertEquals(await answer, undefined);
@@ -86,12 +86,12 @@ export function testTalk(test: TestOfOpenings): void {
   }
 
   test("ask() returns undefined if the holder is gone", async (one, two, { stop, goOn }) => {
-    const asked = Promise.withResolvers<HolderRequest>();
-    listen(one, asked.resolve);
+    const requested = Promise.withResolvers<HolderRequest>();
+    listen(one, requested.resolve);
     listen(two);
     await held(one, "a");
     const answer = two.shared.ask("a", 1);
-    const { id } = await asked.promise;
+    const { id } = await requested.promise;
     await stop(one);
     assertEquals(await answer, undefined);
     assertEquals(await two.shared.ask("a", 1), undefined);
@@ -131,7 +131,7 @@ export function testTalk(test: TestOfOpenings): void {
         changed = Promise.withResolvers();
         const found = seen.splice(0).filter((one) =>
           one?.fence === expected?.fence && one?.holder === expected?.holder &&
-          one?.lastEvent === expected?.lastEvent && (one?.told || !expected?.told)
+          one?.lastEvent === expected?.lastEvent && (one?.events || !expected?.events)
         );
         if (found.length > 0) return assertEquals(found, found.map(() => expected));
       }
@@ -142,11 +142,11 @@ export function testTalk(test: TestOfOpenings): void {
     await becomes({ ...other, lastEvent: 0 });
     await one.commit([events("a", 0, "1", "Über\ud83d")]);
     const first = [{ number: 1, event: delta("1") }, { number: 2, event: delta("Über\ud83d") }];
-    await becomes({ ...other, lastEvent: 2, told: first });
+    await becomes({ ...other, lastEvent: 2, events: first });
     await one.commit([events("a", 2, "long ".repeat(2_000))]);
     await becomes({ ...other, lastEvent: 3 });
     await one.commit([{ type: "state", sessionId: "a", name: "x", value: 1 }, events("a", 3, "4")]);
-    await becomes({ ...other, lastEvent: 4, told: [{ number: 4, event: delta("4") }] });
+    await becomes({ ...other, lastEvent: 4, events: [{ number: 4, event: delta("4") }] });
     await one.shared.release("a");
     await becomes({ fence: 1, holder: "nobody", lastEvent: 4 });
     await held(two, "a");

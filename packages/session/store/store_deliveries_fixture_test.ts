@@ -90,11 +90,11 @@ export function testDeliveries(test: TestOfStore): void {
   );
 
   test("commit() stores a delivery together with its event, or neither", async (store) => {
-    const said: StoreRecord = { type: "events", sessionId: "a", after: 1, events: [{ type: "turn_end" }] };
-    await assertRejects(() => store.commit([delivery("1", "x"), said]));
+    const events: StoreRecord = { type: "events", sessionId: "a", after: 1, events: [{ type: "turn_end" }] };
+    await assertRejects(() => store.commit([delivery("1", "x"), events]));
     await assertRejects(() => store.commit([delivery("1", "x"), delivery("2", "x", { sessionId: "none" })]));
     assertEquals(await listed(store, "x"), []);
-    await store.commit([{ ...said, after: 0 }, delivery("1", "x", { sessionId: "a" })]);
+    await store.commit([{ ...events, after: 0 }, delivery("1", "x", { sessionId: "a" })]);
     assertEquals(await listed(store, "x"), ["1"]);
   });
 

@@ -67,6 +67,6 @@ export function otherTextError(ref: string): Error {
   return new Error(`Cannot archive a text under ${ref}: it contains other content`);
 }
 
-export function notAskedError(requestId: string): Error {
+export function notRequestedError(requestId: string): Error {
   return new Error(`Cannot answer request ${JSON.stringify(requestId)}: it was withdrawn or answered`);
 }

@@ -80,10 +80,10 @@ export function testKinds(test: TestOfStore): void {
   });
 
   test("readSums() returns totals by kind, key and day, including deleted sessions", async (store) => {
-    const add = (sessionId: string, day: string, sums: Readonly<Record<string, number>>): StoreRecord => ({
-      type: "sums",
+    const add = (sessionId: string, day: string, totals: Readonly<Record<string, number>>): StoreRecord => ({
+      type: "totals",
       sessionId,
-      added: [{ day, about: "\ud83d", sums }, { day: "", about: "all", sums }],
+      added: [{ day, about: "\ud83d", totals }, { day: "", about: "all", totals }],
     });
     await store.commit([
       { ...sessionRecord("c"), by: "alice" },
@@ -94,10 +94,10 @@ export function testKinds(test: TestOfStore): void {
     ]);
     await store.commit([add("c", "2026-02-01", { usd: 8 })]);
     await assertRejects(() => store.commit([add("a", "2026-02-01", { usd: 64 }), add("none", "", {})]));
-    const sum = async (which: Partial<Parameters<Store["readSums"]>[0]>) => {
-      const all = await store.readSums({ from: "0000", to: "9999", ...which });
+    const sum = async (which: Partial<Parameters<Store["readTotals"]>[0]>) => {
+      const all = await store.readTotals({ from: "0000", to: "9999", ...which });
       return [
-        all.reduce((sum, { sums: { usd = 0 } }) => sum + usd, 0),
+        all.reduce((sum, { totals: { usd = 0 } }) => sum + usd, 0),
         new Set(all.map(({ about }) => about)),
       ];
     };
@@ -115,12 +115,12 @@ export function testKinds(test: TestOfStore): void {
     await store.deleteSession("c");
     assertEquals(await store.expireSessions({ kind: "gateway", beforeMs: MUCH, maxBytes: 0 }), 1);
     assertEquals(await read(), all);
-    const [{ by, sums } = { sums: {} }] = await store.readSums({
+    const [{ by, totals } = { totals: {} }] = await store.readTotals({
       from: "2026-01-31",
       to: "2026-01-31",
       by: "alice",
     });
-    assertEquals([by, sums], ["alice", { usd: 2, calls: 1 }]);
+    assertEquals([by, totals], ["alice", { usd: 2, calls: 1 }]);
   });
 
   let nowMs = 10 * DAY_MS;

@@ -102,16 +102,16 @@ export function testStore(name: string, place: Place): void {
     ]);
     const found = async (search: string, options: { limit?: number; after?: string } = {}) =>
       (await store.listSessions({ search, ...options })).map(({ id, title }) => [id, title]);
-    const told = (...ids: (keyof typeof titles)[]) => ids.map((id) => [id, titles[id]]);
-    assertEquals(await found("SAY"), told("d", "c", "a"));
-    assertEquals(await found("say", { limit: 1, after: "d" }), told("c"));
-    assertEquals(await found('"HI" to c:\\'), told("a"));
+    const rowsOf = (...ids: (keyof typeof titles)[]) => ids.map((id) => [id, titles[id]]);
+    assertEquals(await found("SAY"), rowsOf("d", "c", "a"));
+    assertEquals(await found("say", { limit: 1, after: "d" }), rowsOf("c"));
+    assertEquals(await found('"HI" to c:\\'), rowsOf("a"));
     assertEquals([await found("ber 100%"), await found("say_"), await found("%")], [
-      told("b"),
-      told("c"),
-      told("b"),
+      rowsOf("b"),
+      rowsOf("c"),
+      rowsOf("b"),
     ]);
-    assertEquals([await found("über"), await found("üBER 1")], [told("b"), told("b")]);
+    assertEquals([await found("über"), await found("üBER 1")], [rowsOf("b"), rowsOf("b")]);
     assertEquals([await found("title"), await found("nothing")], [[], []]);
     assertEquals((await store.listSessions({ search: "" })).length, 5);
   });

@@ -3,17 +3,17 @@ import type { Message } from "@tare/messages";
 /** Returns whether every provider rejects a prompt: it has no user or assistant message, or a call without its result. */
 export function isRefused(messages: readonly Message[]): boolean {
   const open = new Set<string>();
-  let said = false;
+  let refuses = false;
   for (const message of messages) {
     if (message.role === "tool") {
       if (!open.delete(message.tool_call_id)) return true;
       continue;
     }
     if (open.size > 0) return true;
-    if (message.role === "user") said = true;
+    if (message.role === "user") refuses = true;
     if (message.role !== "assistant") continue;
-    said = true;
+    refuses = true;
     for (const { id } of message.tool_calls ?? []) open.add(id);
   }
-  return !said || open.size > 0;
+  return !refuses || open.size > 0;
 }

@@ -17,13 +17,13 @@ export {
   resend,
 } from "./policy.ts";
 export { isRefused } from "./is_refused.ts";
-export { partsOf, partsShownBy, wantedBy } from "./needs.ts";
+export { partsOf, visibleParts, wantedBy } from "./needs.ts";
 export { outputPrice, windowFor } from "./assumptions.ts";
 export { pairCost, play, type Played, type PlayedPair, type PlayOptions, playPair } from "./play.ts";
 export { readRecording, type RecordedCall, type RecordedUsage, type Recording } from "./recording.ts";
 export { repair, REPAIR_TOKENS } from "./repair.ts";
-export { type NamesShown } from "./sight.ts";
-export { HourCache, type Marks } from "../warmth/hour_cache.ts";
-export { type PlayedSession, playSession, type WarmOptions } from "../warmth/play_session.ts";
-export { type TimedSession, timedSession } from "../warmth/timed_session.ts";
-export { ClientTrial, clockRule, type IdleCall, type Rule, type Warmer } from "../warmth/warmer.ts";
+export { type VisibleNames } from "./sight.ts";
+export { type Breakpoints, HourCache } from "../keep_alive/hour_cache.ts";
+export { type PlayedSession, playSession, type WarmOptions } from "../keep_alive/play_session.ts";
+export { type TimedSession, timedSession } from "../keep_alive/timed_session.ts";
+export { ClientTrial, clockRule, type IdleCall, type Rule, type Warmer } from "../keep_alive/warmer.ts";

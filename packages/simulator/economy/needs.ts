@@ -1,11 +1,11 @@
 import { contentText, type Message, type ToolCall } from "@tare/messages";
 
-interface Shown {
+interface VisibleSet {
   readonly lines: ReadonlySet<string>;
   readonly names: ReadonlySet<string>;
 }
 
-export interface Wanted extends Shown {
+export interface Wanted extends VisibleSet {
   /** Old lines of each call that replaces a text. */
   readonly edits: readonly ReadonlySet<string>[];
 }
@@ -25,25 +25,25 @@ const LINE_NUMBER = /^\s*(?:[\w./@-]+[:-])?\d+[→\t:|-]/;
 
 const OLD_TEXT = new Set(["old_string", "oldText", "old_str", "old"]);
 
-const shownSets = new WeakMap<Message, Shown>();
+const visibleSets = new WeakMap<Message, VisibleSet>();
 const partSets = new WeakMap<Message, ReadonlySet<string>>();
 
 /** Returns the visible lines and names of a message, without placeholders and references. */
-export function shownBy(message: Message): Shown {
-  let shown = shownSets.get(message);
-  if (!shown) {
-    const texts = shownTexts(message);
-    shown = { lines: new Set(texts.flatMap(linesOf)), names: new Set(texts.flatMap(namesOf)) };
-    shownSets.set(message, shown);
+export function visibleSetsOf(message: Message): VisibleSet {
+  let visibleSet = visibleSets.get(message);
+  if (!visibleSet) {
+    const texts = visibleTexts(message);
+    visibleSet = { lines: new Set(texts.flatMap(linesOf)), names: new Set(texts.flatMap(namesOf)) };
+    visibleSets.set(message, visibleSet);
   }
-  return shown;
+  return visibleSet;
 }
 
 /** Returns the visible words and parts of names of a message, without placeholders and references. */
-export function partsShownBy(message: Message): ReadonlySet<string> {
+export function visibleParts(message: Message): ReadonlySet<string> {
   let parts = partSets.get(message);
   if (!parts) {
-    parts = new Set(shownTexts(message).flatMap(partsOf));
+    parts = new Set(visibleTexts(message).flatMap(partsOf));
     partSets.set(message, parts);
   }
   return parts;
@@ -53,7 +53,7 @@ export function partsOf(text: string): readonly string[] {
   return text.match(PART) ?? [];
 }
 
-function shownTexts(message: Message): string[] {
+function visibleTexts(message: Message): string[] {
   return messageTexts(message).map((text) => {
     const lines = text.split("\n");
     return lines.filter((line, at) => !isStandIn(line, lines[at - 1])).join("\n");

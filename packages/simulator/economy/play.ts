@@ -3,17 +3,17 @@ import { countMessageTokens } from "@tare/messages/internal";
 import type { Profile } from "@tare/planner";
 import { PrefixCache, promptCost, type PromptUnit } from "@tare/planner/internal/parts";
 import { RECALL_TOOL } from "@tare/prune";
-import { HourCache } from "../warmth/hour_cache.ts";
-import { playPause } from "../warmth/play_pause.ts";
-import type { WarmOptions } from "../warmth/play_session.ts";
-import { awaitedBehind } from "../warmth/timed_session.ts";
+import { HourCache } from "../keep_alive/hour_cache.ts";
+import { playPause } from "../keep_alive/play_pause.ts";
+import type { WarmOptions } from "../keep_alive/play_session.ts";
+import { awaitedBehind } from "../keep_alive/timed_session.ts";
 import { outputPrice } from "./assumptions.ts";
 import { isRefused } from "./is_refused.ts";
 import { wantedBy } from "./needs.ts";
 import type { CallPolicy, MakePolicy, PolicyView } from "./policy.ts";
 import type { Recording } from "./recording.ts";
 import { repair } from "./repair.ts";
-import { type NamesShown, Sight } from "./sight.ts";
+import { Sight, type VisibleNames } from "./sight.ts";
 
 export interface PlayOptions {
   readonly profile: Profile;
@@ -21,13 +21,13 @@ export interface PlayOptions {
   readonly countTokens: CountTokens;
   readonly recall: boolean;
   /** Whether a refetch precedes a call that needs evicted content. If false, losses are only counted. */
-  readonly repairs: boolean;
+  readonly refetches: boolean;
   /** Whether only prompt tokens count: no fixed prefix, recall tool or output. Default: false. */
   readonly bare?: boolean;
   /** Default: `parts`. */
-  readonly namesShown?: NamesShown;
+  readonly namesVisible?: VisibleNames;
   /** Whether the provider extends a prefix to an hour, and whether the policy knows a session's end. Default: yes; no. */
-  readonly warmth?: Pick<WarmOptions, "grants" | "tellsEnd">;
+  readonly keepAlive?: Pick<WarmOptions, "grants" | "reportsEnd">;
 }
 
 /** Costs are in cost units. */
@@ -35,8 +35,8 @@ export interface Played {
   readonly calls: number;
   /** Cost of the recorded calls and of the policy's own requests. */
   readonly cost: number;
-  readonly repairCost: number;
-  readonly repairs: number;
+  readonly refetchCost: number;
+  readonly refetches: number;
   readonly edits: number;
   /** Calls that replace a text with a line that occurred earlier and isn't visible. */
   readonly editsWithLostText: number;
@@ -56,12 +56,19 @@ export interface Played {
 const REPAIR_MS = 4_000;
 
 export async function play(recording: Recording, make: MakePolicy, options: PlayOptions): Promise<Played> {
-  const { countTokens, repairs, namesShown = "parts" } = options;
+  const { countTokens, refetches, namesVisible = "parts" } = options;
   const history: Message[] = [];
-  const sight = new Sight(namesShown);
+  const sight = new Sight(namesVisible);
   const desk = new Desk(recording, options);
   const policy = await make({ ...options, recording });
-  const sums = { repairCost: 0, repairs: 0, edits: 0, editsWithLostText: 0, userShareGone: 0, refused: 0 };
+  const totals = {
+    refetchCost: 0,
+    refetches: 0,
+    edits: 0,
+    editsWithLostText: 0,
+    userShareGone: 0,
+    refused: 0,
+  };
   let cost = 0;
   const say = (messages: readonly Message[]): void => {
     for (const message of messages) {
@@ -84,22 +91,22 @@ export async function play(recording: Recording, make: MakePolicy, options: Play
     taken = call.messages;
     const answer = recording.messages[call.messages];
     cost += await send(call.timeMs, answer);
-    if (isRefused(sight.view)) sums.refused++;
-    sums.userShareGone += sight.userShareGone();
+    if (isRefused(sight.view)) totals.refused++;
+    totals.userShareGone += sight.userShareGone();
     const wanted = wantedBy(answer);
     const lost = sight.lost(wanted);
-    sums.edits += wanted.edits.length;
-    sums.editsWithLostText += wanted.edits.filter((lines) => !lines.isDisjointFrom(lost.lines)).length;
+    totals.edits += wanted.edits.length;
+    totals.editsWithLostText += wanted.edits.filter((lines) => !lines.isDisjointFrom(lost.lines)).length;
     if (lost.lines.size === 0 && lost.names.size === 0) continue;
-    sums.repairs++;
-    if (!repairs) continue;
+    totals.refetches++;
+    if (!refetches) continue;
     const bearers = sight.bearers(lost).flatMap((place) => history[place] ?? []);
-    const trip = await repair(bearers, { lost, number: sums.repairs, countTokens });
+    const trip = await repair(bearers, { lost, number: totals.refetches, countTokens });
     say(trip);
-    sums.repairCost += await send(call.timeMs + REPAIR_MS, trip[0]);
+    totals.refetchCost += await send(call.timeMs + REPAIR_MS, trip[0]);
   }
   cost += desk.pause(policy, { at: recording.calls.length - 1, nextMs: Infinity });
-  return { calls: recording.calls.length, cost, ...sums, ...desk.sums };
+  return { calls: recording.calls.length, cost, ...totals, ...desk.totals };
 }
 
 class Desk {
@@ -107,9 +114,9 @@ class Desk {
   readonly #recording: Recording;
   readonly #cache: HourCache;
   readonly #prefix: readonly PromptUnit[];
-  readonly sums = { promptTokens: 0, cachedTokens: 0, maxPromptTokens: 0, pings: 0, epochs: 0 };
+  readonly totals = { promptTokens: 0, cachedTokens: 0, maxPromptTokens: 0, pings: 0, epochs: 0 };
   units: readonly PromptUnit[] = [];
-  #askedMs = 0;
+  #requestedAtMs = 0;
   usage: Usage = { promptTokens: 0, cachedTokens: 0, outputTokens: 0 };
   /** Tools of the policy; the recorded tools are omitted if the recorded fixed prefix includes them. */
   readonly tools: Recording["tools"];
@@ -118,7 +125,7 @@ class Desk {
     const { bare = false, recall, profile } = options;
     this.#options = options;
     this.#recording = recording;
-    this.#cache = new HourCache(profile, options.warmth);
+    this.#cache = new HourCache(profile, options.keepAlive);
     const tokens = bare ? undefined : recording.fixedPrefixTokens;
     this.#prefix = tokens === undefined ? [] : [{ hash: "fixed prefix", tokens }];
     this.tools = [
@@ -138,30 +145,30 @@ class Desk {
     const before = this.units;
     const cost = this.ask(view, request);
     const { promptTokens, cachedTokens } = this.usage;
-    this.sums.promptTokens += promptTokens;
-    this.sums.cachedTokens += cachedTokens;
-    this.sums.maxPromptTokens = Math.max(this.sums.maxPromptTokens, promptTokens);
+    this.totals.promptTokens += promptTokens;
+    this.totals.cachedTokens += cachedTokens;
+    this.totals.maxPromptTokens = Math.max(this.totals.maxPromptTokens, promptTokens);
     const grown = before.length > 0 && before.every(({ hash }, at) => this.units[at]?.hash === hash);
-    if (!grown) this.sums.epochs++;
+    if (!grown) this.totals.epochs++;
     return cost;
   }
 
   pause({ warmer }: CallPolicy, { at, nextMs }: { readonly at: number; readonly nextMs: number }): number {
-    const { profile, countTokens, warmth = { tellsEnd: false } } = this.#options;
+    const { profile, countTokens, keepAlive = { reportsEnd: false } } = this.#options;
     const { messages = 0 } = this.#recording.calls[at] ?? {};
     const answer = this.#recording.messages[messages];
     if (!warmer || !answer) return 0;
     const [unit] = PrefixCache.unitsOf({ messages: [answer], tools: [] }, countTokens);
     const { pings, cost } = playPause(warmer, {
       ...awaitedBehind(this.#recording, messages),
-      atMs: this.#askedMs,
+      atMs: this.#requestedAtMs,
       units: this.units,
       promptTokens: this.usage.promptTokens,
       answer: unit!,
       isFirst: at === 0,
       nextMs,
-    }, { cache: this.#cache, profile, tellsEnd: warmth.tellsEnd });
-    this.sums.pings += pings;
+    }, { cache: this.#cache, profile, reportsEnd: keepAlive.reportsEnd });
+    this.totals.pings += pings;
     return cost;
   }
 
@@ -171,7 +178,7 @@ class Desk {
   ): number {
     const { profile, countTokens, bare } = this.#options;
     this.units = [...this.#prefix, ...PrefixCache.unitsOf({ messages, tools }, countTokens)];
-    this.#askedMs = nowMs;
+    this.#requestedAtMs = nowMs;
     const { promptTokens, cachedTokens } = this.#cache.serve(this.units, nowMs);
     this.usage = { promptTokens, cachedTokens, outputTokens };
     return promptCost(profile, this.usage) + (bare ? 0 : outputPrice(profile) * outputTokens);
@@ -187,14 +194,14 @@ export interface PlayedPair {
 export async function playPair(
   recording: Recording,
   make: MakePolicy,
-  options: Omit<PlayOptions, "repairs">,
+  options: Omit<PlayOptions, "refetches">,
 ): Promise<PlayedPair> {
-  const open = await play(recording, make, { ...options, repairs: false });
-  const closed = open.repairs === 0 ? open : await play(recording, make, { ...options, repairs: true });
+  const open = await play(recording, make, { ...options, refetches: false });
+  const closed = open.refetches === 0 ? open : await play(recording, make, { ...options, refetches: true });
   return { open, closed };
 }
 
 /** Returns a session's cost in cost units, with refetches weighted by `times`. */
 export function pairCost({ closed }: PlayedPair, times: number): number {
-  return closed.cost + times * closed.repairCost;
+  return closed.cost + times * closed.refetchCost;
 }

@@ -3,7 +3,7 @@ import { contentText, countRequestTokens, type CountTokens, type Message, type U
 import { type History, plannerSession, type Profile, type PromptSessionOptions } from "@tare/planner";
 import { WINDOW_SHARE } from "@tare/planner/internal";
 import { memoryArchive } from "@tare/prune";
-import type { ClientTrial, Warmer } from "../warmth/warmer.ts";
+import type { ClientTrial, Warmer } from "../keep_alive/warmer.ts";
 import type { Recording } from "./recording.ts";
 
 export interface PolicyCall extends History {
@@ -39,13 +39,13 @@ export interface PlannerOptions extends Partial<PromptSessionOptions> {
   /** Whether the model can recall evicted content. Default: true, also if `--bare` omits the tool from the prompt. */
   readonly recall?: boolean;
   /** Keep-alive, and what extended keep-alive requests reveal about the provider. Default: no keep-alive. */
-  readonly warmth?: { readonly trial?: ClientTrial | undefined };
+  readonly keepAlive?: { readonly trial?: ClientTrial | undefined };
 }
 
 /** Returns the policy of a prompt session with the defaults of gateway, server and adapters, overridden by `options`. */
 export function plannerPolicy(
   { profile, windowTokens, countTokens }: CallPolicyOptions,
-  { recall = true, warmth, ...options }: PlannerOptions = {},
+  { recall = true, keepAlive, ...options }: PlannerOptions = {},
 ): CallPolicy {
   const session = plannerSession({
     profile,
@@ -58,14 +58,15 @@ export function plannerPolicy(
     view: (call) => session.view(call, { nowMs: call.nowMs, recall }),
     sent: (usage) => {
       const entry = session.sent(usage);
-      warmth?.trial?.learn(entry?.warmth?.upgrade);
+      keepAlive?.trial?.learn(entry?.keepAlive?.upgrade);
     },
-    ...(warmth && {
+    ...(keepAlive && {
       warmer: {
-        next: (idle) => session.nextPing({ ...idle, ...(warmth.trial && { trial: warmth.trial.known }) }),
+        next: (idle) =>
+          session.nextPing({ ...idle, ...(keepAlive.trial && { trial: keepAlive.trial.known }) }),
         pinged: (ping) => {
           const { upgrade } = session.pinged(ping);
-          warmth.trial?.learn(upgrade);
+          keepAlive.trial?.learn(upgrade);
         },
       },
     }),
@@ -97,7 +98,7 @@ export function compaction(summaryCall: SummaryCall): MakePolicy {
           sent = view;
           return { messages: view, tools };
         }
-        const asked = summaryCall === "cached"
+        const summarized = summaryCall === "cached"
           ? { messages: [...sent, INSTRUCTION], tools }
           : { messages: [transcript(view)], tools: [] };
         start = startOfRest(messages);
@@ -109,7 +110,7 @@ export function compaction(summaryCall: SummaryCall): MakePolicy {
         ];
         counted = countRequestTokens({ messages: rest, tools }, countTokens);
         sent = rest;
-        return { messages: rest, tools, aside: { ...asked, outputTokens: SUMMARY_TOKENS } };
+        return { messages: rest, tools, aside: { ...summarized, outputTokens: SUMMARY_TOKENS } };
       },
       sent({ promptTokens }) {
         prefixTokens = promptTokens - counted;

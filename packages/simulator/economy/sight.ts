@@ -1,6 +1,6 @@
 import { contentText, type Message } from "@tare/messages";
 import type { PromptUnit } from "@tare/planner/internal/parts";
-import { partsOf, partsShownBy, shownBy } from "./needs.ts";
+import { partsOf, visibleParts, visibleSetsOf } from "./needs.ts";
 
 export interface Lost {
   readonly lines: ReadonlySet<string>;
@@ -8,29 +8,29 @@ export interface Lost {
 }
 
 /** Visibility that a name needs: unchanged, or each part anywhere (`a/b.ts` under a heading `a/`). */
-export type NamesShown = "whole" | "parts";
+export type VisibleNames = "whole" | "parts";
 
 /** Lines and names of a session: the last message that contains each, and whether it is visible. */
 export class Sight {
-  readonly #namesShown: NamesShown;
+  readonly #namesVisible: VisibleNames;
   readonly #lines = new Tally();
   readonly #names = new Tally();
   #users = 0;
   readonly #userTokens: { readonly text: string; readonly tokens: number }[] = [];
   #units: readonly PromptUnit[] = [];
   #view: readonly Message[] = [];
-  #said = 0;
+  #ingested = 0;
 
-  constructor(namesShown: NamesShown) {
-    this.#namesShown = namesShown;
+  constructor(namesVisible: VisibleNames) {
+    this.#namesVisible = namesVisible;
   }
 
   /** Adds the session's next message. `tokens` is counted for user messages only. */
   say(message: Message, countTokens: (message: Extract<Message, { readonly role: "user" }>) => number): void {
-    const { lines, names } = shownBy(message);
-    this.#lines.say(lines, this.#said);
-    this.#names.say(names, this.#said);
-    this.#said++;
+    const { lines, names } = visibleSetsOf(message);
+    this.#lines.say(lines, this.#ingested);
+    this.#names.say(names, this.#ingested);
+    this.#ingested++;
     if (message.role !== "user") return;
     const tokens = countTokens(message);
     this.#userTokens.push({ text: contentText(message.content), tokens });
@@ -53,7 +53,7 @@ export class Sight {
 
   lost({ lines, names }: Lost): Lost {
     const lost = { lines: this.#lines.lost(lines), names: this.#names.lost(names) };
-    return this.#namesShown === "whole" ? lost : { ...lost, names: this.#withoutParts(lost.names) };
+    return this.#namesVisible === "whole" ? lost : { ...lost, names: this.#withoutParts(lost.names) };
   }
 
   bearers({ lines, names }: Lost): number[] {
@@ -64,21 +64,21 @@ export class Sight {
   }
 
   userShareGone(): number {
-    const shown = new Set(
+    const visible = new Set(
       this.#view.filter(({ role }) => role === "user").map(({ content }) => contentText(content)),
     );
     let gone = 0;
-    for (const { text, tokens } of this.#userTokens) if (!shown.has(text)) gone += tokens;
+    for (const { text, tokens } of this.#userTokens) if (!visible.has(text)) gone += tokens;
     return this.#users === 0 ? 0 : gone / this.#users;
   }
 
   #withoutParts(names: ReadonlySet<string>): ReadonlySet<string> {
-    const isShown = (part: string) => this.#view.some((message) => partsShownBy(message).has(part));
-    return new Set([...names].filter((name) => !partsOf(name).every(isShown)));
+    const isVisible = (part: string) => this.#view.some((message) => visibleParts(message).has(part));
+    return new Set([...names].filter((name) => !partsOf(name).every(isVisible)));
   }
 
   #count(message: Message, by: 1 | -1): void {
-    const { lines, names } = shownBy(message);
+    const { lines, names } = visibleSetsOf(message);
     this.#lines.show(lines, by);
     this.#names.show(names, by);
   }
@@ -86,26 +86,26 @@ export class Sight {
 
 /** Texts of one kind: the last position of each, and the number of visible messages that contain it. */
 class Tally {
-  readonly #said = new Map<string, number>();
-  readonly #shown = new Map<string, number>();
+  readonly #ingested = new Map<string, number>();
+  readonly #visible = new Map<string, number>();
 
   say(texts: Iterable<string>, place: number): void {
-    for (const text of texts) this.#said.set(text, place);
+    for (const text of texts) this.#ingested.set(text, place);
   }
 
   show(texts: Iterable<string>, by: 1 | -1): void {
-    for (const text of texts) this.#shown.set(text, (this.#shown.get(text) ?? 0) + by);
+    for (const text of texts) this.#visible.set(text, (this.#visible.get(text) ?? 0) + by);
   }
 
   lost(wanted: Iterable<string>): ReadonlySet<string> {
     const lost = new Set<string>();
     for (const text of wanted) {
-      if (this.#said.has(text) && (this.#shown.get(text) ?? 0) <= 0) lost.add(text);
+      if (this.#ingested.has(text) && (this.#visible.get(text) ?? 0) <= 0) lost.add(text);
     }
     return lost;
   }
 
   place(text: string): number {
-    return this.#said.get(text) ?? -1;
+    return this.#ingested.get(text) ?? -1;
   }
 }

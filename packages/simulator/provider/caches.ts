@@ -1,4 +1,4 @@
-import type { readCacheMarks } from "@tare/wire/internal";
+import type { readCacheBreakpoints } from "@tare/wire/internal";
 import type { ReadPrompt } from "./prompt_reader.ts";
 import { RunningHash } from "./prompt_units.ts";
 
@@ -33,14 +33,17 @@ export class MarkedCache {
   /** Returns a prompt's cache usage. `store` adds the prompt, when the reply begins. */
   serve(
     prompt: ReadPrompt,
-    { marks, nowMs }: { readonly marks: ReturnType<typeof readCacheMarks>; readonly nowMs: number },
+    { breakpoints, nowMs }: {
+      readonly breakpoints: ReturnType<typeof readCacheBreakpoints>;
+      readonly nowMs: number;
+    },
   ): MarkedUsage & { readonly store: (nowMs: number) => void } {
     const places = placesOf(prompt);
     const isAlive = ({ name }: Place) => {
       const entry = this.#entries.get(name);
       return entry !== undefined && nowMs - entry.usedMs <= entry.ttlMs;
     };
-    const marked = marks.flatMap(({ of, at, ttlMs }) => {
+    const marked = breakpoints.flatMap(({ of, at, ttlMs }) => {
       const place = places[of === "tool" ? at : prompt.tools.length + at];
       return place && place.tokens >= this.#minTokens ? [{ place, ttlMs }] : [];
     });

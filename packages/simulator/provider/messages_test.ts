@@ -129,33 +129,33 @@ Deno.test("simulator() replies in the Messages format, complete and streamed", a
 
 Deno.test("simulator() rejects invalid Messages requests with the provider's messages", async () => {
   const { ask } = provider([{ fault: { type: "rate_limit", retryAfterMs: 10 } }]);
-  const said = async (body: object, headers?: Record<string, string>) => {
+  const replyTo = async (body: object, headers?: Record<string, string>) => {
     const response = await ask(body, headers);
     const { type, error } = await response.json();
     return [response.status, type, error.type, error.message];
   };
   const five = Array.from({ length: 5 }, (_, at) => text(`${at}`, MARK));
-  assertEquals(await said({ messages: [{ role: "user", content: five }] }), [
+  assertEquals(await replyTo({ messages: [{ role: "user", content: five }] }), [
     400,
     "error",
     "invalid_request_error",
     "A maximum of 4 blocks with cache_control may be provided. Found 5.",
   ]);
   const turned = { system: [text("S", MARK)], messages: [{ role: "user", content: [text("Go.", HOUR)] }] };
-  assertEquals((await said(turned)).slice(2), [
+  assertEquals((await replyTo(turned)).slice(2), [
     "invalid_request_error",
     "A cache_control block with ttl 1h must not stand behind one with ttl 5m.",
   ]);
   const lone = [{ type: "tool_result", tool_use_id: "c", content: "A." }];
-  assertEquals((await said({ messages: [{ role: "user", content: lone }] }))[0], 400);
-  assertEquals((await said({ messages: [{ role: "robot", content: "" }] }))[2], "invalid_request_error");
+  assertEquals((await replyTo({ messages: [{ role: "user", content: lone }] }))[0], 400);
+  assertEquals((await replyTo({ messages: [{ role: "robot", content: "" }] }))[2], "invalid_request_error");
   const messages = [{ role: "user", content: "Go." }];
-  assertEquals((await said({ messages }, { "x-api-key": "other" })).slice(0, 3), [
+  assertEquals((await replyTo({ messages }, { "x-api-key": "other" })).slice(0, 3), [
     401,
     "error",
     "authentication_error",
   ]);
-  assertEquals((await said({ messages })).slice(0, 3), [429, "error", "rate_limit_error"]);
+  assertEquals((await replyTo({ messages })).slice(0, 3), [429, "error", "rate_limit_error"]);
 });
 
 Deno.test("simulator() searches for deferred tools, adds them, and reports the usage of all passes", async () => {
@@ -174,8 +174,8 @@ Deno.test("simulator() searches for deferred tools, adds them, and reports the u
   ]);
   const user = { role: "user", content: [text(words(1_100), MARK)] };
   const { content, stop_reason, usage } = await (await ask({ tools, messages: [user] })).json();
-  const [said, asked, found, call] = content;
-  assertEquals([said.text, asked.input, call.name, stop_reason], [
+  const [ownText, searching, found, call] = content;
+  assertEquals([ownText.text, searching.input, call.name, stop_reason], [
     "I look.",
     { query: "the weather" },
     "weather",

@@ -22,8 +22,8 @@ Deno.test("messageUnits() splits a message into its overhead and runs of 16 toke
 });
 
 Deno.test("messageUnits() counts non-text content by its fixed size in the first unit", () => {
-  const picture = { type: "image_url", image_url: { url: "x", detail: "low" } } as const;
-  const message: Message = { role: "user", content: [{ type: "text", text: "abc" }, picture] };
+  const image = { type: "image_url", image_url: { url: "x", detail: "low" } } as const;
+  const message: Message = { role: "user", content: [{ type: "text", text: "abc" }, image] };
   assertEquals(tokens(messageUnits(message, characters)), [4 + 85, 3]);
 });
 

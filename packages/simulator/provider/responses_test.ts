@@ -89,24 +89,24 @@ Deno.test("simulator() accepts thinking in Messages only as signed and complete 
     return { status: response.status, body: await response.json() };
   };
   const go = { role: "user", content: "Go." };
-  const { body: { content: [thought, ...said] } } = await ask([go]);
+  const { body: { content: [thought, ...content] } } = await ask([go]);
   const results = ["a", "b"].map((id) => ({ type: "tool_result", tool_use_id: id, content: "A." }));
   const loop = (
     ...content: readonly object[]
   ) => [go, { role: "assistant", content }, { role: "user", content: results }];
-  const refusal = async (...asked: Parameters<typeof ask>) => {
-    const { status, body } = await ask(...asked);
+  const refusal = async (...args: Parameters<typeof ask>) => {
+    const { status, body } = await ask(...args);
     return [status, body.error?.message];
   };
-  assertEquals(await refusal(loop(...said)), [
+  assertEquals(await refusal(loop(...content)), [
     400,
     "messages.1.content: `thinking` blocks of the tool loop cannot be modified or left out",
   ]);
-  assertEquals(await refusal(loop({ ...thought, thinking: "Hm!" }, ...said)), [
+  assertEquals(await refusal(loop({ ...thought, thinking: "Hm!" }, ...content)), [
     400,
     "messages.1.content.0: Invalid `signature` in `thinking` block",
   ]);
-  const other = said.map((block: { readonly type: string; readonly id?: string }) =>
+  const other = content.map((block: { readonly type: string; readonly id?: string }) =>
     block.type === "tool_use" ? { ...block, id: `1${block.id}` } : block
   );
   const answers = ["1a", "1b"].map((id) => ({ type: "tool_result", tool_use_id: id, content: "A." }));
@@ -117,8 +117,8 @@ Deno.test("simulator() accepts thinking in Messages only as signed and complete 
     }),
     [400, "messages.1.content.0.type: Expected `thinking`, but found `text`"],
   );
-  assertEquals(await refusal(loop(thought, ...said), { thinking }), [200, undefined]);
-  assertEquals(await refusal([...loop(...said), { role: "assistant", content: "Done." }, go]), [
+  assertEquals(await refusal(loop(thought, ...content), { thinking }), [200, undefined]);
+  assertEquals(await refusal([...loop(...content), { role: "assistant", content: "Done." }, go]), [
     200,
     undefined,
   ]);

@@ -18,7 +18,7 @@ import {
   MAX_CACHE_MARKS,
   MESSAGES_PROTOCOL,
   MessageWriter,
-  readCacheMarks,
+  readCacheBreakpoints,
   readJsonAt,
   readRequest,
   readWireBody,
@@ -172,7 +172,7 @@ export function simulator(options: SimulatorOptions): Simulator {
     return await answer(chat, serving(key, chat), ({ message, finishReason, usage, fault, ...head }) => {
       const sendsUsage = fault?.type !== "no_usage" && (!chat.stream || chat.includeUsage);
       const { index, created, model } = head;
-      const options = { tellsUsage: sendsUsage, dialect };
+      const options = { reportsUsage: sendsUsage, dialect };
       const writer = new CompletionWriter({ id: `chatcmpl-${index}`, created, model }, options);
       return replyResponse(writer, { message, finishReason, usage }, { stream: chat.stream, fault });
     });
@@ -193,10 +193,10 @@ export function simulator(options: SimulatorOptions): Simulator {
 
   async function response(request: Request): Promise<Response> {
     const author = [keyOf(request, apiKey)];
-    const asked = await reading(request, readResponsesRequest);
-    author.push(asked.model);
-    seals.checkItems(asked.items, author);
-    return await answer(asked, serving(author[0]!, asked), ({ message, finishReason, usage, ...reply }) => {
+    const read = await reading(request, readResponsesRequest);
+    author.push(read.model);
+    seals.checkItems(read.items, author);
+    return await answer(read, serving(author[0]!, read), ({ message, finishReason, usage, ...reply }) => {
       const { index, created, model, fault } = reply;
       const id = `resp_${index.toString(16).padStart(32, "0")}`;
       const draft = ResponseEventWriter.empty({ model, store: false }, { id, createdAtMs: created * 1000 });
@@ -209,7 +209,7 @@ export function simulator(options: SimulatorOptions): Simulator {
           ? writer.add({
             type: "reasoning",
             text: reasoning,
-            sealed: asked.isSealed ? seals.seal(reasoning, author) : undefined,
+            sealed: read.isSealed ? seals.seal(reasoning, author) : undefined,
           })
           : []),
         ...(message.content ? writer.add({ type: "text", text: contentText(message.content) }) : []),
@@ -222,23 +222,23 @@ export function simulator(options: SimulatorOptions): Simulator {
       ];
       const [thought, next] = writer.response.output;
       if (thought?.type === "reasoning" && next) seals.remember([next.id], thought.id);
-      const texts = asked.stream ? events.map(typedEvent) : [JSON.stringify(writer.response)];
-      return textsResponse(texts, { stream: asked.stream, fault });
+      const texts = read.stream ? events.map(typedEvent) : [JSON.stringify(writer.response)];
+      return textsResponse(texts, { stream: read.stream, fault });
     });
   }
 
   async function message(request: Request): Promise<Response> {
     const key = keyOf(request, apiKey);
-    const asked = await reading(request, readMessagesRequest);
-    const author = [key, asked.model];
-    seals.checkMessages(asked.list, author, asked.mustThink);
+    const read = await reading(request, readMessagesRequest);
+    const author = [key, read.model];
+    seals.checkMessages(read.list, author, read.mustThink);
     const id = JSON.stringify(author);
     const cache = markedCaches.get(id) ?? new MarkedCache(profile);
     markedCaches.set(id, cache);
     return await answer(
-      asked,
+      read,
       (prompt, nowMs) => {
-        const { store, ...usage } = cache.serve(prompt, { marks: asked.marks, nowMs });
+        const { store, ...usage } = cache.serve(prompt, { breakpoints: read.breakpoints, nowMs });
         return { usage, store, recorded: usage };
       },
       ({ fault, message, ...reply }) => {
@@ -247,7 +247,7 @@ export function simulator(options: SimulatorOptions): Simulator {
         const signed = thought ? { ...message, signature: seals.seal(thought, author) } : message;
         return messagesResponse(
           { ...reply, message: signed, id: `msg_${reply.index}` },
-          { stream: asked.stream, fault },
+          { stream: read.stream, fault },
         );
       },
     );
@@ -265,12 +265,12 @@ export function simulator(options: SimulatorOptions): Simulator {
     const { messages, tools, tokens: promptTokens, digest } = prompt;
     // The model isn't called for a request without a reply.
     const index = chat.isSilent ? understood : understood++;
-    const asked = { model: chat.model, messages, tools, index, promptTokens };
+    const request = { model: chat.model, messages, tools, index, promptTokens };
     const call = { model: chat.model, messages, tools, atMs: now(), promptTokens };
     const { usage: cached, store, recorded } = serve(prompt, call.atMs);
     const tokensOf = (message: Message) => countMessageTokens(message, countTokens) - MESSAGE_OVERHEAD_TOKENS;
     try {
-      let { reply, fault } = chat.isSilent ? SILENCE : await modelReply(chosen, asked);
+      let { reply, fault } = chat.isSilent ? SILENCE : await modelReply(chosen, request);
       store(now());
       let read: Usage = { promptTokens, ...cached, outputTokens: 0 };
       let before: readonly JsonRecord[] = [];
@@ -289,7 +289,7 @@ export function simulator(options: SimulatorOptions): Simulator {
           ...addUsage(read, { promptTokens: again.tokens, ...served.usage, outputTokens }),
           firstRead,
         };
-        ({ reply, fault } = await modelReply(chosen, { ...asked, messages: again.messages }));
+        ({ reply, fault } = await modelReply(chosen, { ...request, messages: again.messages }));
       }
       const message = replyMessage(reply, digest);
       const outputTokens = read.outputTokens + (chat.isSilent ? 0 : tokensOf(message));
@@ -304,7 +304,7 @@ export function simulator(options: SimulatorOptions): Simulator {
         before,
         finishReason: reply.finish_reason ?? (message.tool_calls ? "tool_calls" : "stop"),
         usage: { ...read, outputTokens, reasoningTokens },
-        index: asked.index,
+        index: request.index,
         created: Math.floor(call.atMs / 1000),
         model: chat.model,
         fault,
@@ -318,15 +318,15 @@ export function simulator(options: SimulatorOptions): Simulator {
   }
 
   /** Returns the model's reply and its fault. @throws {ApiError} if the request is rejected. */
-  async function modelReply(chosen: SimulatedModel, asked: FaultRequest) {
-    const demanded = typeof faults === "function" ? faults(asked) : faults[asked.index];
+  async function modelReply(chosen: SimulatedModel, request: FaultRequest) {
+    const demanded = typeof faults === "function" ? faults(request) : faults[request.index];
     refuse(demanded);
-    if (asked.promptTokens > windowTokens) {
+    if (request.promptTokens > windowTokens) {
       throw promptTooLong(
-        `The prompt is too long: the model reads ${windowTokens} tokens at most, and it has ${asked.promptTokens}`,
+        `The prompt is too long: the model reads ${windowTokens} tokens at most, and it has ${request.promptTokens}`,
       );
     }
-    const reply = await replyOf(chosen, asked);
+    const reply = await replyOf(chosen, request);
     const fault = reply.fault ?? demanded;
     refuse(fault);
     return { reply: fault?.type === "malformed_arguments" ? malformedArguments(reply) : reply, fault };
@@ -334,20 +334,22 @@ export function simulator(options: SimulatorOptions): Simulator {
 
   function route(request: Request): Promise<Response> | Response {
     const { pathname } = new URL(request.url);
-    const asked = `${request.method} ${pathname}`;
-    if (asked === "POST /v1/chat/completions") return completion(request);
-    if (asked === `POST ${RESPONSES_PATH}`) return response(request);
-    if (asked === `POST ${MESSAGES_PATH}`) return message(request);
-    if (asked === "GET /v1/models") return modelList(model);
+    const requestLine = `${request.method} ${pathname}`;
+    if (requestLine === "POST /v1/chat/completions") return completion(request);
+    if (requestLine === `POST ${RESPONSES_PATH}`) return response(request);
+    if (requestLine === `POST ${MESSAGES_PATH}`) return message(request);
+    if (requestLine === "GET /v1/models") return modelList(model);
     const allow = {
       "/v1/chat/completions": "POST",
       [RESPONSES_PATH]: "POST",
       [MESSAGES_PATH]: "POST",
       "/v1/models": "GET",
     }[pathname];
-    if (allow) throw new ApiError(405, `Cannot ${asked}: only ${allow} is allowed.`, { headers: { allow } });
+    if (allow) {
+      throw new ApiError(405, `Cannot ${requestLine}: only ${allow} is allowed.`, { headers: { allow } });
+    }
     const known = `POST /v1/chat/completions, ${RESPONSES_PATH} and ${MESSAGES_PATH}, and GET /v1/models`;
-    throw new ApiError(404, `Cannot ${asked}: there is ${known}.`, { code: "unknown_url" });
+    throw new ApiError(404, `Cannot ${requestLine}: there is ${known}.`, { code: "unknown_url" });
   }
 
   return {
@@ -408,7 +410,7 @@ function refuse(fault: Fault | null | undefined): void {
 }
 
 interface MessagesRequest extends Omit<CompletionRequest, "includeUsage" | "cacheKey"> {
-  readonly marks: ReturnType<typeof readCacheMarks>;
+  readonly breakpoints: ReturnType<typeof readCacheBreakpoints>;
   /** Whether the request has no reply, so that its prompt is only read. */
   readonly isSilent: boolean;
   readonly searchable?: SearchableTools | undefined;
@@ -424,10 +426,10 @@ interface ResponsesRequest extends Omit<CompletionRequest, "includeUsage"> {
 const FINISHES = ["stop", "tool_calls", "length", "content_filter"] as const;
 
 /** Reads and checks a request's body. @throws {ApiError} 400 if a provider would reject it. */
-async function reading<Asked>(
+async function reading<Body>(
   request: Request,
-  read: (bytes: Uint8Array<ArrayBuffer>) => Asked,
-): Promise<Asked> {
+  read: (bytes: Uint8Array<ArrayBuffer>) => Body,
+): Promise<Body> {
   const bytes = await request.bytes();
   try {
     return read(bytes);
@@ -470,14 +472,14 @@ function readMessagesRequest(bytes: Uint8Array<ArrayBuffer>): MessagesRequest {
   const wire = readRequest(readWireBody(bytes), MESSAGES_PROTOCOL, { items: reader, tools: reader });
   const body = JSON.parse(new TextDecoder().decode(bytes));
   checkLegal(body, DIALECTS.messages);
-  const marks = readCacheMarks(wire);
-  if (marks.length > MAX_CACHE_MARKS) {
+  const breakpoints = readCacheBreakpoints(wire);
+  if (breakpoints.length > MAX_CACHE_MARKS) {
     throw new ApiError(
       400,
-      `A maximum of ${MAX_CACHE_MARKS} blocks with cache_control may be provided. Found ${marks.length}.`,
+      `A maximum of ${MAX_CACHE_MARKS} blocks with cache_control may be provided. Found ${breakpoints.length}.`,
     );
   }
-  if (marks.some(({ ttlMs }, at) => ttlMs > (marks[at - 1]?.ttlMs ?? Infinity))) {
+  if (breakpoints.some(({ ttlMs }, at) => ttlMs > (breakpoints[at - 1]?.ttlMs ?? Infinity))) {
     throw new ApiError(400, "A cache_control block with ttl 1h must not stand behind one with ttl 5m.");
   }
   // With the ids as sent, which a provider compares.
@@ -494,7 +496,7 @@ function readMessagesRequest(bytes: Uint8Array<ArrayBuffer>): MessagesRequest {
     stream: wire.stream,
     isSilent: wire.replyTokens === 0,
     searchable: searchableTools(wire),
-    marks,
+    breakpoints,
     list: body.messages,
     mustThink: asRecord(body.thinking)?.type === "enabled",
   };

@@ -117,8 +117,8 @@ Deno.test("simulator() streams usage only if requested", async () => {
     "[DONE]",
   ]);
   assertEquals(streamed.some((event) => "usage" in Object(event)), false);
-  const asked = await events(await post(to, { stream: true, stream_options: { include_usage: true } }));
-  assertEquals(asked.map((event) => event.usage?.prompt_tokens ?? event.usage), [
+  const received = await events(await post(to, { stream: true, stream_options: { include_usage: true } }));
+  assertEquals(received.map((event) => event.usage?.prompt_tokens ?? event.usage), [
     null,
     null,
     null,

@@ -11,7 +11,7 @@ function turn(
     question,
     calls: made.map(([tool, args, text]) => ({ tool, args, ...readResult(text) })),
     earlier: [],
-    said: [],
+    texts: [],
     offers: () => true,
   };
 }

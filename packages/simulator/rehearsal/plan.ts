@@ -2,7 +2,7 @@ import type { MadeCall, RehearsalTurn, WantedCall } from "./turn.ts";
 
 /** A rule, applied once per turn, as recognized by its calls (`made`); a rule that never recognizes them must not repeat. */
 interface RehearsalRule {
-  readonly says: string | ((turn: RehearsalTurn) => string);
+  readonly text: string | ((turn: RehearsalTurn) => string);
   /** Calls of the rule; none if it has no basis. Calls to tools that aren't offered are omitted. */
   readonly wants: (turn: RehearsalTurn) => readonly WantedCall[];
   readonly made: (call: MadeCall) => boolean;
@@ -31,7 +31,7 @@ export function withNoun(number: number, noun: string): string {
 }
 
 export const LIST_WORKSPACE: RehearsalRule = {
-  says: "I list the workspace first.",
+  text: "I list the workspace first.",
   wants: () => [{ tool: "list_files", args: {} }],
   made: (call) => call.tool === "list_files" && pathOf(call) === ".",
 };

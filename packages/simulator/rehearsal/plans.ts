@@ -40,12 +40,12 @@ export const REVIEW: RehearsalPlan = {
   suits: (question) => folderOf(question) !== undefined,
   rules: [
     {
-      says: "I list the source files.",
+      text: "I list the source files.",
       wants: (turn) => [countCall(folderOf(turn.question) ?? ".", turn)],
       made: isCount,
     },
     {
-      says: (turn) => notes(turn).at(-1) ?? "I start with the longest file.",
+      text: (turn) => notes(turn).at(-1) ?? "I start with the longest file.",
       wants: (turn) => {
         const read = new Set(turn.calls.filter(isRead).map(pathOf));
         const next = longestFiles(turn).find((path) => !read.has(path));
@@ -87,7 +87,7 @@ function isRead(call: MadeCall): boolean {
 }
 
 /** Returns a note per read file: from its text, or the earlier note if the text was evicted. */
-function notes({ calls, said }: RehearsalTurn): string[] {
+function notes({ calls, texts }: RehearsalTurn): string[] {
   return calls.filter(isRead).map((call) => {
     const path = pathOf(call);
     const total = call.seen === "none" ? undefined : readRange(call.text)?.total;
@@ -96,7 +96,7 @@ function notes({ calls, said }: RehearsalTurn): string[] {
         firstDeclaration(call.text) ?? "nothing"
       }`;
     }
-    const lines = said.flatMap((text) => text.split("\n"));
+    const lines = texts.flatMap((text) => text.split("\n"));
     return lines.findLast((line) => line.startsWith(`- ${path}: `)) ??
       `- ${path}: its content is no longer visible`;
   });
@@ -110,10 +110,10 @@ const WORD = /remember the word (\w+)/i;
 export const LOOK_BACK: RehearsalPlan = {
   suits: (question) => /^look back\b/im.test(question),
   rules: [{
-    says: "I recall content that is no longer visible.",
+    text: "I recall content that is no longer visible.",
     wants: (turn) => {
-      const asked = new Set(recalls(turn).map(({ args }) => JSON.stringify(args)));
-      return missing(turn).filter(({ args }) => !asked.has(JSON.stringify(args)));
+      const recalled = new Set(recalls(turn).map(({ args }) => JSON.stringify(args)));
+      return missing(turn).filter(({ args }) => !recalled.has(JSON.stringify(args)));
     },
     made: () => false,
   }],
@@ -171,7 +171,7 @@ function recalls({ calls }: RehearsalTurn): MadeCall[] {
 }
 
 function seenTexts(turn: RehearsalTurn): string[] {
-  return [...turn.said, ...recalls(turn).filter(({ seen }) => seen !== "none").map(({ text }) => text)];
+  return [...turn.texts, ...recalls(turn).filter(({ seen }) => seen !== "none").map(({ text }) => text)];
 }
 
 function rememberedWord(turn: RehearsalTurn): string | undefined {
@@ -207,11 +207,11 @@ function placeOf(path: string): string {
 
 /** Returns references to evicted messages, with the review after them if they are its steps. */
 function leftMessages(
-  { said }: RehearsalTurn,
+  { texts }: RehearsalTurn,
 ): { readonly ref: string; readonly answer: string | undefined }[] {
-  return said.flatMap((text, at) => {
+  return texts.flatMap((text, at) => {
     const ref = text.split("\n").map(parsePlaceholder).find((line) => line?.of === "messages")?.ref;
-    const next = said[at + 1];
+    const next = texts[at + 1];
     return ref === undefined ? [] : [{ ref, answer: next?.includes("I reviewed ") ? next : undefined }];
   });
 }

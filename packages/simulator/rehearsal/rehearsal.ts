@@ -56,8 +56,8 @@ function nextReply(turn: RehearsalTurn): SimulatedReply {
   for (const rule of plan.rules) {
     if (turn.calls.some(rule.made)) continue;
     const calls = rule.wants(turn).filter((call) => turn.offers(call.tool));
-    const { says } = rule;
-    if (calls.length > 0) return calling(typeof says === "string" ? says : says(turn), calls);
+    const { text } = rule;
+    if (calls.length > 0) return calling(typeof text === "string" ? text : text(turn), calls);
   }
   const facts = plan.answer(turn);
   return {
@@ -70,15 +70,15 @@ function nextReply(turn: RehearsalTurn): SimulatedReply {
 /** Returns recalls of results that the answer needs and that aren't fully visible. */
 function missingOriginals({ calls, offers }: RehearsalTurn, { needs }: typeof KEYWORDS): WantedCall[] {
   if (!offers(RECALL, "ref")) return [];
-  const asked = new Set(calls.filter((call) => call.tool === RECALL).map((call) => call.args.ref));
+  const recalled = new Set(calls.filter((call) => call.tool === RECALL).map((call) => call.args.ref));
   const missing = calls.filter((call) => needs(call) && call.seen !== "whole").map((call) => call.ref);
   return [...new Set(missing)]
-    .filter((ref) => ref !== undefined && !asked.has(ref))
+    .filter((ref) => ref !== undefined && !recalled.has(ref))
     .map((ref) => ({ tool: RECALL, args: { ref } }));
 }
 
-function calling(says: string, calls: readonly WantedCall[]): SimulatedReply {
-  return { content: says, tool_calls: calls.map(({ tool, args }) => toolCall(tool, args)) };
+function calling(text: string, calls: readonly WantedCall[]): SimulatedReply {
+  return { content: text, tool_calls: calls.map(({ tool, args }) => toolCall(tool, args)) };
 }
 
 const MAX_KEYWORDS = 4;
@@ -102,12 +102,12 @@ export const KEYWORDS: Omit<RehearsalPlan, "suits"> = {
   rules: [
     LIST_WORKSPACE,
     {
-      says: "I search for the words of the question.",
+      text: "I search for the words of the question.",
       wants: (turn) => keywords(turn.question).map((word) => searchCall(turn, word, { output: "count" })),
       made: isWordCount,
     },
     {
-      says: "I search the files with most matches.",
+      text: "I search the files with most matches.",
       wants: (turn) => {
         const pattern = keywords(turn.question).join("|");
         return bestFiles(turn).map((path) => searchCall(turn, pattern, { path }));
@@ -115,7 +115,7 @@ export const KEYWORDS: Omit<RehearsalPlan, "suits"> = {
       made: (call) => call.tool === "search_files" && !isWordCount(call),
     },
     {
-      says: "I read around the matches.",
+      text: "I read around the matches.",
       wants: (turn) => {
         const found = foundInFiles(turn);
         const paths = found.size > 0 ? [...found.keys()] : readableFiles(turn);

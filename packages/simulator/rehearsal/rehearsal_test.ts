@@ -44,14 +44,14 @@ function runTool(name: string, { path = ".", ...args }: Arguments): string {
   );
   if (name === "list_files") {
     const skip = path === "." ? 0 : `${path}/`.length;
-    const shown = new Set(paths.map((file) => file.slice(0, `${file}/`.indexOf("/", skip) + 1)));
-    return [`entries in ${path}: ${shown.size}`, ...shown].join("\n");
+    const visible = new Set(paths.map((file) => file.slice(0, `${file}/`.indexOf("/", skip) + 1)));
+    return [`entries in ${path}: ${visible.size}`, ...visible].join("\n");
   }
   if (name === "read_file") {
     const lines = fileText(String(path)).split("\n");
     const from = Number(args.start_line ?? 1);
-    const shown = lines.slice(from - 1, Number(args.end_line ?? lines.length));
-    return [`lines ${from}-${from + shown.length - 1} of ${lines.length}`, ...shown].join("\n");
+    const visible = lines.slice(from - 1, Number(args.end_line ?? lines.length));
+    return [`lines ${from}-${from + visible.length - 1} of ${lines.length}`, ...visible].join("\n");
   }
   const pattern = new RegExp(String(args.pattern), "i");
   const found = paths.map((file) => ({

@@ -18,11 +18,11 @@ const INTRODUCTION =
 
 type Call = readonly [name: string, args: Readonly<Record<string, unknown>>];
 
-function step(said: string, [name, args]: Call, result: string): Message[] {
+function step(text: string, [name, args]: Call, result: string): Message[] {
   const id = `${name}-${JSON.stringify(args)}`;
   const call = { ...toolCall(name, args), id };
   return [
-    { role: "assistant", content: said, tool_calls: [call] } satisfies AssistantMessage,
+    { role: "assistant", content: text, tool_calls: [call] } satisfies AssistantMessage,
     { role: "tool", tool_call_id: id, content: result },
   ];
 }
@@ -32,7 +32,7 @@ const user = (content: string): Message => ({ role: "user", content });
 async function next(messages: readonly Message[], tools: readonly ToolDefinition[] = TOOLS) {
   const { content, tool_calls = [] } = await rehearsal()({ model: "rehearsal", messages, tools });
   return {
-    says: content,
+    content: content,
     calls: tool_calls.map(({ function: { name, arguments: args } }): Call => [name, JSON.parse(args)]),
   };
 }
@@ -47,27 +47,27 @@ Deno.test("rehearsal() reviews a folder, longest files first, with a note for ea
   messages.push(...step("I list the source files.", counting, LISTING));
   const first = await next(messages);
   assertEquals(first, {
-    says: "I start with the longest file.",
+    content: "I start with the longest file.",
     calls: [["read_file", { path: "src/app/sub/b.ts", end_line: 300 }]],
   });
-  messages.push(...step(first.says!, first.calls[0]!, B));
+  messages.push(...step(first.content!, first.calls[0]!, B));
   const second = await next(messages);
   const note = "- src/app/sub/b.ts: 20 lines; first declares: export const b = 1;";
-  assertEquals(second, { says: note, calls: [["read_file", { path: "src/app/a.ts", end_line: 300 }]] });
+  assertEquals(second, { content: note, calls: [["read_file", { path: "src/app/a.ts", end_line: 300 }]] });
   messages[4] = {
     ...messages[4]!,
     content: "[elided: read_file result, 9 bytes; recall with ref 0123456789abcdef]",
   } as Message;
   messages.push(...step(note, second.calls[0]!, "lines 1-9 of 9\n// nothing"));
   assertEquals(await next(messages), {
-    says: `${INTRODUCTION}tool results of this turn.\n\nI reviewed 2 files of src/app:\n${note}\n` +
+    content: `${INTRODUCTION}tool results of this turn.\n\nI reviewed 2 files of src/app:\n${note}\n` +
       "- src/app/a.ts: 9 lines; first declares: nothing",
     calls: [],
   });
   messages[3] = { ...messages[3]!, content: "" } as Message;
   messages[5] = { ...messages[5]!, content: "" } as Message;
   assertEquals(
-    (await next(messages)).says?.includes("- src/app/sub/b.ts: its content is no longer visible"),
+    (await next(messages)).content?.includes("- src/app/sub/b.ts: its content is no longer visible"),
     true,
   );
 });
@@ -99,7 +99,7 @@ const ANSWER =
   "src/b.ts declares first: export const b = 1;\nThe reviews noted 1 file with 20 lines.";
 
 Deno.test("rehearsal() looking back answers from the visible prompt", async () => {
-  assertEquals(await next(WHOLE), { says: ANSWER, calls: [] });
+  assertEquals(await next(WHOLE), { content: ANSWER, calls: [] });
 });
 
 Deno.test("rehearsal() looking back recalls an evicted result, or reports that it isn't visible", async () => {
@@ -110,9 +110,9 @@ Deno.test("rehearsal() looking back recalls an evicted result, or reports that i
   } as Message;
   const { calls } = await next(messages);
   assertEquals(calls, [["recall", { ref: "00000000000000aa" }]]);
-  assertEquals(await next([...messages, ...step("I recall.", calls[0]!, B)]), { says: ANSWER, calls: [] });
+  assertEquals(await next([...messages, ...step("I recall.", calls[0]!, B)]), { content: ANSWER, calls: [] });
   assertEquals(
-    (await next(messages, WITHOUT_RECALL)).says?.split("\n")[3],
+    (await next(messages, WITHOUT_RECALL)).content?.split("\n")[3],
     "The first declaration of src/b.ts is no longer visible.",
   );
 });
@@ -123,32 +123,32 @@ Deno.test("rehearsal() looking back finds details in evicted steps", async () =>
   const search = await next(messages);
   assertEquals(search.calls, [["recall", { ref: "00000000000000bb", find: "path: src/b.ts" }]]);
   messages.push(
-    ...step(search.says!, search.calls[0]!, "3:path: src/b.tsx\n--\n6-calls read_file\n7:path: src/b.ts"),
+    ...step(search.content!, search.calls[0]!, "3:path: src/b.tsx\n--\n6-calls read_file\n7:path: src/b.ts"),
   );
   const reading = await next(messages);
   assertEquals(reading.calls, [["recall", { ref: "00000000000000bb", lines: "7-127" }]]);
-  messages.push(...step(reading.says!, reading.calls[0]!, `path: src/b.ts\n\ntool:\n${B}`));
-  assertEquals(await next(messages), { says: ANSWER, calls: [] });
+  messages.push(...step(reading.content!, reading.calls[0]!, `path: src/b.ts\n\ntool:\n${B}`));
+  assertEquals(await next(messages), { content: ANSWER, calls: [] });
 });
 
 Deno.test("rehearsal() looking back finds everything in evicted turns, or reports what is missing", async () => {
   const ref = "00000000000000cc";
   const messages = [user(`[elided: 9 messages, 999 bytes; recall with ref ${ref}]`), QUESTION];
   assertEquals(
-    (await next(messages, WITHOUT_RECALL)).says,
+    (await next(messages, WITHOUT_RECALL)).content,
     `${INTRODUCTION}what is visible in this conversation or can be recalled.\n\n` +
       "The word to remember is no longer visible.\nThe first declaration of src/b.ts is no longer visible.\n" +
       "The reviews noted 0 files with 0 lines.",
   );
-  const { says, calls } = await next(messages);
+  const { content, calls } = await next(messages);
   assertEquals(calls.map(([, args]) => args.find), [
     "remember the word",
     "; first declares: ",
     "path: src/b.ts",
   ]);
   const found = ["2:Remember the word plum. Review src.", `30:${NOTE.split("\n")[1]}`, "7:path: src/b.ts"];
-  for (const [at, text] of found.entries()) messages.push(...step(says!, calls[at]!, text));
+  for (const [at, text] of found.entries()) messages.push(...step(content!, calls[at]!, text));
   const reading = await next(messages);
-  messages.push(...step(reading.says!, reading.calls[0]!, `path: src/b.ts\n\ntool:\n${B}`));
-  assertEquals(await next(messages), { says: ANSWER, calls: [] });
+  messages.push(...step(reading.content!, reading.calls[0]!, `path: src/b.ts\n\ntool:\n${B}`));
+  assertEquals(await next(messages), { content: ANSWER, calls: [] });
 });

@@ -18,7 +18,7 @@ export interface RehearsalTurn {
   readonly question: string;
   readonly calls: readonly MadeCall[];
   readonly earlier: readonly MadeCall[];
-  readonly said: readonly string[];
+  readonly texts: readonly string[];
   readonly offers: (tool: string, argument?: string) => boolean;
 }
 
@@ -38,7 +38,7 @@ export function readRehearsalTurn(
     question: messages.slice(start, end).map((message) => contentText(message.content)).join("\n"),
     calls: calls.slice(earlier),
     earlier: calls.slice(0, earlier),
-    said: messages.filter(({ role }) => role === "user" || role === "assistant")
+    texts: messages.filter(({ role }) => role === "user" || role === "assistant")
       .map(({ content }) => contentText(content)),
     offers: (tool, argument) =>
       argument === undefined ? properties.has(tool) : properties.get(tool)?.includes(argument) ?? false,

@@ -62,27 +62,28 @@ export function listFilesTool(workspace: string, limits: WorkspaceLimits = {}): 
         if (++counted > MAX_COUNTED) break;
         if (rows.length < MAX_ENTRIES) rows.push(await describe(entry));
       }
-      const shown = fittingRows(rows, MAX_ENTRIES);
-      return [header(place.relative, { shown: shown.length, counted, glob, ...skipped }), ...shown].join(
-        "\n",
-      );
+      const visible = fittingRows(rows, MAX_ENTRIES);
+      return [header(place.relative, { visible: visible.length, counted, glob, ...skipped }), ...visible]
+        .join(
+          "\n",
+        );
     },
   });
 }
 
-interface Counts extends Readonly<Record<Skipped | "shown" | "counted", number>> {
+interface Counts extends Readonly<Record<Skipped | "visible" | "counted", number>> {
   readonly glob: string | undefined;
 }
 
 function header(
   path: string,
-  { shown, counted, hidden, unreadable, forbidden, uncounted, glob }: Counts,
+  { visible, counted, hidden, unreadable, forbidden, uncounted, glob }: Counts,
 ): string {
   const what = glob === undefined ? "entries" : `files that match ${glob}`;
   const most = Math.min(counted - uncounted, MAX_COUNTED);
   const all = most < counted ? `more than ${most}` : `${counted}`;
   const notes = [`${what} in ${path}: ${all}`];
-  if (shown < counted) notes.push(`only the first ${shown} follow, narrow it with path, depth or glob`);
+  if (visible < counted) notes.push(`only the first ${visible} follow, narrow it with path, depth or glob`);
   if (hidden > 0) notes.push(`hidden or ignored, skipped: ${hidden}`);
   if (forbidden > 0) notes.push(`denied by a rule, skipped: ${forbidden}`);
   if (unreadable > 0) notes.push(`folders that could not be read: ${unreadable}`);

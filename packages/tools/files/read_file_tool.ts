@@ -1,9 +1,9 @@
 import { Buffer } from "node:buffer";
 import type { Stats } from "node:fs";
 import type { Tool, ToolContext, ToolOutput } from "@tare/messages";
-import { pictureHead } from "@tare/messages/internal";
+import { imageHead } from "@tare/messages/internal";
 import { defineTool, ToolRefusal } from "../define_tool.ts";
-import { describeImage, isImageAccepted, MAX_PICTURE_BYTES, MAX_PICTURE_SIDE } from "../picture.ts";
+import { describeImage, isImageAccepted, MAX_PICTURE_BYTES, MAX_PICTURE_SIDE } from "../image.ts";
 import { byteLength, decodeText, MAX_RESULT_BYTES, sliceText } from "../result_text.ts";
 import {
   assertAllowed,
@@ -51,8 +51,8 @@ export function readFileTool(workspace: string, limits: WorkspaceLimits = {}): T
       const place = await resolveInWorkspace(workspace, path, limits);
       assertAllowed(context, place.absolute, "reads");
       const info = await statFile(place, context);
-      const picture = await readPicture(place.absolute, info, context);
-      if (picture) return picture;
+      const image = await readImage(place.absolute, info, context);
+      if (image) return image;
       const blocks = readText(place.absolute, info, context);
       const page = await readPage(blocks, { start, end });
       if (start > Math.max(1, page.total)) {
@@ -118,8 +118,8 @@ function header({ lines, total, notes }: Page, start: number, end: number): stri
 
 function cutLine(line: string, droppedBytes: number): string {
   if (line.length <= MAX_LINE_CHARS && droppedBytes === 0) return line;
-  const kept = sliceText(line, 0, MAX_LINE_CHARS);
-  return `${kept}… [line cut: ${byteLength(line) - byteLength(kept) + droppedBytes} more bytes]`;
+  const visible = sliceText(line, 0, MAX_LINE_CHARS);
+  return `${visible}… [line cut: ${byteLength(line) - byteLength(visible) + droppedBytes} more bytes]`;
 }
 
 function countLines(bytes: Uint8Array): number {
@@ -142,10 +142,10 @@ const NAMES = /\.(?:png|jpe?g|gif|webp)$/i;
  * @throws {ToolRefusal} if the model doesn't accept images, or it is too large; system errors if it can't be
  * read.
  */
-async function readPicture(
+async function readImage(
   absolute: string,
   { size }: Pick<Stats, "size">,
-  { seesPictures = false, progress }: ToolContext,
+  { supportsImages = false, progress }: ToolContext,
 ): Promise<ToolOutput | undefined> {
   if (!NAMES.test(absolute)) return undefined;
   const file = await openAt(absolute);
@@ -153,10 +153,10 @@ async function readPicture(
     const room = Buffer.alloc(Math.min(size, MAX_PICTURE_BYTES));
     const { bytesRead } = await file.read(room, 0, room.length, 0);
     const bytes = room.subarray(0, bytesRead);
-    const head = pictureHead(bytes);
+    const head = imageHead(bytes);
     if (!head) return undefined;
     const what = describeImage(head, size);
-    if (!seesPictures) throw new ToolRefusal(`it is a ${what}, and this model accepts no images.`);
+    if (!supportsImages) throw new ToolRefusal(`it is a ${what}, and this model accepts no images.`);
     if (!isImageAccepted(head, size)) {
       throw new ToolRefusal(
         `it is a ${what}; at most ${MAX_PICTURE_BYTES} bytes and ${MAX_PICTURE_SIDE} pixels a side can be shown. Make a smaller copy ` +
@@ -165,7 +165,7 @@ async function readPicture(
     }
     progress();
     const url = `data:${head.type};base64,${bytes.toString("base64")}`;
-    return { content: what, error: false, pictures: [url] };
+    return { content: what, error: false, images: [url] };
   } finally {
     await file.close();
   }

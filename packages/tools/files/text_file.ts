@@ -95,9 +95,9 @@ export async function* textBlocks(file: FileHandle, context: ToolContext): Async
       held = end;
     }
     if (held > MAX_LINE_BYTES) {
-      const kept = characterStart(buffer, MAX_LINE_BYTES);
-      dropped = held - kept;
-      held = kept;
+      const start = characterStart(buffer, MAX_LINE_BYTES);
+      dropped = held - start;
+      held = start;
     }
   }
   if (held > 0) yield { bytes: buffer.subarray(0, held), droppedBytes: dropped };

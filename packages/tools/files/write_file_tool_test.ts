@@ -123,8 +123,8 @@ Deno.test("write_file returns a limited diff before and after it runs", async ()
   assertEquals([first?.added, first?.removed], [5_000, 0]);
   const second = await change("long", lines(5_000, "two"));
   assertEquals([second?.added, second?.removed], [5_000, 5_000]);
-  const shown = second!.diff.split("\n").length;
-  assertEquals([second!.diff.length < 17_000, shown + second!.omitted!], [true, 10_001]);
+  const visibleCount = second!.diff.split("\n").length;
+  assertEquals([second!.diff.length < 17_000, visibleCount + second!.omitted!], [true, 10_001]);
 
   const wide = await change("wide", `${"x".repeat(3_000)}\n`);
   assertEquals(wide?.diff.endsWith("x… and 1001 characters more"), true);

@@ -118,7 +118,7 @@ function changeOf(path: string, before: string | undefined, after: string): File
   const hunks = hunksOf(old!, now!);
   const count = (mark: string) =>
     hunks.reduce((sum, { lines }) => sum + lines.filter((line) => line.startsWith(mark)).length, 0);
-  const shown: string[] = [];
+  const visible: string[] = [];
   let omitted = 0;
   let chars = 0;
   const all = hunks.length === 0 ? [] : formatPatch(
@@ -131,11 +131,11 @@ function changeOf(path: string, before: string | undefined, after: string): File
       : `${sliceText(line, 0, MAX_DIFF_LINE)}… and ${line.length - MAX_DIFF_LINE} characters more`;
     if (!line.startsWith("@@")) chars += text.length + 1;
     const isWhole = chars <= MAX_DIFF;
-    if (isWhole) shown.push(text);
+    if (isWhole) visible.push(text);
     if (!isWhole || text !== line) omitted++;
   }
   return {
-    ...{ path, added: count("+"), removed: count("-"), diff: shown.join("\n") },
+    ...{ path, added: count("+"), removed: count("-"), diff: visible.join("\n") },
     ...(omitted > 0 && { omitted }),
   };
 }

@@ -4,6 +4,11 @@
  * @module
  */
 export {
+  type DescribedEnvironment,
+  type DescribedFile,
+  environmentDescription,
+  type EnvironmentOptions,
+  environmentText,
   filesOf,
   findPlaces,
   type FoundFile,
@@ -15,10 +20,5 @@ export {
   realPath,
   skillsOutside,
   skillTool,
-  type ToldFile,
-  type ToldWorkplace,
-  workplaceOf,
-  type WorkplaceOptions,
-  workplaceText,
   type WorkspaceDescription,
-} from "./workplace.ts";
+} from "./environment.ts";

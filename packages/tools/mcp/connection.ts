@@ -222,9 +222,9 @@ class StdioTransport {
     this.#ended = program.exited.then(async ({ code, signal }) => {
       this.#leave();
       await program.end();
-      const said = new TextDecoder().decode(this.#stderr).trim();
+      const output = new TextDecoder().decode(this.#stderr).trim();
       const how = signal === null ? `exit code ${code}` : `signal ${signal}`;
-      this.#ending = `it ended with ${how}${said === "" ? "" : `; its last output: ${said}`}`;
+      this.#ending = `it ended with ${how}${output === "" ? "" : `; its last output: ${output}`}`;
       this.onclose?.();
     });
   }

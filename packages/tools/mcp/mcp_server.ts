@@ -1,6 +1,6 @@
 import { Buffer } from "node:buffer";
 import type { Tool, ToolContext, ToolDefinition, ToolOutput } from "@tare/messages";
-import { pictureHead } from "@tare/messages/internal";
+import { imageHead } from "@tare/messages/internal";
 import { schemaChecker } from "@tare/loop/internal";
 import { createHash } from "node:crypto";
 import { asRecord } from "@tare/wire/internal";
@@ -8,7 +8,7 @@ import { isDeepStrictEqual } from "node:util";
 import { Breaks } from "./floods.ts";
 import { errorText, McpConnection, type McpRequestOptions, type McpSdk } from "./connection.ts";
 import type { McpServerEntry } from "./read_servers.ts";
-import { describeImage, isImageAccepted, MAX_PICTURE_BYTES } from "../picture.ts";
+import { describeImage, isImageAccepted, MAX_PICTURE_BYTES } from "../image.ts";
 import { sliceText } from "../result_text.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import { settlesWithin } from "../shell/processes.ts";
@@ -64,7 +64,7 @@ export class McpServer {
   #listing: Promise<void> | undefined;
   #isStale = false;
   #renamed: PromiseWithResolvers<void> | undefined;
-  readonly #told = new Set<string>();
+  readonly #reportedFaults = new Set<string>();
 
   constructor(entry: McpServerEntry, options: McpOptions) {
     this.#entry = entry;
@@ -188,8 +188,8 @@ export class McpServer {
   }
 
   #warn(sentence: string): void {
-    if (this.#told.has(sentence) || this.#told.size >= MAX_TOLD) return;
-    this.#told.add(sentence);
+    if (this.#reportedFaults.has(sentence) || this.#reportedFaults.size >= MAX_TOLD) return;
+    this.#reportedFaults.add(sentence);
     this.#options.onWarning?.(sentence);
   }
 
@@ -212,12 +212,12 @@ export class McpServer {
       breaks.goOn();
       for (const one of page) {
         await breaks.due();
-        const said = JSON.stringify(one) ?? "";
+        const text = JSON.stringify(one) ?? "";
         if (++count > MAX_TOOLS) {
           enough(`it has more than ${MAX_TOOLS}, and the first ${MAX_TOOLS}`);
           break pages;
         }
-        if ((chars += said.length) > MAX_OFFER_CHARS) {
+        if ((chars += text.length) > MAX_OFFER_CHARS) {
           enough(
             `their definitions have more than ${MAX_OFFER_CHARS} characters together, and the first ${
               count - 1
@@ -225,8 +225,8 @@ export class McpServer {
           );
           break pages;
         }
-        const read = known.get(said) ?? this.#known.get(said) ?? this.#read(one);
-        known.set(said, read);
+        const read = known.get(text) ?? this.#known.get(text) ?? this.#read(one);
+        known.set(text, read);
         if (typeof read === "string") {
           faults.push(read);
           continue;
@@ -357,12 +357,12 @@ function readTool(
   if (schema.type !== undefined && schema.type !== "object") {
     return refuse(`the type of its inputSchema must be object, but it is ${quote(schema.type)}`);
   }
-  const says = [description, title, hints?.title].find((text) => typeof text === "string" && text !== "");
+  const label = [description, title, hints?.title].find((text) => typeof text === "string" && text !== "");
   const definition: ToolDefinition = {
     type: "function",
     function: {
       name: toolName(server, ownName),
-      ...(says !== undefined && { description: String(says).replaceAll("\0", "").toWellFormed() }),
+      ...(label !== undefined && { description: String(label).replaceAll("\0", "").toWellFormed() }),
       parameters: { ...schema, type: "object" },
     },
   };
@@ -399,36 +399,36 @@ const MAX_PICTURES = 20;
  * Returns a call's result for the model: text and, if accepted, images. One line describes each other part,
  * and omitted text. Structured content that equals the text is omitted.
  */
-function callResult(result: unknown, context: Pick<ToolContext, "seesPictures">): ToolOutput {
+function callResult(result: unknown, context: Pick<ToolContext, "supportsImages">): ToolOutput {
   const { content, structuredContent, isError } = asRecord(result) ?? {};
-  const pictures = new Pictures(context);
+  const images = new ImageBlocks(context);
   const blocks = Array.isArray(content)
-    ? content.map((block) => describe(asRecord(block) ?? {}, pictures))
+    ? content.map((block) => describe(asRecord(block) ?? {}, images))
     : [];
   if (structuredContent !== undefined && !repeats(content, structuredContent)) {
     blocks.push(`[structured content]\n${JSON.stringify(structuredContent, withoutBinary)}`);
   }
   if (blocks.length === 0) blocks.push("[empty result]");
   const text = clean(cut(blocks.join("\n")));
-  const { urls } = pictures;
+  const { urls } = images;
   if (isError !== true && urls.length === 0) return text;
-  return { content: text, error: isError === true, ...(urls.length > 0 && { pictures: urls }) };
+  return { content: text, error: isError === true, ...(urls.length > 0 && { images: urls }) };
 }
 
-class Pictures {
+class ImageBlocks {
   readonly urls: string[] = [];
   readonly #areSeen: boolean;
   #bytes = 0;
 
-  constructor({ seesPictures = false }: Pick<ToolContext, "seesPictures">) {
-    this.#areSeen = seesPictures;
+  constructor({ supportsImages = false }: Pick<ToolContext, "supportsImages">) {
+    this.#areSeen = supportsImages;
   }
 
   describe(base64: unknown, mimeType: unknown): string {
     const what = `[image, ${sizeOf(base64, mimeType)}: omitted, because`;
     if (!this.#areSeen || typeof base64 !== "string") return `${what} ${TEXT_ALONE}]`;
     const bytes = Buffer.from(base64, "base64");
-    const head = pictureHead(bytes);
+    const head = imageHead(bytes);
     if (!head) return `${what} it is no PNG, JPEG, GIF or WebP]`;
     if (!isImageAccepted(head, bytes.length)) {
       return `${what} providers take no ${describeImage(head, bytes.length)}]`;
@@ -444,13 +444,13 @@ class Pictures {
 
 const TEXT_ALONE = "a tool result is text only";
 
-function describe(block: Readonly<Record<string, unknown>>, pictures: Pictures): string {
+function describe(block: Readonly<Record<string, unknown>>, images: ImageBlocks): string {
   const { type, text, data, resource, uri, name, title, description, mimeType, size } = block;
   switch (type) {
     case "text":
       return typeof text === "string" ? text : "[invalid text]";
     case "image":
-      return pictures.describe(data, mimeType);
+      return images.describe(data, mimeType);
     case "audio":
       return `[${type}, ${sizeOf(data, mimeType)}: omitted, because ${TEXT_ALONE}]`;
     case "resource_link": {
@@ -466,7 +466,7 @@ function describe(block: Readonly<Record<string, unknown>>, pictures: Pictures):
       const { uri, text, blob, mimeType } = asRecord(resource) ?? {};
       if (typeof text === "string") return `[resource ${uri}]\n${text}`;
       if (typeof mimeType === "string" && mimeType.startsWith("image/")) {
-        return `[resource ${uri}]\n${pictures.describe(blob, mimeType)}`;
+        return `[resource ${uri}]\n${images.describe(blob, mimeType)}`;
       }
       return `[resource ${uri}, ${sizeOf(blob, mimeType)}: omitted, because ${TEXT_ALONE}]`;
     }

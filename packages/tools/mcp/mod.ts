@@ -84,13 +84,13 @@ export function mcpServers(entries: readonly McpServerEntry[], options: McpOptio
     names: [...servers.keys()],
     known,
     async take(names, signal) {
-      const asked = these(names);
-      if (starting && !isClosed) { for (const server of asked) server.start(); }
-      taking = settlesWithin(Promise.all(asked.map((server) => server.started)), WAIT_MS, signal);
+      const requested = these(names);
+      if (starting && !isClosed) { for (const server of requested) server.start(); }
+      taking = settlesWithin(Promise.all(requested.map((server) => server.started)), WAIT_MS, signal);
       await taking;
       return {
         tools: known(names),
-        warnings: asked.flatMap((server) => server.problem ?? []),
+        warnings: requested.flatMap((server) => server.problem ?? []),
       };
     },
     start() {

@@ -86,5 +86,5 @@ Deno.test("readMcpServers() explains invalid entries", () => {
     [{ a: { url: "file:///y" } }, "url must be an address such as https://host/mcp."],
     [{ a: { url: "http://y", headers: { a: "${b}" } } }, "headers.a holds ${…}, which is not replaced here"],
   ];
-  for (const [servers, said] of cases) assertThrows(() => read(servers), RangeError, said);
+  for (const [servers, expected] of cases) assertThrows(() => read(servers), RangeError, expected);
 });

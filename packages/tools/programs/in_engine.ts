@@ -28,7 +28,7 @@ export async function playIn(
 ): Promise<Ended> {
   let printed = "";
   let taken = 0;
-  const shown = (value: unknown): string => {
+  const printable = (value: unknown): string => {
     if (typeof value === "string") return value;
     if (value instanceof Error) return String(value);
     try {
@@ -38,7 +38,7 @@ export async function playIn(
     }
   };
   const print = (...values: readonly unknown[]) => {
-    const line = `${values.map(shown).join(" ")}\n`;
+    const line = `${values.map(printable).join(" ")}\n`;
     if (printed.length + line.length > given.mostPrinted) {
       const most = `${given.mostPrinted} characters`;
       throw new RangeError(`Cannot print more than ${most}: print less, or call again for the rest.`);
@@ -100,7 +100,7 @@ export async function playIn(
     } catch (error) {
       failure = error instanceof Error
         ? { name: error.name, message: error.message, stack: String(error.stack) }
-        : { name: "Error", message: shown(error), stack: "" };
+        : { name: "Error", message: printable(error), stack: "" };
     }
     isOver = true;
   };

@@ -20,7 +20,7 @@ export interface Sandbox {
   /** Readable folders of the system. `link` is the target of one that is a link. */
   readonly system: readonly { readonly path: string; readonly link?: string }[];
   /** Readable folders of programs at `at`; `path` is their real path. */
-  readonly shown: readonly { readonly path: string; readonly at: string }[];
+  readonly mounted: readonly { readonly path: string; readonly at: string }[];
   readonly hidden: readonly { readonly path: string; readonly isFolder: boolean }[];
   readonly readOnly: readonly string[];
   /** Reachable hosts; `*.example.com` matches subdomains. Empty: no network. */
@@ -164,13 +164,13 @@ function inside(
   sandbox: Sandbox,
   { folders = [], reads = [], fixed: given = [] }: SandboxedCommand,
 ): readonly string[] {
-  const { workspace, home, system, shown, hidden, readOnly, proxy } = sandbox;
+  const { workspace, home, system, mounted, hidden, readOnly, proxy } = sandbox;
   const writable = [workspace, ...folders];
-  const seen = [...system.map(({ path }) => path), ...shown.map(({ at }) => at), ...reads, ...writable];
+  const seen = [...system.map(({ path }) => path), ...mounted.map(({ at }) => at), ...reads, ...writable];
   const hides = hidden.filter(({ path }) => seen.some((folder) => isWithin(path, folder)));
   const git = join(workspace, ".git");
-  const kept = [...readOnly, ...given];
-  const fixed = [git, ...kept, ...hides.map(({ path }) => path)];
+  const retained = [...readOnly, ...given];
+  const fixed = [git, ...retained, ...hides.map(({ path }) => path)];
   return [
     ...APART,
     ...system.flatMap(({ path, link }) => link === undefined ? show(path) : ["--symlink", link, path]),
@@ -181,13 +181,13 @@ function inside(
     ...["/tmp", "/run", "/var/tmp"].flatMap((path) => ["--tmpfs", path]),
     ...["--symlink", "/run", "/var/run"],
     ...["--tmpfs", home],
-    ...shown.flatMap(({ path, at }) => ["--ro-bind-try", path, at]),
+    ...mounted.flatMap(({ path, at }) => ["--ro-bind-try", path, at]),
     ...reads.flatMap((path) => ["--ro-bind-try", path, path]),
     ...writable.flatMap((path) => ["--bind", path, path]),
     // A folder around a read-only path could be renamed and replaced unless it is a mount itself.
     ...pinned(fixed, workspace).flatMap((path) => ["--bind-try", path, path]),
     ...(isThere(git) ? show(git) : []),
-    ...kept.flatMap((path) => ["--ro-bind-try", path, path]),
+    ...retained.flatMap((path) => ["--ro-bind-try", path, path]),
     ...hide(hides),
     ...(proxy === undefined ? [] : [proxy.socket, ...proxy.files].flatMap(show)),
     ...["--remount-ro", "/"],
@@ -251,7 +251,7 @@ const SERVICES = [
 ];
 
 function seatbeltArgs(
-  { workspace, shown, hidden, readOnly }: Sandbox,
+  { workspace, mounted, hidden, readOnly }: Sandbox,
   { command, folders = [], reads = [], fixed: given = [] }: SandboxedCommand,
 ): readonly string[] {
   const temporary = `/private/tmp/tare-${process.getuid?.() ?? 0}`;
@@ -266,7 +266,7 @@ function seatbeltArgs(
     "(allow sysctl-read)",
     "(allow file-read-metadata)",
     `(allow file-read* (literal "/") ${
-      subpaths([...MACOS, ...shown.flatMap(({ path, at }) => [path, at]), ...reads, ...writable])
+      subpaths([...MACOS, ...mounted.flatMap(({ path, at }) => [path, at]), ...reads, ...writable])
     })`,
     `(allow file-write* ${subpaths(writable)})`,
     '(allow file-write-data file-ioctl (literal "/dev/null") (literal "/dev/zero") (literal "/dev/tty") (regex #"^/dev/fd/"))',
@@ -334,7 +334,7 @@ export async function findSandbox(options: SandboxOptions): Promise<Sandbox | No
   const hidden = [
     ...(options.hiddenFolders ?? []).map((path) => ({ path: realPath(path), isFolder: true })),
     ...(options.hiddenFiles ?? []).map((path) => ({ path: realPath(path), isFolder: false })),
-    ...(by === "bubblewrap" ? kept("/etc") : []),
+    ...(by === "bubblewrap" ? retainedIn("/etc") : []),
   ];
   return {
     ...{ by, program, workspace, home: realPath(home), hidden },
@@ -344,7 +344,7 @@ export async function findSandbox(options: SandboxOptions): Promise<Sandbox | No
         ? []
         : [{ path, ...(found.isSymbolicLink() && { link: readlinkSync(path) }) }];
     }),
-    shown: programFolders(folders, realPath(home)),
+    mounted: programFolders(folders, realPath(home)),
     readOnly: (options.readOnly ?? []).map(realPath).filter((path) => isWithin(path, workspace)),
     domains: network?.domains ?? [],
     ...(network && { proxy: network.proxy }),
@@ -360,31 +360,31 @@ function findProgram(name: string, folders: readonly string[]): string | undefin
 }
 
 /** Returns program folders outside of the system's, with their parents: `…/node/v24` for `…/node/v24/bin`. */
-function programFolders(folders: readonly string[], home: string): Sandbox["shown"] {
-  const shown = folders.flatMap((folder) => {
+function programFolders(folders: readonly string[], home: string): Sandbox["mounted"] {
+  const mounted = folders.flatMap((folder) => {
     if (!existsSync(folder)) return [];
     return [...new Set([folder, realpathSync(folder)])].flatMap((at) => {
       if (SYSTEM.some((one) => isWithin(at, one))) return [];
       const whole = /^\.?bin$/.test(basename(at)) ? dirname(at) : at;
       const isDeep = isWithin(whole, home) ? partsOf(relative(home, whole)) > 2 : partsOf(whole) > 2;
-      const shown = isDeep ? whole : at;
-      return [{ path: realpathSync(shown), at: shown }];
+      const mounted = isDeep ? whole : at;
+      return [{ path: realpathSync(mounted), at: mounted }];
     });
   });
-  return [...new Map(shown.map((one) => [one.at, one])).values()];
+  return [...new Map(mounted.map((one) => [one.at, one])).values()];
 }
 
 function partsOf(path: string): number {
   return path.split(SEPARATOR).filter(Boolean).length;
 }
 
-function kept(folder: string): Sandbox["hidden"] {
+function retainedIn(folder: string): Sandbox["hidden"] {
   return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
     const path = join(folder, entry.name);
     if (entry.isSymbolicLink()) return [];
     const { mode } = statSync(path);
     if (!entry.isDirectory()) return (mode & 0o004) === 0 ? [{ path, isFolder: false }] : [];
-    return (mode & 0o001) === 0 ? [{ path, isFolder: true }] : kept(path);
+    return (mode & 0o001) === 0 ? [{ path, isFolder: true }] : retainedIn(path);
   });
 }
 

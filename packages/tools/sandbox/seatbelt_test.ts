@@ -7,7 +7,7 @@ const SANDBOX: Sandbox = {
   workspace: "/Users/me/project",
   home: "/Users/me",
   system: [],
-  shown: [{ path: "/opt/tools", at: "/opt/tools" }],
+  mounted: [{ path: "/opt/tools", at: "/opt/tools" }],
   hidden: [{ path: "/Users/me/.ssh", isFolder: true }],
   readOnly: ["/Users/me/project/.tare"],
   domains: [],

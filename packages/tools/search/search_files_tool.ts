@@ -107,9 +107,10 @@ export function searchFilesTool(workspace: string, limits: WorkspaceLimits = {})
       const all = found.map(({ path, matches }) => (output === "files" ? path : `${path}:${matches}`));
       const rows = grep?.rows ?? fittingRows(all, maxResults);
       const complete = grep ? !grep.full : rows.length === all.length;
-      return [header(found, { output, complete, shown: grep?.matches ?? rows.length, tally }), ...rows].join(
-        "\n",
-      );
+      return [header(found, { output, complete, visible: grep?.matches ?? rows.length, tally }), ...rows]
+        .join(
+          "\n",
+        );
     },
   });
 }
@@ -157,21 +158,21 @@ async function* textFiles(
 interface Summary {
   readonly output: "lines" | "files" | "count";
   readonly complete: boolean;
-  readonly shown: number;
+  readonly visible: number;
   readonly tally: Tally;
 }
 
-function header(found: readonly FileMatches[], { output, complete, shown, tally }: Summary): string {
+function header(found: readonly FileMatches[], { output, complete, visible, tally }: Summary): string {
   const notes: string[] = [];
   const total = found.reduce((sum, { matches }) => sum + matches, 0);
   if (output === "lines" && !complete) {
     notes.push(
-      `the first ${shown} matching lines follow, there are more: narrow it with pattern, path or glob`,
+      `the first ${visible} matching lines follow, there are more: narrow it with pattern, path or glob`,
     );
   } else {
     if (output !== "files") notes.push(`matching lines: ${total}`);
     notes.push(`files with matches: ${found.length}`, `files searched: ${tally.searched}`);
-    if (!complete) notes.push(`only the first ${shown} follow, narrow it with pattern, path or glob`);
+    if (!complete) notes.push(`only the first ${visible} follow, narrow it with pattern, path or glob`);
   }
   if (tally.hidden > 0) notes.push(`hidden or ignored, skipped: ${tally.hidden}`);
   if (tally.forbidden > 0) notes.push(`denied by a rule, skipped: ${tally.forbidden}`);
@@ -293,8 +294,8 @@ export class GrepRows {
     if (text.length <= MAX_ROW_CHARS) return text;
     const match = matched ? this.#options.pattern.matchStart(text) : 0;
     const start = Math.max(0, Math.min(match - LEAD_CHARS, text.length - MAX_ROW_CHARS));
-    const shown = sliceText(text, start, start + MAX_ROW_CHARS);
-    return `${start > 0 ? "…" : ""}${shown}${start + MAX_ROW_CHARS < text.length ? "…" : ""}`;
+    const visible = sliceText(text, start, start + MAX_ROW_CHARS);
+    return `${start > 0 ? "…" : ""}${visible}${start + MAX_ROW_CHARS < text.length ? "…" : ""}`;
   }
 }
 

@@ -86,9 +86,9 @@ export class BackgroundCommands {
    * @internal
    */
   look(background: BackgroundCommand): string {
-    const told = background.look();
+    const output = background.look();
     if (background.status) this.#all.delete(background.name);
-    return told;
+    return output;
   }
 
   /** Returns a line for each ended command of a session that is not reported yet. */
@@ -139,7 +139,7 @@ export class BackgroundCommand {
   #started: StartedCommand | undefined;
   #status: CommandStatus | undefined;
   #runs = "";
-  #isTold = false;
+  #isReported = false;
   #isStopped = false;
   #besides: Besides | undefined;
   #renamed: CommandEnd["renamed"] = [];
@@ -205,15 +205,15 @@ export class BackgroundCommand {
   }
 
   look(): string {
-    this.#isTold = this.#status !== undefined;
+    this.#isReported = this.#status !== undefined;
     const output = this.#output.describe("new output");
     this.#output = new BoundedOutput(this.#options.maxOutputBytes);
     return `${this.#state()}; ${output}${describeRenamed(this.#renamed)}`;
   }
 
   tellEnd(): string | undefined {
-    if (!this.#status || this.#isTold) return undefined;
-    this.#isTold = true;
+    if (!this.#status || this.#isReported) return undefined;
+    this.#isReported = true;
     return `${this.#state()}.`;
   }
 
@@ -307,9 +307,9 @@ class Besides {
         if (found[1] === "stopped") stopped.resolve(undefined);
         else code.resolve(Number(found[1]));
       }
-      const kept = mark.length + 16;
-      give(held.slice(0, -kept), onOutput);
-      held = held.slice(-kept);
+      const retainedBytes = mark.length + 16;
+      give(held.slice(0, -retainedBytes), onOutput);
+      held = held.slice(-retainedBytes);
     };
     this.#write(`run ${mark} ${octal(command)}\n`);
     const aborted = new Promise<undefined>((resolve) =>

@@ -213,11 +213,11 @@ export class BoundedOutput {
 
     const size = this.#tail.length;
     const rest = piece.subarray(forHead.length);
-    const kept = rest.subarray(Math.max(0, rest.length - size));
-    const at = (this.#tailBytes + rest.length - kept.length) % size;
-    const upToEnd = kept.subarray(0, size - at);
+    const tail = rest.subarray(Math.max(0, rest.length - size));
+    const at = (this.#tailBytes + rest.length - tail.length) % size;
+    const upToEnd = tail.subarray(0, size - at);
     this.#tail.set(upToEnd, at);
-    this.#tail.set(kept.subarray(upToEnd.length), 0);
+    this.#tail.set(tail.subarray(upToEnd.length), 0);
     this.#tailBytes += rest.length;
   }
 

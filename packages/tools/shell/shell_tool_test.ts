@@ -87,10 +87,10 @@ Deno.test("shell passes none of this process's environment", async () => {
 Deno.test("shell reports output as progress", async () => {
   await using ws = await makeWorkspace();
   let signs = 0;
-  let shown = "";
-  const watching = { ...context, progress: () => signs++, output: (text: string) => void (shown += text) };
+  let output = "";
+  const watching = { ...context, progress: () => signs++, output: (text: string) => void (output += text) };
   await callOk(shellTool({ workspace: ws.root }), { command: "echo aä" }, watching);
-  assertEquals([signs, shown], [1, "aä\n"]);
+  assertEquals([signs, output], [1, "aä\n"]);
 });
 
 Deno.test("shell stops the whole process group when the call is canceled", async () => {

@@ -120,10 +120,10 @@ const CANNOT_KEEP =
  * ```
  */
 export function openCheckpoints(options: CheckpointOptions): Checkpoints {
-  return new KeptChanges(options);
+  return new StoredCheckpoints(options);
 }
 
-class KeptChanges implements Checkpoints {
+class StoredCheckpoints implements Checkpoints {
   readonly #journals: Journals;
   readonly #pending: string;
   readonly #openCall: string;
@@ -309,9 +309,9 @@ class KeptChanges implements Checkpoints {
       else if (why !== undefined && !force) conflicts.push(`${path}: ${why}`);
       targets.push([path, now, to]);
     }
-    const leaving = new Set(targets.filter(([, , to]) => to === "none").map(([path]) => path));
+    const removed = new Set(targets.filter(([, , to]) => to === "none").map(([path]) => path));
     for (const [path, now, to] of targets) {
-      if (isFolder(now) && !isFolder(to) && to !== "none" && !await states.holdsOnly(path, leaving)) {
+      if (isFolder(now) && !isFolder(to) && to !== "none" && !await states.holdsOnly(path, removed)) {
         conflicts.push(`${path}: it is a folder that holds other files now`);
       }
     }

@@ -5,7 +5,7 @@ import { LINUX, needs, NOT_WINDOWS } from "../../../tests/needs.ts";
 import { workspaceTools } from "@tare/tools";
 import { UndoRefused } from "@tare/tools/undo";
 import { call, makeWorkspace } from "../fixture_test.ts";
-import { inTurn, keep, picture } from "./fixture_test.ts";
+import { inTurn, keep, snapshot } from "./fixture_test.ts";
 
 const NOT_COVERED = "shell: what it did outside of the workspace's files.";
 
@@ -17,7 +17,7 @@ Deno.test("undo() restores what a turn's tools and commands changed, and redo() 
     "same.txt": "same",
   });
   const checkpoints = keep(ws);
-  const before = await picture(ws.root);
+  const before = await snapshot(ws.root);
   const tools = workspaceTools({ workspace: ws.root }).map((tool) =>
     checkpoints.watch(tool, { session: "one", turn: 4 })
   );
@@ -25,7 +25,7 @@ Deno.test("undo() restores what a turn's tools and commands changed, and redo() 
   await call(tool("write_file"), { path: "new/deep/n.txt", content: "n" });
   await call(tool("edit_file"), { path: "a.txt", old_text: "a", new_text: "A" });
   await call(tool("shell"), { command: "rm -r b; chmod 700 run.sh; ln -s a.txt link; mkdir empty" });
-  const after = await picture(ws.root);
+  const after = await snapshot(ws.root);
   const files = [
     { path: "a.txt", change: "changed" },
     { path: "b/c.txt", change: "deleted" },
@@ -33,18 +33,24 @@ Deno.test("undo() restores what a turn's tools and commands changed, and redo() 
     { path: "new/deep/n.txt", change: "created" },
     { path: "run.sh", change: "changed" },
   ] as const;
-  const [told] = await checkpoints.changes("one");
-  assertEquals({ ...told, atMs: 0 }, { turn: 4, atMs: 0, isUndone: false, files, notCovered: [NOT_COVERED] });
+  const [change] = await checkpoints.changes("one");
+  assertEquals({ ...change, atMs: 0 }, {
+    turn: 4,
+    atMs: 0,
+    isUndone: false,
+    files,
+    notCovered: [NOT_COVERED],
+  });
   const undone = await checkpoints.undo("one");
   assertEquals([undone.turns, undone.notCovered, undone.files.map(({ change }) => change)], [
     [4],
     [NOT_COVERED],
     ["changed", "created", "deleted", "deleted", "changed"],
   ]);
-  assertEquals(await picture(ws.root), before);
+  assertEquals(await snapshot(ws.root), before);
   assertEquals((await checkpoints.changes("one"))[0]?.isUndone, true);
   assertEquals((await checkpoints.redo("one")).files, files);
-  assertEquals(await picture(ws.root), after);
+  assertEquals(await snapshot(ws.root), after);
   await checkpoints.close();
 });
 
@@ -54,10 +60,10 @@ Deno.test("undo() ignores a file that another call has not written yet", async (
   await inTurn(checkpoints, 1, async () => {
     await Deno.rename(ws.at(".tare-0123456789abcdef0123456789abcdef.tmp"), ws.at("b.txt"));
   });
-  const [told] = await checkpoints.changes("one");
-  assertEquals(told?.files, [{ path: "b.txt", change: "created" }]);
+  const [change] = await checkpoints.changes("one");
+  assertEquals(change?.files, [{ path: "b.txt", change: "created" }]);
   await checkpoints.undo("one");
-  assertEquals(Object.keys(await picture(ws.root)), ["a.txt"]);
+  assertEquals(Object.keys(await snapshot(ws.root)), ["a.txt"]);
   await checkpoints.close();
 });
 
@@ -68,22 +74,22 @@ Deno.test("undo() rejects files that have changed since, and with force can be r
     await Deno.writeTextFile(ws.at("a.txt"), "turn");
     await Deno.writeTextFile(ws.at("b.txt"), "turn");
   });
-  await Deno.writeTextFile(ws.at("a.txt"), "person");
-  const seen = await picture(ws.root);
+  await Deno.writeTextFile(ws.at("a.txt"), "user");
+  const seen = await snapshot(ws.root);
   const refused = await assertRejects(() => checkpoints.undo("one"), UndoRefused);
   assertEquals([refused.code, refused.message], [
     "conflict",
     "Cannot undo: a.txt: it was changed since. Nothing was changed. With force what was changed since is overwritten, " +
     "and can be restored by the opposite.",
   ]);
-  assertEquals(await picture(ws.root), seen);
+  assertEquals(await snapshot(ws.root), seen);
   await checkpoints.undo("one", { force: true });
   assertEquals([await Deno.readTextFile(ws.at("a.txt")), await Deno.readTextFile(ws.at("b.txt"))], [
     "a",
     "b",
   ]);
   await checkpoints.redo("one");
-  assertEquals(await picture(ws.root), seen);
+  assertEquals(await snapshot(ws.root), seen);
   await checkpoints.close();
 });
 
@@ -131,7 +137,7 @@ Deno.test("undo() skips and reports contents that aren't stored", async () => {
     NOT_COVERED,
     ...["huge", "large", "secret", "grows"].map((path) => path + unkept),
   ]);
-  const { "huge": huge, "secret": secret, ".gitignore": list, "build/x": build } = await picture(ws.root);
+  const { "huge": huge, "secret": secret, ".gitignore": list, "build/x": build } = await snapshot(ws.root);
   assertEquals([huge, secret, list, build].map((text) => text?.slice(9)), [
     "0123456789abcdefg",
     "t",
@@ -269,10 +275,10 @@ Deno.test("writes at the start and end of a command are recorded once", async ()
   await inTurn(checkpoints, 1, () => Deno.writeTextFile(ws.at("a"), "A"));
   ended.resolve();
   await writing;
-  const [told] = await checkpoints.changes("one");
-  assertEquals(told?.files, [{ path: "a", change: "changed" }, { path: "new/n", change: "created" }]);
+  const [change] = await checkpoints.changes("one");
+  assertEquals(change?.files, [{ path: "a", change: "changed" }, { path: "new/n", change: "created" }]);
   await checkpoints.undo("one");
-  assertEquals(Object.keys(await picture(ws.root)), ["a"]);
+  assertEquals(Object.keys(await snapshot(ws.root)), ["a"]);
   await checkpoints.close();
 });
 
@@ -292,11 +298,11 @@ Deno.test("data of a session is deleted on forget() and after keepMs", async () 
   await using ws = await makeWorkspace({ "a": "first text" });
   const checkpoints = keep(ws);
   await inTurn(checkpoints, 1, () => Deno.writeTextFile(ws.at("a"), "second text"));
-  const kept = async () => {
-    const files = Object.values(await picture(join(ws.outside, "undo/contents")));
+  const stored = async () => {
+    const files = Object.values(await snapshot(join(ws.outside, "undo/contents")));
     return files.filter((file) => file !== "folder").map((file) => file.slice(9)).sort();
   };
-  assertEquals(await kept(), ["first text", "second text"]);
+  assertEquals(await stored(), ["first text", "second text"]);
   await checkpoints.close();
   const later = keep(ws);
   assertEquals((await later.changes("one")).length, 1);
@@ -304,7 +310,7 @@ Deno.test("data of a session is deleted on forget() and after keepMs", async () 
   assertEquals(await later.changes("one"), []);
   await later.close();
   await keep(ws).close();
-  assertEquals(await kept(), ["first text"]);
+  assertEquals(await stored(), ["first text"]);
 });
 
 const PATHS = ["a", "b", "d/a", "d/e/a", "f"];
@@ -353,11 +359,11 @@ Deno.test("any sequence of turns, undos, redos and restarts matches a model in m
     fc.asyncProperty(fc.array(step, { maxLength: 12 }), async (steps) => {
       await using ws = await makeWorkspace({ "a": "a", "d/a": "a", "f": "f" });
       let checkpoints = keep(ws);
-      type Picture = Awaited<ReturnType<typeof picture>>;
-      let done: { turn: number; before: Picture; after: Picture }[] = [];
+      type Snapshot = Awaited<ReturnType<typeof snapshot>>;
+      let done: { turn: number; before: Snapshot; after: Snapshot }[] = [];
       let undone: (typeof done)[] = [];
       for (const [turn, what] of steps.entries()) {
-        const seen = await picture(ws.root);
+        const seen = await snapshot(ws.root);
         if (what === "restart") {
           await checkpoints.close();
           checkpoints = keep(ws);
@@ -366,24 +372,24 @@ Deno.test("any sequence of turns, undos, redos and restarts matches a model in m
           const redone = await checkpoints.redo("one").then(({ turns }) => turns, (error) => error.code);
           assertEquals(redone, last?.map(({ turn }) => turn) ?? "nothing");
           done.push(...last ?? []);
-          assertEquals(await picture(ws.root), last?.at(-1)?.after ?? seen);
+          assertEquals(await snapshot(ws.root), last?.at(-1)?.after ?? seen);
         } else if (typeof what === "string") {
-          const leaving = what === "undo" ? done.slice(-1) : done.slice(Math.floor(done.length / 2));
-          const from = leaving[0] ?? { turn: 0, before: seen };
+          const removed = what === "undo" ? done.slice(-1) : done.slice(Math.floor(done.length / 2));
+          const from = removed[0] ?? { turn: 0, before: seen };
           const options = what === "undo" ? {} : { turn: from.turn };
           const back = await checkpoints.undo("one", options).then(
             ({ turns }) => turns,
             (error) => error.code,
           );
-          assertEquals(back, leaving.length > 0 ? leaving.map(({ turn }) => turn) : "nothing");
-          assertEquals(await picture(ws.root), from.before);
-          if (leaving.length > 0) undone.push(leaving);
-          done = done.slice(0, done.length - leaving.length);
+          assertEquals(back, removed.length > 0 ? removed.map(({ turn }) => turn) : "nothing");
+          assertEquals(await snapshot(ws.root), from.before);
+          if (removed.length > 0) undone.push(removed);
+          done = done.slice(0, done.length - removed.length);
         } else {
           await inTurn(checkpoints, turn, async () => {
             for (const action of what) await act(ws.root, action);
           });
-          const after = await picture(ws.root);
+          const after = await snapshot(ws.root);
           const isChanged = JSON.stringify(Object.entries(seen).sort()) !==
             JSON.stringify(Object.entries(after).sort());
           if (isChanged) {
@@ -406,15 +412,15 @@ Deno.test("undo() never changes what the user has changed since the turn's end",
       async (turns, persons) => {
         await using ws = await makeWorkspace({ "a": "a", "d/a": "a", "f": "f" });
         const checkpoints = keep(ws);
-        const before = await picture(ws.root);
+        const before = await snapshot(ws.root);
         await inTurn(checkpoints, 1, async () => {
           for (const action of turns) await act(ws.root, action);
         });
-        const after = await picture(ws.root);
+        const after = await snapshot(ws.root);
         for (const action of persons) await act(ws.root, action);
-        const seen = await picture(ws.root);
+        const seen = await snapshot(ws.root);
         const outcome = await checkpoints.undo("one").then(() => "done", (error) => error.code);
-        const now = await picture(ws.root);
+        const now = await snapshot(ws.root);
         if (outcome !== "done") assertEquals(now, seen);
         for (const path of Object.keys({ ...before, ...after, ...seen, ...now })) {
           if (now[path] === seen[path]) continue;

@@ -2,7 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import { fromFileUrl, join } from "@std/path";
 import { CASE_FACTOR } from "../../../tests/cases.ts";
 import { makeWorkspace, type Workspace } from "../fixture_test.ts";
-import { inTurn, keep, picture } from "./fixture_test.ts";
+import { inTurn, keep, snapshot } from "./fixture_test.ts";
 
 const WRITER = fromFileUrl(import.meta.resolve("./crash_writer_test.ts"));
 const FILES = 60;
@@ -21,13 +21,13 @@ Deno.test("undo(): an interrupted undo is finished, and can be redone", async ()
   const names = Array.from({ length: FILES }, (_, index) => `file${index}`);
   for (const moment of CASE_FACTOR > 1 ? [0, 1, 5, 20, 45] : [0, 5, 45]) {
     await using ws = await makeWorkspace(Object.fromEntries(names.map((name) => [name, "before"])));
-    const before = await picture(ws.root);
+    const before = await snapshot(ws.root);
     const first = keep(ws);
     await inTurn(first, 1, async () => {
       for (const name of names) await Deno.writeTextFile(ws.at(name), "after");
       await Deno.writeTextFile(ws.at("new"), "new");
     });
-    const after = await picture(ws.root);
+    const after = await snapshot(ws.root);
     await first.close();
     using watched = Deno.watchFs([ws.root, join(ws.outside, "undo")], { recursive: false });
     const child = start(ws, "undo");
@@ -47,9 +47,9 @@ Deno.test("undo(): an interrupted undo is finished, and can be redone", async ()
     await ended.catch(() => {});
     const next = keep(ws);
     assertEquals((await next.changes("one")).map(({ isUndone }) => isUndone), [true]);
-    assertEquals(await picture(ws.root), before);
+    assertEquals(await snapshot(ws.root), before);
     await next.redo("one");
-    assertEquals(await picture(ws.root), after);
+    assertEquals(await snapshot(ws.root), after);
     await next.close();
   }
 });
@@ -69,7 +69,7 @@ Deno.test("undo() reports links that it may not create", async () => {
     "link: it was a link, and the server isn't allowed to make links.",
     "shell: what it did outside of the workspace's files.",
   ]);
-  const { a, link, other } = await picture(ws.root);
+  const { a, link, other } = await snapshot(ws.root);
   assertEquals([a?.slice(-1), link, other], ["a", undefined, undefined]);
 });
 
@@ -77,8 +77,8 @@ Deno.test("changes of a command that was interrupted by a kill are recorded for 
   await using ws = await makeWorkspace({ file0: "before" });
   await killOnce(ws, "command", "written");
   const next = keep(ws);
-  const [told] = await next.changes("one");
-  assertEquals([told?.turn, told?.files], [2, [{ path: "file0", change: "changed" }]]);
+  const [change] = await next.changes("one");
+  assertEquals([change?.turn, change?.files], [2, [{ path: "file0", change: "changed" }]]);
   assertEquals((await next.undo("one")).notCovered, [
     "The server ended while a command ran: what else was changed before its next start counts as the command's.",
   ]);

@@ -174,9 +174,9 @@ export class FileStates {
         seen.push([path, { state: this.#wasIgnored(path) ? "unkept" : "none", isLinked: false }, after]);
       }
     });
-    const kept = new Set(withFolders(written));
+    const retained = new Set(withFolders(written));
     for (const path of gone) {
-      if (this.#known.get(path)?.state === "none" && !kept.has(path)) this.#known.delete(path);
+      if (this.#known.get(path)?.state === "none" && !retained.has(path)) this.#known.delete(path);
     }
     this.#isSaved &&= this.#isWhole && gone.length === 0 &&
       ignored.symmetricDifference(this.#ignored).size === 0;
@@ -267,11 +267,11 @@ export class FileStates {
     return temporaryName([this.#folder, path]);
   }
 
-  async sweep(kept: ReadonlySet<string>): Promise<void> {
+  async sweep(retained: ReadonlySet<string>): Promise<void> {
     const folder = join(this.#folder, "contents");
     for (const group of await readdir(folder)) {
       for (const name of await readdir(join(folder, group))) {
-        if (!kept.has(name)) await rm(join(folder, group, name), { force: true });
+        if (!retained.has(name)) await rm(join(folder, group, name), { force: true });
       }
     }
   }
@@ -382,9 +382,9 @@ export class FileStates {
       for (const { name, kind } of slice) {
         if (isTemporary(name)) continue;
         const path = `${base}${name}`;
-        const shown = kind === "folder" ? `${path}/` : path;
+        const label = kind === "folder" ? `${path}/` : path;
         const isOwn = join(this.#root, path) === this.#hidden;
-        if (isOwn || PASSED_OVER.has(name) || rules.ignores(shown)) ignored.add(shown);
+        if (isOwn || PASSED_OVER.has(name) || rules.ignores(label)) ignored.add(label);
         else here.push(name);
       }
       if (paths.size + here.length > maxFiles || ignored.size > maxFiles) return undefined;

@@ -12,12 +12,12 @@ import { context } from "../fixture_test.ts";
  * Returns the snapshot of a folder: for each path the permissions and content, the link's target, or that it
  * is a folder.
  */
-export async function picture(root: string, base = ""): Promise<Readonly<Record<string, string>>> {
+export async function snapshot(root: string, base = ""): Promise<Readonly<Record<string, string>>> {
   const found: Record<string, string> = {};
   for await (const { name, isDirectory, isSymlink } of Deno.readDir(join(root, base))) {
     const path = `${base}${name}`;
     const absolute = join(root, path);
-    if (isDirectory) Object.assign(found, { [path]: "folder" }, await picture(root, `${path}/`));
+    if (isDirectory) Object.assign(found, { [path]: "folder" }, await snapshot(root, `${path}/`));
     else if (isSymlink) found[path] = `link ${await Deno.readLink(absolute)}`;
     else {
       const { mode } = await Deno.lstat(absolute);

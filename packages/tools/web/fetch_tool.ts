@@ -95,8 +95,8 @@ export function fetchTool(options: FetchToolOptions): Tool {
 
 function allowed(given: string, from: URL | undefined, domains: readonly string[]): URL {
   const url = URL.parse(given, from);
-  const said = from === undefined ? "" : `it leads to ${given}, and `;
-  const refuse = (why: string) => new ToolRefusal(`${said}${why}`);
+  const reason = from === undefined ? "" : `it leads to ${given}, and `;
+  const refuse = (why: string) => new ToolRefusal(`${reason}${why}`);
   if (!url) throw refuse("that is no address. An address begins with https:// and a host.");
   if (!/^https?:$/.test(url.protocol)) throw refuse(`only http and https can be read, not ${url.protocol}`);
   if (url.username !== "" || url.password !== "") throw refuse("it may not contain a user and password.");

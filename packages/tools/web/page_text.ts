@@ -62,7 +62,7 @@ export async function pageText(
 }
 
 interface OpenElement {
-  readonly leaves: boolean;
+  readonly isLeftOut: boolean;
   /** Target of a link, and position of its first piece. */
   readonly link?: { readonly to: string; readonly line: number; readonly at: number };
 }
@@ -93,17 +93,17 @@ class PageReader implements Partial<Handler> {
 
   onopentag(name: string, attributes: Readonly<Record<string, string>>): void {
     this.#isTitle ||= name === "title" && this.#leftOut === 0;
-    const leaves = name === "title" || LEFT_OUT.has(name) || isHidden(attributes);
-    if (leaves) this.#leftOut++;
+    const isLeftOut = name === "title" || LEFT_OUT.has(name) || isHidden(attributes);
+    if (isLeftOut) this.#leftOut++;
     if (this.#leftOut > 0) {
-      this.#open.push({ leaves });
+      this.#open.push({ isLeftOut });
       return;
     }
     if (BLOCKS.has(name)) this.#end();
     const to = name === "a" ? addressOf(attributes.href, this.#base) : undefined;
     const isNested = to !== undefined && this.#open.some(({ link }) => link);
     const link = { to: to ?? "", line: this.#lines, at: this.#line.length };
-    this.#open.push({ leaves, ...(to !== undefined && !isNested && { link }) });
+    this.#open.push({ isLeftOut, ...(to !== undefined && !isNested && { link }) });
     if (MAIN.has(name)) this.#main++;
     const level = /^h([1-6])$/.exec(name)?.[1];
     if (level) this.#mark = `${"#".repeat(Number(level))} `;
@@ -125,16 +125,16 @@ class PageReader implements Partial<Handler> {
 
   onclosetag(name: string): void {
     const closed = this.#open.pop();
-    const isShown = this.#leftOut === 0;
-    if (closed?.leaves) this.#leftOut--;
+    const isVisible = this.#leftOut === 0;
+    if (closed?.isLeftOut) this.#leftOut--;
     if (name === "title") this.#isTitle = false;
-    if (!isShown) return;
+    if (!isVisible) return;
     if (closed?.link?.line === this.#lines) {
       const { at, to } = closed.link;
-      const said = this.#line.splice(at).join("");
+      const content = this.#line.splice(at).join("");
       // A link without text, or with its address as text, has no second one.
-      const isSaid = said.trim() === "" || said.trim() === to;
-      this.#line.push(isSaid ? said : `[${said.trim()}](${to})`);
+      const isRepeated = content.trim() === "" || content.trim() === to;
+      this.#line.push(isRepeated ? content : `[${content.trim()}](${to})`);
     }
     if (name === "code" && this.#pre === 0) this.#line.push("`");
     if (BLOCKS.has(name)) this.#end();
@@ -173,10 +173,12 @@ class PageReader implements Partial<Handler> {
   }
 
   #end(): void {
-    const said = this.#line.join("");
+    const content = this.#line.join("");
     this.#line = [];
     this.#lines++;
-    const text = this.#pre > 0 ? said.replace(/^\n/, "").trimEnd() : said.replaceAll(/ ?\n ?/g, "\n").trim();
+    const text = this.#pre > 0
+      ? content.replace(/^\n/, "").trimEnd()
+      : content.replaceAll(/ ?\n ?/g, "\n").trim();
     if (text === "" || text === "``") return;
     const whole = this.#pre > 0 ? fenced(text) : this.#mark + text;
     const indent = "  ".repeat(Math.min(MAX_INDENT, Math.max(0, this.#lists.length - 1))) +

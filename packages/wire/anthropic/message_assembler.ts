@@ -179,15 +179,15 @@ export function readMessagesUsage(value: unknown, { begun, reads = 1 }: {
   readonly reads?: number;
 } = {}): Usage | undefined {
   // Every cache write is reported.
-  const read = (told: unknown): Usage | undefined => {
-    const usage = readUsage(told);
+  const read = (counted: unknown): Usage | undefined => {
+    const usage = readUsage(counted);
     return usage && { cacheWriteTokens: 0, ...usage };
   };
   const usage = read(value);
   if (!usage || reads === 1) return usage;
   const { iterations } = asRecord(value) ?? {};
-  const told = begun ?? (Array.isArray(iterations) ? iterations[0] : undefined);
-  const { outputTokens: _, ...first } = read(told) ?? firstRead(usage, reads);
+  const counted = begun ?? (Array.isArray(iterations) ? iterations[0] : undefined);
+  const { outputTokens: _, ...first } = read(counted) ?? firstRead(usage, reads);
   return { ...usage, firstRead: first };
 }
 

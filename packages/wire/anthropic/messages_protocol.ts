@@ -32,15 +32,15 @@ import {
   findMarkedEnds,
   hasContent,
   isThinking,
-  readCacheMarks,
-  withoutMarks,
-} from "./cache_marks.ts";
-import { saidParts, statedFailure, toldFields } from "../meaning.ts";
+  readCacheBreakpoints,
+  withoutBreakpoints,
+} from "./cache_breakpoints.ts";
+import { meaningfulFields, meaningfulParts, statedFailure } from "../meaning.ts";
 import { errorBody } from "./write_message.ts";
 import { toolOf } from "./write_messages_body.ts";
 import { type RawEvent, splitEvents, SseSplitter, typedEvent } from "../sse.ts";
 import { readMessagesUsage, readStreamedBlocks, writeMessagesUsage } from "./message_assembler.ts";
-import { isSubscription, leavesNothing, pingBody, readAnswerBlocks } from "./ping.ts";
+import { isSubscription, isTraceless, pingBody, readAnswerBlocks } from "./ping.ts";
 import { isSearch, TOOL_SEARCH } from "./tool_search.ts";
 import { anchorOf, readCommonHints, readField, wholeTool } from "../request.ts";
 
@@ -69,7 +69,7 @@ export const MESSAGES_PROTOCOL: Protocol = {
   head: { fields: ["system"], read: ([system]) => readSystem(system) },
   replyFields: ["max_tokens"],
   minReplyTokens: 1,
-  compaction: { keptTokens: 10_000, keepsFront: false },
+  compaction: { retainedTokens: 10_000, keepsFront: false },
   auth: API_KEY,
   speaks: (headers) => headers.has("anthropic-version"),
   readHints(body, headers) {
@@ -92,7 +92,7 @@ export const MESSAGES_PROTOCOL: Protocol = {
         isChangedUpstream(readField(body, "context_management")),
     };
   },
-  cacheTtlMs: (request) => readCacheMarks(request).at(-1)?.ttlMs ?? 0,
+  cacheTtlMs: (request) => readCacheBreakpoints(request).at(-1)?.ttlMs ?? 0,
   markField: "cache_control",
   toolSearch: TOOL_SEARCH,
   withoutNonce,
@@ -107,10 +107,10 @@ export const MESSAGES_PROTOCOL: Protocol = {
   },
   readTool(tool) {
     if (!isRecord(tool)) throw unknownTool();
-    const { cache_control: _, defer_loading: isDeferred, ...shown } = tool;
-    const { type, name, description, input_schema: parameters } = shown;
+    const { cache_control: _, defer_loading: isDeferred, ...rest } = tool;
+    const { type, name, description, input_schema: parameters } = rest;
     const inFront = isDeferred !== true;
-    if ((type ?? "custom") !== "custom") return { ...wholeTool(shown), inFront };
+    if ((type ?? "custom") !== "custom") return { ...wholeTool(rest), inFront };
     if (typeof name !== "string" || !isRecord(parameters)) throw unknownTool();
     const described = { name, ...(typeof description === "string" && { description }), parameters };
     return { definition: { type: "function", function: described }, inFront };
@@ -129,7 +129,7 @@ export const MESSAGES_PROTOCOL: Protocol = {
     readAnswerBlocks,
     write: pingBody,
     readUsage: (reply) => readMessagesUsage(asRecord(JSON.parse(decoder.decode(reply)))?.usage),
-    leavesNothing,
+    isTraceless,
     isSubscription,
     mustReply: (request) => asRecord(readField(request, "thinking"))?.type === "enabled",
   },
@@ -238,13 +238,13 @@ class MessagesTurnWriter implements TurnWriter {
     if (this.#whole.length > 0) {
       if (!changed) return this.#whole;
       const body = JSON.parse(decoder.decode(this.#whole));
-      const usage = body.usage === undefined ? {} : { usage: this.#toldUsage(this.#usage) };
+      const usage = body.usage === undefined ? {} : { usage: this.#reportedUsage(this.#usage) };
       return jsonBytes({ ...this.#ending(body), content: this.#visible(), ...usage });
     }
     return joinBytes(this.#held.map((event) => {
       const data = parseRecord(event.data);
       if (!changed || data?.type !== "message_delta") return event.bytes;
-      const usage = this.#toldUsage({ ...this.#usage, ...asRecord(data.usage) });
+      const usage = this.#reportedUsage({ ...this.#usage, ...asRecord(data.usage) });
       return typedEvent({ ...data, delta: this.#ending(asRecord(data.delta) ?? {}), usage });
     }));
   }
@@ -269,7 +269,7 @@ class MessagesTurnWriter implements TurnWriter {
   }
 
   /** Returns the usage of a single prompt read. */
-  #toldUsage(usage: JsonRecord): JsonRecord {
+  #reportedUsage(usage: JsonRecord): JsonRecord {
     const read = this.#replies.at(-1)?.reply.usage;
     if (!read?.firstRead) return usage;
     const { server_tool_use: _, iterations: __, ...rest } = usage;
@@ -395,9 +395,12 @@ function readMessage(value: unknown): readonly ItemPart[] {
   if (!isRecord(value)) throw unknown("a message");
   const { role, content } = value;
   if (role !== "user" && role !== "assistant" && role !== "system") throw unknown("the role of a message");
-  const said = (blocks: unknown) => ({ role, parts: saidParts(withoutMarks(blocks), saidBlock) });
+  const entry = (blocks: unknown) => ({
+    role,
+    parts: meaningfulParts(withoutBreakpoints(blocks), blockMeaning),
+  });
   if (typeof content === "string") {
-    return [{ message: { role, content }, text: ["content"], said: said(content) }];
+    return [{ message: { role, content }, text: ["content"], meaning: entry(content) }];
   }
   const blocks = blocksOf(content);
   if (role === "assistant") {
@@ -409,13 +412,13 @@ function readMessage(value: unknown): readonly ItemPart[] {
     return [{
       message,
       // A reply with only reasoning is identified by that.
-      said: said(spoken.length > 0 ? spoken : blocks),
+      meaning: entry(spoken.length > 0 ? spoken : blocks),
       ...(mark !== undefined && { mark: JSON.stringify(mark) }),
       ...(finds.length > 0 && { finds }),
     }];
   }
   // An empty message is still one.
-  if (blocks.length === 0) return [{ message: { role, content: [] }, said: said([]) }];
+  if (blocks.length === 0) return [{ message: { role, content: [] }, meaning: entry([]) }];
   return blocks.map((block, at): ItemPart => {
     const path = ["content", at];
     const mark = markOf(block);
@@ -438,7 +441,7 @@ function readMessage(value: unknown): readonly ItemPart[] {
       const holdsMark = mark !== undefined && !isRecord(block.cache_control);
       return {
         message,
-        said: said([block]),
+        meaning: entry([block]),
         at: path,
         ...text,
         ...marked,
@@ -450,7 +453,7 @@ function readMessage(value: unknown): readonly ItemPart[] {
     const read = isText ? textOf(block.text) : readPart(block);
     return {
       message: { role, content: read },
-      said: said([block]),
+      meaning: entry([block]),
       at: path,
       ...(isText && { text: [...path, "text"] }),
       ...marked,
@@ -475,30 +478,33 @@ function referencesIn({ content }: JsonRecord): unknown {
  * @throws {UnknownShape} if it isn't valid.
  */
 function readSystem(system: unknown): readonly ItemPart[] {
-  const said = (blocks: unknown) => ({ role: "system", parts: saidParts(withoutMarks(blocks), saidBlock) });
+  const entry = (blocks: unknown) => ({
+    role: "system",
+    parts: meaningfulParts(withoutBreakpoints(blocks), blockMeaning),
+  });
   if (typeof system === "string") {
-    return system === "" ? [] : [{ message: { role: "system", content: system }, said: said(system) }];
+    return system === "" ? [] : [{ message: { role: "system", content: system }, meaning: entry(system) }];
   }
   return blocksOf(system ?? []).map((block): ItemPart => {
     const mark = markOf(block);
     return {
       message: { role: "system", content: readPart(block) },
-      said: said([block]),
+      meaning: entry([block]),
       ...(mark !== undefined && { mark: JSON.stringify(mark) }),
     };
   });
 }
 
 /** Returns a block's meaning, without the id of a call. */
-function saidBlock({ type, ...block }: JsonRecord): unknown {
+function blockMeaning({ type, ...block }: JsonRecord): unknown {
   if (type === "tool_use") {
     const { id: _, input, ...rest } = block;
-    return { type, ...toldFields(rest), input: input ?? {} };
+    return { type, ...meaningfulFields(rest), input: input ?? {} };
   }
-  if (type !== "tool_result") return toldFields({ type, ...block });
+  if (type !== "tool_result") return meaningfulFields({ type, ...block });
   const { tool_use_id: _, content, is_error: failed, ...rest } = block;
-  const parts = saidParts(content);
-  return { type, ...toldFields(rest), ...(failed === true && { failed }), parts };
+  const parts = meaningfulParts(content);
+  return { type, ...meaningfulFields(rest), ...(failed === true && { failed }), parts };
 }
 
 /** @throws {UnknownShape} if content has other values than blocks. */
@@ -516,19 +522,19 @@ function markOf({ cache_control: own, type, content }: JsonRecord): unknown {
 }
 
 function readReply(blocks: readonly JsonRecord[]): AssistantMessage {
-  const said: ContentPart[] = [];
+  const parts: ContentPart[] = [];
   const thoughts: string[] = [];
   const calls: ToolCall[] = [];
   for (const block of blocks) {
     if (block.type === "thinking") thoughts.push(textOf(block.thinking));
     else if (block.type === "tool_use") calls.push(readCall(block));
-    else said.push(...readPart(block));
+    else parts.push(...readPart(block));
   }
-  const [first] = said;
-  const content = said.length === 1 && first?.type === "text" ? first.text : said;
+  const [first] = parts;
+  const content = parts.length === 1 && first?.type === "text" ? first.text : parts;
   return {
     role: "assistant",
-    content: said.length === 0 ? null : content,
+    content: parts.length === 0 ? null : content,
     ...(thoughts.length > 0 && { reasoning_content: thoughts.join("\n") }),
     ...(calls.length > 0 && { tool_calls: calls }),
   };

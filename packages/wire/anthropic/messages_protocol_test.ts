@@ -8,7 +8,7 @@ import {
   UnknownShape,
   writeRequest,
 } from "@tare/wire/internal";
-import { decode, encode, newReaders, requestOf, shown } from "../request_fixture_test.ts";
+import { decode, encode, newReaders, requestOf, visible } from "../request_fixture_test.ts";
 
 const MARK = { cache_control: { type: "ephemeral" } };
 const USE = { type: "tool_use", id: "c1", name: "read", input: { cache_control: 1, path: "a" } };
@@ -48,8 +48,8 @@ Deno.test("MESSAGES_PROTOCOL.readItem() returns a message per reply and per bloc
     { role: "assistant", content: "Done." },
   ];
   const found = result("c4", [{ type: "tool_reference", tool_name: "mcp__github__search" }]);
-  const [kept] = MESSAGES_PROTOCOL.readItem({ role: "user", content: [found] });
-  assertEquals(kept?.message.role === "tool" && kept.message.keep, true);
+  const [item] = MESSAGES_PROTOCOL.readItem({ role: "user", content: [found] });
+  assertEquals(item?.message.role === "tool" && item.message.keep, true);
   const read = messages.flatMap(MESSAGES_PROTOCOL.readItem).map(({ message }) => message);
   const [, reply, ...more] = read;
   assertEquals(reply?.role === "assistant" && [reply.reasoning_content, reply.tool_calls], ["Hm.", [{
@@ -58,11 +58,11 @@ Deno.test("MESSAGES_PROTOCOL.readItem() returns a message per reply and per bloc
     function: { name: "read", arguments: '{"cache_control":1,"path":"a"}' },
   }]]);
   assertEquals(JSON.stringify(reply?.content).length < 1_200, true);
-  const picture = { type: "image_url", image_url: { url: "" } } as const;
+  const image = { type: "image_url", image_url: { url: "" } } as const;
   const expected: Message[] = [
     { role: "tool", tool_call_id: "c1", content: "A." },
     { role: "tool", tool_call_id: "c2", content: "B.", failed: true },
-    { role: "tool", tool_call_id: "c3", content: [{ type: "text", text: "C." }, picture], keep: true },
+    { role: "tool", tool_call_id: "c3", content: [{ type: "text", text: "C." }, image], keep: true },
     { role: "user", content: "And now?" },
     {
       role: "user",
@@ -111,9 +111,9 @@ Deno.test("MESSAGES_PROTOCOL edits single blocks and preserves all other bytes",
     '{"role":"user","content":[ {"type":"tool_result","tool_use_id":"c1","content":"long","x":1.0}, ' +
     '{"type":"tool_result","tool_use_id":"c2","content":[{"type":"text","text":"longer"}]},{"type":"text","text":"And?"}]}] }';
   const request = requestOf(body, MESSAGES_PROTOCOL);
-  const written = (changed: Parameters<typeof shown>[1]) =>
-    decode(writeRequest(request, shown(request, changed)));
-  assertStrictEquals(writeRequest(request, shown(request)), request.bytes);
+  const written = (changed: Parameters<typeof visible>[1]) =>
+    decode(writeRequest(request, visible(request, changed)));
+  assertStrictEquals(writeRequest(request, visible(request)), request.bytes);
   assertEquals(written({ 3: { content: "[1]" } }), body.replace('"long"', '"[1]"'));
   assertEquals(
     written({ 4: { content: "[2]" } }),

@@ -12,7 +12,7 @@ import {
   type Span,
 } from "../json.ts";
 import { splitEvents } from "../sse.ts";
-import { hasContent, isThinking, LOOK_BACK_BLOCKS } from "./cache_marks.ts";
+import { hasContent, isThinking, LOOK_BACK_BLOCKS } from "./cache_breakpoints.ts";
 
 type Bytes = Uint8Array<ArrayBuffer>;
 
@@ -60,7 +60,7 @@ export function readAnswerBlocks(
   }
 }
 
-export function leavesNothing(headers: Headers): boolean {
+export function isTraceless(headers: Headers): boolean {
   return [...headers].some(([name, value]) =>
     /^anthropic-ratelimit-.*-remaining$/.test(name) && Number(value) <= 0
   );
@@ -213,7 +213,7 @@ function upgradeEdits(body: Bytes, answer: readonly string[]): JsonEdit[] {
     const items = arrayItems(body, span.start);
     for (const [at, item] of items.entries()) {
       const before = body.subarray(item.start, item.end);
-      const bare = withoutShortMarks(before);
+      const bare = withoutShortBreakpoints(before);
       const isLast = name === "messages" && at === items.length - 1;
       const value = isLast ? joinBytes([bare, encoder.encode(`,${continued(answer)}`)]) : bare;
       if (value !== before) edits.push({ path: [name, at], value });
@@ -240,7 +240,7 @@ function withMark(block: string): string {
 }
 
 /** Removes five-minute breakpoints. Returns the same bytes if unchanged. */
-function withoutShortMarks(bytes: Bytes): Bytes {
+function withoutShortBreakpoints(bytes: Bytes): Bytes {
   if (bytes[0] !== OPEN_OBJECT) return bytes;
   const fields = objectFields(bytes);
   const mark = fields.get("cache_control");
@@ -248,7 +248,7 @@ function withoutShortMarks(bytes: Bytes): Bytes {
   const edits = content && isListAt(bytes, content)
     ? arrayItems(bytes, content.start).flatMap(({ start, end }, at): JsonEdit[] => {
       const before = bytes.subarray(start, end);
-      const value = withoutShortMarks(before);
+      const value = withoutShortBreakpoints(before);
       return value === before ? [] : [{ path: ["content", at], value }];
     })
     : [];

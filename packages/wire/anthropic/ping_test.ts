@@ -23,8 +23,8 @@ const answerOf = (content: string, stop?: string, body: string = BODY) =>
   readAnswerBlocks(encode(body), reply(content, stop), false);
 
 Deno.test("pingBody() repeats the request byte for byte except for the reply settings", () => {
-  const asked = BODY.replace("32000.0", "0").replace("true", "false");
-  assertEquals(decode(write(encode(BODY))), asked);
+  const request = BODY.replace("32000.0", "0").replace("true", "false");
+  assertEquals(decode(write(encode(BODY))), request);
   // Without stream settings.
   assertEquals(
     decode(write(encode('{"model":"m","messages":[]}'))),
@@ -39,10 +39,10 @@ Deno.test("pingBody() appends the answer with an hour's breakpoint and removes s
       .replace(`{${SHORT} , "type"`, '{ "type"').replace(`"text":"B",${SHORT}`, '"text":"B"')
       .replace(`"And?",${SHORT}`, '"And?"')
       .replace("}] , ", `},{"role":"assistant","content":[${answer.join(",")}]},${behind}] , `);
-  const said = answerOf(`${THOUGHT},${SAID}`)!;
-  assertEquals(said, [THOUGHT, SAID]);
+  const answer = answerOf(`${THOUGHT},${SAID}`)!;
+  assertEquals(answer, [THOUGHT, SAID]);
   assertEquals(
-    decode(write(encode(BODY), said)),
+    decode(write(encode(BODY), answer)),
     upgraded([THOUGHT, SAID.replace("{", `{${HOUR},`)], '{"role":"user","content":"."}'),
   );
   // Each call gets a result; thinking has no breakpoint.

@@ -35,7 +35,7 @@ export const TOOL_SEARCH: NonNullable<Protocol["toolSearch"]> = {
 };
 
 /** Returns the blocks of a search: call and references. */
-export function searchBlocks({ id, found, ...asked }: {
+export function searchBlocks({ id, found, ...rest }: {
   readonly id: string;
   readonly name: string;
   readonly input: JsonRecord;
@@ -44,7 +44,7 @@ export function searchBlocks({ id, found, ...asked }: {
   const references = found.map((tool_name) => ({ type: "tool_reference", tool_name }));
   const content = { type: "tool_search_tool_search_result", tool_references: references };
   return [
-    { type: "server_tool_use", id, ...asked },
+    { type: "server_tool_use", id, ...rest },
     { type: "tool_search_tool_result", tool_use_id: id, content },
   ];
 }

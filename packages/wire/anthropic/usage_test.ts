@@ -8,17 +8,17 @@ function read(usage: unknown): unknown {
 }
 
 Deno.test("readMessagesUsage() counts the whole prompt, including writes for five minutes and an hour", () => {
-  const told = {
+  const usage = {
     input_tokens: 3,
     cache_read_input_tokens: 100,
     cache_creation_input_tokens: 50,
     output_tokens: 7,
   };
   const whole = { promptTokens: 153, cachedTokens: 100, cacheWriteTokens: 50, outputTokens: 7 };
-  assertEquals(read(told), whole);
+  assertEquals(read(usage), whole);
   const apart = { ephemeral_5m_input_tokens: 20, ephemeral_1h_input_tokens: 30 };
-  assertEquals(read({ ...told, cache_creation: apart }), { ...whole, hourWriteTokens: 30 });
-  assertEquals(read({ ...told, cache_creation: null, cache_read_input_tokens: null }), {
+  assertEquals(read({ ...usage, cache_creation: apart }), { ...whole, hourWriteTokens: 30 });
+  assertEquals(read({ ...usage, cache_creation: null, cache_read_input_tokens: null }), {
     ...whole,
     promptTokens: 53,
     cachedTokens: 0,

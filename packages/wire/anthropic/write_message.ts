@@ -57,8 +57,16 @@ export class MessageWriter {
 
   #envelope(usage: Usage): JsonRecord {
     const { id, model } = this.#reply;
-    const told = { ...writeMessagesUsage(usage), service_tier: "standard" };
-    return { id, type: "message", role: "assistant", model, content: [], stop_sequence: null, usage: told };
+    const counted = { ...writeMessagesUsage(usage), service_tier: "standard" };
+    return {
+      id,
+      type: "message",
+      role: "assistant",
+      model,
+      content: [],
+      stop_sequence: null,
+      usage: counted,
+    };
   }
 }
 

@@ -23,7 +23,13 @@ import {
   wellFormed,
 } from "../legality.ts";
 import { UnknownShape } from "../protocol.ts";
-import { hasContent, isThinking, LOOK_BACK_BLOCKS, MAX_CACHE_MARKS, SHORT_TTL_MS } from "./cache_marks.ts";
+import {
+  hasContent,
+  isThinking,
+  LOOK_BACK_BLOCKS,
+  MAX_CACHE_MARKS,
+  SHORT_TTL_MS,
+} from "./cache_breakpoints.ts";
 
 /** Forms accepted by providers of Messages. */
 export const MESSAGES_FORMS: LegalForms = {
@@ -92,7 +98,7 @@ export function messagesBody(
   const first = sent.findIndex(({ message }) => !isInstruction(message));
   const heads = first < 0 ? sent.length : first;
   const system = sent.slice(0, heads).flatMap(({ message }) => contentBlocks(message.content));
-  const shown = legal.tools.map(({ definition }) => toolOf(definition));
+  const visible = legal.tools.map(({ definition }) => toolOf(definition));
   const written = sent.slice(heads).flatMap((legal, place): PlacedBlock[] => {
     const role = legal.message.role === "assistant" ? "assistant" : "user";
     const isLast = heads + place === sent.length - 1;
@@ -100,14 +106,14 @@ export function messagesBody(
   });
   const blocks = withLegalEnds(written, heads);
   const useful = usefulPlaces(blocks, { messages, ...stable });
-  const marked = [...useful, system.at(-1), shown.at(-1)].filter((block) => block !== undefined);
+  const marked = [...useful, system.at(-1), visible.at(-1)].filter((block) => block !== undefined);
   const mark = { type: "ephemeral", ...(cacheTtlMs >= HOUR_MS && { ttl: "1h" }) };
   const most = cacheTtlMs > 0 ? MAX_CACHE_MARKS : 0;
   for (const block of [...new Set(marked)].slice(0, most)) block.cache_control = mark;
   return wellFormed({
     max_tokens: maxTokens,
     ...(system.length > 0 && { system }),
-    ...(shown.length > 0 && { tools: shown }),
+    ...(visible.length > 0 && { tools: visible }),
     messages: grouped(blocks),
     ...settingsOf(settings, { thinking, maxTokens, messages, nameOf: legal.nameOf }),
   });
@@ -134,8 +140,8 @@ function withLegalEnds(blocks: readonly PlacedBlock[], at: number): PlacedBlock[
 
 const HOUR_MS = 3_600_000;
 
-export function toolOf({ function: shown }: ToolDefinition): Record<string, unknown> {
-  const { name, description, parameters = { type: "object" } } = shown;
+export function toolOf({ function: definition }: ToolDefinition): Record<string, unknown> {
+  const { name, description, parameters = { type: "object" } } = definition;
   return { name, ...(description !== undefined && { description }), input_schema: parameters };
 }
 
@@ -160,8 +166,8 @@ function grouped(blocks: readonly PlacedBlock[]): JsonRecord[] {
   const groups: { readonly role: string; readonly content: JsonRecord[] }[] = [];
   let last: PlacedBlock | undefined;
   for (const block of blocks) {
-    const goesOn = last?.role === block.role && (block.role === "user" || last.at === block.at);
-    if (goesOn) groups.at(-1)?.content.push(block.value);
+    const continues = last?.role === block.role && (block.role === "user" || last.at === block.at);
+    if (continues) groups.at(-1)?.content.push(block.value);
     else groups.push({ role: block.role, content: [block.value] });
     last = block;
   }
@@ -172,8 +178,8 @@ function blocksOf({ message, made }: LegalMessage, isLast: boolean): Record<stri
   if (message.role === "assistant") return replyBlocks(message, made, isLast);
   if (message.role !== "tool") return contentBlocks(message.content);
   const { tool_call_id: id, content } = message;
-  const told = typeof content === "string" ? content : contentBlocks(content);
-  return [{ type: "tool_result", tool_use_id: id, content: told }];
+  const blocks = typeof content === "string" ? content : contentBlocks(content);
+  return [{ type: "tool_result", tool_use_id: id, content: blocks }];
 }
 
 /** Returns the original blocks of a reply, if stored, with its calls. */
@@ -192,12 +198,12 @@ function replyBlocks(
   made: readonly ToolCall[],
   isLast: boolean,
 ): Record<string, unknown>[] {
-  const { tool_calls: calls = [], refusal, carried: { items: kept } = {} } = message;
-  if (!kept) {
-    const said = contentBlocks(message.content || refusal || null);
-    return [...said, ...calls.map(callBlock)];
+  const { tool_calls: calls = [], refusal, carried: { items: carriedItems } = {} } = message;
+  if (!carriedItems) {
+    const contents = contentBlocks(message.content || refusal || null);
+    return [...contents, ...calls.map(callBlock)];
   }
-  const blocks = withoutLooseEnds(kept.filter(hasContent), isLast);
+  const blocks = withoutLooseEnds(carriedItems.filter(hasContent), isLast);
   const idOf = ({ type, id }: JsonRecord) => type === "tool_use" ? id : undefined;
   return placeCalls(blocks, { calls, made, idOf, write: callBlock });
 }

@@ -60,7 +60,7 @@ export function chatBody(
   const legal = legalPrompt(request, CHAT_FORMS);
   const tools = legal.tools.map(({ definition }) => definition);
   const named = namesResults ? withNames(legal.messages) : legal.messages.map(({ message }) => message);
-  const messages = picturesBehind(named).map((message) => chatMessage(message, needsReasoning));
+  const messages = imagesAfter(named).map((message) => chatMessage(message, needsReasoning));
   return wellFormed({
     messages: messages.length > 0 ? messages : [{ role: "user", content: EMPTY_MESSAGE }],
     // Servers refuse an empty list.
@@ -99,8 +99,8 @@ function chatMessage(message: Message, needsReasoning: boolean): Message {
   const { keep: _, failed: __, findsTools: ___, ...sent } = { keep: 0, failed: 0, findsTools: 0, ...message };
   const content = contentFor(message.role, message.content);
   const isEmpty = content.length === 0 && message.role !== "tool";
-  const shown = isEmpty ? EMPTY_MESSAGE : content.length === 0 ? "" : content;
-  return withLegalName({ ...sent, content: shown });
+  const visible = isEmpty ? EMPTY_MESSAGE : content.length === 0 ? "" : content;
+  return withLegalName({ ...sent, content: visible });
 }
 
 /** Accepted author names. */
@@ -113,18 +113,18 @@ function withLegalName<Sent extends Message>(message: Sent): Sent {
 }
 
 function chatReply(message: AssistantMessage, needsReasoning: boolean): Message {
-  const { carried: _, keep: __, findsTools: ___, refusal, ...said } = message;
+  const { carried: _, keep: __, findsTools: ___, refusal, ...rest } = message;
   const content = message.content && contentFor("assistant", message.content);
   const isSilent = !content || content.length === 0;
   const hasCalls = (message.tool_calls ?? []).length > 0;
   return withLegalName({
-    ...said,
+    ...rest,
     // Some servers require text, without a refusal next to it.
     ...(isSilent
       ? { content: hasCalls ? message.content === "" ? "" : null : refusal || EMPTY_MESSAGE }
       : { content }),
     ...(!isSilent && refusal !== undefined && { refusal }),
-    ...(needsReasoning && !said.reasoning_content && { reasoning_content: " " }),
+    ...(needsReasoning && !rest.reasoning_content && { reasoning_content: " " }),
   });
 }
 
@@ -146,27 +146,27 @@ function partFor(role: Parameters<typeof contentFor>[0], part: ContentPart): Con
 const SHOWN = "Images from the calls above:";
 
 /** Moves images of results, which may only contain text, to a user message after a step. */
-function picturesBehind(messages: readonly Message[]): readonly Message[] {
+function imagesAfter(messages: readonly Message[]): readonly Message[] {
   if (!messages.some((message) => message.role === "tool" && typeof message.content !== "string")) {
     return messages;
   }
   const sent: Message[] = [];
-  let shown: ContentPart[] = [];
+  let parts: ContentPart[] = [];
   for (const [at, message] of messages.entries()) {
     if (message.role === "tool" && typeof message.content !== "string") {
-      const pictures = message.content.filter(isPicture);
-      const others = message.content.filter((part) => !isPicture(part)).map((part) => partFor("tool", part));
+      const images = message.content.filter(isImage);
+      const others = message.content.filter((part) => !isImage(part)).map((part) => partFor("tool", part));
       sent.push({ ...message, content: contentText(others) });
-      shown.push(...pictures);
+      parts.push(...images);
     } else sent.push(message);
-    if (shown.length === 0 || messages[at + 1]?.role === "tool") continue;
-    sent.push({ role: "user", content: [{ type: "text", text: SHOWN }, ...shown] });
-    shown = [];
+    if (parts.length === 0 || messages[at + 1]?.role === "tool") continue;
+    sent.push({ role: "user", content: [{ type: "text", text: SHOWN }, ...parts] });
+    parts = [];
   }
   return sent;
 }
 
-function isPicture({ type }: ContentPart): boolean {
+function isImage({ type }: ContentPart): boolean {
   return type === "image_url";
 }
 
@@ -239,8 +239,8 @@ export class ReplyAssembler {
     if (reasoning) events.push({ type: "reasoning_delta", text: reasoning });
     const text = textOf(content);
     if (text !== undefined) this.#content = (this.#content ?? "") + text;
-    const said = (text ?? "") + (typeof fields.refusal === "string" ? fields.refusal : "");
-    if (said) events.push({ type: "text_delta", text: said });
+    const ownText = (text ?? "") + (typeof fields.refusal === "string" ? fields.refusal : "");
+    if (ownText) events.push({ type: "text_delta", text: ownText });
     if (calls) events.push(...this.#calls.read(calls));
     this.#fields = mergeDelta(this.#fields, fields);
     return events;
@@ -337,7 +337,7 @@ export class CallAssembler {
 
   #add(piece: Piece): CallDelta {
     let call = this.#find(piece);
-    if (!call || startsAnew(piece, call, this.#chunk)) {
+    if (!call || startsNewCall(piece, call, this.#chunk)) {
       const index = this.#calls.length;
       if (index === MAX_CALLS) throw new ReplyTooLong(`it makes more than ${MAX_CALLS} tool calls`);
       call = { index, id: "", name: "", arguments: "", extra: {}, functionExtra: {}, chunk: this.#chunk };
@@ -369,7 +369,7 @@ export class CallAssembler {
 }
 
 /** Returns whether a piece begins a call instead of continuing one. */
-function startsAnew(piece: Piece, call: PartialCall, chunk: number): boolean {
+function startsNewCall(piece: Piece, call: PartialCall, chunk: number): boolean {
   if (!piece.name) return false;
   if (call.chunk === chunk) {
     const same = piece.id !== "" && piece.id === call.id && piece.name === call.name;
@@ -551,13 +551,13 @@ function wholePrompt(
   usage: JsonRecord,
   { created = 0, cacheTokens }: { readonly created: number | undefined; readonly cacheTokens: number },
 ): number {
-  const told = largest(
+  const limit = largest(
     usage.prompt_tokens,
     (largest(usage.prompt_cache_hit_tokens) ?? 0) + (largest(usage.prompt_cache_miss_tokens) ?? 0),
     (largest(usage.input_tokens) ?? 0) + (largest(usage.cache_read_input_tokens) ?? 0) + created,
   ) ?? 0;
   // A total below the cached tokens excludes them.
-  return told > 0 && told < cacheTokens ? told + cacheTokens : told;
+  return limit > 0 && limit < cacheTokens ? limit + cacheTokens : limit;
 }
 
 function wholeOutput(usage: JsonRecord): number {

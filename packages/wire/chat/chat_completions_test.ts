@@ -8,7 +8,7 @@ import { mergeDelta, readUsage, writeUsage } from "./chat_completions.ts";
 Deno.test("ReplyAssembler emits reasoning once and retains each of its fields", () => {
   const details = [{ type: "reasoning.text", text: "Hm.", index: 0 }];
   for (
-    const [fields, shown] of [
+    const [fields, expected] of [
       [{ reasoning_content: "Hm." }, "Hm."],
       [{ reasoning: "Hm." }, "Hm."],
       [{ reasoning_text: "Hm." }, "Hm."],
@@ -17,9 +17,9 @@ Deno.test("ReplyAssembler emits reasoning once and retains each of its fields", 
       [{ reasoning_details: [{ type: "reasoning.summary", summary: "In short." }] }, "In short."],
     ] as const
   ) {
-    const asked = assemble([delta(fields), delta({ content: "Hi" }, "stop")]);
-    assertEquals(asked.events, [
-      { type: "reasoning_delta", text: shown },
+    const reply = assemble([delta(fields), delta({ content: "Hi" }, "stop")]);
+    assertEquals(reply.events, [
+      { type: "reasoning_delta", text: expected },
       { type: "text_delta", text: "Hi" },
       { type: "completed", message: { role: "assistant", content: "Hi", ...fields }, finishReason: "stop" },
     ] as ModelEvent[]);
@@ -27,8 +27,8 @@ Deno.test("ReplyAssembler emits reasoning once and retains each of its fields", 
 });
 
 Deno.test("ReplyAssembler emits a refusal as text and retains it as a refusal", () => {
-  const asked = assemble([delta({ refusal: "I " }), delta({ refusal: "can't." }), delta({}, "stop")]);
-  assertEquals(asked.events, [
+  const reply = assemble([delta({ refusal: "I " }), delta({ refusal: "can't." }), delta({}, "stop")]);
+  assertEquals(reply.events, [
     { type: "text_delta", text: "I " },
     { type: "text_delta", text: "can't." },
     {
@@ -47,8 +47,8 @@ Deno.test("ReplyAssembler reads content in parts", () => {
 Deno.test("ReplyAssembler reads a whole message instead of deltas, but not after them", () => {
   const message = { role: "assistant", content: "Hello" };
   const last = (delta?: unknown) => ({ choices: [{ index: 0, delta, message, finish_reason: "stop" }] });
-  for (const asked of [assemble([last()]), assemble([last({})])]) {
-    assertEquals([asked.events.length, asked.completed?.message.content], [2, "Hello"]);
+  for (const reply of [assemble([last()]), assemble([last({})])]) {
+    assertEquals([reply.events.length, reply.completed?.message.content], [2, "Hello"]);
   }
   const streamed = assemble([delta({ content: "Hel" }), delta({ content: "lo" }), last({})]);
   assertEquals([streamed.events.length, streamed.completed?.message.content], [3, "Hello"]);
@@ -71,8 +71,8 @@ Deno.test("ReplyAssembler maps finish reasons", () => {
       [call, "length", "length"],
     ] as const satisfies readonly (readonly [unknown, string, FinishReason])[]
   ) {
-    const asked = assemble([delta(fields, ""), delta({}, word), delta({}, null)]);
-    assertEquals([word, asked.completed?.finishReason], [word, expected]);
+    const reply = assemble([delta(fields, ""), delta({}, word), delta({}, null)]);
+    assertEquals([word, reply.completed?.finishReason], [word, expected]);
   }
 });
 
@@ -83,10 +83,10 @@ Deno.test("ReplyAssembler returns no reply that the provider abandoned", () => {
 });
 
 Deno.test("ReplyAssembler ignores chunks without content", () => {
-  const asked = assemble(
+  const reply = assemble(
     [{}, { choices: [] }, { choices: null }, 7, { choices: [{}] }, delta({ content: "Hi" }, "stop")],
   );
-  assertEquals(asked.events, [
+  assertEquals(reply.events, [
     { type: "text_delta", text: "Hi" },
     { type: "completed", message: { role: "assistant", content: "Hi" }, finishReason: "stop" },
   ]);

@@ -13,13 +13,13 @@ import {
   type WireRequest,
 } from "../protocol.ts";
 import {
+  argumentsMeaning,
   inOrder,
   isNothing,
+  meaningfulFields,
+  meaningfulParts,
   plainContent,
-  saidArguments,
-  saidParts,
   statedFailure,
-  toldFields,
 } from "../meaning.ts";
 import { legalArguments } from "../legality.ts";
 import { eventText, type RawEvent, splitEvents, SseSplitter } from "../sse.ts";
@@ -33,7 +33,7 @@ export const CHAT_PROTOCOL: Protocol = {
   listField: "messages",
   replyFields: ["max_completion_tokens", "max_tokens"],
   minReplyTokens: 1,
-  compaction: { resultChars: 2_000, keptChars: () => 70_000, keepsFront: true },
+  compaction: { resultChars: 2_000, retainedChars: () => 70_000, keepsFront: true },
   auth: BEARER,
   readHints(body, headers) {
     const count = readField(body, "n");
@@ -54,7 +54,7 @@ export const CHAT_PROTOCOL: Protocol = {
         ...(holdsMedia(plain.content) && { keep: true }),
       }
       : plain;
-    return [{ message, text: CONTENT, said: saidBy(value) }];
+    return [{ message, text: CONTENT, meaning: contentMeaning(value) }];
   },
   idPaths(value) {
     const { role, tool_calls: calls } = asRecord(value) ?? {};
@@ -102,29 +102,29 @@ const encoder = new TextEncoder();
 const THOUGHTS: readonly string[] = ["reasoning_content", "reasoning", "reasoning_details"];
 
 /** Returns a message's meaning, without ids of calls. */
-function saidBy(message: Message): unknown {
+function contentMeaning(message: Message): unknown {
   const { role, content, tool_calls: calls, ...fields }: JsonRecord = { ...message };
-  const parts = saidParts(content);
-  const called = Array.isArray(calls) ? calls.map(saidCall) : [];
+  const parts = meaningfulParts(content);
+  const called = Array.isArray(calls) ? calls.map(callMeaning) : [];
   // A message with only reasoning is identified by that.
   const thoughts = parts.length + called.length === 0 ? [] : THOUGHTS;
-  const rest = toldFields(fields, role === "tool" ? ["tool_call_id", ...thoughts] : thoughts);
+  const rest = meaningfulFields(fields, role === "tool" ? ["tool_call_id", ...thoughts] : thoughts);
   return { role, parts, called, rest: inOrder(rest) };
 }
 
-function saidCall(call: unknown): unknown {
+function callMeaning(call: unknown): unknown {
   const { id: _, index: __, function: called, ...fields } = asRecord(call) ?? {};
   const { name, arguments: args, ...more } = asRecord(called) ?? {};
-  const rest = inOrder({ type: "function", ...toldFields(fields), ...toldFields(more) });
-  return typeof args === "string" ? { name, arguments: saidArguments(args), rest } : rest;
+  const rest = inOrder({ type: "function", ...meaningfulFields(fields), ...meaningfulFields(more) });
+  return typeof args === "string" ? { name, arguments: argumentsMeaning(args), rest } : rest;
 }
 
 /** Returns an equal message for every spelling. */
 function plainMessage(message: Message): Message {
   const { content, tool_call_id: id, ...fields }: JsonRecord = { ...message };
   const answers = id !== undefined && { tool_call_id: id };
-  const said = fields.role === "assistant" && isNothing(content) ? null : plainContent(content) ?? null;
-  const plain = { ...toldFields(fields), ...answers, content: withMedia(said) };
+  const value = fields.role === "assistant" && isNothing(content) ? null : plainContent(content) ?? null;
+  const plain = { ...meaningfulFields(fields), ...answers, content: withMedia(value) };
   return isMessage(plain) ? plain : message;
 }
 
@@ -212,7 +212,7 @@ class ChatTurnWriter implements TurnWriter {
   readonly #replies: { readonly message: JsonRecord; readonly reply: WireReply }[] = [];
   #splitter = new SseSplitter();
   /** Current reply, as fields or unparsed events. */
-  #said: (JsonRecord | Uint8Array<ArrayBuffer>)[] = [];
+  #pieces: (JsonRecord | Uint8Array<ArrayBuffer>)[] = [];
   #calls = new CallAssembler();
   #recalls = new Set<number>();
   #callsClient = false;
@@ -233,7 +233,7 @@ class ChatTurnWriter implements TurnWriter {
     this.#begin();
     const whole = this.#splitter.cut(bytes);
     if (this.#passesWhole(whole)) {
-      if (this.#keeps) this.#said.push(whole);
+      if (this.#keeps) this.#pieces.push(whole);
       return whole.length > 0 ? [whole] : [];
     }
     return splitEvents(whole).flatMap((event) => this.#pass(event));
@@ -257,9 +257,9 @@ class ChatTurnWriter implements TurnWriter {
   }
 
   #readMessage(): JsonRecord {
-    const deltas = this.#said.flatMap((said) => {
-      if (!(said instanceof Uint8Array)) return [said];
-      return splitEvents(said).map(({ data }) => {
+    const deltas = this.#pieces.flatMap((pieces) => {
+      if (!(pieces instanceof Uint8Array)) return [pieces];
+      return splitEvents(pieces).map(({ data }) => {
         const { choices } = readChunk(data) ?? {};
         const { delta } = asRecord(Array.isArray(choices) ? choices[0] : undefined) ?? {};
         return asRecord(delta) ?? {};
@@ -372,7 +372,7 @@ class ChatTurnWriter implements TurnWriter {
     this.#ended = false;
     this.#held = [];
     this.#holds = false;
-    this.#said = [];
+    this.#pieces = [];
     this.#calls = new CallAssembler();
     this.#recalls = new Set();
     this.#callsClient = false;
@@ -411,15 +411,15 @@ class ChatTurnWriter implements TurnWriter {
     }
     if (isRecord(choice)) {
       const delta = isRecord(choice.delta) ? choice.delta : {};
-      const shown = this.#takeDelta(delta, later);
+      const visible = this.#takeDelta(delta, later);
       const ends = typeof choice.finish_reason === "string";
       if (ends) this.#finish = choice.finish_reason;
       const recalled = this.#recalls.size > 0;
-      if (shown === undefined && !ends) return [];
-      if (shown !== delta || (ends && recalled)) {
+      if (visible === undefined && !ends) return [];
+      if (visible !== delta || (ends && recalled)) {
         const { tool_calls: _, ...rest } = delta;
         const finish = ends && recalled && !this.#callsClient ? "stop" : choice.finish_reason;
-        const seen = { ...choice, delta: shown ?? rest, finish_reason: finish };
+        const seen = { ...choice, delta: visible ?? rest, finish_reason: finish };
         changed = { ...(changed ?? chunk), choices: [seen, ...choices.slice(1)] };
       }
       if (ends && recalled) this.#holds = true;
@@ -430,7 +430,7 @@ class ChatTurnWriter implements TurnWriter {
   /** Returns a delta's visible part, if any. */
   #takeDelta(delta: JsonRecord, later: boolean): JsonRecord | undefined {
     const { tool_calls: calls, role, ...fields } = delta;
-    if (this.#keeps) this.#said.push(fields);
+    if (this.#keeps) this.#pieces.push(fields);
     const withoutRole = later ? fields : { ...(role !== undefined && { role }), ...fields };
     if (!Array.isArray(calls)) {
       return later && role !== undefined ? (isEmpty(fields) ? undefined : fields) : delta;
@@ -447,9 +447,9 @@ class ChatTurnWriter implements TurnWriter {
       }
       this.#callsClient = true;
       const shift = [...this.#recalls].filter((recall) => recall < index).length;
-      const told = typeof piece?.index === "number" ? piece.index : index;
+      const position = typeof piece?.index === "number" ? piece.index : index;
       if (shift > 0) moved = true;
-      seen.push(shift > 0 ? { ...piece, index: told - shift } : piece);
+      seen.push(shift > 0 ? { ...piece, index: position - shift } : piece);
     }
     if (!moved) return later && role !== undefined ? { ...fields, tool_calls: calls } : delta;
     if (seen.length > 0) return { ...withoutRole, tool_calls: seen };

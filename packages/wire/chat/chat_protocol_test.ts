@@ -16,9 +16,9 @@ Deno.test("CHAT_PROTOCOL.readItem() accepts messages with unknown fields and par
     { role: "function", name: "f", content: null },
   ];
   for (const message of messages) {
-    const [{ said, ...part } = {}] = CHAT_PROTOCOL.readItem(message);
+    const [{ meaning, ...part } = {}] = CHAT_PROTOCOL.readItem(message);
     assertEquals<unknown>(part, { message, text: ["content"] });
-    assert(said !== undefined);
+    assert(meaning !== undefined);
   }
   const custom = { type: "custom", custom: { name: "c" } };
   assertEquals(CHAT_PROTOCOL.readTool(custom), {

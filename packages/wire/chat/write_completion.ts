@@ -20,7 +20,7 @@ import { writeUsage } from "./chat_completions.ts";
  */
 export class CompletionWriter {
   readonly #head: { readonly id: string; readonly created: number; readonly model: string };
-  readonly #tellsUsage: boolean;
+  readonly #reportsUsage: boolean;
   readonly #dialect: Parameters<typeof writeUsage>[1];
 
   constructor(
@@ -30,9 +30,9 @@ export class CompletionWriter {
       readonly created: number;
       readonly model: string;
     },
-    { tellsUsage = true, dialect }: {
+    { reportsUsage = true, dialect }: {
       /** Whether usage is reported. Default: true. */
-      readonly tellsUsage?: boolean;
+      readonly reportsUsage?: boolean;
       /**
        * Cache usage, in addition to `prompt_tokens`, which include cached tokens. Default: `openai`.
        * - `openai`: `prompt_tokens_details.cached_tokens`
@@ -44,7 +44,7 @@ export class CompletionWriter {
     } = {},
   ) {
     this.#head = { id, created, model };
-    this.#tellsUsage = tellsUsage;
+    this.#reportsUsage = reportsUsage;
     this.#dialect = dialect;
   }
 
@@ -64,7 +64,7 @@ export class CompletionWriter {
       object: "chat.completion",
       ...head,
       choices: [{ index: 0, message, finish_reason: finishReason, logprobs: null }],
-      ...(this.#tellsUsage && { usage: writeUsage(usage, this.#dialect) }),
+      ...(this.#reportsUsage && { usage: writeUsage(usage, this.#dialect) }),
     };
   }
 
@@ -75,7 +75,7 @@ export class CompletionWriter {
 
   /** Returns the usage chunk, if reported. */
   usage(usage: Usage): object[] {
-    return this.#tellsUsage ? [this.#chunk([], writeUsage(usage, this.#dialect))] : [];
+    return this.#reportsUsage ? [this.#chunk([], writeUsage(usage, this.#dialect))] : [];
   }
 
   /**
@@ -127,7 +127,7 @@ export class CompletionWriter {
       object: "chat.completion.chunk",
       ...head,
       choices,
-      ...(this.#tellsUsage && { usage }),
+      ...(this.#reportsUsage && { usage }),
     };
   }
 }

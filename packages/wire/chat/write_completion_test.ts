@@ -55,7 +55,7 @@ Deno.test("CompletionWriter.chunks() streams reasoning, text and calls, then the
 });
 
 Deno.test("CompletionWriter omits usage where it isn't reported", () => {
-  const writer = new CompletionWriter(HEAD, { tellsUsage: false });
+  const writer = new CompletionWriter(HEAD, { reportsUsage: false });
   assertEquals("usage" in writer.delta({}, "stop"), false);
   assertEquals("usage" in writer.body(REPLY), false);
   assertEquals(writer.usage(REPLY.usage), []);

@@ -108,7 +108,7 @@ export class ResponseEventWriter {
 
   /** Returns the draft of a response. */
   static empty(
-    asked: {
+    request: {
       readonly model: string;
       readonly instructions?: string | null;
       readonly max_output_tokens?: number | null;
@@ -134,22 +134,22 @@ export class ResponseEventWriter {
       background: false,
       error: null,
       incomplete_details: null,
-      instructions: asked.instructions ?? null,
-      max_output_tokens: asked.max_output_tokens ?? null,
-      metadata: asked.metadata ?? {},
-      model: asked.model,
+      instructions: request.instructions ?? null,
+      max_output_tokens: request.max_output_tokens ?? null,
+      metadata: request.metadata ?? {},
+      model: request.model,
       output: [],
-      parallel_tool_calls: asked.parallel_tool_calls ?? true,
-      previous_response_id: asked.previous_response_id ?? null,
-      store: asked.store ?? true,
-      temperature: asked.temperature ?? null,
+      parallel_tool_calls: request.parallel_tool_calls ?? true,
+      previous_response_id: request.previous_response_id ?? null,
+      store: request.store ?? true,
+      temperature: request.temperature ?? null,
       text: { format: { type: "text" } },
-      tool_choice: asked.tool_choice ?? "auto",
-      tools: asked.tools ?? [],
-      top_p: asked.top_p ?? null,
+      tool_choice: request.tool_choice ?? "auto",
+      tools: request.tools ?? [],
+      top_p: request.top_p ?? null,
       truncation: "disabled",
       usage: null,
-      user: asked.user ?? null,
+      user: request.user ?? null,
     };
   }
 
@@ -374,8 +374,8 @@ export class ResponseAssembler {
   /** Returns the complete reply; `undefined` before its end. */
   finish(takenIds: ReadonlySet<string>): Extract<ModelEvent, { type: "completed" }> | undefined {
     if (!this.#response) return undefined;
-    const { usage: told, incomplete_details: cut } = this.#response;
-    const usage = readUsage(told);
+    const { usage: counted, incomplete_details: cut } = this.#response;
+    const usage = readUsage(counted);
     const message = this.#message(takenIds, usage);
     const cutBy = CUTS[String(asRecord(cut)?.reason)];
     return {

@@ -20,7 +20,14 @@ import {
   UnknownShape,
   type WireReply,
 } from "../protocol.ts";
-import { inOrder, plainContent, saidArguments, saidParts, statedFailure, toldFields } from "../meaning.ts";
+import {
+  argumentsMeaning,
+  inOrder,
+  meaningfulFields,
+  meaningfulParts,
+  plainContent,
+  statedFailure,
+} from "../meaning.ts";
 import { readUsage } from "../chat/chat_completions.ts";
 import { responsesTool } from "./write_responses_body.ts";
 import { legalArguments } from "../legality.ts";
@@ -41,7 +48,10 @@ export const RESPONSES_PROTOCOL: Protocol = {
     read([instructions]) {
       if (instructions === null) return [];
       const content = typeof instructions === "string" ? instructions : JSON.stringify(instructions);
-      return [{ message: { role: "system", content }, said: { role: "system", parts: saidParts(content) } }];
+      return [{
+        message: { role: "system", content },
+        meaning: { role: "system", parts: meaningfulParts(content) },
+      }];
     },
   },
   replyFields: ["max_output_tokens"],
@@ -66,8 +76,8 @@ export const RESPONSES_PROTOCOL: Protocol = {
     const refersTo = type === "item_reference" && typeof id === "string" ? { refersTo: id } : {};
     const purpose: Partial<ItemPart> = type === "compaction_trigger" ? { purpose: "compaction" } : {};
     const thought = isRecord(value) && isThought(value) && { isThought: true };
-    const said = saidBy(value);
-    return [{ message: readItem(value), said, ...textOf(type), ...refersTo, ...thought, ...purpose }];
+    const meaning = itemMeaning(value);
+    return [{ message: readItem(value), meaning, ...textOf(type), ...refersTo, ...thought, ...purpose }];
   },
   idPaths: (value) => isRecord(value) && PAIRED.includes(value.type) ? [["call_id"]] : [],
   readTool,
@@ -86,16 +96,21 @@ export const RESPONSES_PROTOCOL: Protocol = {
 const LEFT_OUT: readonly string[] = ["status"];
 
 /** Returns an item's meaning, without ids of calls. */
-function saidBy(value: unknown): unknown {
-  if (typeof value === "string") return saidBy({ role: "user", content: value });
+function itemMeaning(value: unknown): unknown {
+  if (typeof value === "string") return itemMeaning({ role: "user", content: value });
   if (!isRecord(value)) return value;
   const { type = "message", role, content, output, name, arguments: args, status } = value;
   if (type === "message") {
-    return { type, role, parts: saidParts(asTexts(content)), rest: restOf(value, ["id", "role", "content"]) };
+    return {
+      type,
+      role,
+      parts: meaningfulParts(asTexts(content)),
+      rest: restOf(value, ["id", "role", "content"]),
+    };
   }
   if (type === "function_call") {
     const rest = restOf(value, ["id", "call_id", "name", "arguments"]);
-    return { type, name, arguments: typeof args === "string" ? saidArguments(args) : args, rest };
+    return { type, name, arguments: typeof args === "string" ? argumentsMeaning(args) : args, rest };
   }
   if (type === "custom_tool_call") return { type, rest: restOf(value, ["id", "call_id"]) };
   if (OUTPUTS.includes(type)) {
@@ -103,7 +118,7 @@ function saidBy(value: unknown): unknown {
     const failed = FAILED.includes(status) && { status };
     return {
       type,
-      parts: saidParts(asTexts(output)),
+      parts: meaningfulParts(asTexts(output)),
       ...failed,
       rest: restOf(value, ["id", "call_id", "output"]),
     };
@@ -122,14 +137,14 @@ function asTexts(content: unknown): unknown {
 const TEXTS: readonly unknown[] = ["input_text", "output_text"];
 
 function restOf(item: JsonRecord, without: readonly string[]): unknown {
-  return inOrder(toldFields(item, ["type", ...LEFT_OUT, ...without]));
+  return inOrder(meaningfulFields(item, ["type", ...LEFT_OUT, ...without]));
 }
 
 function plain(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(plain);
   if (!isRecord(value)) return value;
-  const told = Object.entries(toldFields(value, LEFT_OUT)).toSorted(([a], [b]) => a < b ? -1 : 1);
-  return Object.fromEntries(told.map(([name, field]) => [name, plain(field)]));
+  const fields = Object.entries(meaningfulFields(value, LEFT_OUT)).toSorted(([a], [b]) => a < b ? -1 : 1);
+  return Object.fromEntries(fields.map(([name, field]) => [name, plain(field)]));
 }
 
 const CALLS: readonly unknown[] = ["function_call", "custom_tool_call"];
@@ -250,9 +265,9 @@ function readTool(tool: unknown): ReadTool {
   const inFront = isDeferred !== true;
   if (type !== "function") {
     // The model doesn't see credentials.
-    const { authorization: _, headers: __, tools, ...shown } = tool;
+    const { authorization: _, headers: __, tools, ...fields } = tool;
     const within = Array.isArray(tools) && tools.filter((one) => one?.defer_loading !== true);
-    return { ...wholeTool({ ...shown, ...(within && { tools: within }) }), inFront };
+    return { ...wholeTool({ ...fields, ...(within && { tools: within }) }), inFront };
   }
   if (typeof name !== "string") throw unknown("a tool");
   const definition: ToolDefinition = {
@@ -268,10 +283,10 @@ function readTool(tool: unknown): ReadTool {
 }
 
 function writeTool(tool: ToolDefinition, original?: unknown): string {
-  const { function: shown } = tool;
+  const { function: fields } = tool;
   if (!isRecord(original)) return JSON.stringify(responsesTool(tool));
   const { description: _, ...rest } = original;
-  return JSON.stringify({ ...rest, ...shown });
+  return JSON.stringify({ ...rest, ...fields });
 }
 
 export function summary({ summary }: JsonRecord): string {
@@ -462,8 +477,8 @@ class ResponsesTurnWriter implements TurnWriter {
       id: String(item.call_id ?? ""),
       arguments: String(item.arguments ?? ""),
     }));
-    const { id, status, usage: told } = this.#last;
-    const usage = readUsage(told);
+    const { id, status, usage: counted } = this.#last;
+    const usage = readUsage(counted);
     const reply: WireReply = {
       ...(usage && { usage }),
       ...(typeof id === "string" && { id }),
@@ -494,20 +509,20 @@ class ResponsesTurnWriter implements TurnWriter {
 
   #passItem(data: JsonRecord, { bytes }: RawEvent): Uint8Array<ArrayBuffer>[] {
     const { output_index: index, item, type } = data;
-    let shown = data;
+    let visible = data;
     if (typeof index === "number") {
       if (isRecord(item)) this.#items.set(index, item);
       if (type === "response.output_item.added" && this.#isRecall(item)) this.#recalls.add(index);
       if (this.#recalls.has(index)) return [];
       const before = this.#visible().length - [...this.#recalls].filter((recall) => recall < index).length;
-      if (before !== 0) shown = { ...shown, output_index: index + before };
+      if (before !== 0) visible = { ...visible, output_index: index + before };
     }
     const { sequence_number: sequence } = data;
     if (typeof sequence === "number") {
-      if (sequence !== this.#sequence) shown = { ...shown, sequence_number: this.#sequence };
+      if (sequence !== this.#sequence) visible = { ...visible, sequence_number: this.#sequence };
       this.#sequence++;
     }
-    return [shown === data ? bytes : typedEvent(shown)];
+    return [visible === data ? bytes : typedEvent(visible)];
   }
 
   #begin(): void {

@@ -67,9 +67,9 @@ export function responsesBody(
   });
 }
 
-export function responsesTool({ type, function: shown }: ToolDefinition): JsonRecord {
+export function responsesTool({ type, function: definition }: ToolDefinition): JsonRecord {
   // The API's default is strict.
-  return { type, ...shown, strict: shown.strict ?? false };
+  return { type, ...definition, strict: definition.strict ?? false };
 }
 
 /**

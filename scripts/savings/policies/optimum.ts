@@ -71,8 +71,8 @@ export async function optimum(recording: Recording, options: OptimumOptions): Pr
       const canRewrite = goneBy[call]! > gone;
       const rewrittenTokens = fullTokens[call]! - saved[goneBy[call]!]!;
       if (canRewrite) {
-        const keptTokens = ends[removable[gone]!.elision.index]! - saved[gone]!;
-        const rewritten = sum + costOf(call, rewrittenTokens, Math.min(prefixTokens, keptTokens));
+        const omittedTokens = ends[removable[gone]!.elision.index]! - saved[gone]!;
+        const rewritten = sum + costOf(call, rewrittenTokens, Math.min(prefixTokens, omittedTokens));
         if (rewritten < best[call]!) [best[call], before[call]] = [rewritten, h];
       }
       if (canRewrite && promptTokens > limit && rewrittenTokens <= limit) break;

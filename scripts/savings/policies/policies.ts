@@ -13,14 +13,14 @@ const PLANNERS: Readonly<Record<string, PlannerOptions>> = {
   planner: {},
   "planner-untruncated": { mechanisms: { truncate: false } },
   "planner-nothing": { forget: "nothing" },
-  "planner-repeating": { mechanisms: { references: false, notation: false } },
+  "planner-repeating": { mechanisms: { references: false, normalization: false } },
   "planner-references": { mechanisms: { references: true } },
   "planner-no-references": { mechanisms: { references: false } },
-  "planner-no-notation": { mechanisms: { notation: false } },
+  "planner-no-normalization": { mechanisms: { normalization: false } },
   /** Choices of the optimum: eviction by age, no dropped turns, no loss limit, no truncation. */
   "planner-age": {
     advanced: { retention: BY_AGE, lossLimit: Infinity },
-    mechanisms: { truncate: false, references: false, notation: false },
+    mechanisms: { truncate: false, references: false, normalization: false },
   },
 };
 

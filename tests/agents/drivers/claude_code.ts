@@ -31,7 +31,7 @@ export const CLAUDE_CODE: Agent = {
       CLAUDE_CODE_AUTO_COMPACT_WINDOW: `${windowTokens}`,
     }),
   prompt: (text, { isFirst, image }) =>
-    image !== undefined ? talk([[{ type: "text", text }, picture(image)]]) : ({
+    image !== undefined ? talk([[{ type: "text", text }, block(image)]]) : ({
       program: "claude",
       args: ["--print", "--allowedTools", "Bash", ...(isFirst ? [] : ["--continue"]), "--", text],
     }),
@@ -54,7 +54,7 @@ function talk(contents: readonly unknown[]): Command {
   };
 }
 
-function picture(path: string) {
+function block(path: string) {
   const data = Deno.readFileSync(path).toBase64();
   return { type: "image", source: { type: "base64", media_type: "image/png", data } };
 }

@@ -1,5 +1,5 @@
-import type { Said } from "../model.ts";
-import { type Fields, list, shownOf, shownTool, type SpokenProtocol, textOf } from "./protocol.ts";
+import type { Entry } from "../model.ts";
+import { type Fields, list, render, renderTool, type SpokenProtocol, textOf } from "./protocol.ts";
 
 export const CHAT: SpokenProtocol = {
   path: "/v1/chat/completions",
@@ -8,18 +8,18 @@ export const CHAT: SpokenProtocol = {
     const tools = list(body.tools).map((tool) => tool.function as Fields);
     const messages = list(body.messages);
     return {
-      asked: {
-        said: messages.flatMap(saidOf),
+      turn: {
+        entries: messages.flatMap(entriesOf),
         tools: tools.map(({ name }) => String(name)),
       },
       pieces: [
         ...tools.map((tool) => ({
           key: JSON.stringify(tool),
-          shown: shownTool({ ...tool, schema: tool.parameters }),
+          rendered: renderTool({ ...tool, schema: tool.parameters }),
         })),
         ...messages.map((message) => ({
           key: JSON.stringify(message),
-          shown: shownOf(String(message.role), saidOf(message)),
+          rendered: render(String(message.role), entriesOf(message)),
         })),
       ],
       seals: [],
@@ -68,14 +68,14 @@ export const CHAT: SpokenProtocol = {
   refuse: (_, message) => ({ error: { message, type: "invalid_request_error", param: null, code: null } }),
 };
 
-function saidOf(message: Fields): readonly Said[] {
+function entriesOf(message: Fields): readonly Entry[] {
   const text = textOf(message.content);
   const role = String(message.role);
   if (role === "tool") return [{ type: "result", id: String(message.tool_call_id), text }];
   const from: "assistant" | "user" | "system" = role === "assistant" || role === "user" ? role : "system";
   return [
     ...(text === "" ? [] : [{ type: "text" as const, role: from, text }]),
-    ...list(message.tool_calls).map((call): Said => {
+    ...list(message.tool_calls).map((call): Entry => {
       const { name, arguments: args } = call.function as Fields;
       return { type: "call", id: String(call.id), name: String(name), args: String(args) };
     }),

@@ -1,11 +1,11 @@
-import type { Said } from "../model.ts";
+import type { Entry } from "../model.ts";
 import {
   type Fields,
   list,
   namedEvent,
   type Piece,
-  shownOf,
-  shownTool,
+  render,
+  renderTool,
   type SpokenProtocol,
   textOf,
 } from "./protocol.ts";
@@ -24,23 +24,23 @@ export const MESSAGES: SpokenProtocol = {
         : "system" as const,
       blocks: blocksOf(content),
     }));
-    const shown = new Map(
-      tools.map((tool) => [tool.name, shownTool({ ...tool, schema: tool.input_schema })] as const),
+    const rendered = new Map(
+      tools.map((tool) => [tool.name, renderTool({ ...tool, schema: tool.input_schema })] as const),
     );
     const loaded = tools.filter((tool) => tool.defer_loading !== true);
     const pieces = [
-      ...loaded.map((tool) => pieceOf(tool, shown.get(tool.name) ?? "")),
-      ...system.map((block) => pieceOf(block, shownOf("system", saidOf("system", block)))),
+      ...loaded.map((tool) => pieceOf(tool, rendered.get(tool.name) ?? "")),
+      ...system.map((block) => pieceOf(block, render("system", entriesOf("system", block)))),
       ...messages.flatMap(({ role, blocks }) =>
-        blocks.map((block, at) => pieceOf(block, shownBlock(role, block, shown), at === 0 ? role : ""))
+        blocks.map((block, at) => pieceOf(block, renderBlock(role, block, rendered), at === 0 ? role : ""))
       ),
     ];
     const last = pieces.pop();
     return {
-      asked: {
-        said: [
-          ...system.map((block): Said => ({ type: "text", role: "system", text: textOf([block]) })),
-          ...messages.flatMap(({ role, blocks }) => blocks.flatMap((block) => saidOf(role, block))),
+      turn: {
+        entries: [
+          ...system.map((block): Entry => ({ type: "text", role: "system", text: textOf([block]) })),
+          ...messages.flatMap(({ role, blocks }) => blocks.flatMap((block) => entriesOf(role, block))),
         ],
         tools: loaded.map((tool) => String(tool.name)),
       },
@@ -121,9 +121,9 @@ function blocksOf(content: unknown): readonly Fields[] {
   return typeof content === "string" ? [{ type: "text", text: content }] : list(content);
 }
 
-function pieceOf(block: Fields, shown: string, role = ""): Piece {
+function pieceOf(block: Fields, rendered: string, role = ""): Piece {
   const key = JSON.stringify(block, (name, value) => name === "cache_control" ? undefined : value);
-  return { key: `${role}${key}`, shown, mark: markOf(block) };
+  return { key: `${role}${key}`, rendered, mark: markOf(block) };
 }
 
 function markOf({ cache_control: mark }: Fields): Piece["mark"] {
@@ -131,7 +131,7 @@ function markOf({ cache_control: mark }: Fields): Piece["mark"] {
   return (mark as Fields).ttl === "1h" ? "1h" : "5m";
 }
 
-function shownBlock(
+function renderBlock(
   role: "user" | "assistant" | "system",
   block: Fields,
   tools: ReadonlyMap<unknown, string>,
@@ -147,10 +147,10 @@ function shownBlock(
   const found = list(block.content).flatMap(({ type, tool_name }) =>
     type === "tool_reference" ? [tools.get(tool_name) ?? ""] : []
   );
-  return [shownOf(role, saidOf(role, block)), ...found].join("\n");
+  return [render(role, entriesOf(role, block)), ...found].join("\n");
 }
 
-function saidOf(role: "user" | "assistant" | "system", block: Fields): readonly Said[] {
+function entriesOf(role: "user" | "assistant" | "system", block: Fields): readonly Entry[] {
   if (block.type === "text") return [{ type: "text", role, text: String(block.text) }];
   if (block.type === "tool_result") {
     return [{ type: "result", id: String(block.tool_use_id), text: textOf(block.content) }];

@@ -1,10 +1,10 @@
 import type { Prices } from "../bill.ts";
-import type { Asked, Reply, Said } from "../model.ts";
+import type { Entry, ModelTurn, Reply } from "../model.ts";
 
 export type Fields = Readonly<Record<string, unknown>>;
 
 export interface ReadRequest {
-  readonly asked: Asked;
+  readonly turn: ModelTurn;
   /** Prompt in cache order: tools, system, messages. A deferred tool appears at the reference to it. */
   readonly pieces: readonly Piece[];
   /** Sealed reasoning of earlier replies, which must return unchanged. */
@@ -18,7 +18,7 @@ export interface Piece {
    * Content that the model sees and a provider counts: texts, names and arguments, but neither ids nor
    * surrounding JSON.
    */
-  readonly shown: string;
+  readonly rendered: string;
   /**
    * Cache lifetime of a breakpoint after this piece, for protocols with breakpoints. Default: no breakpoint.
    */
@@ -65,12 +65,12 @@ const PICTURES = /^(?:image|image_url|input_image)$/;
 /** Text with as many tokens as OpenAI counts for an image of 1,024 pixels. */
 const SHOWN_PICTURE = " picture".repeat(765);
 
-export function shownOf(role: string, said: readonly Said[]): string {
-  const texts = said.map((item) => item.type === "call" ? `${item.name}\n${item.args}` : item.text);
+export function render(role: string, entries: readonly Entry[]): string {
+  const texts = entries.map((item) => item.type === "call" ? `${item.name}\n${item.args}` : item.text);
   return [role, ...texts].join("\n");
 }
 
-export function shownTool({ name, description, schema }: Fields): string {
+export function renderTool({ name, description, schema }: Fields): string {
   return [name, description, JSON.stringify(schema)].map((part) => part ?? "").join("\n");
 }
 

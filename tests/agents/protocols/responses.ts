@@ -1,11 +1,11 @@
-import type { Said } from "../model.ts";
+import type { Entry } from "../model.ts";
 import {
   type Fields,
   list,
   namedEvent,
   type Piece,
-  shownOf,
-  shownTool,
+  render,
+  renderTool,
   type SpokenProtocol,
   textOf,
 } from "./protocol.ts";
@@ -18,19 +18,19 @@ export const RESPONSES: SpokenProtocol = {
     const input = typeof body.input === "string" ? [{ role: "user", content: body.input }] : list(body.input);
     const instructions = typeof body.instructions === "string" ? body.instructions : "";
     return {
-      asked: {
-        said: [
+      turn: {
+        entries: [
           ...(instructions === ""
             ? []
             : [{ type: "text" as const, role: "system" as const, text: instructions }]),
-          ...input.flatMap(saidOf),
+          ...input.flatMap(entriesOf),
         ],
         tools: tools.map((tool) => String(tool.name ?? tool.type)),
         compacts: input.at(-1)?.type === "compaction_trigger",
       },
       pieces: [
         ...tools.map(toolPiece),
-        ...(instructions === "" ? [] : [{ key: instructions, shown: `system\n${instructions}` }]),
+        ...(instructions === "" ? [] : [{ key: instructions, rendered: `system\n${instructions}` }]),
         ...input.map(itemPiece),
       ],
       seals: input.flatMap((item) => item.type === "reasoning" ? [String(item.encrypted_content)] : []),
@@ -134,19 +134,19 @@ function toolPiece(tool: Fields): Piece {
   const { type, name = type, parameters, format, tools } = tool;
   return {
     key: JSON.stringify(tool),
-    shown: shownTool({ ...tool, name, schema: parameters ?? format ?? tools }),
+    rendered: renderTool({ ...tool, name, schema: parameters ?? format ?? tools }),
   };
 }
 
 function itemPiece(item: Fields): Piece {
   // Sealed content counts as its source: a summary, or a few tokens of reasoning.
   const sealed = item.type === "reasoning" ? String(item.encrypted_content) : "";
-  const found = list(item.tools).map((tool) => toolPiece(tool).shown).join("\n");
-  const shown = `${shownOf(String(item.role ?? ""), saidOf(item))}${sealed}${found}`;
-  return { key: JSON.stringify(item), shown };
+  const found = list(item.tools).map((tool) => toolPiece(tool).rendered).join("\n");
+  const rendered = `${render(String(item.role ?? ""), entriesOf(item))}${sealed}${found}`;
+  return { key: JSON.stringify(item), rendered };
 }
 
-function saidOf(item: Fields): readonly Said[] {
+function entriesOf(item: Fields): readonly Entry[] {
   const type = String(item.type ?? "message");
   const id = String(item.call_id);
   if (type === "message") {

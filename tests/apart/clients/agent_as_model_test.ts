@@ -34,10 +34,10 @@ async function withModel(model: Model, use: (server: Server) => Promise<void>): 
 
 async function withServer(
   replies: Parameters<typeof scriptedModel>[0],
-  use: (server: Server & { readonly asked: ReturnType<typeof scriptedModel>["asked"] }) => Promise<void>,
+  use: (server: Server & { readonly requests: ReturnType<typeof scriptedModel>["requests"] }) => Promise<void>,
 ): Promise<void> {
-  const { model, asked } = scriptedModel(replies);
-  await withModel(model, (server) => use({ ...server, asked }));
+  const { model, requests } = scriptedModel(replies);
+  await withModel(model, (server) => use({ ...server, requests }));
 }
 
 const TOOL_TURN = [
@@ -69,7 +69,7 @@ Deno.test("openai: models.list() returns the agent", async () => {
 });
 
 Deno.test("openai: chat.completions.create() answers and continues the same session", async () => {
-  await withServer([...TOOL_TURN, { content: "Again hi." }], async ({ client, asked }) => {
+  await withServer([...TOOL_TURN, { content: "Again hi." }], async ({ client, requests }) => {
     const messages: OpenAI.ChatCompletionMessageParam[] = [{ role: "user", content: "Say hi." }];
     const first = await client.chat.completions.create({ model: "agent", messages }).withResponse();
     const { choices: [choice], usage, object, model } = first.data;
@@ -87,7 +87,7 @@ Deno.test("openai: chat.completions.create() answers and continues the same sess
     assertEquals(second.data.choices[0]?.message.content, "Again hi.");
     const session = first.response.headers.get("tare-session");
     assertEquals(second.response.headers.get("tare-session"), session);
-    assertEquals(roles(asked[2]!.messages), "suatau");
+    assertEquals(roles(requests[2]!.messages), "suatau");
   });
 });
 
@@ -103,11 +103,11 @@ Deno.test("openai: chat.completions.create({ stream }) streams text, progress an
     let progress = "";
     const finishes: unknown[] = [];
     let usage: unknown;
-    for await (const { choices: [choice], usage: told } of stream) {
+    for await (const { choices: [choice], usage: counted } of stream) {
       text += choice?.delta.content ?? "";
       progress += (choice?.delta as { reasoning_content?: string } | undefined)?.reasoning_content ?? "";
       if (choice?.finish_reason) finishes.push(choice.finish_reason);
-      usage = told ?? usage;
+      usage = counted ?? usage;
     }
     assertEquals([text, progress, finishes], [ANSWER, 'echo {"text":"hi"}\n', ["stop"]]);
     assertEquals(usage, CHAT_USAGE);
@@ -130,7 +130,7 @@ Deno.test("openai: chat.completions.stream() assembles the answer", async () => 
 Deno.test("openai: responses.create(), responses.retrieve() and previous_response_id work together", async () => {
   await withServer(
     [...TOOL_TURN, { content: "Again hi." }, { content: "Fork." }],
-    async ({ client, asked }) => {
+    async ({ client, requests }) => {
       const first = await client.responses.create({ model: "agent", input: "Say hi." });
       assertEquals([first.status, first.output_text], ["completed", ANSWER]);
       assertEquals(first.output.map((item: { type: string }) => item.type), [
@@ -155,7 +155,7 @@ Deno.test("openai: responses.create(), responses.retrieve() and previous_respons
       assertEquals([second.output_text, second.previous_response_id], ["Again hi.", first.id]);
       const fork = await client.responses.create({ model: "agent", input: "Other.", previous_response_id });
       assertEquals(fork.output_text, "Fork.");
-      assertEquals(asked.slice(2).map(({ messages }) => [roles(messages), messages.at(-1)?.content]), [
+      assertEquals(requests.slice(2).map(({ messages }) => [roles(messages), messages.at(-1)?.content]), [
         ["suatau", "Again."],
         ["suatau", "Other."],
       ]);
@@ -247,13 +247,13 @@ Deno.test("client disconnects: a client that disconnects cancels the turn", asyn
   }
 });
 
-interface Leaving {
+interface Closing {
   readonly client: OpenAI;
   readonly baseURL: string;
   readonly begun: Promise<void>;
 }
 
-async function leaveStream({ client }: Leaving): Promise<void> {
+async function leaveStream({ client }: Closing): Promise<void> {
   const stream = await client.chat.completions.create({
     model: "agent",
     messages: [{ role: "user", content: "Hi." }],
@@ -262,14 +262,14 @@ async function leaveStream({ client }: Leaving): Promise<void> {
   for await (const { choices } of stream) if (choices[0]?.delta.content) break;
 }
 
-async function leaveAnswer({ client, begun }: Leaving): Promise<void> {
+async function leaveAnswer({ client, begun }: Closing): Promise<void> {
   const controller = new AbortController();
   const answer = client.responses.create({ model: "agent", input: "Hi." }, { signal: controller.signal });
   begun.then(() => controller.abort());
   await assertRejects(async () => await answer, OpenAI.APIUserAbortError);
 }
 
-async function leaveText({ baseURL }: Leaving): Promise<void> {
+async function leaveText({ baseURL }: Closing): Promise<void> {
   const controller = new AbortController();
   const provider = createOpenAICompatible({ name: "tare", baseURL, apiKey: "any" });
   const result = streamText({
@@ -282,7 +282,7 @@ async function leaveText({ baseURL }: Leaving): Promise<void> {
 }
 
 Deno.test("AI SDK: generateText() works with the OpenAI-compatible provider, over two turns", async () => {
-  await withServer([...TOOL_TURN, { content: "Again hi." }], async ({ baseURL, asked }) => {
+  await withServer([...TOOL_TURN, { content: "Again hi." }], async ({ baseURL, requests }) => {
     const provider = createOpenAICompatible({ name: "tare", baseURL, apiKey: "any" });
     const first = await generateText({ model: provider("agent"), prompt: "Say hi." });
     assertEquals([first.text, first.finishReason], [ANSWER, "stop"]);
@@ -296,7 +296,7 @@ Deno.test("AI SDK: generateText() works with the OpenAI-compatible provider, ove
       }],
     });
     assertEquals(second.text, "Again hi.");
-    assertEquals(roles(asked[2]!.messages), "suatau");
+    assertEquals(roles(requests[2]!.messages), "suatau");
   });
 });
 
@@ -318,7 +318,7 @@ Deno.test("AI SDK: streamText() works with the OpenAI-compatible provider", asyn
 Deno.test("AI SDK: generateText() and streamText() work with the OpenAI provider's responses, over three turns", async () => {
   await withServer(
     [...TOOL_TURN, { content: "Again hi." }, { content: "Third." }],
-    async ({ baseURL, asked }) => {
+    async ({ baseURL, requests }) => {
       const provider = createOpenAI({ baseURL, apiKey: "any" });
       const model = provider.responses("agent");
       const first = await generateText({ model, prompt: "Say hi." });
@@ -334,7 +334,7 @@ Deno.test("AI SDK: generateText() and streamText() work with the OpenAI provider
       ];
       const second = streamText({ model, messages });
       assertEquals(await second.text, "Again hi.");
-      assertEquals(roles(asked[2]!.messages), "suatau");
+      assertEquals(roles(requests[2]!.messages), "suatau");
       const third = await generateText({
         model,
         prompt: "Third.",
@@ -342,7 +342,7 @@ Deno.test("AI SDK: generateText() and streamText() work with the OpenAI provider
           openai: { previousResponseId: String((await second.providerMetadata)?.openai?.responseId) },
         },
       });
-      assertEquals([third.text, roles(asked[3]!.messages)], ["Third.", "suatauau"]);
+      assertEquals([third.text, roles(requests[3]!.messages)], ["Third.", "suatauau"]);
     },
   );
 });

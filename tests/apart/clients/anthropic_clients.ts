@@ -8,18 +8,18 @@ type Mark = { readonly cache_control: Anthropic.CacheControlEphemeral };
 const SHORT: Mark = { cache_control: { type: "ephemeral" } };
 const HOUR: Mark = { cache_control: { type: "ephemeral", ttl: "1h" } };
 
-export type Marks = "none" | "system and end" | "for an hour" | "whole";
+export type Breakpoints = "none" | "system and end" | "for an hour" | "whole";
 
 function connect({ baseURL, fetch }: Client): Anthropic {
   return new Anthropic({ baseURL: baseURL.replace(/\/v1$/, ""), fetch, apiKey: "key", maxRetries: 0 });
 }
 
-function bodyOf(messages: readonly Anthropic.MessageParam[], marks: Marks): Anthropic.MessageCreateParams {
-  const mark = { "system and end": SHORT, "for an hour": HOUR, "whole": undefined, "none": undefined }[marks];
+function bodyOf(messages: readonly Anthropic.MessageParam[], breakpoints: Breakpoints): Anthropic.MessageCreateParams {
+  const mark = { "system and end": SHORT, "for an hour": HOUR, "whole": undefined, "none": undefined }[breakpoints];
   return {
     model: "claude-sonnet-5",
     max_tokens: 1_000,
-    ...(marks === "whole" && SHORT),
+    ...(breakpoints === "whole" && SHORT),
     system: mark ? [{ type: "text", text: SYSTEM, ...mark }] : SYSTEM,
     messages: messages.map((message, at) =>
       mark && at === messages.length - 1 ? marked(message, mark) : message
@@ -35,18 +35,18 @@ function bodyOf(messages: readonly Anthropic.MessageParam[], marks: Marks): Anth
 /** Sets the breakpoint on the last block of the last message; it moves with each request. */
 function marked({ role, content }: Anthropic.MessageParam, mark: Mark): Anthropic.MessageParam {
   const blocks = typeof content === "string" ? [{ type: "text" as const, text: content }] : content;
-  const shown = blocks.map((block, at) => at === blocks.length - 1 ? { ...block, ...mark } : block);
-  return { role, content: shown } as Anthropic.MessageParam;
+  const visible = blocks.map((block, at) => at === blocks.length - 1 ? { ...block, ...mark } : block);
+  return { role, content: visible } as Anthropic.MessageParam;
 }
 
 async function loop(
   ask: (body: Anthropic.MessageCreateParams) => Promise<Anthropic.Message>,
   run: Client["run"],
-  marks: Marks,
+  breakpoints: Breakpoints,
 ): Promise<string> {
   const messages: Anthropic.MessageParam[] = [{ role: "user", content: QUESTION }];
   for (;;) {
-    const { content } = await ask(bodyOf(messages, marks));
+    const { content } = await ask(bodyOf(messages, breakpoints));
     messages.push({ role: "assistant", content });
     const results = content.flatMap((block) =>
       block.type === "tool_use"
@@ -60,19 +60,19 @@ async function loop(
   }
 }
 
-export function playMessages(marks: Marks): Player {
+export function playMessages(breakpoints: Breakpoints): Player {
   return async (client) => {
     const anthropic = connect(client);
     const ask = (body: Anthropic.MessageCreateParams) =>
       anthropic.messages.create({ ...body, stream: false });
-    return await loop(ask, client.run, marks);
+    return await loop(ask, client.run, breakpoints);
   };
 }
 
-export function streamMessages(marks: Marks): Player {
+export function streamMessages(breakpoints: Breakpoints): Player {
   return async (client) => {
     const anthropic = connect(client);
     const ask = (body: Anthropic.MessageCreateParams) => anthropic.messages.stream(body).finalMessage();
-    return await loop(ask, client.run, marks);
+    return await loop(ask, client.run, breakpoints);
   };
 }

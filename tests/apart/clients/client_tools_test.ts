@@ -38,12 +38,12 @@ const SHOWN = ["s:", "u: Pick.", "a:1", "t: one", "a:2", "t: two", "t: blue", "a
 interface Server {
   readonly baseURL: string;
   readonly client: OpenAI;
-  readonly shown: () => string[];
+  readonly visible: () => string[];
   readonly sessions: () => Promise<number>;
 }
 
 async function withServer(use: (server: Server) => Promise<void>): Promise<void> {
-  const { model, asked } = scriptedModel(REPLIES);
+  const { model, requests } = scriptedModel(REPLIES);
   const options = routeOptions(model);
   const answer = serve(options);
   const server = Deno.serve(
@@ -55,15 +55,15 @@ async function withServer(use: (server: Server) => Promise<void>): Promise<void>
     await use({
       baseURL,
       client: new OpenAI({ baseURL, apiKey: "any" }),
-      shown: () =>
-        asked.at(-1)!.messages.map((message) => {
+      visible: () =>
+        requests.at(-1)!.messages.map((message) => {
           if (message.role === "assistant") return `a:${message.tool_calls?.length}`;
           return message.role === "system" ? "s:" : `${message.role[0]}: ${contentText(message.content)}`;
         }),
       sessions: () => options.store.countSessions(),
     });
-    assertEquals(asked.length, REPLIES.length);
-    for (const { tools } of asked) {
+    assertEquals(requests.length, REPLIES.length);
+    for (const { tools } of requests) {
       assertEquals(tools.map(({ function: { name } }) => name).includes("pick"), true);
     }
   } finally {
@@ -72,7 +72,7 @@ async function withServer(use: (server: Server) => Promise<void>): Promise<void>
 }
 
 Deno.test("openai: chat.completions.runTools() runs the client's tools, and the agent its own, in one session", async () => {
-  await withServer(async ({ client, shown, sessions }) => {
+  await withServer(async ({ client, visible, sessions }) => {
     const picked: unknown[] = [];
     const runner = client.chat.completions.runTools({
       model: "agent",
@@ -92,14 +92,14 @@ Deno.test("openai: chat.completions.runTools() runs the client's tools, and the 
       }],
     });
     assertEquals([await runner.finalContent(), picked], ["Blue and blue.", ["colours", "colours"]]);
-    assertEquals([shown(), await sessions()], [SHOWN, 1]);
+    assertEquals([visible(), await sessions()], [SHOWN, 1]);
   });
 });
 
 const TOOL = { type: "function", function: { name: "pick", parameters: PARAMETERS } } as const;
 
 Deno.test("openai: chat.completions.stream() assembles the client's calls", async () => {
-  await withServer(async ({ client, shown, sessions }) => {
+  await withServer(async ({ client, visible, sessions }) => {
     const messages: OpenAI.ChatCompletionMessageParam[] = [{ role: "user", content: "Pick." }];
     const finishes: unknown[] = [];
     for (;;) {
@@ -112,7 +112,7 @@ Deno.test("openai: chat.completions.stream() assembles the client's calls", asyn
       if (tool_calls.length === 0) break;
     }
     assertEquals(finishes, ["tool_calls", "tool_calls", "stop"]);
-    assertEquals([shown(), await sessions()], [SHOWN, 1]);
+    assertEquals([visible(), await sessions()], [SHOWN, 1]);
   });
 });
 
@@ -127,18 +127,18 @@ function results({ output }: OpenAI.Responses.Response): OpenAI.Responses.Respon
 }
 
 Deno.test("openai: responses.create() with previous_response_id continues with the results of the client's calls", async () => {
-  await withServer(async ({ client, shown, sessions }) => {
+  await withServer(async ({ client, visible, sessions }) => {
     const body = { model: "agent", tools: [FUNCTION] };
     let response = await client.responses.create({ ...body, input: "Pick." });
     for (let input = results(response); input.length > 0; input = results(response)) {
       response = await client.responses.create({ ...body, input, previous_response_id: response.id });
     }
-    assertEquals([response.output_text, shown(), await sessions()], ["Blue and blue.", SHOWN, 1]);
+    assertEquals([response.output_text, visible(), await sessions()], ["Blue and blue.", SHOWN, 1]);
   });
 });
 
 Deno.test("openai: responses.stream() with the whole conversation continues the same session", async () => {
-  await withServer(async ({ client, shown, sessions }) => {
+  await withServer(async ({ client, visible, sessions }) => {
     const input: OpenAI.Responses.ResponseInputItem[] = [{ role: "user", content: "Pick." }];
     for (;;) {
       const response = await client.responses.stream({
@@ -151,7 +151,7 @@ Deno.test("openai: responses.stream() with the whole conversation continues the 
       input.push(...response.output as OpenAI.Responses.ResponseInputItem[], ...results(response));
       if (results(response).length === 0) break;
     }
-    assertEquals([shown(), await sessions()], [SHOWN, 1]);
+    assertEquals([visible(), await sessions()], [SHOWN, 1]);
   });
 });
 
@@ -197,13 +197,13 @@ Deno.test("AI SDK: generateText() and streamText() run the client's tools, over 
     },
   };
   for (const provider of providers) {
-    await withServer(async ({ baseURL, shown, sessions }) => {
+    await withServer(async ({ baseURL, visible, sessions }) => {
       const { text } = await generateText({ model: provider(baseURL), ...ask });
-      assertEquals([text, shown(), await sessions()], ["Blue and blue.", SHOWN, 1]);
+      assertEquals([text, visible(), await sessions()], ["Blue and blue.", SHOWN, 1]);
     });
-    await withServer(async ({ baseURL, shown, sessions }) => {
+    await withServer(async ({ baseURL, visible, sessions }) => {
       assertEquals(await streamText({ model: provider(baseURL), ...ask }).text, "Blue and blue.");
-      assertEquals([shown(), await sessions()], [SHOWN, 1]);
+      assertEquals([visible(), await sessions()], [SHOWN, 1]);
     });
   }
 });

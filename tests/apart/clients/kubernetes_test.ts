@@ -39,9 +39,9 @@ async function faultsOf(manifests: readonly Manifest[]): Promise<string[]> {
       args: ["check", "--quiet", "--config", config, path],
       env: { NO_COLOR: "1" },
     }).output();
-    const said = new TextDecoder().decode(stderr);
-    const faults = [...said.matchAll(/^\s*TS\d+ \[ERROR\]: (.*)$/gm)].map(([, fault = ""]) => fault);
-    if (success !== (faults.length === 0)) throw new Error(`Cannot check manifests: ${said}`);
+    const output = new TextDecoder().decode(stderr);
+    const faults = [...output.matchAll(/^\s*TS\d+ \[ERROR\]: (.*)$/gm)].map(([, fault = ""]) => fault);
+    if (success !== (faults.length === 0)) throw new Error(`Cannot check manifests: ${output}`);
     return faults;
   } finally {
     await Deno.remove(path);
@@ -89,13 +89,13 @@ Deno.test("deploy manifests: a wrong field or value is refused", async () => {
   ];
   const faults = await faultsOf(wrong);
   // The compiler lists valid values in an order of its own.
-  const said = [
+  const output = [
     /'"?livenesProbe"?' does not exist in type/,
     /^Type '"Rolling"' is not assignable/,
     /^Type 'string' is/,
   ];
   assertEquals(
-    faults.map((fault, at) => said[at]?.test(fault) ?? fault),
+    faults.map((fault, at) => output[at]?.test(fault) ?? fault),
     [true, true, true],
     faults.join("\n"),
   );

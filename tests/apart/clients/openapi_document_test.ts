@@ -42,7 +42,7 @@ async function documents(): Promise<readonly string[]> {
   const passing = gateway({ upstreams: {}, countTokens });
   const both = [agentHandler(options), agentHandler({ ...options, gateway: passing })];
   return await Promise.all(
-    both.map(async ({ unguarded }) => await (await unguarded(DOCUMENT, { asker: Keys.OWNER })).text()),
+    both.map(async ({ unguarded }) => await (await unguarded(DOCUMENT, { caller: Keys.OWNER })).text()),
   );
 }
 
@@ -67,11 +67,11 @@ Deno.test("OpenAPI: the documents contain a server, an example of each body, and
     assertEquals(servers.map(({ url }) => url), ["/"]);
     for (const operation of Object.values(paths).flatMap((path) => Object.values(path))) {
       const { operationId, requestBody, responses } = operation;
-      const shown = Object.values(requestBody?.content ?? {}).map(({ schema }) => {
+      const visible = Object.values(requestBody?.content ?? {}).map(({ schema }) => {
         const { examples = [] } = schema.$ref ? components.schemas[schema.$ref.split("/").at(-1)!]! : schema;
         return examples.length;
       });
-      assertEquals(shown, requestBody ? [1] : [], operationId);
+      assertEquals(visible, requestBody ? [1] : [], operationId);
       const isPublic = ["getHealth", "getReadiness"].includes(operationId);
       const statuses = ["403", "421", "431", "500", ...isPublic ? [] : ["401"]];
       assertEquals(statuses.filter((status) => !(status in responses)), [], operationId);

@@ -46,7 +46,7 @@ async function playWithRecalls(player: Player): Promise<void> {
   assertEquals(gateway.errors, []);
   assertEquals(recalled.length, 2);
   for (const ref of recalled) {
-    const shown = upstream.requests.flatMap(({ messages }) =>
+    const visible = upstream.requests.flatMap(({ messages }) =>
       messages.flatMap((message) =>
         message.role === "tool" && message.tool_call_id === `recall_${ref}`
           ? contentText(message.content)
@@ -54,7 +54,7 @@ async function playWithRecalls(player: Player): Promise<void> {
       )
     );
     // Later it may be evicted again, like any other result.
-    assertStringIncludes(shown[0] ?? "", "1:  const ");
+    assertStringIncludes(visible[0] ?? "", "1:  const ");
     const last = upstream.requests.at(-1)?.messages ?? [];
     const stays = last.some((message) => message.role === "tool" && message.tool_call_id === `recall_${ref}`);
     assert(stays, `the recall of ${ref} is not in the last prompt`);

@@ -81,13 +81,13 @@ Deno.test("simulator() holds a conversation over responses with npm:openai, incl
   });
   await withClient(provider, async (client) => {
     const include: OpenAI.Responses.ResponseIncludable[] = ["reasoning.encrypted_content"];
-    const asked = { model: "m", store: false, include };
+    const request = { model: "m", store: false, include };
     const input: OpenAI.Responses.ResponseInput = [{ role: "user", content: "Is it there? ".repeat(600) }];
-    const first = await client.responses.stream({ ...asked, input })
+    const first = await client.responses.stream({ ...request, input })
       .finalResponse();
     assertEquals(first.output.map(({ type }) => type), ["reasoning", "message", "function_call"]);
     assertEquals(first.output_text, "Let me look.");
-    const said = first.output as OpenAI.Responses.ResponseInput;
+    const items = first.output as OpenAI.Responses.ResponseInput;
     const [thought, , call] = first.output;
     assertEquals(
       thought?.type === "reasoning" && [thought.summary[0]?.text, typeof thought.encrypted_content],
@@ -100,15 +100,15 @@ Deno.test("simulator() holds a conversation over responses with npm:openai, incl
       ? [{ type: "function_call_output", call_id: call.call_id, output: "yes" }]
       : [];
     const second = await client.responses.create({
-      ...asked,
-      input: [...input, ...said, ...results],
+      ...request,
+      input: [...input, ...items, ...results],
     });
     assertEquals([second.status, second.output_text], ["completed", "It is there. 😀"]);
     const whole = Math.floor((first.usage?.input_tokens ?? 0) / 128) * 128;
     assertEquals(second.usage?.input_tokens_details.cached_tokens, whole);
     const torn = client.responses.create({
-      ...asked,
-      input: [...input, ...said.slice(0, 1)],
+      ...request,
+      input: [...input, ...items.slice(0, 1)],
     });
     await assertRejects(() => torn, OpenAI.BadRequestError, "without its required following item");
   });

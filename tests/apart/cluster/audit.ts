@@ -62,7 +62,7 @@ export class Audit {
   }
 
   /** Returns the time until each open turn ended or resumed, in milliseconds; `undefined` if it hangs. */
-  async marksOf(
+  async cacheBreakpointsOf(
     server: string,
     { sinceMs, sessions }: { readonly sinceMs: number; readonly sessions: readonly string[] },
   ): Promise<readonly (number | undefined)[]> {
@@ -109,21 +109,21 @@ export function checkWrites(writes: Iterable<Write>): void {
   const last = new Map<string, Write>();
   for (const write of writes) {
     const { session, writer, holder, fence, first, starts } = write;
-    const told = JSON.stringify(write);
+    const text = JSON.stringify(write);
     // A fork's first events are written at its creation, before it can be held; its turns aren't.
     const isMade = holder === null && fence === 0 && first === 1 && !starts;
     if (!isMade) {
-      assertEquals(writer, holder, `written by a server that doesn't hold the session: ${told}`);
+      assertEquals(writer, holder, `written by a server that doesn't hold the session: ${text}`);
     }
     const before = last.get(session);
     assertEquals(
       first,
       (before?.first ?? 1) + (before?.count ?? 0),
-      `events are missing or duplicated: ${told}`,
+      `events are missing or duplicated: ${text}`,
     );
     if (before) {
       const isRight = fence > before.fence || fence === before.fence && writer === before.writer;
-      assertEquals(isRight, true, `a stale fencing number: ${told} after ${JSON.stringify(before)}`);
+      assertEquals(isRight, true, `a stale fencing number: ${text} after ${JSON.stringify(before)}`);
     }
     last.set(session, write);
   }

@@ -32,7 +32,7 @@ export class Cluster implements AsyncDisposable {
   readonly database: string;
   readonly postgres: Postgres;
   readonly #folder: string;
-  #saidBefore = "";
+  #before = "";
 
   private constructor(
     members: readonly Member[],
@@ -112,7 +112,7 @@ export class Cluster implements AsyncDisposable {
   async endMember(member: Member, signal: Deno.Signal): Promise<void> {
     const program = member.program;
     member.program = undefined;
-    this.#saidBefore += await program?.end(signal) ?? "";
+    this.#before += await program?.end(signal) ?? "";
   }
 
   async restart(): Promise<void> {
@@ -123,7 +123,7 @@ export class Cluster implements AsyncDisposable {
   }
 
   get complaints(): string {
-    return this.#saidBefore + this.members.map(({ program }) => program?.said() ?? "").join("");
+    return this.#before + this.members.map(({ program }) => program?.logged() ?? "").join("");
   }
 
   /** Number of reports that the gateway continued without stored state because the database was too slow. */

@@ -84,8 +84,8 @@ export function clusterModel(random: () => number): SimulatedModel {
       return SCRIPT[steps.all] ?? { content: `That was all: ${steps.all}.` };
     }
     if (first.includes(DELEGATING)) {
-      const said = messages.findLast(({ role }) => role === "user")?.content;
-      if (!JSON.stringify(said).includes(TASK)) {
+      const content = messages.findLast(({ role }) => role === "user")?.content;
+      if (!JSON.stringify(content).includes(TASK)) {
         return steps.ofTurn > 0
           ? { content: "The helper is done." }
           : { content: null, tool_calls: [toolCall("delegate", { task: TASK })] };

@@ -187,11 +187,11 @@ async function work(
   // Turns can't be ended without the database.
   if (faults.some(({ fault }) => fault.killsDatabase)) return;
   const sessions = talkers.map(({ id }) => id);
-  for (const { fault: { marksWithinMs }, member } of faults) {
-    if (marksWithinMs === undefined) continue;
-    for (const tookMs of await audit.marksOf(member.user, { sinceMs, sessions })) {
+  for (const { fault: { breaksWithinMs }, member } of faults) {
+    if (breaksWithinMs === undefined) continue;
+    for (const tookMs of await audit.cacheBreakpointsOf(member.user, { sinceMs, sessions })) {
       assert(
-        tookMs !== undefined && tookMs < marksWithinMs,
+        tookMs !== undefined && tookMs < breaksWithinMs,
         `a turn that was left went on after ${tookMs} ms`,
       );
     }
@@ -210,14 +210,14 @@ Deno.test(`cluster: servers on one database retain everything acknowledged, in $
   const queue = faults(random);
   let talkers: Talker[] = [];
   const all: Talker[] = [];
-  let told = "";
+  let text = "";
   try {
     for (let round = 0; round < ROUNDS; round++) {
       if (round % ROUNDS_OF_SESSION === 0) all.push(...talkers = await newTalkers(cluster, round));
       const members = shuffled(cluster.members, random);
       const faults = queue.next().value.map((fault, index) => ({ fault, member: members[index]! }));
       const names = faults.map(({ fault: { name }, member: { user } }) => `${name} (${user})`);
-      told = `round ${round}: ${names.join(", ")}`;
+      text = `round ${round}: ${names.join(", ")}`;
       await work(cluster, { talkers, conversations, importer, faults, random, audit });
       const received = await Promise.all(talkers.map((talker) => talker.check(cluster.urls)));
       await checkRuns(cluster, { talkers, received, audit });
@@ -226,7 +226,7 @@ Deno.test(`cluster: servers on one database retain everything acknowledged, in $
       await importer.check();
     }
     // New servers know only what is stored.
-    told = "after the last round";
+    text = "after the last round";
     await cluster.restart();
     await Promise.all(all.map((talker) => talker.check(cluster.urls)));
     await importer.check();
@@ -240,8 +240,8 @@ Deno.test(`cluster: servers on one database retain everything acknowledged, in $
     assert(all.some(({ resumed }) => resumed > 0), "no turn went on elsewhere");
     assert(all.some(({ queued }) => queued > 0), "no turn waited");
   } catch (cause) {
-    const said = cluster.complaints.slice(-5000);
-    throw new Error(`Failed with TARE_TEST_SEED=${SEED}, ${told}\n${said}`, { cause });
+    const log = cluster.complaints.slice(-5000);
+    throw new Error(`Failed with TARE_TEST_SEED=${SEED}, ${text}\n${log}`, { cause });
   }
 });
 

@@ -6,7 +6,7 @@ export interface Fault {
   readonly name: string;
   readonly happen: (cluster: Cluster, member: Member, random: () => number) => Promise<void>;
   /** Time limit for other servers to end the turns of a server that loses its sessions, in milliseconds. */
-  readonly marksWithinMs?: number;
+  readonly breaksWithinMs?: number;
   readonly killsDatabase?: boolean;
   /** Whether some servers can't reach the database in time: their gateway fails open. Default: false. */
   readonly hidesDatabase?: boolean;
@@ -47,7 +47,7 @@ function wrongClocks(): readonly Fault[] {
 export const FAULTS: readonly Fault[] = [
   {
     name: "a server is killed",
-    marksWithinMs: LEASE_MS + MARK_SLACK_MS,
+    breaksWithinMs: LEASE_MS + MARK_SLACK_MS,
     async happen(cluster, member, random) {
       await cluster.endMember(member, "SIGKILL");
       // The replacement starts before or after the lease ends.
@@ -69,7 +69,7 @@ export const FAULTS: readonly Fault[] = [
   },
   {
     name: "a server sleeps longer than its lease and wakes up",
-    marksWithinMs: MAX_AWAY_MS + MARK_SLACK_MS,
+    breaksWithinMs: MAX_AWAY_MS + MARK_SLACK_MS,
     async happen(_cluster, { program }, random) {
       program!.signal("SIGSTOP");
       await pause(longerThanLease(random));
@@ -79,7 +79,7 @@ export const FAULTS: readonly Fault[] = [
   {
     name: "what a server and the database send arrives after the lease",
     hidesDatabase: true,
-    marksWithinMs: MAX_AWAY_MS + MARK_SLACK_MS,
+    breaksWithinMs: MAX_AWAY_MS + MARK_SLACK_MS,
     async happen(_cluster, { network }, random) {
       network.set({ type: "stuck" });
       await pause(longerThanLease(random));
@@ -110,7 +110,7 @@ export const FAULTS: readonly Fault[] = [
   ...wrongClocks(),
   {
     name: "a server ends in order",
-    marksWithinMs: MARK_SLACK_MS,
+    breaksWithinMs: MARK_SLACK_MS,
     async happen(cluster, member) {
       await cluster.endMember(member, "SIGTERM");
       await cluster.startMember(member);
@@ -119,7 +119,7 @@ export const FAULTS: readonly Fault[] = [
   {
     name: "the connections of a server are cut for longer than the lease",
     hidesDatabase: true,
-    marksWithinMs: MAX_AWAY_MS + MARK_SLACK_MS,
+    breaksWithinMs: MAX_AWAY_MS + MARK_SLACK_MS,
     async happen(_cluster, { network }, random) {
       network.set({ type: "cut" });
       await pause(longerThanLease(random));

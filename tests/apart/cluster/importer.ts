@@ -17,7 +17,7 @@ const INTERRUPTED = "idempotency_key_interrupted";
 export class Importer {
   readonly #cluster: Cluster;
   readonly #random: () => number;
-  readonly #kept = new Map<string, readonly Message[]>();
+  readonly #stored = new Map<string, readonly Message[]>();
   readonly #deleted: string[] = [];
   #made = 0;
 
@@ -28,7 +28,7 @@ export class Importer {
 
   async work(isOver: () => boolean): Promise<void> {
     while (!isOver()) {
-      if (this.#random() < 1 - this.#kept.size / KEPT) await this.#import();
+      if (this.#random() < 1 - this.#stored.size / KEPT) await this.#import();
       else await this.#delete();
       await pause(50);
     }
@@ -46,11 +46,11 @@ export class Importer {
       body: sessions.map((messages) => `${JSON.stringify({ messages })}\n`).join(""),
     }, PASSING);
     assertEquals([status, body.sessions?.length], [201, sessions.length], JSON.stringify(body));
-    for (const [index, { id }] of body.sessions.entries()) this.#kept.set(id, sessions[index]!);
+    for (const [index, { id }] of body.sessions.entries()) this.#stored.set(id, sessions[index]!);
   }
 
   async #delete(): Promise<void> {
-    const ids = [...this.#kept.keys()];
+    const ids = [...this.#stored.keys()];
     const id = ids[Math.floor(ids.length * this.#random())]!;
     const at = `${this.#cluster.balancer.url}/tare/v1/sessions/${id}`;
     for (;;) {
@@ -59,7 +59,7 @@ export class Importer {
       if (status === 204 || status === 404) break;
       assertEquals([status, body.error.code], [409, INTERRUPTED], JSON.stringify(body));
     }
-    this.#kept.delete(id);
+    this.#stored.delete(id);
     this.#deleted.push(id);
     assertEquals((await get(at)).status, 404);
   }
@@ -72,11 +72,11 @@ export class Importer {
     );
     assertEquals(
       stored.map(({ id }) => id),
-      [...this.#kept.keys()].sort(),
+      [...this.#stored.keys()].sort(),
       "not the sessions that there are",
     );
     await Promise.all(this.#cluster.urls.map(async (url) => {
-      for (const [id, messages] of this.#kept) {
+      for (const [id, messages] of this.#stored) {
         const { status, body } = await get(`${url}/tare/v1/sessions/${id}`);
         assertEquals([status, body.messages], [200, messages]);
       }
@@ -87,8 +87,8 @@ export class Importer {
 
   assertWorked(): void {
     assert(
-      this.#made > this.#kept.size && this.#kept.size > 0,
-      `${this.#made} made, ${this.#kept.size} retained`,
+      this.#made > this.#stored.size && this.#stored.size > 0,
+      `${this.#made} made, ${this.#stored.size} retained`,
     );
   }
 }

@@ -36,14 +36,14 @@ Deno.test("LoadBalancer: requests go to the servers in turn, and to none that is
 
 Deno.test("LoadBalancer: requests on a silent server are aborted, and only reads are sent again", async () => {
   await using balancer = await LoadBalancer.start(3000);
-  const asked: string[] = [];
+  const requests: string[] = [];
   let isSilent = false;
   let isWell = true;
   const silent = Promise.withResolvers<Response>();
   const first = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, ({ method, url }) => {
     if (url.endsWith("/health")) return isWell ? new Response() : silent.promise;
     if (!isSilent) return new Response("a");
-    asked.push(method);
+    requests.push(method);
     return silent.promise;
   });
   balancer.put(0, urlOf(first));
@@ -51,9 +51,9 @@ Deno.test("LoadBalancer: requests on a silent server are aborted, and only reads
   isSilent = true;
   const read = ask(balancer.url);
   const posted = fetch(balancer.url, { method: "POST", body: "once" });
-  await until("both are there", () => Promise.resolve(asked.length === 2 || undefined));
+  await until("both are there", () => Promise.resolve(requests.length === 2 || undefined));
   const second = backend(({ method }) => {
-    asked.push(`${method} again`);
+    requests.push(`${method} again`);
     return new Response("b");
   });
   balancer.put(1, urlOf(second));
@@ -61,7 +61,7 @@ Deno.test("LoadBalancer: requests on a silent server are aborted, and only reads
   const response = await posted;
   await response.body?.cancel();
   assertEquals([response.status, await read], [502, "b"]);
-  assertEquals(asked.toSorted(), ["GET", "GET again", "POST"]);
+  assertEquals(requests.toSorted(), ["GET", "GET again", "POST"]);
   silent.resolve(new Response());
   await first.shutdown();
   await second.shutdown();

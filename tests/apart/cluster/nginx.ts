@@ -5,13 +5,13 @@ const GIVEN = fromFileUrl(new URL("../../../deploy/nginx.conf", import.meta.url)
 
 export class Nginx implements AsyncDisposable {
   readonly #process: Deno.ChildProcess;
-  readonly #said: Promise<string>;
+  readonly #output: Promise<string>;
   readonly #folder: string;
   readonly #client: Deno.HttpClient;
 
   private constructor(process: Deno.ChildProcess, folder: string) {
     this.#process = process;
-    this.#said = new Response(process.stderr).text();
+    this.#output = new Response(process.stderr).text();
     this.#folder = folder;
     this.#client = Deno.createHttpClient({ proxy: { transport: "unix", path: join(folder, "socket") } });
   }
@@ -42,7 +42,7 @@ export class Nginx implements AsyncDisposable {
     try {
       await until("nginx listens", async () => {
         const ended = await Promise.race([process.status, Promise.resolve(undefined)]);
-        if (ended) throw new Error(`nginx ended: ${await nginx.#said}`);
+        if (ended) throw new Error(`nginx ended: ${await nginx.#output}`);
         return await Deno.stat(join(folder, "pid")).catch(() => undefined);
       });
     } catch (error) {
@@ -60,7 +60,7 @@ export class Nginx implements AsyncDisposable {
     this.#client.close();
     this.#process.kill("SIGTERM");
     await this.#process.status;
-    await this.#said;
+    await this.#output;
     await Deno.remove(this.#folder, { recursive: true });
   }
 }

@@ -80,11 +80,11 @@ Deno.test(
     const servers = ["a", "b", "c", "d"].map((name) => backend(name));
     await using nginx = await Nginx.start(servers.map(urlOf));
     const paths = ["/v1/messages", "/v1/messages/count_tokens", "/v1/responses", "/v1/chat/completions"];
-    const told = ["x-session-id", "x-claude-code-session-id", "session-id"];
+    const headers = ["x-session-id", "x-claude-code-session-id", "session-id"];
     const first = await whoAnswers(nginx, ids.map((id) => ["/v1/messages", { "x-session-id": id }]));
     assertEquals([...new Set(first)].sort(), ["a", "b", "c", "d"]);
     // For every header and key.
-    for (const [at, header] of told.entries()) {
+    for (const [at, header] of headers.entries()) {
       const requests = ids.map((id) =>
         [paths[at + 1]!, { [header]: id, authorization: `Bearer ${at}` }] as const
       );
@@ -154,11 +154,11 @@ Deno.test(
 Deno.test(
   needs(NGINX, "nginx: a request is sent to another server only if it certainly had no effect"),
   async () => {
-    const asked: string[] = [];
+    const requests: string[] = [];
     const [dead, ending, well] = [
       backend("dead"),
       backend("ending", ({ method }) => {
-        asked.push(method);
+        requests.push(method);
         return new Response("ends", { status: 503 });
       }),
       backend("well"),
@@ -188,7 +188,7 @@ Deno.test(
       assertEquals([...new Set(posts)].sort(), ["POST ends", "POST well"]);
       assertEquals([...new Set(gets)], ["GET well"]);
       assertEquals(
-        asked.filter((method) => method === "POST").length,
+        requests.filter((method) => method === "POST").length,
         share(posts!, "POST ends") * posts!.length,
       );
     }

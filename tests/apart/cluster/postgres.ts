@@ -202,15 +202,15 @@ function keep(
   command: readonly string[],
   { folder, url, user }: { readonly folder: string; readonly url: string; readonly user: User },
 ): Pick<Postgres, "kill" | "start"> {
-  const keeper = new Deno.Command("sh", {
+  const guardian = new Deno.Command("sh", {
     args: ["-c", KEEPER, "keeper", folder, ...command],
     stdin: "piped",
     stdout: "null",
     stderr: "null",
     ...user,
   }).spawn();
-  keeper.unref();
-  const writer = keeper.stdin.getWriter();
+  guardian.unref();
+  const writer = guardian.stdin.getWriter();
   const log = () => Deno.readTextFile(join(folder, "log")).catch(() => "");
   const mainProcess = async () => {
     const text = await Deno.readTextFile(join(folder, "data", "postmaster.pid"));
@@ -224,16 +224,16 @@ function keep(
       for (let waited = 0;; waited++) {
         if (await isReady(url)) return;
         await pause(20);
-        const said = await log();
+        const output = await log();
         // A last message of an old process isn't a failure either.
-        const fatal = /FATAL: {2}(?!the database system is|terminating connection).*/.exec(said.slice(seen))
+        const fatal = /FATAL: {2}(?!the database system is|terminating connection).*/.exec(output.slice(seen))
           ?.[0];
         // The old server's last processes are about to end.
         if (fatal?.includes("shared memory block")) {
-          seen = said.length;
+          seen = output.length;
           await writer.write(new TextEncoder().encode("start\n"));
         } else if (fatal || waited > 3000) {
-          throw new Error(`Cannot start PostgreSQL: ${said.slice(before)}`);
+          throw new Error(`Cannot start PostgreSQL: ${output.slice(before)}`);
         }
       }
     },

@@ -22,27 +22,27 @@ Deno.test("code mode: a program waits for its approvals over restarts, resumes w
   const [first, second] = cluster.members as [Member, Member];
   const { body: { id } } = await postOnce(`${first.program!.url}/tare/v1/sessions`, SETTINGS);
   const at = ({ program }: Member) => `${program!.url}/tare/v1/sessions/${id}`;
-  const asked = (member: Member, path: string) =>
+  const request = (member: Member, path: string) =>
     until(`a question about ${path}`, async () => {
       const { status, approvals } = (await get(at(member))).body;
       const open = approvals.filter((one: { arguments: string }) => one.arguments.includes(path));
       return status === "idle" && open.length > 0 ? open[0] : undefined;
     });
   const allow = async (member: Member, path: string) => {
-    const { id } = await asked(member, path);
+    const { id } = await request(member, path);
     const answer = await send(`${at(member)}/approvals/${id}`, jsonPost({ decision: "allow" }));
     assertEquals(answer.status, 200, await answer.text());
     return id;
   };
 
   await (await send(`${at(first)}/turns`, jsonPost({ input: "Go." }))).text();
-  const left = await asked(second, "left.txt");
+  const left = await request(second, "left.txt");
   await cluster.endMember(first, "SIGKILL");
   await cluster.endMember(second, "SIGTERM");
   await cluster.startMember(second);
   assertEquals(await allow(second, "left.txt"), left.id);
   await allow(second, "right.txt");
-  await asked(second, "last.txt");
+  await request(second, "last.txt");
   await cluster.startMember(first);
   await allow(first, "last.txt");
   // It is killed in the middle of a command, whose outcome is unknown.

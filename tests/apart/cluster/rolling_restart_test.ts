@@ -58,7 +58,7 @@ Deno.test("rolling restart: gateway conversations keep their bytes while they mo
       const expected = await talk(new Conversation(protocol, "alone", provider), () => cluster.urls[0]!);
       assert(expected.some(({ cachedTokens }) => cachedTokens > 0), "nothing was read from the cache");
       for (let attempt = 1;; attempt++) {
-        const toldBefore = cluster.slowReads;
+        const slowBefore = cluster.slowReads;
         let restarted = 0;
         const conversation = new Conversation(protocol, `try ${attempt}`, provider);
         const moved = await talk(conversation, () => balancer.url, async (exchange) => {
@@ -68,7 +68,7 @@ Deno.test("rolling restart: gateway conversations keep their bytes while they mo
           await cluster.startMember(member);
         });
         assert(restarted >= members.length);
-        if (cluster.slowReads > toldBefore && attempt < MAX_ATTEMPTS) continue;
+        if (cluster.slowReads > slowBefore && attempt < MAX_ATTEMPTS) continue;
         return assertSame(moved, expected);
       }
     });

@@ -16,7 +16,7 @@ export interface TalkerOptions {
   readonly random: () => number;
 }
 
-interface Said {
+interface Input {
   readonly text: string;
   isTaken: boolean;
 }
@@ -52,7 +52,7 @@ export class Talker {
   readonly #random: () => number;
   /** Data of each received event, by its number. */
   readonly #acknowledged = new Map<number, string>();
-  readonly #said: Said[] = [];
+  readonly #inputs: Input[] = [];
   readonly #fates = new Map<string, Fate>();
   #last = 0;
   readonly ends: Map<string, number> = new Map();
@@ -92,29 +92,29 @@ export class Talker {
 
   async #turn(at: string): Promise<void> {
     await this.#settle(at);
-    const asked = this.#asks ? await this.#open(at) : [];
-    if (asked.length > 0 && this.#random() < 0.9) await this.#answer(at, asked);
+    const approvals = this.#asks ? await this.#open(at) : [];
+    if (approvals.length > 0 && this.#random() < 0.9) await this.#answer(at, approvals);
     else await this.#say(at);
   }
 
   async #say(at: string): Promise<void> {
-    const text = `Continue: ${this.#said.length}.`;
-    const said = { text, isTaken: false };
-    this.#said.push(said);
+    const text = `Continue: ${this.#inputs.length}.`;
+    const input = { text, isTaken: false };
+    this.#inputs.push(input);
     const background = this.#random() < 0.2;
     const request = { input: text, ...(background && { background }) };
     const isPlayed = await this.#play(at, request, () => this.#meddle(at));
-    said.isTaken ||= isPlayed;
+    input.isTaken ||= isPlayed;
     if (background && isPlayed) this.queued++;
   }
 
   async #meddle(at: string): Promise<void> {
     const choice = this.#random();
     if (choice < 0.3) {
-      const said = { text: `And also: ${this.#said.length}.`, isTaken: false };
-      this.#said.push(said);
-      const isPlayed = await this.#play(at, { input: said.text, steer: true });
-      said.isTaken ||= isPlayed;
+      const input = { text: `And also: ${this.#inputs.length}.`, isTaken: false };
+      this.#inputs.push(input);
+      const isPlayed = await this.#play(at, { input: input.text, steer: true });
+      input.isTaken ||= isPlayed;
     } else if (choice < 0.4) {
       const { status, body } = await postOnce(`${at}/cancel`, {}, PASSING);
       assert(status === 200 || body.error.code === "idempotency_key_interrupted", JSON.stringify(body));
@@ -235,7 +235,7 @@ export class Talker {
       if (response.ok) { for await (const event of readEvents(response)) return event; }
       else await response.body?.cancel();
     } catch (error) {
-      if (!isBroken(error) && !isTold(error)) throw error;
+      if (!isBroken(error) && !isReported(error)) throw error;
     } finally {
       controller.abort();
     }
@@ -258,7 +258,7 @@ export class Talker {
           }
         }
       } catch (error) {
-        if (!isBroken(error) && !isTold(error)) throw error;
+        if (!isBroken(error) && !isReported(error)) throw error;
       } finally {
         clearInterval(ending);
         controller.abort();
@@ -277,7 +277,7 @@ export class Talker {
         yield event;
       }
     } catch (error) {
-      if (!isBroken(error) && !isTold(error)) throw error;
+      if (!isBroken(error) && !isReported(error)) throw error;
     }
   }
 
@@ -289,24 +289,24 @@ export class Talker {
     const [first] = states;
     assert(first);
     for (const state of states) assertEquals(state, first, "two servers return different sessions");
-    const { messages, received, asked } = first;
+    const { messages, received, pending } = first;
     assertEquals(received.map(({ number }) => number), received.map((_, index) => index + 1));
     for (const [number, data] of this.#acknowledged) {
       assertEquals(received[number - 1]?.data, data, `event ${number} of session ${this.id}`);
     }
-    for (const { text, isTaken } of this.#said) {
+    for (const { text, isTaken } of this.#inputs) {
       const times = messages.filter(({ role, content }) => role === "user" && content === text).length;
       // Steering during a turn with a pending approval waits for the answer too.
       assert(
-        times === 1 || times === 0 && (!isTaken || asked > 0),
+        times === 1 || times === 0 && (!isTaken || pending > 0),
         `${text} is there ${times} times; taken: ${isTaken}`,
       );
     }
     const events = received.map(({ data }): SessionEvent => JSON.parse(data));
     assertTurns(events);
     const behind = events.slice(events.findLastIndex(({ type }) => type === "turn_end") + 1);
-    const told = behind.flatMap((event) => event.type === "approval_answered" ? [event.id] : []);
-    assertAnswered(messages, { asked, told: new Set(told) });
+    const ids = behind.flatMap((event) => event.type === "approval_answered" ? [event.id] : []);
+    assertAnswered(messages, { pending, reported: new Set(ids) });
     await this.#assertPrefixes(events);
     this.#countEnds(events);
     return received;
@@ -330,7 +330,7 @@ export class Talker {
       controller.abort();
     }
     const { approvals } = (await get(`${at}/approvals`)).body;
-    return { messages: body.messages as Message[], received, asked: approvals.length as number };
+    return { messages: body.messages as Message[], received, pending: approvals.length as number };
   }
 
   async #assertPrefixes(events: readonly SessionEvent[]): Promise<void> {
@@ -371,14 +371,14 @@ export class Talker {
   }
 }
 
-function isTold(error: unknown): boolean {
+function isReported(error: unknown): boolean {
   return error instanceof Error && error.message.startsWith('{"error"');
 }
 
 /** Checks that each result answers one earlier call. Only the last calls may lack results. */
 function assertAnswered(
   messages: readonly Message[],
-  { asked, told }: { readonly asked: number; readonly told: ReadonlySet<string> },
+  { pending, reported }: { readonly pending: number; readonly reported: ReadonlySet<string> },
 ): void {
   const open = new Set<string>();
   for (const message of messages) {
@@ -388,7 +388,7 @@ function assertAnswered(
       if (message.role === "assistant") { for (const { id } of message.tool_calls ?? []) open.add(id); }
     }
   }
-  const untold = [...open].filter((id) => !told.has(id));
-  assertEquals(untold.length, asked, "calls without an answer");
-  assert(asked > 0 || open.size === 0, "all was answered, and calls have no answer");
+  const untold = [...open].filter((id) => !reported.has(id));
+  assertEquals(untold.length, pending, "calls without an answer");
+  assert(pending > 0 || open.size === 0, "all was answered, and calls have no answer");
 }

@@ -7,11 +7,11 @@ import type { Cluster } from "./cluster.ts";
  */
 const CLAIMED_MS = 60_000;
 
-type Told = `${string} ${number}`;
+type Report = `${string} ${number}`;
 
 /** Receiver of all turn ends. It refuses the first attempt of every third delivery. */
 export class WebhookReceiver implements AsyncDisposable {
-  readonly #told = new Map<string, Set<Told>>();
+  readonly #reports = new Map<string, Set<Report>>();
   readonly #refused = new Set<string>();
   readonly #server: Deno.HttpServer<Deno.NetAddr>;
 
@@ -19,16 +19,16 @@ export class WebhookReceiver implements AsyncDisposable {
     this.#server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
       const id = request.headers.get("webhook-id")!;
       const { data: { session, event } } = await request.json();
-      const known = this.#told.get(id) ?? new Set();
-      this.#told.set(id, known.add(`${session.id} ${event}`));
-      const isRefused = known.size === 1 && this.#told.size % 3 === 0 && !this.#refused.has(id);
+      const known = this.#reports.get(id) ?? new Set();
+      this.#reports.set(id, known.add(`${session.id} ${event}`));
+      const isRefused = known.size === 1 && this.#reports.size % 3 === 0 && !this.#refused.has(id);
       this.#refused.add(id);
       return new Response(null, { status: isRefused ? 503 : 204 });
     });
   }
 
   get size(): number {
-    return this.#told.size;
+    return this.#reports.size;
   }
 
   async begin({ balancer, urls }: Cluster): Promise<void> {
@@ -51,13 +51,13 @@ export class WebhookReceiver implements AsyncDisposable {
        WHERE s.json::json -> 'parent' IS NULL AND 'turn_end' = ANY (types)`,
     );
     const ended = rows.flatMap(({ id, first, json }) =>
-      (JSON.parse(json) as { type: string }[]).flatMap(({ type }, at): Told[] =>
+      (JSON.parse(json) as { type: string }[]).flatMap(({ type }, at): Report[] =>
         type === "turn_end" ? [`${id} ${first + at}`] : []
       )
     );
-    const told = [...this.#told.values()].map((one) => [...one]);
-    assertEquals(told.map(({ length }) => length), told.map(() => 1), "one id for two ends");
-    assertEquals(told.flat().sort(), ended.sort());
+    const reports = [...this.#reports.values()].map((one) => [...one]);
+    assertEquals(reports.map(({ length }) => length), reports.map(() => 1), "one id for two ends");
+    assertEquals(reports.flat().sort(), ended.sort());
   }
 
   [Symbol.asyncDispose](): Promise<void> {

@@ -105,7 +105,7 @@ if (names.length > MAX_NAMES) {
 for (const fault of faults) console.log(fault);
 if (words === 0 || faults.length > 0) Deno.exit(1);
 
-/** Returns the paths of all files under version control that are measured. */
+/** Returns the paths of all files under version holdout that are measured. */
 async function sources(): Promise<readonly string[]> {
   const { stdout } = await new Deno.Command("git", { args: ["ls-files", "*.ts", "*.tsx", "*.md"], cwd: root })
     .output();

@@ -33,12 +33,12 @@
 import { benchPolicies } from "../../../scripts/savings/economy.ts";
 import { POLICIES } from "../../../scripts/savings/policies/policies.ts";
 import { benchTools } from "../../../scripts/savings/many_tools.ts";
-import { benchWarmth } from "../../../scripts/savings/warmth.ts";
+import { benchKeepAlive } from "../../../scripts/savings/keep_alive.ts";
 import { peerNamed, PEERS } from "./peers.ts";
 
 try {
   const [part, ...args] = Deno.args;
-  if (part === "warmth") await benchWarmth(args);
+  if (part === "warmth") await benchKeepAlive(args);
   else if (part === "tools") await benchTools(args);
   else {
     const names = Deno.args.includes("--peers") ? ["resend", ...Object.keys(PEERS)] : Object.keys(POLICIES);

@@ -48,8 +48,8 @@ export function fromLangChain(messages: readonly BaseMessage[]): Message[] {
 function isUnchanged(message: BaseMessage, origin: Message): boolean {
   if (message.content !== contentText(origin.content)) return false;
   const calls = AIMessage.isInstance(message) ? message.tool_calls ?? [] : [];
-  const said = origin.role === "assistant" ? origin.tool_calls ?? [] : [];
-  return calls.length === said.length && calls.every(({ args }, at) => parseCall(said[at]!).args === args);
+  const toolCalls = origin.role === "assistant" ? origin.tool_calls ?? [] : [];
+  return calls.length === toolCalls.length && calls.every(({ args }, at) => parseCall(toolCalls[at]!).args === args);
 }
 
 function fromFields(message: BaseMessage, origin: Message | undefined): Message {

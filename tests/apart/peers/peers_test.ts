@@ -44,14 +44,14 @@ Deno.test("converters: each one returns a session unchanged", () => {
 Deno.test("converters: each one retains a whole session, also if a library copies its input", () => {
   for (const { messages } of sessions()) {
     let ids = 0;
-    const plain = messages.map(said);
+    const plain = messages.map(textOf);
     const copies = toLangChain(messages, () => `${ids++}`);
     for (const copy of copies) copy.additional_kwargs = {};
-    assertEquals(fromLangChain(copies).map(said), plain);
+    assertEquals(fromLangChain(copies).map(textOf), plain);
   }
 });
 
-function said(message: Message) {
+function textOf(message: Message) {
   const calls = message.role === "assistant" ? message.tool_calls ?? [] : [];
   return {
     role: message.role as string,
@@ -104,7 +104,7 @@ async function play(make: MakePolicy, { windowTokens = 200_000, resultTokens = 5
     policy.sent?.({ promptTokens, cachedTokens: 0, outputTokens: 0 });
     views.push(view);
   }
-  return { views, shown: views.map(({ messages }) => words(messages)) };
+  return { views, visible: views.map(({ messages }) => words(messages)) };
 }
 
 function asides(views: readonly PolicyView[]): (string | undefined)[] {
@@ -135,17 +135,17 @@ const WHOLE = [
 const FIRST_TURN = WHOLE.slice(0, 4);
 
 Deno.test("pruneMessages() removes nothing by default", async () => {
-  assertEquals((await play(pruning({}))).shown, WHOLE);
+  assertEquals((await play(pruning({}))).visible, WHOLE);
 });
 
 Deno.test("pruneMessages() removes old turns' calls before each turn", async () => {
-  const { shown } = await play(pruning({ eachTurn: true, toolCalls: "before-last-2-messages" }));
-  assertEquals(shown, [...FIRST_TURN, "s u a u", "s u a u a4 t4", "s u a u a4 t4 a5 t5"]);
+  const { visible } = await play(pruning({ eachTurn: true, toolCalls: "before-last-2-messages" }));
+  assertEquals(visible, [...FIRST_TURN, "s u a u", "s u a u a4 t4", "s u a u a4 t4 a5 t5"]);
 });
 
 Deno.test("pruneMessages() removes all calls but the last before each step", async () => {
-  const { shown } = await play(pruning({ toolCalls: "before-last-2-messages" }));
-  assertEquals(shown, [
+  const { visible } = await play(pruning({ toolCalls: "before-last-2-messages" }));
+  assertEquals(visible, [
     "s u",
     "s u a1 t1",
     "s u a2 t2",
@@ -157,8 +157,8 @@ Deno.test("pruneMessages() removes all calls but the last before each step", asy
 });
 
 Deno.test("pruneMessages() waits until the messages are long, and starts from its last result", async () => {
-  const { shown } = await play(pruning({ overTokens: 1_500, toolCalls: "before-last-3-messages" }));
-  assertEquals(shown, [
+  const { visible } = await play(pruning({ overTokens: 1_500, toolCalls: "before-last-3-messages" }));
+  assertEquals(visible, [
     ...WHOLE.slice(0, 3),
     "s u a2 t2 a3 t3",
     "s u a2 t2 a3 t3 a u",
@@ -178,16 +178,16 @@ const CLEARED = [
 ];
 
 Deno.test("ClearToolUsesEdit: all results but the newest are cleared", async () => {
-  assertEquals((await play(clearing({ trigger: { tokens: 1_000 }, keep: { messages: 1 } }))).shown, CLEARED);
+  assertEquals((await play(clearing({ trigger: { tokens: 1_000 }, keep: { messages: 1 } }))).visible, CLEARED);
 });
 
 Deno.test("ClearToolUsesEdit: calls are cleared too", async () => {
   const settings = { trigger: { tokens: 1_000 }, keep: { messages: 1 }, clearToolInputs: true };
-  const { shown, views } = await play(clearing(settings));
-  assertEquals(shown, CLEARED);
+  const { visible, views } = await play(clearing(settings));
+  assertEquals(visible, CLEARED);
   assertEquals(
     views.at(-1)?.messages.flatMap((message) =>
-      said(message).calls.map((call) => "args" in call && call.args)
+      textOf(message).calls.map((call) => "args" in call && call.args)
     ),
     [{}, {}, {}, {}, { path: "file-5.ts" }],
   );
@@ -195,8 +195,8 @@ Deno.test("ClearToolUsesEdit: calls are cleared too", async () => {
 
 Deno.test("ClearToolUsesEdit: triggers may be shares of the window", async () => {
   const settings = { trigger: { fraction: 0.8 }, keep: { fraction: 0.3 } };
-  const { shown } = await play(clearing(settings), { windowTokens: 2_000 });
-  assertEquals(shown, [
+  const { visible } = await play(clearing(settings), { windowTokens: 2_000 });
+  assertEquals(visible, [
     ...WHOLE.slice(0, 3),
     "s u a1 t- a2 t- a3 t-",
     "s u a1 t- a2 t- a3 t- a u",
@@ -215,8 +215,8 @@ const SUMMARISED = [
 
 Deno.test("summarizationMiddleware() requests summaries on the cached prefix", async () => {
   const settings = { trigger: { tokens: 1_500 }, keep: { messages: 3 } };
-  const { shown, views } = await play(summarising(settings, "cached"));
-  assertEquals(shown, SUMMARISED);
+  const { visible, views } = await play(summarising(settings, "cached"));
+  assertEquals(visible, SUMMARISED);
   assertEquals(
     asides(views),
     [undefined, undefined, undefined, ...[WHOLE[2], ...SUMMARISED.slice(3, 6)].map((sent) => `${sent} u*`)],
@@ -225,8 +225,8 @@ Deno.test("summarizationMiddleware() requests summaries on the cached prefix", a
 
 Deno.test("summarizationMiddleware() requests summaries in its own words", async () => {
   const settings = { trigger: { tokens: 1_500 }, keep: { messages: 3 } };
-  const { shown, views } = await play(summarising(settings, "cold"));
-  assertEquals(shown, SUMMARISED);
+  const { visible, views } = await play(summarising(settings, "cold"));
+  assertEquals(visible, SUMMARISED);
   assertEquals(
     asides(views),
     [undefined, undefined, undefined, "u*", "u*", "u*", "u*"],
@@ -238,7 +238,7 @@ Deno.test("peers: each one plays a generated session", async () => {
   const profile = profileNamed("anthropic-5m");
   for (const name of Object.keys(PEERS)) {
     const { make, recall } = peerNamed(name);
-    const options = { profile, windowTokens: 200_000, countTokens, recall, repairs: true };
+    const options = { profile, windowTokens: 200_000, countTokens, recall, refetches: true };
     assertEquals((await playRecording(recording, make, options)).refused, 0, name);
   }
   assertThrows(() => peerNamed("nobody"), RangeError, "Cannot run policy nobody: it is unknown. Use");

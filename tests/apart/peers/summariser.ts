@@ -17,7 +17,7 @@ export class Summariser {
   readonly #call: SummaryCall;
   readonly #countTokens: CountTokens;
   #sent: PolicyView = { messages: [], tools: [] };
-  #asked: Message[] = [];
+  #history: Message[] = [];
   #outputTokens = 0;
 
   constructor(call: SummaryCall, countTokens: CountTokens) {
@@ -26,7 +26,7 @@ export class Summariser {
   }
 
   answer(question: readonly Message[]): string {
-    this.#asked.push(...question);
+    this.#history.push(...question);
     this.#outputTokens += SUMMARY_TOKENS;
     let text = "Summary:";
     while (this.#countTokens(text) < SUMMARY_TOKENS) text += " …".repeat(20);
@@ -34,16 +34,16 @@ export class Summariser {
   }
 
   charge(view: PolicyView): PolicyView {
-    const asked = this.#asked;
+    const history = this.#history;
     const { messages, tools } = this.#sent;
     const outputTokens = this.#outputTokens;
-    this.#asked = [];
+    this.#history = [];
     this.#outputTokens = 0;
     this.#sent = view;
-    if (asked.length === 0) return view;
+    if (history.length === 0) return view;
     const request = this.#call === "cached"
       ? { messages: [...messages, INSTRUCTION], tools }
-      : { messages: asked, tools: [] };
+      : { messages: history, tools: [] };
     return { ...view, aside: { ...request, outputTokens } };
   }
 }

@@ -16,10 +16,10 @@ export async function httpEverything(port: number = freePort()): Promise<HttpEve
     stderr: "piped",
   }).spawn();
   const reader = program.stderr.pipeThrough(new TextDecoderStream()).getReader();
-  for (let said = ""; !said.includes("listening on port");) {
+  for (let output = ""; !output.includes("listening on port");) {
     const { value, done } = await reader.read();
-    if (done) throw new Error(`It ended before it listened: ${said}`);
-    said += value;
+    if (done) throw new Error(`It ended before it listened: ${output}`);
+    output += value;
   }
   return {
     url: `http://127.0.0.1:${port}/mcp`,

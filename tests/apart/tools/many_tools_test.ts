@@ -10,7 +10,7 @@ Deno.test("many tools: the prompt contains the names of a server's tools, and ne
       { tool_calls: [toolCall("find_tools", { query: "odd__many_42" })] },
       {
         tool_calls: [
-          toolCall("call_tool", { name: "odd__many_42", arguments: { why: "asked" } }),
+          toolCall("call_tool", { name: "odd__many_42", arguments: { why: "requested" } }),
           toolCall("call_tool", { name: "odd__many_43" }),
           toolCall("odd__many_44", { why: "directly" }),
           toolCall("call_tool", { name: "odd__change" }),
@@ -42,8 +42,8 @@ Deno.test("many tools: the prompt contains the names of a server's tools, and ne
     assertEquals(request.tools, tools);
     assertEquals(request.messages.slice(0, before.messages.length), before.messages);
   }
-  const told = requests[3]!.messages.at(-2)!;
-  assertEquals(told.role, "system");
-  assertStringIncludes(String(told.content), "New:\nodd__fresh");
-  assertStringIncludes(String(told.content), "Removed: odd__sleep");
+  const notice = requests[3]!.messages.at(-2)!;
+  assertEquals(notice.role, "system");
+  assertStringIncludes(String(notice.content), "New:\nodd__fresh");
+  assertStringIncludes(String(notice.content), "Removed: odd__sleep");
 });

@@ -43,7 +43,7 @@ function oddHttpServer(answers: Record<string, Answer>) {
   };
 }
 
-const said = (id: unknown, text: string) =>
+const answer = (id: unknown, text: string) =>
   JSON.stringify({ jsonrpc: "2.0", id, result: { content: [{ type: "text", text }] } });
 
 /** Returns a body of 100 MiB of `x` after `head`, and counts what was read. */
@@ -68,7 +68,7 @@ async function untilFine(tools: Parameters<typeof call>[0]): Promise<void> {
 Deno.test("MCP over HTTP: a flood of 100 MB is read to 16 MiB, whole or streamed, and fails its call", async () => {
   const read = { mib: 0 };
   await using server = oddHttpServer({
-    fine: (id) => new Response(said(id, "fine"), JSON_TEXT),
+    fine: (id) => new Response(answer(id, "fine"), JSON_TEXT),
     whole: () => new Response(flood('{"', read), JSON_TEXT),
     stream: () => new Response(flood("data: ", read), STREAM),
   });
@@ -96,7 +96,7 @@ Deno.test("MCP over HTTP: many events of 16 MiB in all are no flood", async () =
         params: { level: "info", data: "n".repeat(MIB) },
       };
       const event = `data: ${JSON.stringify(note)}\n\n`;
-      return new Response(`${event.repeat(20)}data: ${said(id, "done")}\n\n`, STREAM);
+      return new Response(`${event.repeat(20)}data: ${answer(id, "done")}\n\n`, STREAM);
     },
   });
   await using servers = tryServers({ web: { url: server.url } });
@@ -107,7 +107,7 @@ Deno.test("MCP over HTTP: an answer of too many values, or an event of too many 
   const values = (id: unknown) =>
     JSON.stringify({ jsonrpc: "2.0", id, result: { content: Array(200_000).fill({}) } });
   await using server = oddHttpServer({
-    fine: (id) => new Response(said(id, "fine"), JSON_TEXT),
+    fine: (id) => new Response(answer(id, "fine"), JSON_TEXT),
     whole: (id) => new Response(values(id), JSON_TEXT),
     stream: (id) => new Response(`data: ${values(id)}\n\n`, STREAM),
     lines: () => new Response(`data: ${"x".repeat(MIB)}\r\n`.repeat(20), STREAM),
@@ -134,7 +134,7 @@ Deno.test("MCP over HTTP: other calls are answered during a flood of notificatio
   const note =
     `data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}\n\n`;
   await using server = oddHttpServer({
-    flood: (id) => new Response(`${note.repeat(20_000)}data: ${said(id, "done")}\n\n`, STREAM),
+    flood: (id) => new Response(`${note.repeat(20_000)}data: ${answer(id, "done")}\n\n`, STREAM),
   });
   await using servers = tryServers({ web: { url: server.url } });
   await using other = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, () => new Response("ok"));
@@ -152,7 +152,7 @@ Deno.test("MCP over HTTP: other calls are answered during a flood of notificatio
 
 Deno.test("MCP over HTTP: a server that dies during a call, or lost its session, gets a new session", async () => {
   await using server = oddHttpServer({
-    fine: (id) => new Response(said(id, "fine"), JSON_TEXT),
+    fine: (id) => new Response(answer(id, "fine"), JSON_TEXT),
     die: () => {
       let pulls = 0;
       const body = new ReadableStream({

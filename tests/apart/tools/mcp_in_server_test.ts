@@ -100,11 +100,11 @@ Deno.test("approvals: a permanent approval ends when its tool changes, whatever 
     asks: true,
   });
   const session = await server.session({ tools: ["odd__*"] });
-  const asked = (events: Awaited<ReturnType<typeof server.turn>>) =>
-    events.flatMap((event) => event.type === "approval_asked" ? [[event.name, event.why]] : []);
-  assertEquals(asked(await server.turn(session)), [["odd__turncoat", undefined]]);
-  assertEquals(asked(await server.allow(session, "always")), []);
-  assertEquals(asked(await server.turn(session)), [
+  const approvalsIn = (events: Awaited<ReturnType<typeof server.turn>>) =>
+    events.flatMap((event) => event.type === "approval_requested" ? [[event.name, event.why]] : []);
+  assertEquals(approvalsIn(await server.turn(session)), [["odd__turncoat", undefined]]);
+  assertEquals(approvalsIn(await server.allow(session, "always")), []);
+  assertEquals(approvalsIn(await server.turn(session)), [
     [
       "odd__turncoat",
       "odd__turncoat has changed since you always allowed it: its description, its declared hints.",
@@ -178,14 +178,14 @@ Deno.test("restart: a killed server leaves no MCP processes, and a new one resum
 });
 
 Deno.test("start.ts: errors in the file of MCP servers are reported in a sentence, without secrets", async () => {
-  const said = await agentServer({
+  const server = await agentServer({
     mcp: { odd: { command: "x", env: { KEY: "planted secret" }, arguments: [] } },
     replies: [],
   }).catch((error) => error.message);
   assertStringIncludes(
-    said,
+    server,
     "Cannot use MCP server \"odd\": it must not have 'arguments' (allowed: command, args, env, cwd, sandbox, folders, type, timeout, disabled, trustHints). " +
       "File: ",
   );
-  assertEquals(said.includes("planted"), false);
+  assertEquals(server.includes("planted"), false);
 });

@@ -9,12 +9,12 @@ const MIB = 2 ** 20;
 Deno.test("start: a server that never answers delays calls only until its timeout, and is reported", async () => {
   await using servers = tryServers({ odd: oddServer("silent") }, { startTimeoutMs: 300, restartMs: 60_000 });
   assertEquals((await servers.tools()).size, 0);
-  const [said, ...more] = servers.warnings;
+  const [warning, ...more] = servers.warnings;
   assertEquals(
-    said,
+    warning,
     "MCP server odd is unavailable, because its program doesn't answer: Request timed out; it restarts within 60 s.",
   );
-  assertEquals(more, [said]);
+  assertEquals(more, [warning]);
 });
 
 Deno.test("start: servers start one after the other, but those that are used start at once", async () => {
@@ -288,7 +288,7 @@ Deno.test("images: a model with image input receives them, and others their desc
   const url = `data:image/gif;base64,${btoa("GIF89a\x80\x02\xe0\x01")}`;
   const left = "omitted, because";
   const binary = `{"picture":"[binary, of no type, 1,500 bytes: ${left} a tool result is text only]"}`;
-  assertEquals(await call(tools, "odd__show", { seesPictures: true }), {
+  assertEquals(await call(tools, "odd__show", { supportsImages: true }), {
     content: [
       "two of them",
       "[image 1: GIF image of 640×480 pixels, 10 bytes]",
@@ -299,7 +299,7 @@ Deno.test("images: a model with image input receives them, and others their desc
       binary,
     ].join("\n"),
     error: false,
-    pictures: [url, url],
+    images: [url, url],
   });
   assertEquals(
     await call(tools, "odd__show"),

@@ -43,15 +43,15 @@ Deno.test("server-everything: tools, annotations, progress and all kinds of resu
     `${await call(tools, "all__get-resource-links", { args: { count: 1 } })}`,
     "[link to resource demo://resource/dynamic/",
   );
-  const shown: string[] = [];
+  const visible: string[] = [];
   let signs = 0;
   await call(tools, "all__trigger-long-running-operation", {
     args: { duration: 0.2, steps: 3 },
-    output: (text) => shown.push(text),
+    output: (text) => visible.push(text),
     progress: () => signs++,
   });
   // The last one may arrive after the result.
-  assertEquals([shown.slice(0, 2), signs >= 2], [["1 of 3\n", "2 of 3\n"], true]);
+  assertEquals([visible.slice(0, 2), signs >= 2], [["1 of 3\n", "2 of 3\n"], true]);
 });
 
 Deno.test("server-everything: its environment contains only its entry's variables, PATH and the mark", async () => {

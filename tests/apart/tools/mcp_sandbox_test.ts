@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { fromFileUrl } from "@std/path";
-import { attacks, leaves, sleepers, type Target } from "../../attack/break_out.ts";
+import { attacks, isGone, sleepers, type Target } from "../../attack/break_out.ts";
 import { resultsOf, withServer } from "../../attack/robbed_server.ts";
 import { BUBBLEWRAP, needs } from "../../needs.ts";
 
@@ -61,7 +61,7 @@ Deno.test(
   async () => {
     const seconds = 100_000 + crypto.getRandomValues(new Uint16Array(1))[0]!;
     const calls = () =>
-      Object.values(leaves(seconds)).map((command) => ({ command: `(${command}) >/dev/null 2>&1` }));
+      Object.values(isGone(seconds)).map((command) => ({ command: `(${command}) >/dev/null 2>&1` }));
     const options = { tool: "evil__run", mcp: { evil: evil() }, flags: ["--approvals", "allow"], calls };
     await withServer(options, async ({ target }, turn) => {
       assertEquals(resultsOf(await turn()).length, calls().length);

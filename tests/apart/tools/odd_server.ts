@@ -22,7 +22,7 @@ interface OddTool {
   readonly run: (args: Record<string, unknown>, id: number, token: unknown) => Result | Promise<Result>;
 }
 
-const text = (said: string) => ({ content: [{ type: "text", text: said }] });
+const text = (text: string) => ({ content: [{ type: "text", text: text }] });
 const odd = (name: string, run: OddTool["run"], listed: Record<string, unknown> = {}): OddTool => ({
   listed: { name, inputSchema: { type: "object" }, ...listed },
   run,
@@ -108,7 +108,7 @@ let tools: readonly OddTool[] = [
       { type: "image", data: "AAAA", mimeType: "image/svg+xml" },
       { type: "resource", resource: { uri: "a://picture", blob: GIF, mimeType: "image/gif" } },
     ],
-    structuredContent: { picture: "A".repeat(2_000) },
+    structuredContent: { image: "A".repeat(2_000) },
   })),
   odd("empty", () => ({ content: [] })),
   odd("refuse", () => ({ ...text("the disk is full"), isError: true })),

@@ -45,7 +45,7 @@ const FIX_A_BUG: Task = {
     };
     return {
       files,
-      asked: ["`node test.js` fails. Find out why and fix it in src."],
+      question: ["`node test.js` fails. Find out why and fix it in src."],
       fault: async ({ files: left, run }) =>
         differing({ ...left, "src/cart.js": "" }, { ...files, "src/cart.js": "" }) ??
           await run(
@@ -108,7 +108,7 @@ const ADD_A_FIELD: Task = {
     const right = { "package.json": PACKAGE, ...layers(fields, { field, fallback }) };
     return {
       files: { "package.json": PACKAGE, ...layers(fields) },
-      asked: [
+      question: [
         `Add a field "${field}" behind "${second}" in all layers: schema, store, api and view. Where src/store.js isn't given one, it is "${fallback}".`,
       ],
       fault: ({ run }) =>
@@ -124,12 +124,12 @@ const ADD_A_FIELD: Task = {
       wrong: { files: { ...right, "src/view.js": layers(fields)["src/view.js"] } },
     };
   },
-  turns: [function* (asked) {
-    const [, field, before, fallback] = /field "(\w+)" behind "(\w+)".* it is "(\w+)"/.exec(asked)!;
-    const shown = yield* work({ read: "src/schema.js" }, { read: "src/store.js" }, { read: "src/api.js" }, {
+  turns: [function* (question) {
+    const [, field, before, fallback] = /field "(\w+)" behind "(\w+)".* it is "(\w+)"/.exec(question)!;
+    const matches = yield* work({ read: "src/schema.js" }, { read: "src/store.js" }, { read: "src/api.js" }, {
       read: "src/view.js",
     });
-    const behind = yield* found(shown, new RegExp(`"${before}","(\\w+)"`));
+    const behind = yield* found(matches, new RegExp(`"${before}","(\\w+)"`));
     const between = (line: (name: string) => string, added = line(field!)) => ({
       old: `${line(before!)}${line(behind)}`,
       now: `${line(before!)}${added}${line(behind)}`,
@@ -195,7 +195,7 @@ const WRITE_FROM_SPEC: Task = {
     };
     return {
       files,
-      asked: ["Write src/format.js as spec.md says."],
+      question: ["Write src/format.js as spec.md says."],
       fault: ({ run }) =>
         run(
           'import { format } from "./src/index.js";' +
@@ -250,7 +250,7 @@ const CSV_TO_JSON: Task = {
     }));
     return {
       files: { "package.json": PACKAGE, "people.csv": table },
-      asked: [
+      question: [
         "Write people.json from people.csv: a list of objects with the names of the first line, cents as numbers. Mind the quotes.",
       ],
       fault: ({ files }) => {
@@ -279,8 +279,8 @@ const DEAD_CODE: Task = {
     const names = words(9, random);
     const [byName, ...used] = shuffled(names, random).slice(0, 5) as [string, ...string[]];
     const functionOf = (name: string, at: number) => `export function ${name}(n) {\n  return n + ${at};\n}\n`;
-    const util = (kept: readonly string[]) =>
-      names.map((name, at) => kept.includes(name) ? functionOf(name, at) : "").join("");
+    const util = (keptNames: readonly string[]) =>
+      names.map((name, at) => keptNames.includes(name) ? functionOf(name, at) : "").join("");
     const others = {
       "package.json": PACKAGE,
       ...Object.fromEntries(
@@ -294,7 +294,7 @@ const DEAD_CODE: Task = {
     };
     return {
       files: { ...others, "src/util.js": util(names) },
-      asked: [
+      question: [
         "Remove the functions of src/util.js that nothing in src uses. One that is used by its name in a string is used.",
       ],
       fault: ({ files }) => differing(files, { ...others, "src/util.js": util([byName, ...used]) }),
@@ -305,8 +305,8 @@ const DEAD_CODE: Task = {
     const util = yield* work({ read: "src/util.js" });
     const functions = [...util.matchAll(/export function (\w+)\(n\) \{\n.*\n\}\n?/g)];
     const names = functions.map(([, name]) => name!);
-    const shown = hits(yield* whole(yield* work({ search: names.join("|"), in: "src" })));
-    const users = shown.filter(({ path }) => path !== "src/util.js").map(({ line }) => line).join("\n");
+    const matches = hits(yield* whole(yield* work({ search: names.join("|"), in: "src" })));
+    const users = matches.filter(({ path }) => path !== "src/util.js").map(({ line }) => line).join("\n");
     const dead = functions.filter(([, name]) => !new RegExp(`\\b${name}\\b`).test(users));
     for (const [text] of dead) {
       yield* work({ edit: "src/util.js", old: `${text.trimEnd()}\n`, now: "" });

@@ -34,7 +34,7 @@ const LONG_LOG: Task = {
     });
     return {
       files: files(wrong),
-      asked: ["`node build.js` fails. Mend what it complains of, in units and not in build.js."],
+      question: ["`node build.js` fails. Mend what it complains of, in units and not in build.js."],
       fault: ({ files: left }) => differing(left, files(right)),
       wrong: { files: { "build.js": build.replace("process.exitCode = failed ? 1 : 0;\n", "") } },
     };
@@ -71,7 +71,7 @@ const HUGE_FILE: Task = {
     const other = rows.findIndex((row) => row.includes(`,part ${id},`));
     return {
       files: { "stock.csv": table(rows) },
-      asked: [
+      question: [
         `In stock.csv the count of the row with the id ${id} is wrong: it must be ${now}. Nothing else may change.`,
       ],
       fault: ({ files }) => files["stock.csv"] === corrected ? undefined : "stock.csv isn't as it should be",
@@ -82,8 +82,8 @@ const HUGE_FILE: Task = {
       },
     };
   },
-  turns: [function* (asked) {
-    const [, id, now] = /id (\d+) is wrong: it must be (\d+)/.exec(asked)!;
+  turns: [function* (question) {
+    const [, id, now] = /id (\d+) is wrong: it must be (\d+)/.exec(question)!;
     const row = yield* found(
       yield* work({ search: `^${id},`, in: "stock.csv" }),
       new RegExp(`(\\b${id},part \\d+,\\d+)`),
@@ -107,15 +107,15 @@ const CONFIG: Task = {
     const right = file([old, now, old]);
     return {
       files: { "settings.toml": file([old, old, old]) },
-      asked: [`Set the timeout of staging in settings.toml to ${now}, and nothing else.`],
+      question: [`Set the timeout of staging in settings.toml to ${now}, and nothing else.`],
       fault: ({ files }) => differing(files, { "settings.toml": right }),
       wrong: { files: { "settings.toml": file([now, old, old]) } },
     };
   },
-  turns: [function* (asked) {
-    const [, now] = /to (\d+),/.exec(asked)!;
-    const shown = yield* work({ read: "settings.toml" });
-    const section = yield* found(shown, /(\[staging\][^[]*timeout = \d+)/);
+  turns: [function* (question) {
+    const [, now] = /to (\d+),/.exec(question)!;
+    const matches = yield* work({ read: "settings.toml" });
+    const section = yield* found(matches, /(\[staging\][^[]*timeout = \d+)/);
     yield* work({ edit: "settings.toml", old: section, now: section.replace(/\d+$/, now!) });
     return `staging waits ${now} seconds.`;
   }],
@@ -140,7 +140,7 @@ const CONFLICTS: Task = {
     const line = (name: string, value: unknown) => `export const ${name} = ${JSON.stringify(value)};\n`;
     return {
       files: { "src/address.js": file(conflict) },
-      asked: [
+      question: [
         "Resolve the conflicts in src/address.js: of the port take theirs, of all else ours.",
       ],
       fault: ({ files }) =>
@@ -177,7 +177,7 @@ const HOUSE_RULES: Task = {
     const code = `export function ${name}(n) {\n  return ${factor} * n;\n}\n`;
     return {
       files,
-      asked: [`Add ${path}, which exports a function ${name}(n) that gives ${factor} times n.`],
+      question: [`Add ${path}, which exports a function ${name}(n) that gives ${factor} times n.`],
       fault: async ({ files: left, run }) => {
         if (!left[path]?.startsWith(`${head}\n`)) return `${path} doesn't begin with ${head}`;
         const index = `${files["docs/index.md"]}- ${name}: ${path}\n`;
@@ -189,8 +189,8 @@ const HOUSE_RULES: Task = {
       wrong: { files: { [path]: code } },
     };
   },
-  turns: [function* (asked) {
-    const [, path, name, factor] = /Add (\S+), .* function (\w+)\(n\) that gives (\d+)/.exec(asked)!;
+  turns: [function* (question) {
+    const [, path, name, factor] = /Add (\S+), .* function (\w+)\(n\) that gives (\d+)/.exec(question)!;
     const head = yield* remembered(/new file of src begins with the line `([^`]+)`/);
     const index = fileIn(yield* work({ read: "docs/index.md" }));
     yield* work(

@@ -1,6 +1,6 @@
 import { sourceText } from "../../gateway/long_session.ts";
 import { differing, type Files, number, pick, shuffled, type Task, words } from "../task.ts";
-import { fileIn, hits, kept, whole, type Work, work, workShowing } from "../worker.ts";
+import { fileIn, hits, retaining, whole, type Work, work, workShowing } from "../worker.ts";
 
 const RENAME: Task = {
   name: "rename a function in twelve files",
@@ -21,18 +21,18 @@ const RENAME: Task = {
     );
     return {
       files: files(old),
-      asked: [
+      question: [
         `Rename the function ${old} to ${now} in src, wherever it is used. Nothing else has another name, and docs/history.md tells what was: leave that.`,
       ],
       fault: ({ files: left }) => differing(left, files(now)),
       wrong: { files: careless },
     };
   },
-  turns: [function* (asked) {
-    const [, old, now] = /function (\w+) to (\w+)/.exec(asked)!;
-    const shown = yield* work({ search: `\\b${old}\\b`, in: "src" });
-    const lines = yield* kept("Lines", function* () {
-      return hits(yield* whole(shown));
+  turns: [function* (question) {
+    const [, old, now] = /function (\w+) to (\w+)/.exec(question)!;
+    const found = yield* work({ search: `\\b${old}\\b`, in: "src" });
+    const lines = yield* retaining("Lines", function* () {
+      return hits(yield* whole(found));
     });
     const edits = lines.map(({ path, line }) => ({
       edit: path,
@@ -71,7 +71,7 @@ const NEEDLE: Task = {
     const path = Object.keys(files).find((path) => files[path]!.includes(`service = "${wanted}"`))!;
     return {
       files,
-      asked: [
+      question: [
         `Which file of config belongs to the service "${wanted}", and what is its retryLimit? Answer with the path and the number, and change nothing.`,
       ],
       fault: ({ files: left, answers: [answer = ""] }) =>
@@ -82,8 +82,8 @@ const NEEDLE: Task = {
       wrong: { answer: `docs/old/limits.md: ${past}` },
     };
   },
-  turns: [function* (asked) {
-    const [, service] = /service "(\w+)"/.exec(asked)!;
+  turns: [function* (question) {
+    const [, service] = /service "(\w+)"/.exec(question)!;
     const [hit] = hits(yield* work({ search: `service = "${service}"`, in: "config" }));
     if (!hit) return "There is none.";
     const text = yield* workShowing(/retryLimit/, { read: hit.path });
@@ -107,7 +107,7 @@ const SUM_UP: Task = {
     const sum = (of: typeof orders) => of.reduce((sum, { cents }) => sum + cents, 0);
     return {
       files,
-      asked: [
+      question: [
         "Each file orders/1000.json to orders/1039.json is an order. Write into open.txt how many cents those have together whose state is open: the number alone.",
       ],
       fault: ({ files: left }) =>
@@ -122,9 +122,9 @@ const SUM_UP: Task = {
     let sum = 0;
     for (let first = 1000; first < 1040; first += 10) {
       const paths = Array.from({ length: 10 }, (_, at) => `orders/${first + at}.json`);
-      const shown = yield* workShowing(/"(state|cents)"/, ...paths.map((read): Work => ({ read })));
-      sum += yield* kept(`Open from ${first} on`, function* () {
-        const open = shown.matchAll(/"state": "open",\s+"cents": (\d+)/g);
+      const found = yield* workShowing(/"(state|cents)"/, ...paths.map((read): Work => ({ read })));
+      sum += yield* retaining(`Open from ${first} on`, function* () {
+        const open = found.matchAll(/"state": "open",\s+"cents": (\d+)/g);
         return open.reduce((sum, [, cents]) => sum + Number(cents), 0);
       });
     }
@@ -154,7 +154,7 @@ const RELEASE: Task = {
     );
     return {
       files: { ...files(old, ""), ...waiting },
-      asked: [
+      question: [
         `Make release ${now}: the version in package.json, README.md and src/version.js; in CHANGELOG.md a section of it above the last one, with the text of each file of changes as a point, in the order of their names; then delete those files.`,
       ],
       fault: ({ files: left }) => differing(left, files(now, section)),
@@ -167,8 +167,8 @@ const RELEASE: Task = {
       },
     };
   },
-  turns: [function* (asked) {
-    const [, now] = /release ([\d.]+):/.exec(asked)!;
+  turns: [function* (question) {
+    const [, now] = /release ([\d.]+):/.exec(question)!;
     const changelog = fileIn(yield* work({ read: "CHANGELOG.md" }));
     const changes = yield* work({ run: 'for file in changes/*.md; do echo "$file: $(cat $file)"; done' });
     const points = [...changes.matchAll(/changes\/\d+\.md: (.*)/g)].map(([, title]) => `- ${title}\n`).join(
@@ -206,7 +206,7 @@ const NAMES_OF_ALL_KINDS: Task = {
     });
     return {
       files: texts(old),
-      asked: [
+      question: [
         `Replace the word ${old} by ${now} in all files (${old}er is another word), then move the file in Überblick to Archiv under the same name.`,
       ],
       fault: ({ files }) => differing(files, moved(texts(now))),
@@ -219,21 +219,21 @@ const NAMES_OF_ALL_KINDS: Task = {
       },
     };
   },
-  turns: [function* (asked) {
-    const [, old, now] = /word (\w+) by (\w+)/.exec(asked)!;
-    const shown = hits(yield* work({ search: `\\b${old}\\b` }));
-    yield* work(...shown.map(({ path, line }): Work => ({
+  turns: [function* (question) {
+    const [, old, now] = /word (\w+) by (\w+)/.exec(question)!;
+    const found = hits(yield* work({ search: `\\b${old}\\b` }));
+    yield* work(...found.map(({ path, line }): Work => ({
       edit: path,
       old: line,
       now: line.replace(new RegExp(`\\b${old}\\b`), now!),
     })));
-    const path = shown.find(({ path }) => path.startsWith("Überblick/"))?.path ?? "lost";
+    const path = found.find(({ path }) => path.startsWith("Überblick/"))?.path ?? "lost";
     const target = path.replace(/^Überblick/, "Archiv");
     yield* work({
       run:
         `mkdir -p Archiv && if [ -e '${path}' ]; then mv '${path}' '${target}'; fi && rmdir Überblick || true`,
     });
-    return `${shown.length} files say ${now}.`;
+    return `${found.length} files say ${now}.`;
   }],
 };
 

@@ -8,14 +8,14 @@ const LONG_AGO: Task = {
     const [code, past] = words(2, random) as [string, string];
     const before = `# Handover\n\n${sourceText(`before ${code}`, 2_000)}`;
     const behind = sourceText(`behind ${code}`, 2_000);
-    const kept = { "notes/old.md": `Last year the gate code was ${past}.\n` };
+    const files = { "notes/old.md": `Last year the gate code was ${past}.\n` };
     const [first, second, third] = [otherWork([1]), otherWork([2]), otherWork([3])];
-    const rest = { ...kept, ...first.files, ...second.files, ...third.files };
+    const rest = { ...files, ...first.files, ...second.files, ...third.files };
     return {
       files: { ...rest, "notes/handover.md": `${before}\n\nThe gate code is ${code}.\n\n${behind}\n` },
-      asked: [
+      question: [
         "Read notes/handover.md and tell me in a few words what it is.",
-        ...[first, second, third].map(({ asked }) => asked),
+        ...[first, second, third].map(({ questions }) => questions),
         "I have deleted notes/handover.md. Write the gate code that it named into code.txt, nothing else.",
       ],
       deletes: { 4: ["notes/handover.md"] },
@@ -52,9 +52,9 @@ const UNDO_AN_EDIT: Task = {
     const rest = { ...first.files, ...second.files };
     return {
       files: { ...rest, ...files(before) },
-      asked: [
+      question: [
         `Set RETRIES to ${now} in src/net.js, src/disk.js and src/mail.js.`,
-        ...[first.asked, second.asked],
+        ...[first.questions, second.questions],
         "For the disk that was wrong: put src/disk.js back as it was before. The others stay.",
       ],
       fault: ({ files: left }) => differing(left, { ...rest, ...files([now, before[1]!, now]) }),
@@ -62,11 +62,11 @@ const UNDO_AN_EDIT: Task = {
     };
   },
   turns: [
-    function* (asked) {
-      const [, now] = /RETRIES to (\d+)/.exec(asked)!;
+    function* (question) {
+      const [, now] = /RETRIES to (\d+)/.exec(question)!;
       for (const name of ["net", "disk", "mail"]) {
-        const shown = yield* work({ read: `src/${name}.js` });
-        const line = /^export const RETRIES = \d+;/m.exec(shown)?.[0] ?? "lost";
+        const found = yield* work({ read: `src/${name}.js` });
+        const line = /^export const RETRIES = \d+;/m.exec(found)?.[0] ?? "lost";
         yield* work({ edit: `src/${name}.js`, old: line, now: `export const RETRIES = ${now};` });
       }
       return "Done in all three.";
@@ -91,14 +91,14 @@ const DELETED_FILE: Task = {
       "// The legacy names end here.",
       "",
     ].join("\n");
-    const kept = { "lib/modern.js": `${sourceText("modern", 2_000)}\n` };
+    const files = { "lib/modern.js": `${sourceText("modern", 2_000)}\n` };
     const [first, second] = [otherWork([6]), otherWork([7])];
-    const rest = { ...kept, ...first.files, ...second.files };
+    const rest = { ...files, ...first.files, ...second.files };
     return {
       files: { ...rest, "lib/legacy.js": legacy },
-      asked: [
+      question: [
         "Read lib/legacy.js. How many names does it export?",
-        ...[first.asked, second.asked],
+        ...[first.questions, second.questions],
         "I have deleted lib/legacy.js by mistake. You have read it: write it again exactly as it was.",
       ],
       deletes: { 3: ["lib/legacy.js"] },
@@ -134,11 +134,11 @@ const OVERRIDDEN: Task = {
     const rest = { ...between.files, ...behind.files };
     return {
       files: rest,
-      asked: [
+      question: [
         `For each service that I name you write config/NAME.json: its name and port, two spaces deep. The port is ${past} for all. Begin with ${first}.`,
-        between.asked,
+        between.questions,
         `I was wrong with the port ${past}. From now on the port is ${now} for new services, and the name in the file stands in upper case. What is written stays as it is.`,
-        behind.asked,
+        behind.questions,
         `Now the service ${last}.`,
       ],
       fault: ({ files }) =>
@@ -156,8 +156,8 @@ const OVERRIDDEN: Task = {
     };
   },
   turns: [
-    function* (asked) {
-      const [, port, name] = /port is (\d+) for all\. Begin with (\w+)/.exec(asked)!;
+    function* (question) {
+      const [, port, name] = /port is (\d+) for all\. Begin with (\w+)/.exec(question)!;
       yield* work({ write: `config/${name}.json`, text: configOf(name!, Number(port)) });
       return "It is written.";
     },
@@ -167,8 +167,8 @@ const OVERRIDDEN: Task = {
       return `${port} for new ones.`;
     },
     doOtherWork,
-    function* (asked) {
-      const [, name] = /service (\w+)/.exec(asked)!;
+    function* (question) {
+      const [, name] = /service (\w+)/.exec(question)!;
       const port = yield* remembered(/From now on the port is (\d+)/, "From now on the port");
       yield* work({ write: `config/${name}.json`, text: configOf(name!.toUpperCase(), Number(port)) });
       return "It is written.";
@@ -199,12 +199,12 @@ const FILES_NAMED_BEFORE: Task = {
     const rest = { ...between.files, ...behind.files };
     return {
       files: { ...rest, ...files(titles) },
-      asked: [
+      question: [
         `Change the title in pages/${first}.js to "${title}".`,
         `The same in pages/${second}.js, please.`,
-        between.asked,
+        between.questions,
         `And in pages/${third}.js too.`,
-        behind.asked,
+        behind.questions,
         "In the file that I named second the old title was better: put it back there. The first and the third stay.",
       ],
       fault: ({ files: left }) => differing(left, { ...rest, ...files([title, titles[1]!, title]) }),
@@ -230,11 +230,11 @@ const FILES_NAMED_BEFORE: Task = {
   ],
 };
 
-function* changeTitle(asked: string) {
-  const [, name] = /pages\/(\w+)\.js/.exec(asked)!;
+function* changeTitle(question: string) {
+  const [, name] = /pages\/(\w+)\.js/.exec(question)!;
   const title = yield* remembered(/Change the title in pages\/\w+\.js to \\?"(\w+)/, "Change the title");
-  const shown = yield* work({ read: `pages/${name}.js` });
-  const old = /title_of_\w+ = "\w+"/.exec(shown)?.[0] ?? "lost";
+  const found = yield* work({ read: `pages/${name}.js` });
+  const old = /title_of_\w+ = "\w+"/.exec(found)?.[0] ?? "lost";
   yield* work({ edit: `pages/${name}.js`, old, now: `title_of_${name} = "${title}"` });
   return "Changed.";
 }

@@ -1,4 +1,4 @@
-import type { Overview as Report, Sums } from "@tare/session/internal/report";
+import type { Overview as Report, UsageTotals } from "@tare/session/internal/report";
 import type { MissesReport, SpendReport } from "../../../server/client.ts";
 import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
@@ -10,7 +10,7 @@ import { share } from "../parts/format.ts";
 import { useLoaded } from "../parts/loaded.ts";
 import { NumbersTable } from "../parts/numbers_table.tsx";
 import { money, saved, SpentTable, Units, unpriced } from "../parts/spent.tsx";
-import { costsOf, overflowOf, programsOf, promptTokensOf, type Sum, SumList } from "../parts/sums.tsx";
+import { costsOf, overflowOf, programsOf, promptTokensOf, type Sum, SumList } from "../parts/totals.tsx";
 import { Trouble } from "../parts/trouble.tsx";
 import { addressOf } from "../place.ts";
 
@@ -42,21 +42,21 @@ function Saved({ what, report: { today, all } }: { readonly what: string; readon
   return (
     <>
       <h2>{what}: today</h2>
-      <SumList sums={savedBy(today)} />
+      <SumList totals={savedBy(today)} />
       <h2>{what}: total</h2>
-      <SumList sums={savedBy(all)} />
+      <SumList totals={savedBy(all)} />
     </>
   );
 }
 
-function savedBy(sums: Sums): Sum[] {
-  const { calls, outputTokens, savedTokens } = sums;
+function savedBy(totals: UsageTotals): Sum[] {
+  const { calls, outputTokens, savedTokens } = totals;
   return [
-    ...costsOf(sums),
-    ...overflowOf(sums),
+    ...costsOf(totals),
+    ...overflowOf(totals),
     { name: "Removed from prompts", value: formatCount(savedTokens), note: "tokens" },
-    ...programsOf(sums),
-    promptTokensOf(sums),
+    ...programsOf(totals),
+    promptTokensOf(totals),
     { name: "Output tokens", value: formatCount(outputTokens), note: counted(calls, "call") },
   ];
 }
@@ -65,17 +65,17 @@ function Groups({ session, gateway }: Reports) {
   const rows = [
     ["Agent, optimized", session.groups.planned],
     ["Gateway, optimized", gateway.groups.planned],
-    ["Gateway, holdout (unchanged)", gateway.groups.control],
+    ["Gateway, holdout (unchanged)", gateway.groups.holdout],
   ] as const;
-  const otherwise = (sums: typeof rows[number][1]) =>
-    sums === gateway.groups.control ? sums.projectedTokenUnits : sums.withoutTokenUnits;
+  const otherwise = (totals: typeof rows[number][1]) =>
+    totals === gateway.groups.holdout ? totals.projectedCostUnits : totals.baselineCostUnits;
   const each = (sum: number, sessions: number) => sessions === 0 ? "–" : formatCount(sum / sessions);
   return (
     <>
       <h2>Optimized sessions and holdout</h2>
       <p class="note">
-        Holdout: sessions of other agents that are forwarded unchanged, for comparison (TARE_CONTROL), or as a
-        dry run (TARE_CONTROL=1). Costs are cost units, on average per session. Alternative: the baseline of
+        Holdout: sessions of other agents that are forwarded unchanged, for comparison (TARE_HOLDOUT), or as a
+        dry run (TARE_HOLDOUT=1). Costs are cost units, on average per session. Alternative: the baseline of
         an optimized session, and the projected cost of a holdout session with Tare, expected refetch costs
         included.
       </p>
@@ -84,15 +84,15 @@ function Groups({ session, gateway }: Reports) {
         rows={rows}
         columns={[
           ["Group", ([name]) => name],
-          ["Sessions", ([, sums]) => formatCount(sums.sessions)],
-          ["Calls", ([, sums]) => formatCount(sums.calls)],
-          ["Prompt tokens", ([, sums]) => formatCount(sums.promptTokens)],
-          ["From cache", ([, sums]) => share(sums.cachedTokens, sums.promptTokens)],
-          ["Cost units", ([, sums]) => formatCount(sums.tokenUnits)],
-          ["Per session", ([, sums]) => each(sums.tokenUnits, sums.sessions)],
-          ["Alternative", ([, sums]) => each(otherwise(sums), sums.sessions)],
-          ["Cost", ([, sums]) => sums.calls === 0 ? "–" : money(sums)],
-          ["Unpriced calls", ([, sums]) => unpriced(sums)],
+          ["Sessions", ([, totals]) => formatCount(totals.sessions)],
+          ["Calls", ([, totals]) => formatCount(totals.calls)],
+          ["Prompt tokens", ([, totals]) => formatCount(totals.promptTokens)],
+          ["From cache", ([, totals]) => share(totals.cachedTokens, totals.promptTokens)],
+          ["Cost units", ([, totals]) => formatCount(totals.costUnits)],
+          ["Per session", ([, totals]) => each(totals.costUnits, totals.sessions)],
+          ["Alternative", ([, totals]) => each(otherwise(totals), totals.sessions)],
+          ["Cost", ([, totals]) => totals.calls === 0 ? "–" : money(totals)],
+          ["Unpriced calls", ([, totals]) => unpriced(totals)],
         ]}
       />
     </>
@@ -100,15 +100,15 @@ function Groups({ session, gateway }: Reports) {
 }
 
 function Warnings({ session, gateway }: Reports) {
-  const told = (["session", "gateway"] as const)
+  const reported = (["session", "gateway"] as const)
     .flatMap((kind) => ({ session, gateway })[kind].warnings.map((warning) => ({ ...warning, kind })))
     .sort((a, b) => a.at < b.at ? 1 : -1);
   return (
     <>
       <h2>Warnings</h2>
-      {told.length === 0 && <p>None since the server started.</p>}
+      {reported.length === 0 && <p>None since the server started.</p>}
       <ul class="warnings">
-        {told.map(({ at, session: id, message, kind }) => (
+        {reported.map(({ at, session: id, message, kind }) => (
           <li key={`${id} ${message}`}>
             <time dateTime={at}>{new Date(at).toLocaleTimeString("en-GB")}</time> <bdi>{message}</bdi>{" "}
             <a href={addressOf(kind === "session" ? { view: "talk", id } : { view: "calls", kind, id })}>
@@ -127,13 +127,13 @@ function Spend(): JSX.Element {
   const [day, setDay] = useState<string>();
   const [by, setBy] = useState<keyof typeof BY>("session");
   const days = useLoaded(() => api.json("GET /spend", { query: { by: "day", limit: 1_000 } }));
-  const sums = day === undefined ? days.value?.all : days.value?.rows.find(({ key }) => key === day);
+  const totals = day === undefined ? days.value?.all : days.value?.rows.find(({ key }) => key === day);
   return (
     <>
       <h2>Cost</h2>
       <Trouble text={days.trouble} />
       {days.value && days.value.rows.length === 0 && <p>No model calls yet.</p>}
-      {days.value && sums && days.value.rows.length > 0 && (
+      {days.value && totals && days.value.rows.length > 0 && (
         <>
           <Rows
             label="By day"
@@ -151,8 +151,8 @@ function Spend(): JSX.Element {
               </button>
             )}
           />
-          <h3>{dayInWords(day ?? "")}: {money(sums)}</h3>
-          <SpentTable sums={sums} />
+          <h3>{dayInWords(day ?? "")}: {money(totals)}</h3>
+          <SpentTable totals={totals} />
           <Choice label="Group by" names={BY} chosen={by} choose={setBy} />
         </>
       )}
@@ -220,16 +220,16 @@ function Rows({ label, head, rows, name, chosen }: {
         ["Estimated saving", saved],
         ["Calls", ({ calls }) => formatCount(calls)],
         ["From cache", ({ cachedTokens, promptTokens }) => share(cachedTokens, promptTokens)],
-        ["Cache misses", (row) => share(missed(row), row.tokenUnits)],
+        ["Cache misses", (row) => share(missed(row), row.costUnits)],
       ]}
     />
   );
 }
 
 function missed(
-  { expiredTokenUnits, ownRewriteTokenUnits, changedTokenUnits, lostTokenUnits }: Sums,
+  { expiredCostUnits, ownRewriteCostUnits, changedCostUnits, lostCostUnits }: UsageTotals,
 ): number {
-  return expiredTokenUnits + ownRewriteTokenUnits + changedTokenUnits + lostTokenUnits;
+  return expiredCostUnits + ownRewriteCostUnits + changedCostUnits + lostCostUnits;
 }
 
 function Misses({ day }: { readonly day: string | undefined }): JSX.Element {

@@ -1,6 +1,6 @@
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { errorMessage } from "../api/api.ts";
-import { listen } from "../talk/heard.ts";
+import { listen } from "../chat/session_updates.ts";
 
 export interface Loaded<T> {
   readonly value: T | undefined;
@@ -16,7 +16,7 @@ export function useLoaded<T>(read: () => Promise<T>, sessionId?: string): Loaded
     value: undefined,
     trouble: undefined,
   });
-  const reads = useRef({ begun: 0, shown: 0 });
+  const reads = useRef({ begun: 0, applied: 0 });
   const reload = useCallback(async () => {
     const begun = ++reads.current.begun;
     const answer = await read().then(
@@ -24,8 +24,8 @@ export function useLoaded<T>(read: () => Promise<T>, sessionId?: string): Loaded
       (error) => ({ trouble: errorMessage(error) }),
     );
     // A later read may have completed earlier.
-    if (begun < reads.current.shown) return;
-    reads.current.shown = begun;
+    if (begun < reads.current.applied) return;
+    reads.current.applied = begun;
     setState((before) => ({ ...before, ...answer }));
   }, []);
   useEffect(() => {

@@ -25,10 +25,10 @@ const OPEN_BLOCKS = 2;
 /** Parses a text. If it extends the previous text, only the end is parsed again. */
 function lexOn(before: Lexed, whole: string): Lexed {
   const text = whole.length > LONGEST ? "" : whole.replaceAll(/\r\n?/g, "\n");
-  const goesOn = before.text !== "" && text.startsWith(before.text);
-  const kept = goesOn ? before.tokens.slice(0, -OPEN_BLOCKS) : [];
-  const from = kept.reduce((length, { raw }) => length + raw.length, 0);
-  return { text, tokens: [...kept, ...Lexer.lex(text.slice(from))] };
+  const continues = before.text !== "" && text.startsWith(before.text);
+  const retained = continues ? before.tokens.slice(0, -OPEN_BLOCKS) : [];
+  const from = retained.reduce((length, { raw }) => length + raw.length, 0);
+  return { text, tokens: [...retained, ...Lexer.lex(text.slice(from))] };
 }
 
 const Block = memo(

@@ -18,7 +18,7 @@ export function NumbersTable<Row>({ label, columns, rows, isChosen, more = "More
   /** Default: "More". */
   readonly more?: string;
 }): JSX.Element {
-  const [shown, setShown] = useState(ROWS);
+  const [visible, setVisible] = useState(ROWS);
   return (
     <>
       <div class="scroll" tabIndex={0} role="group" aria-label={label}>
@@ -31,7 +31,7 @@ export function NumbersTable<Row>({ label, columns, rows, isChosen, more = "More
             </tr>
           </thead>
           <tbody>
-            {rows.slice(0, shown).map((row, at) => (
+            {rows.slice(0, visible).map((row, at) => (
               <tr key={at} class={isChosen?.(row) ? "chosen" : undefined}>
                 {columns.map(([head, cell, kind], at) =>
                   at === 0
@@ -43,8 +43,8 @@ export function NumbersTable<Row>({ label, columns, rows, isChosen, more = "More
           </tbody>
         </table>
       </div>
-      {rows.length > shown && (
-        <button type="button" class="quiet" onClick={() => setShown(shown * 4)}>{more}</button>
+      {rows.length > visible && (
+        <button type="button" class="quiet" onClick={() => setVisible(visible * 4)}>{more}</button>
       )}
     </>
   );

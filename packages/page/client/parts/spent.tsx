@@ -1,26 +1,26 @@
-import type { CallReport, Sums } from "@tare/session/internal/report";
+import type { CallReport, UsageTotals } from "@tare/session/internal/report";
 import type { JSX } from "preact";
 import { counted, formatCount } from "@tare/server/internal/format";
 import { dollars, share } from "./format.ts";
 import { NumbersTable } from "./numbers_table.tsx";
 
 /** A cost in cost units, and in dollars for the calls with a known price. */
-export type Priced = Pick<Sums, "usd" | "tokenUnits" | "unpricedCalls">;
+export type Priced = Pick<UsageTotals, "usd" | "costUnits" | "unpricedCalls">;
 
 export function isPriced({ usd, unpricedCalls }: Priced): boolean {
   return usd > 0 || unpricedCalls === 0;
 }
 
 export function money(cost: Priced): string {
-  return isPriced(cost) ? dollars(cost.usd) : `${formatCount(cost.tokenUnits)} cost units`;
+  return isPriced(cost) ? dollars(cost.usd) : `${formatCount(cost.costUnits)} cost units`;
 }
 
 /** Returns the estimated saving as a share of the baseline, in dollars if known, otherwise in cost units. */
-export function saved(cost: Priced & Pick<Sums, "withoutUsd" | "withoutTokenUnits">): string {
-  const { usd, withoutUsd, tokenUnits, withoutTokenUnits } = cost;
+export function saved(cost: Priced & Pick<UsageTotals, "baselineUsd" | "baselineCostUnits">): string {
+  const { usd, baselineUsd, costUnits, baselineCostUnits } = cost;
   return isPriced(cost)
-    ? share(withoutUsd - usd, withoutUsd)
-    : share(withoutTokenUnits - tokenUnits, withoutTokenUnits);
+    ? share(baselineUsd - usd, baselineUsd)
+    : share(baselineCostUnits - costUnits, baselineCostUnits);
 }
 
 export function withoutPrice({ unpricedCalls }: Priced): string {
@@ -33,7 +33,7 @@ export function unpriced({ unpricedCalls }: Pick<Priced, "unpricedCalls">): stri
 
 /** Causes of cost: key, label and meaning. */
 const PARTS:
-  readonly (readonly [part: keyof CallReport["spent"]["tokenUnits"], name: string, meaning: string])[] = [
+  readonly (readonly [part: keyof CallReport["spent"]["costUnits"], name: string, meaning: string])[] = [
     ["cacheRead", "Cache reads", "tokens that the provider’s cache served"],
     ["new", "New content", "tokens that no earlier request contained; includes cache writes"],
     [
@@ -48,22 +48,22 @@ const PARTS:
     ["ping", "Cache keep-alive", "requests that renew the provider’s cache during pauses"],
   ];
 
-export function SpentTable({ sums }: { readonly sums: Sums }): JSX.Element {
-  const unit = isPriced(sums) ? "Usd" : "TokenUnits";
-  const whole = isPriced(sums) ? sums.usd : sums.tokenUnits;
+export function SpentTable({ totals }: { readonly totals: UsageTotals }): JSX.Element {
+  const unit = isPriced(totals) ? "Usd" : "CostUnits";
+  const whole = isPriced(totals) ? totals.usd : totals.costUnits;
   return (
     <NumbersTable
       label="Cost by cause"
       columns={[
         ["Cause", ([, name]) => name],
         [
-          isPriced(sums) ? "US dollars" : "Cost units",
-          ([part]) => isPriced(sums) ? dollars(sums[`${part}Usd`]) : formatCount(sums[`${part}TokenUnits`]),
+          isPriced(totals) ? "US dollars" : "Cost units",
+          ([part]) => isPriced(totals) ? dollars(totals[`${part}Usd`]) : formatCount(totals[`${part}CostUnits`]),
         ],
-        ["Share", ([part]) => share(sums[`${part}${unit}`], whole)],
+        ["Share", ([part]) => share(totals[`${part}${unit}`], whole)],
         ["Meaning", ([, , meaning]) => meaning, "words"],
       ]}
-      rows={PARTS.filter(([part]) => sums[`${part}${unit}`] > 0)}
+      rows={PARTS.filter(([part]) => totals[`${part}${unit}`] > 0)}
     />
   );
 }

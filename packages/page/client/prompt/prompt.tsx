@@ -9,7 +9,7 @@ import { share } from "../parts/format.ts";
 import { useLoaded } from "../parts/loaded.ts";
 import { NumbersTable } from "../parts/numbers_table.tsx";
 import { Slider } from "../parts/slider.tsx";
-import { SumList } from "../parts/sums.tsx";
+import { SumList } from "../parts/totals.tsx";
 import { Trouble, useAttempt } from "../parts/trouble.tsx";
 import { useWidth } from "../parts/width.ts";
 import { SessionHead } from "../session_head.tsx";
@@ -52,7 +52,7 @@ export function Prompt(
       {value && blocks.length > 0 && (
         <>
           <SumList
-            sums={[
+            totals={[
               { name: "Current prompt", value: formatCount(value.prompt.tokens), note: "tokens" },
               {
                 name: "Full history",
@@ -67,7 +67,7 @@ export function Prompt(
               { name: "Blocks", value: formatCount(value.prompt.total) },
             ]}
           />
-          <Picture blocks={blocks} at={at} choose={choose} />
+          <Image blocks={blocks} at={at} choose={choose} />
           <Detail key={blocks[at]!.id} subject={subject} block={blocks[at]!} changed={reload} />
           <Left blocks={blocks} choose={choose} />
         </>
@@ -84,7 +84,7 @@ const NAMES: Readonly<Record<Kind, string>> = {
   result: "Tool results",
 };
 
-function Picture(
+function Image(
   { blocks, at, choose }: {
     readonly blocks: readonly Block[];
     readonly at: number;
@@ -202,23 +202,23 @@ function Wishes(
   if (kindOf(block) === "instructions") return null;
   if (pin) {
     const done = pin.state === "done";
-    const told = pin.wish === "keep"
+    const pinText = pin.wish === "retain"
       ? (done ? "Retained in the prompt." : "Pending: restored at the next rewrite and then retained.")
       : (done ? "Evicted from the prompt." : "Pending: evicted at the next rewrite.");
     return (
       <p class="wish">
-        <span role="status">{told}</span>
+        <span role="status">{pinText}</span>
         <button type="button" onClick={() => wish()}>Remove pin</button>
       </p>
     );
   }
   return (
     <p class="wish">
-      <button type="button" onClick={() => wish("keep")}>
+      <button type="button" onClick={() => wish("retain")}>
         {state === "alive" ? "Retain" : "Restore and retain"}
       </button>
       {role === "tool" && state !== "elided" && (
-        <button type="button" onClick={() => wish("let_go")}>Evict</button>
+        <button type="button" onClick={() => wish("evict")}>Evict</button>
       )}
     </p>
   );
@@ -245,7 +245,7 @@ function Left(
           ["Tokens now", ([, { tokens }]) => formatCount(tokens)],
           ["Original tokens", ([, { originalTokens }]) => formatCount(originalTokens)],
           ["State", ([, { pin, state }]) =>
-            pin ? (pin.wish === "keep" ? "pinned: retain" : "pinned: evict") : STATES[state], "words"],
+            pin ? (pin.wish === "retain" ? "pinned: retain" : "pinned: evict") : STATES[state], "words"],
         ]}
       />
     </section>
@@ -332,7 +332,7 @@ function cut(
 }
 
 function box({ row, x, width }: Omit<Piece, "at">): string {
-  const shown = width > 3 ? width - 1 : width;
+  const columns = width > 3 ? width - 1 : width;
   const y = row * (ROW.height + ROW.gap);
-  return `M${x.toFixed(2)} ${y}h${shown.toFixed(2)}v${ROW.height}h${(-shown).toFixed(2)}z`;
+  return `M${x.toFixed(2)} ${y}h${columns.toFixed(2)}v${ROW.height}h${(-columns).toFixed(2)}z`;
 }

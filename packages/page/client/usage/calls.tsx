@@ -11,7 +11,7 @@ import { useLoaded } from "../parts/loaded.ts";
 import { NumbersTable } from "../parts/numbers_table.tsx";
 import { Slider } from "../parts/slider.tsx";
 import { money, SpentTable, Units, unpriced } from "../parts/spent.tsx";
-import { costsOf, overflowOf, promptTokensOf, type Sum, SumList } from "../parts/sums.tsx";
+import { costsOf, overflowOf, promptTokensOf, type Sum, SumList } from "../parts/totals.tsx";
 import { Trouble, useAttempt } from "../parts/trouble.tsx";
 import { useWidth } from "../parts/width.ts";
 import { addressOf } from "../place.ts";
@@ -41,8 +41,8 @@ export function Calls({ subject }: { readonly subject: Subject }): JSX.Element {
       {calls.length > 0 && (
         <>
           <SumList
-            sums={[
-              ...sumsOf(calls),
+            totals={[
+              ...totalsOf(calls),
               ...value ? overflowOf(value.spend.all) : [],
             ]}
           />
@@ -57,7 +57,7 @@ export function Calls({ subject }: { readonly subject: Subject }): JSX.Element {
   );
 }
 
-function sumsOf(calls: readonly CallReport[]): Sum[] {
+function totalsOf(calls: readonly CallReport[]): Sum[] {
   const add = (value: (call: CallReport) => number | null) =>
     calls.reduce((sum, call) => sum + (value(call) ?? 0), 0);
   const prompt = add(({ promptTokens }) => promptTokens);
@@ -67,10 +67,10 @@ function sumsOf(calls: readonly CallReport[]): Sum[] {
     promptTokensOf({ promptTokens: prompt, cachedTokens: cached }),
     { name: "Output tokens", value: formatCount(add(({ outputTokens }) => outputTokens)) },
     ...costsOf({
-      tokenUnits: add(({ tokenUnits }) => tokenUnits),
-      withoutTokenUnits: add(({ without, tokenUnits }) => without?.tokenUnits ?? tokenUnits),
+      costUnits: add(({ costUnits }) => costUnits),
+      baselineCostUnits: add(({ without, costUnits }) => without?.costUnits ?? costUnits),
       usd: add(({ usd }) => usd),
-      withoutUsd: add(({ without, usd }) => without ? without.usd : usd),
+      baselineUsd: add(({ without, usd }) => without ? without.usd : usd),
       unpricedCalls: calls.filter(({ usd }) => usd === null).length,
     }),
   ];
@@ -133,7 +133,7 @@ function Detail({ call }: { readonly call: CallReport }) {
     purpose,
     promptTokens,
     without,
-    tokenUnits,
+    costUnits,
     usd,
     uncached,
     rewrites,
@@ -143,11 +143,11 @@ function Detail({ call }: { readonly call: CallReport }) {
   const tokens = partsOf(call);
   const of = (paid: number, without: number | null | undefined, format: (value: number) => string) =>
     format(paid) + (typeof without === "number" ? ` (baseline ${format(without)})` : "");
-  const figures: (readonly [name: string, value: string, part?: Part])[] = [
+  const metrics: (readonly [name: string, value: string, part?: Part])[] = [
     ...PARTS.map((part) => [NAMES[part], formatCount(tokens[part]), part] as const),
     ["Prompt", formatCount(promptTokens)],
     ...(without ? [["Baseline prompt", formatCount(without.promptTokens)] as const] : []),
-    ["Cost units", of(tokenUnits, without?.tokenUnits, formatCount)],
+    ["Cost units", of(costUnits, without?.costUnits, formatCount)],
     ...(usd === null ? [] : [["US dollars", of(usd, without?.usd, dollars)] as const]),
   ];
   return (
@@ -159,7 +159,7 @@ function Detail({ call }: { readonly call: CallReport }) {
         {estimated && <small>estimated: the provider reported no usage</small>}
       </h2>
       <dl class="figures">
-        {figures.map(([name, value, part]) => (
+        {metrics.map(([name, value, part]) => (
           <div key={name} class={part}>
             <dt>{name}</dt>
             <dd>{value}</dd>
@@ -226,8 +226,8 @@ function Table({ calls, at, choose }: Choice) {
           ),
           ["Prompt", ({ promptTokens }) => formatCount(promptTokens)],
           ["Baseline prompt", ({ without }) => without ? formatCount(without.promptTokens) : "–"],
-          ["Cost units", ({ tokenUnits }) => formatCount(tokenUnits)],
-          ["Baseline cost units", ({ without }) => without ? formatCount(without.tokenUnits) : "–"],
+          ["Cost units", ({ costUnits }) => formatCount(costUnits)],
+          ["Baseline cost units", ({ without }) => without ? formatCount(without.costUnits) : "–"],
         ]}
       />
       <p class="note">
@@ -304,7 +304,7 @@ function SpendOfSession({ subject, spend, changed }: {
   const { all, turns, tools, subjects, carried, results, programs } = spend;
   return (
     <>
-      <SpentTable sums={all} />
+      <SpentTable totals={all} />
       <h2>Most expensive results in the prompt</h2>
       <Results
         label="Most expensive results in the prompt"
@@ -321,7 +321,7 @@ function SpendOfSession({ subject, spend, changed }: {
         <p class="note">
           Code mode ran {formatCount(programs.programs)} programs with {formatCount(programs.calls)}{" "}
           tool calls, {formatCount(programs.failed)} of them failed, and withheld{" "}
-          {formatCount(programs.keptTokens)}{" "}
+          {formatCount(programs.omittedTokens)}{" "}
           tokens of their results from prompts. This is not counted as saving, because the calls of a session
           without code mode are unknown.
         </p>
@@ -339,7 +339,7 @@ function Results({ label, subject, rows, changed }: {
   const [trouble, attempt] = useAttempt();
   const letGo = (place: number) =>
     attempt(async () => {
-      await pin(subject, place, "let_go");
+      await pin(subject, place, "evict");
       await changed();
     });
   if (rows.length === 0) {
@@ -387,7 +387,7 @@ function standing(
   { pin, state, place, subject, tool }: SessionSpend["results"][number],
   letGo: (place: number) => void,
 ): JSX.Element | string {
-  if (pin?.wish === "keep") return "retained";
+  if (pin?.wish === "retain") return "retained";
   if (pin?.state === "waiting") return "evicted at the next rewrite";
   if (state !== "alive" && state !== "said_once" && state !== "truncated") return "evicted";
   const what = subject ?? tool ?? "the result";

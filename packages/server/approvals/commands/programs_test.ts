@@ -12,7 +12,7 @@ function elseOf(prefix: string, more: readonly string[]): string | undefined {
 }
 
 Deno.test("whatElse() reports options that write, read or run something, in short, long and abbreviated form", () => {
-  const asked: readonly (readonly [string, ...string[]])[] = [
+  const requests: readonly (readonly [string, ...string[]])[] = [
     ["make test", "-E", "$(shell ./evil)"],
     ["make test", "--eval=$(shell ./evil)"],
     ["make test", "--ev", "x"],
@@ -53,7 +53,7 @@ Deno.test("whatElse() reports options that write, read or run something, in shor
     ["ssh host", "-oProxyCommand=./evil"],
     ["ssh host", "-o", "ProxyCommand=./evil"],
   ];
-  for (const [prefix, ...more] of asked) {
+  for (const [prefix, ...more] of requests) {
     assert(elseOf(prefix, more) !== undefined, `${prefix} | ${more.join(" ")}`);
   }
   const allowed: readonly (readonly [string, ...string[]])[] = [

@@ -1,6 +1,6 @@
 import { Buffer } from "node:buffer";
 import pg from "pg";
-import type { ConnectionFigures } from "../port.ts";
+import type { ConnectionMetrics } from "../port.ts";
 import type { SqlValue } from "../queries.ts";
 import { StoreError } from "../store_error.ts";
 import { asStoreError, databaseError, isPassing } from "./database_error.ts";
@@ -49,7 +49,7 @@ export interface Connections {
    * Opens a connection of its own, which the caller closes. A statement beyond the limit closes it. Default: no limit.
    */
   open(limitMs?: number): Promise<OwnConnection>;
-  figures(): ConnectionFigures;
+  metrics(): ConnectionMetrics;
   close(): Promise<void>;
 }
 
@@ -87,7 +87,7 @@ export function connectionsTo(options: ConnectionOptions): Connections {
     const connection = shared.reduce((best, one) => one.waiting < best.waiting ? one : best);
     return connection.run(sql, { values, name: nameOf(sql) });
   };
-  const untilItGoes = async <T>(attempt: () => Promise<T>): Promise<T> => {
+  const untilReleased = async <T>(attempt: () => Promise<T>): Promise<T> => {
     const endMs = performance.now() + timeoutMs;
     for (let attempts = 0;; attempts++) {
       try {
@@ -105,9 +105,9 @@ export function connectionsTo(options: ConnectionOptions): Connections {
   };
   return {
     query: <Row>(sql: string, values: readonly SqlValue[] = []) =>
-      untilItGoes(async () => await attempt(sql, values) as Row[]),
-    open: (limitMs) => untilItGoes(() => ownConnection(options, limitMs)),
-    figures: () => {
+      untilReleased(async () => await attempt(sql, values) as Row[]),
+    open: (limitMs) => untilReleased(() => ownConnection(options, limitMs)),
+    metrics: () => {
       const open = shared.filter(({ isOpen }) => isOpen);
       return {
         most: maxConnections,

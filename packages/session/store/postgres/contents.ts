@@ -74,12 +74,14 @@ export async function openPostgresContents(
   return {
     name,
     async isEmpty() {
-      const tables = ["heads", "keys", "sums", "sums_added"].map((table) => `EXISTS (SELECT FROM ${table})`);
+      const tables = ["heads", "keys", "totals", "totals_added"].map((table) =>
+        `EXISTS (SELECT FROM ${table})`
+      );
       const [row] = await connection.query<{ found: boolean }>(`SELECT ${tables.join(" OR ")} AS found`);
       return !row!.found;
     },
     async *read() {
-      await connection.query("SELECT tare.fold_sums()");
+      await connection.query("SELECT tare.fold_totals()");
       yield* readTables(dialect);
     },
     async write(items) {

@@ -72,13 +72,13 @@ export function asStoreError(error: unknown, place: string): unknown {
     (isUntrusted(error)
       ? "Set sslrootcert to the authority of its certificate, and use the certificate's host name."
       : "Check that it is running and reachable.");
-  return new StoreError("io", `Cannot use the store ${place}: ${saidBy(error)}. ${advice}`, options);
+  return new StoreError("io", `Cannot use the store ${place}: ${messageOf(error)}. ${advice}`, options);
 }
 
 /** Returns an error's message. Errors of several attempts, such as one per address, have none of their own. */
-function saidBy(error: Error): string {
-  const said = error instanceof AggregateError && error.message === "" ? error.errors[0] : error;
-  return said instanceof Error ? said.message : String(said);
+function messageOf(error: Error): string {
+  const cause = error instanceof AggregateError && error.message === "" ? error.errors[0] : error;
+  return cause instanceof Error ? cause.message : String(cause);
 }
 
 /** Returns a database's name for errors, without user and password. */

@@ -50,7 +50,7 @@ const RETRY_MS = 250;
 
 export async function openLeases(connections: Connections, options: LeaseOptions): Promise<Leases> {
   const { leaseMs, renewMs, clock } = options;
-  let listener: OpeningListener = { asked: () => {}, gone: () => {} };
+  let listener: OpeningListener = { onRequest: () => {}, gone: () => {} };
   let isOpen = true;
   let timer: ReturnType<typeof setTimeout> | undefined;
   let expiry: ReturnType<typeof setTimeout> | undefined;
@@ -228,21 +228,21 @@ export async function openLeases(connections: Connections, options: LeaseOptions
     },
     watch: (id, changed) => talk.watch(id, changed),
     ask: (id, body) => talk.ask(id, body),
-    figures: () => ({
+    metrics: () => ({
       leaseMs: Math.max(0, me.sureUntilMs - clock()),
       lostLeases,
       held: me.held.size,
       takenOver,
-      connections: connections.figures(),
+      connections: connections.metrics(),
     }),
-    listen: (told) => void (listener = told),
+    listen: (onNews) => void (listener = onNews),
   };
   const talk = await openTalk(connections, {
     query,
     limitMs: Math.max(1000, leaseMs / 3),
     serverId: () => me.id,
     fenceOf: (sessionId) => me.held.get(sessionId)?.place.fence,
-    asked: (request) => listener.asked(request),
+    onRequest: (request) => listener.onRequest(request),
     beat: () => void beat(),
   });
   try {
@@ -309,7 +309,7 @@ interface Talker {
   readonly limitMs: number;
   readonly serverId: () => string;
   readonly fenceOf: (sessionId: string) => number | undefined;
-  readonly asked: (request: HolderRequest) => void;
+  readonly onRequest: (request: HolderRequest) => void;
   readonly beat: () => void;
 }
 
@@ -331,7 +331,7 @@ const NOTIFIED_LENGTH = 1000;
 const TOLD_NAME = /^w\["((?:[^"\\]|\\.)*)"/;
 
 /** A notification: session, fencing number, holder, last event, and the newest events. */
-type Told = readonly [string, number, string | null, number, readonly StoredEvent["event"][]];
+type Notification = readonly [string, number, string | null, number, readonly StoredEvent["event"][]];
 
 /** Opens the message connection. */
 async function openTalk(connections: Connections, talker: Talker): Promise<Talk> {
@@ -373,7 +373,7 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
     if (seen) known.set(name, seen);
     if (!seen || events.length === 0) return wake(name, seen);
     const first = seen.lastEvent - events.length + 1;
-    wake(name, { ...seen, told: events.map((event, index) => ({ number: first + index, event })) });
+    wake(name, { ...seen, events: events.map((event, index) => ({ number: first + index, event })) });
   };
   /** Reports the state of these sessions. Others notify of them from now on, unless the rate is too high. */
   const lookAt = async (names: readonly string[]) => {
@@ -417,12 +417,12 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
     }
     reading = setTimeout(readOn, READ_MS);
   };
-  const told = (payload: string) => {
+  const onPayload = (payload: string) => {
     const name = TOLD_NAME.exec(payload)?.[1];
     if (name === undefined) return wake(payload);
     if (!watchers.has(`w${name}`)) return;
     news += 1;
-    const [, fence, holder, lastEvent, events]: Told = JSON.parse(payload.slice(1));
+    const [, fence, holder, lastEvent, events]: Notification = JSON.parse(payload.slice(1));
     const other = holder === talker.serverId() ? "this" : "other";
     tell(`w${name}`, { fence, lastEvent, holder: holder === null ? "nobody" : other }, events);
   };
@@ -431,7 +431,7 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
     if (payload.startsWith("a")) {
       if (about === talker.serverId()) lookForRequests().catch(() => {});
     } else if (payload.startsWith("g")) talker.beat();
-    else told(payload);
+    else onPayload(payload);
   };
   const connect = async (): Promise<OwnConnection> => {
     const made = await connections.open(talker.limitMs);
@@ -471,7 +471,7 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
     for (const { id, session, fence, json } of rows) {
       const sessionId = nameIn(session);
       if (!before.has(id) && talker.fenceOf(sessionId) === fence && isOpen) {
-        talker.asked({ id, sessionId, body: JSON.parse(json) });
+        talker.onRequest({ id, sessionId, body: JSON.parse(json) });
       }
     }
   };
@@ -496,11 +496,11 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
       let changed = Promise.withResolvers<void>();
       const ends = [`w${name}`, `r${id}`].map((name) => listen(name, () => changed.resolve()));
       try {
-        const { asked } = await talker.query<{ asked: boolean }>(
+        const { isRequested } = await talker.query<{ isRequested: boolean }>(
           "SELECT tare.ask($1, $2, $3) AS asked",
           values,
         );
-        if (!asked) return undefined;
+        if (!isRequested) return undefined;
         for (;; await changed.promise) {
           changed = Promise.withResolvers();
           const { is_over, answer } = await talker.query<{ is_over: boolean; answer: string | null }>(

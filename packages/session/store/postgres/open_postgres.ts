@@ -359,8 +359,8 @@ export function postgresDialect(
     last: "h.last",
     fence: "h.fence",
     isHeld: "(h.holder IS NOT NULL AND tare.is_there(h.holder))",
-    sums: `(SELECT kind, made_by, day, about, json::text AS json
-      FROM (SELECT * FROM sums UNION ALL SELECT * FROM sums_added) AS every) AS sums`,
+    totals: `(SELECT kind, made_by, day, about, json::text AS json
+      FROM (SELECT * FROM totals UNION ALL SELECT * FROM totals_added) AS every) AS totals`,
     async textIn({ ref, zstd, object }) {
       const bytes = zstd ?? await objects!.get(object!);
       if (!bytes) {

@@ -5,7 +5,7 @@ import type { StoreRecord } from "../port.ts";
 import type { Statement } from "../copied_tables.ts";
 import { fewAtOnce, type SqlValue } from "../queries.ts";
 import type { ObjectStore } from "../s3_objects.ts";
-import { notAskedError, StoreError } from "../store_error.ts";
+import { notRequestedError, StoreError } from "../store_error.ts";
 import { packText } from "../texts.ts";
 
 export interface StoredText {
@@ -183,14 +183,14 @@ export function addRecord(
       const names = calls.value(record.names.map(columnText), "text[]");
       return calls.call("put_names", calls.head(record.sessionId), names);
     }
-    case "sums": {
+    case "totals": {
       const columns = [
         record.added.map(({ day }) => columnText(day)),
         record.added.map(({ about }) => columnText(about)),
-        record.added.map(({ sums }) => jsonText(sums)),
+        record.added.map(({ totals }) => jsonText(totals)),
       ];
       const values = columns.map((column) => calls.value(column, "text[]"));
-      return calls.call("put_sums", calls.head(record.sessionId), ...values);
+      return calls.call("put_totals", calls.head(record.sessionId), ...values);
     }
     case "archive": {
       const text: StoredText = texts.get(record.ref) ?? archivedText(record.content);
@@ -264,7 +264,7 @@ export function addRecord(
 }
 
 function uuidOf(id: string): string {
-  if (!/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(id)) throw notAskedError(id);
+  if (!/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(id)) throw notRequestedError(id);
   return id;
 }
 

@@ -3,8 +3,8 @@ import {
   conflictError,
   fencedError,
   noSessionError,
-  notAskedError,
   notClaimedError,
+  notRequestedError,
   otherTextError,
   sessionExistsError,
 } from "../store_error.ts";
@@ -12,7 +12,7 @@ import { databaseError } from "./database_error.ts";
 import { nameIn } from "../json_text.ts";
 
 /** Details of a refusal: subject and further data. */
-interface Said {
+interface Refusal {
   readonly about: string;
   readonly more: string;
 }
@@ -20,7 +20,7 @@ interface Said {
 interface Refused {
   readonly code: string;
   /** Returns the error that all stores have in common. Absent: it is internal. */
-  readonly error?: (said: Said) => Error;
+  readonly error?: (refusal: Refusal) => Error;
 }
 
 export type RefusalName =
@@ -31,7 +31,7 @@ export type RefusalName =
   | "fenced"
   | "otherText"
   | "notClaimed"
-  | "notAsked"
+  | "notRequested"
   | "otherCommits"
   | "textGone"
   | "changed"
@@ -58,7 +58,7 @@ const REFUSALS: Readonly<Record<RefusalName, Refused>> = {
     code: "TA006",
     error: ({ about, more }) => notClaimedError({ key: nameIn(about), scope: nameIn(more) }),
   },
-  notAsked: { code: "TA007", error: ({ about }) => notAskedError(about) },
+  notRequested: { code: "TA007", error: ({ about }) => notRequestedError(about) },
   /** The session has more commits than its holder knows. `more`: their number. */
   otherCommits: { code: "TA008" },
   /** A session to be held for one commit is held, or its newest hold is another one. */
@@ -82,7 +82,7 @@ export const REFUSE: string = `
 `;
 
 /** Returns the details if the error is this refusal. */
-export function refused(error: unknown, name: RefusalName): Said | undefined {
+export function refused(error: unknown, name: RefusalName): Refusal | undefined {
   const { code, detail = "", hint = "" } = databaseError(error) ?? {};
   return code === REFUSALS[name].code ? { about: detail, more: hint } : undefined;
 }

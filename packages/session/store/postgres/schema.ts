@@ -73,8 +73,8 @@ const TABLES = `
     bytes bigint NOT NULL
   );
 
-  -- Totals of sessions and additions since the last fold; see put_sums(). The owner's key has an empty name.
-  CREATE TABLE tare.sums (
+  -- Totals of sessions and additions since the last fold; see put_totals(). The owner's key has an empty name.
+  CREATE TABLE tare.totals (
     kind text NOT NULL,
     made_by text NOT NULL,
     day text COLLATE "C" NOT NULL,
@@ -82,7 +82,7 @@ const TABLES = `
     json jsonb NOT NULL,
     PRIMARY KEY (day, kind, made_by, about)
   );
-  CREATE TABLE tare.sums_added (
+  CREATE TABLE tare.totals_added (
     kind text NOT NULL,
     made_by text NOT NULL,
     day text COLLATE "C" NOT NULL,
@@ -223,7 +223,7 @@ const TABLES = `
 /** Share of writes that fold earlier additions. */
 const FOLD_SHARE = 1 / 128;
 
-/** Advisory lock of folds: "sums" in ASCII. */
+/** Advisory lock of folds: "totals" in ASCII. */
 const FOLD_LOCK = 0x73756d73;
 
 /**
@@ -449,31 +449,31 @@ const FUNCTIONS = `
 
   -- Adds to the totals of a session's kind and key. Some writes fold the additions, one at a time, without blocking
   -- others.
-  CREATE FUNCTION tare.put_sums(w tare.write, the_days text[], the_abouts text[], the_jsons text[])
+  CREATE FUNCTION tare.put_totals(w tare.write, the_days text[], the_abouts text[], the_jsons text[])
   RETURNS integer LANGUAGE plpgsql AS $$
   DECLARE the_session bigint := tare.lock_head(w);
   BEGIN
-    INSERT INTO tare.sums_added
+    INSERT INTO tare.totals_added
       SELECT h.kind, coalesce(h.made_by, ''), added.day, added.about, added.json::jsonb
       FROM tare.heads h, unnest(the_days, the_abouts, the_jsons) AS added (day, about, json)
       WHERE h.session = the_session;
-    IF random() < ${FOLD_SHARE} THEN PERFORM tare.fold_sums(); END IF;
+    IF random() < ${FOLD_SHARE} THEN PERFORM tare.fold_totals(); END IF;
     RETURN 1;
   END $$;
 
-  CREATE FUNCTION tare.fold_sums() RETURNS void LANGUAGE plpgsql AS $$
+  CREATE FUNCTION tare.fold_totals() RETURNS void LANGUAGE plpgsql AS $$
   BEGIN
     IF NOT pg_try_advisory_xact_lock(${FOLD_LOCK}, 1) THEN RETURN; END IF;
     WITH gone AS (
-      DELETE FROM tare.sums_added RETURNING *
+      DELETE FROM tare.totals_added RETURNING *
     ), parts AS (
       SELECT * FROM gone UNION ALL
-      SELECT * FROM tare.sums WHERE (day, kind, made_by, about) IN (SELECT day, kind, made_by, about FROM gone)
+      SELECT * FROM tare.totals WHERE (day, kind, made_by, about) IN (SELECT day, kind, made_by, about FROM gone)
     ), numbers AS (
       SELECT kind, made_by, day, about, name, sum(value::numeric) AS value FROM parts, jsonb_each_text(json) AS each (name, value)
       GROUP BY kind, made_by, day, about, name
     )
-    INSERT INTO tare.sums
+    INSERT INTO tare.totals
       SELECT kind, made_by, day, about, jsonb_object_agg(name, value) FROM numbers GROUP BY kind, made_by, day, about
       ON CONFLICT (day, kind, made_by, about) DO UPDATE SET json = excluded.json;
   END $$;
@@ -582,7 +582,7 @@ const FUNCTIONS = `
       WHERE id = the_id AND answer IS NULL AND NOT is_withdrawn AND holder = the_server;
     IF NOT FOUND THEN
       SELECT commit_id INTO found_commit FROM tare.requests WHERE id = the_id;
-      PERFORM tare.refuse(CASE WHEN found_commit = the_commit THEN ${REFUSAL.wasDone} ELSE ${REFUSAL.notAsked} END, the_id::text);
+      PERFORM tare.refuse(CASE WHEN found_commit = the_commit THEN ${REFUSAL.wasDone} ELSE ${REFUSAL.notRequested} END, the_id::text);
     END IF;
     PERFORM tare.notify('r', the_id::text);
     RETURN 1;

@@ -71,7 +71,7 @@ export function openFileContents(path: string): StoreContents {
 }
 
 function isEmpty(database: Database): boolean {
-  const tables = ["heads", "keys", "sums"].map((table) => `SELECT 1 FROM ${table}`);
+  const tables = ["heads", "keys", "totals"].map((table) => `SELECT 1 FROM ${table}`);
   return database.query(`${tables.join(" UNION ALL ")} LIMIT 1`).length === 0;
 }
 

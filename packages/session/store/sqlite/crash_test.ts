@@ -22,13 +22,13 @@ async function writeAndKill(
     stdout: "piped",
     stderr: "inherit",
   }).spawn();
-  let said: string[] = [];
+  let writtenLines: string[] = [];
   let text = "";
   let killed = false;
   for await (const piece of child.stdout.pipeThrough(new TextDecoderStream())) {
     text += piece;
-    said = text.split("\n").slice(0, -1);
-    if (killed || said.length <= lines) continue;
+    writtenLines = text.split("\n").slice(0, -1);
+    if (killed || writtenLines.length <= lines) continue;
     try {
       await whileOpen();
     } finally {
@@ -37,7 +37,7 @@ async function writeAndKill(
     }
   }
   await child.status;
-  return said.map((line) => line.split(" "));
+  return writtenLines.map((line) => line.split(" "));
 }
 
 Deno.test("openStore() finds all acknowledged writes of a killed process, in order", () =>
@@ -46,9 +46,12 @@ Deno.test("openStore() finds all acknowledged writes of a killed process, in ord
     const moments = fc.sample(fc.double({ min: 0, max: 1, noNaN: true }), KILLS);
     let written = 0;
     for (let round = 0; round < KILLS; round++) {
-      const said = await writeAndKill(path, Math.floor((round + moments[round]!) * MAX_LINES / KILLS));
+      const writtenLines = await writeAndKill(
+        path,
+        Math.floor((round + moments[round]!) * MAX_LINES / KILLS),
+      );
       const store = await openStore(path);
-      for (const [id = "", what = "", value = ""] of said.slice(1)) {
+      for (const [id = "", what = "", value = ""] of writtenLines.slice(1)) {
         if (what === "ref") assert(await store.archive(id).get(value), `${id} lost text ${value}`);
         else assert(await store.lastEvent(id) >= Number(value), `${id} lost event ${value}`);
       }
@@ -62,7 +65,7 @@ Deno.test("openStore() finds all acknowledged writes of a killed process, in ord
         const ref = await store.readState(id, "ref") ?? "";
         assert(ref === "" || await store.archive(id).get(String(ref)));
       }
-      written += said.length;
+      written += writtenLines.length;
       await store.close();
     }
     assert(written > 100 * KILLS, `the writers wrote only ${written} times`);

@@ -109,7 +109,7 @@ async function opened(path: string, { damage = () => {} }: { readonly damage?: (
   const again = await openStore(copy, { onWarning: (warning) => warnings.push(`again: ${warning}`) });
   assertEquals(again.damage, undefined);
   await again.close();
-  return { warnings, sessions, log, kept: `${copy}-wal.damaged` };
+  return { warnings, sessions, log, retained: `${copy}-wal.damaged` };
 }
 
 Deno.test("openStore() reports a damaged log, copies it, and uses the part before the damage", () =>
@@ -131,13 +131,13 @@ Deno.test("openStore() reports a damaged log, copies it, and uses the part befor
     assertEquals([cut.warnings, cut.sessions], [[], 31]);
     for (const frame of [0, 1, Math.floor(frames / 2)]) {
       const at = frame === 0 ? 8 : 32 + (frame - 1) * (24 + 1024) + 1000;
-      const { warnings, sessions, log, kept } = await opened(path, { damage: (log) => log[at]! ^= 1 });
+      const { warnings, sessions, log, retained } = await opened(path, { damage: (log) => log[at]! ^= 1 });
       const place = frame === 0 ? "at its beginning" : `in part ${frame} of ${frames}`;
       assertEquals(warnings, [
         `The log of the store ${path}.copy is damaged ${place}: later writes are lost. ` +
-        `The log was copied to ${kept}.`,
+        `The log was copied to ${retained}.`,
       ]);
-      assertEquals([sessions < 32, Deno.readFileSync(kept)], [true, log]);
+      assertEquals([sessions < 32, Deno.readFileSync(retained)], [true, log]);
     }
   }));
 

@@ -173,15 +173,15 @@ function createFile(file: string, wasThere: boolean): void {
 /** Copies a damaged log, which the next write would overwrite. Returns the damage as a sentence. */
 function keepDamagedLog(file: string, { frame, frames }: LogDamage): string {
   const copy = `${file}-wal.damaged`;
-  let kept = "";
+  let text = "";
   try {
     copyFileSync(`${file}-wal`, copy);
-    kept = ` The log was copied to ${copy}.`;
+    text = ` The log was copied to ${copy}.`;
   } catch {
     // No disk space.
   }
   const place = frame === 0 ? "at its beginning" : `in part ${frame} of ${frames}`;
-  return `The log of the store ${file} is damaged ${place}: later writes are lost.${kept}`;
+  return `The log of the store ${file} is damaged ${place}: later writes are lost.${text}`;
 }
 
 function prepareFile(

@@ -23,7 +23,7 @@ export function sqliteDialect(database: Database): SqlDialect {
     last: "coalesce((SELECT max(number) FROM events WHERE events.session = h.session), 0)",
     fence: "0",
     isHeld: "0",
-    sums: "sums",
+    totals: "totals",
     textIn({ ref, zstd }) {
       const content = zstd ? unpackText(zstd, ref) : undefined;
       if (content !== undefined) return Promise.resolve(content);

@@ -35,7 +35,7 @@ import type {
   Store,
   StoreCopy,
   StoredEvent,
-  StoredSums,
+  StoredTotalsRow,
   StoreRecord,
 } from "../port.ts";
 import {
@@ -51,8 +51,8 @@ import {
   changedError,
   conflictError,
   noSessionError,
-  notAskedError,
   notClaimedError,
+  notRequestedError,
   otherTextError,
   sessionExistsError,
   StoreError,
@@ -375,21 +375,21 @@ function recordWriter(
           ...[touched(record.sessionId), columnText(record.name), toStoredJson(record.value)],
         );
         return;
-      case "sums": {
+      case "totals": {
         const [maker] = query<{ kind: string; by: string }>(
           "SELECT kind, coalesce(made_by, '') AS by FROM heads WHERE session = $1",
           [touched(record.sessionId)],
         );
-        for (const { day, about, sums } of record.added) {
+        for (const { day, about, totals } of record.added) {
           const place = [columnText(day), maker!.kind, maker!.by, columnText(about)];
           const [stored] = query<{ json: string }>(
-            "SELECT json FROM sums WHERE day = $1 AND kind = $2 AND made_by = $3 AND about = $4",
+            "SELECT json FROM totals WHERE day = $1 AND kind = $2 AND made_by = $3 AND about = $4",
             place,
           );
-          const sum = { ...stored && fromStoredJson(stored.json, path) as StoredSums["sums"] };
-          for (const [name, more] of Object.entries(sums)) sum[name] = (sum[name] ?? 0) + more;
+          const sum = { ...stored && fromStoredJson(stored.json, path) as StoredTotalsRow["totals"] };
+          for (const [name, more] of Object.entries(totals)) sum[name] = (sum[name] ?? 0) + more;
           run(
-            "INSERT INTO sums VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO UPDATE SET json = excluded.json",
+            "INSERT INTO totals VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO UPDATE SET json = excluded.json",
             ...[...place, toStoredJson(sum)],
           );
         }
@@ -488,7 +488,7 @@ function recordWriter(
         run("DELETE FROM deliveries WHERE receiver = $1", columnText(record.receiver));
         return;
       case "answer":
-        throw notAskedError(record.requestId);
+        throw notRequestedError(record.requestId);
     }
   };
   return (records) => {

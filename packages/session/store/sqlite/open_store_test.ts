@@ -32,7 +32,7 @@ Deno.test("deleteSession() deletes everything that only the session references, 
       await store.commit([
         { type: "events", sessionId: id, after: 0, events: [{ type: "turn_start" }] },
         { type: "state", sessionId: id, name: "edits", value: [1] },
-        { type: "sums", sessionId: id, added: [{ day: "", about: "", sums: { calls: 1 } }] },
+        { type: "totals", sessionId: id, added: [{ day: "", about: "", totals: { calls: 1 } }] },
         { type: "names", sessionId: id, names: ["both", `of ${id}`] },
         { type: "document", kind: "response", id, sessionId: id, value: 1 },
         { type: "delivery", id, receiver: "x", sessionId: id, value: 1, dueInMs: 0 },
@@ -62,15 +62,15 @@ Deno.test("deleteSession() deletes everything that only the session references, 
       names: 2,
       sessions: 2,
       state: 1,
-      sums: 1,
+      totals: 1,
       texts: 2,
     });
     await fill("b");
     await store.deleteSession("b");
     assertEquals(await rows(), { ...ofA, heads: 1, sessions: 1 });
     await store.deleteSession("a");
-    const { counted: _, sums, ...left } = await rows();
-    assertEquals([sums, new Set(Object.values(left))], [1, new Set([0])]);
+    const { counted: _, totals, ...left } = await rows();
+    assertEquals([totals, new Set(Object.values(left))], [1, new Set([0])]);
     await store.close();
     assertEquals(query(path, "SELECT sessions FROM counted").map(({ sessions }) => sessions), [0]);
   }));
@@ -176,7 +176,7 @@ Deno.test("archive() compresses", () =>
     assertLess(Deno.statSync(path).size, 200_000);
   }));
 
-Deno.test("archive() detects a damaged text, and putting it again repairs it", () =>
+Deno.test("archive() detects a damaged text, and putting it again refetches it", () =>
   withStore(async (store, path) => {
     const text = "the whole text";
     const [ref = "", other] = await putAll(store, "a", [text, "another text altogether"]);

@@ -62,7 +62,7 @@ const TABLES = `
   END;
 
   -- Totals of sessions. The owner's key has an empty name.
-  CREATE TABLE sums (
+  CREATE TABLE totals (
     day TEXT NOT NULL,
     kind TEXT NOT NULL,
     made_by TEXT NOT NULL,

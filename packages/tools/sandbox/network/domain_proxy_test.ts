@@ -26,8 +26,8 @@ async function sent(text: string, address = "203.0.113.7") {
       });
     },
   });
-  const [told] = await Promise.all([new Response(output.readable).text(), carried, write()]);
-  return { reached, told: told.split("\r\n") };
+  const [received] = await Promise.all([new Response(output.readable).text(), carried, write()]);
+  return { reached, received: received.split("\r\n") };
 }
 
 const ESTABLISHED = "HTTP/1.1 200 Connection established";
@@ -35,7 +35,7 @@ const ESTABLISHED = "HTTP/1.1 200 Connection established";
 Deno.test("carry() tunnels to allowed hosts, ignoring case", async () => {
   assertEquals(await sent("CONNECT a.example:443 HTTP/1.1\r\n\r\nhello"), {
     reached: ["a.example:443"],
-    told: [ESTABLISHED, "", "hello"],
+    received: [ESTABLISHED, "", "hello"],
   });
   const { reached } = await sent("CONNECT X.Y.B.EXAMPLE:443 HTTP/1.1\r\nHost: other.example\r\n\r\n");
   assertEquals(reached, ["x.y.b.example:443"]);
@@ -46,27 +46,27 @@ Deno.test("carry() forwards one plain request to the host of its address", async
     "GET http://a.example/p?q=1 HTTP/1.1\r\nHost: other.example\r\nProxy-Authorization: x\r\nAccept: */*\r\n\r\n";
   assertEquals(await sent(head), {
     reached: ["a.example:80"],
-    told: ["GET /p?q=1 HTTP/1.1", "host: a.example", "connection: close", "Accept: */*", "", ""],
+    received: ["GET /p?q=1 HTTP/1.1", "host: a.example", "connection: close", "Accept: */*", "", ""],
   });
 });
 
 Deno.test("carry() uses TLS for a client that requests an https address", async () => {
   assertEquals(await sent("GET https://a.example/p HTTP/1.1\r\nHost: other.example\r\n\r\n"), {
     reached: ["a.example:443", "TLS with a.example"],
-    told: ["GET /p HTTP/1.1", "host: a.example", "connection: close", "", ""],
+    received: ["GET /p HTTP/1.1", "host: a.example", "connection: close", "", ""],
   });
   const refused = ["https://other.example/", "https://a.example:8443/", "https://a.example@other.example/"];
   for (const address of refused) {
-    const { reached, told } = await sent(`GET ${address} HTTP/1.1\r\n\r\n`);
-    assertEquals([reached, told[0]], [[], "HTTP/1.1 403 Forbidden"], address);
+    const { reached, received } = await sent(`GET ${address} HTTP/1.1\r\n\r\n`);
+    assertEquals([reached, received[0]], [[], "HTTP/1.1 403 Forbidden"], address);
   }
 });
 
 Deno.test("carry() rejects everything else, and lists the allowed hosts", async () => {
   const why = "it is not allowed. It reaches a.example, *.b.example on ports 80 and 443.\n";
   const refused = async (target: string) => {
-    const { reached, told } = await sent(`CONNECT ${target} HTTP/1.1\r\n\r\n`);
-    return [reached, told[0], told.at(-1)];
+    const { reached, received } = await sent(`CONNECT ${target} HTTP/1.1\r\n\r\n`);
+    return [reached, received[0], received.at(-1)];
   };
   for (
     const [target, as = target] of [
@@ -83,8 +83,8 @@ Deno.test("carry() rejects everything else, and lists the allowed hosts", async 
     const forbidden = `Cannot reach ${as} from the sandbox: ${why}`;
     assertEquals(await refused(target!), [[], "HTTP/1.1 403 Forbidden", forbidden], target);
   }
-  assertEquals((await sent("SSH-2.0-x\r\n\r\n")).told[0], "HTTP/1.1 400 Bad Request");
-  assertEquals((await sent("no end")).told[0], "HTTP/1.1 400 Bad Request");
+  assertEquals((await sent("SSH-2.0-x\r\n\r\n")).received[0], "HTTP/1.1 400 Bad Request");
+  assertEquals((await sent("no end")).received[0], "HTTP/1.1 400 Bad Request");
 });
 
 Deno.test("carry() blocks this machine and private networks, whatever name resolves to them", async () => {
@@ -106,9 +106,9 @@ Deno.test("carry() blocks this machine and private networks, whatever name resol
       "255.255.255.255",
     ]
   ) {
-    const { told } = await sent("CONNECT a.example:443 HTTP/1.1\r\n\r\nhello", address);
+    const { received } = await sent("CONNECT a.example:443 HTTP/1.1\r\n\r\nhello", address);
     assertEquals(
-      told.at(-1),
+      received.at(-1),
       "Cannot reach a.example:443 from the sandbox: its address is this network's own.\n",
     );
   }
@@ -128,11 +128,11 @@ Deno.test("carry() closes only a connection that fails at its start", async () =
   };
   const request = new TextEncoder().encode("GET http://a.example/ HTTP/1.1\r\n\r\n");
   const { readable, writable } = new TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>>();
-  const told = new Response(readable).text().catch((error: Error) => error.message);
+  const received = new Response(readable).text().catch((error: Error) => error.message);
   await carry({ readable: ReadableStream.from([request]), writable, close() {} }, {
     domains: ["a.example"],
     connect: () => Promise.resolve(broken()),
     secure: (connection) => Promise.resolve(connection),
   });
-  assertEquals(await told, "broken");
+  assertEquals(await received, "broken");
 });

@@ -103,12 +103,12 @@ export async function threadsAdapted<Adapter extends Books>(player: Player<Adapt
   const each = await run(adapt);
   let shared: Adapter | undefined;
   const one = await run((client, upstream) => shared ??= adapt(client, upstream));
-  const told = shared?.total ?? { calls: 0, tokenUnits: 0, withoutTokenUnits: 0 };
-  assertEquals(told.calls, THREADS * (THREAD_CALLS + 1));
+  const totals = shared?.total ?? { calls: 0, costUnits: 0, baselineCostUnits: 0 };
+  assertEquals(totals.calls, THREADS * (THREAD_CALLS + 1));
   assert(each < 0.95 * alone);
   assertAlmostEquals(one / each, 1, 0.02);
-  assertAlmostEquals(told.tokenUnits / one, 1, 0.05);
-  assertAlmostEquals(told.withoutTokenUnits / alone, 1, 0.05);
+  assertAlmostEquals(totals.costUnits / one, 1, 0.05);
+  assertAlmostEquals(totals.baselineCostUnits / alone, 1, 0.05);
 }
 
 const JOBS = 12;
@@ -128,9 +128,9 @@ export async function jobsAdapted<Adapter extends Books>(player: Player<Adapter>
     }
     return "";
   });
-  const told = costs.map(Math.round).join();
-  for (const cost of costs) assert(cost <= 1.05 * costs[0]!, told);
-  assertAlmostEquals((adapter?.total.tokenUnits ?? 0) / costs.reduce((sum, cost) => sum + cost), 1, 0.05);
+  const text = costs.map(Math.round).join();
+  for (const cost of costs) assert(cost <= 1.05 * costs[0]!, text);
+  assertAlmostEquals((adapter?.total.costUnits ?? 0) / costs.reduce((sum, cost) => sum + cost), 1, 0.05);
   assertEquals(new Set(adapter?.ledger.map(({ conversation }) => conversation)).size, JOBS);
 }
 
@@ -164,12 +164,12 @@ export async function recallAdapted<Adapter extends Books>(player: Player<Adapte
   assertEquals([answer, calls], [ANSWER, CALLS]);
   assertEquals(recalled.length, 1);
   const [ref] = recalled;
-  const shown = upstream.requests.flatMap(({ messages }) =>
+  const visible = upstream.requests.flatMap(({ messages }) =>
     messages.flatMap((message) =>
       message.role === "tool" && message.tool_call_id === `recall_${ref}` ? contentText(message.content) : []
     )
   );
-  assertStringIncludes(shown[0] ?? "", "1:  const ");
+  assertStringIncludes(visible[0] ?? "", "1:  const ");
 }
 
 /**
@@ -187,10 +187,10 @@ export async function restartAdapted(
   const bodies = await Promise.all([[100], [14, 100]].map(async (parts) => {
     await using upstream = await startUpstream(scripted(SCRIPT));
     const archive = memoryArchive();
-    const kept = new Map<string, string>();
+    const stored = new Map<string, string>();
     const store = {
-      load: (key: string) => JSON.parse(kept.get(key) ?? "null"),
-      save: (key: string, state: unknown) => void kept.set(key, JSON.stringify(state)),
+      load: (key: string) => JSON.parse(stored.get(key) ?? "null"),
+      save: (key: string, state: unknown) => void stored.set(key, JSON.stringify(state)),
     };
     let history: unknown;
     const played = await play(upstream.baseURL, async (client) => {
@@ -200,7 +200,7 @@ export async function restartAdapted(
       }
       return "";
     });
-    assertEquals(kept.size, 1);
+    assertEquals(stored.size, 1);
     return played.bodies;
   }));
   assert(bodies[0]!.some((body) => body.includes("[elided")));

@@ -107,11 +107,11 @@ Deno.test("tare() for the AI SDK: Claude's prompt is cached although its client 
         ...(isAdapted && { tools: { ...whole.tools, ...adapter.tools } }),
       });
       assertEquals([text, warnings], [ANSWER, []]);
-      assertAlmostEquals(adapter.total.tokenUnits, isAdapted ? costOf(upstream) : 0, 0.01 * costOf(upstream));
+      assertAlmostEquals(adapter.total.costUnits, isAdapted ? costOf(upstream) : 0, 0.01 * costOf(upstream));
       return text;
     });
-    const marks = bodies.map((body) => body.split('"cache_control"').length - 1);
-    assert(marks.every((count) => isAdapted ? count >= 2 && count <= 4 : count === 0), marks.join());
+    const breakpoints = bodies.map((body) => body.split('"cache_control"').length - 1);
+    assert(breakpoints.every((count) => isAdapted ? count >= 2 && count <= 4 : count === 0), breakpoints.join());
     const served = upstream.requests.filter(({ cachedTokens }) => cachedTokens > 0).length;
     // The first two, whose beginning is too short to be cached, and a rewrite of all.
     assert(isAdapted ? served >= bodies.length - 3 : served === 0, `${served} of ${bodies.length}`);
@@ -146,8 +146,8 @@ Deno.test("fromAiSdk() and toAiSdk() let prepareStep send the view of a custom s
     },
   });
   assertEquals(text, ANSWER);
-  const told = ledger.reduce((sum, entry) => sum + entry!.withoutTokenUnits - entry!.tokenUnits, 0);
+  const savedUnits = ledger.reduce((sum, entry) => sum + entry!.baselineCostUnits - entry!.costUnits, 0);
   const saved = costOf(direct) - costOf(upstream);
   assert(saved > 0.1 * costOf(direct), `saved ${saved}`);
-  assertAlmostEquals(told / saved, 1, 0.1);
+  assertAlmostEquals(savedUnits / saved, 1, 0.1);
 });

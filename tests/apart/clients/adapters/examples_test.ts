@@ -129,7 +129,7 @@ const SETTINGS: Readonly<Record<string, Setting>> = {
       const inputSchema = jsonSchema<object>({ type: "object", properties: {} });
       const tools = { read_log: aiTool({ description: "Reads the log.", inputSchema, execute: () => log }) };`,
     then: `await agent.generate({ prompt: question });
-      const saved = ledger.reduce((sum, one) => sum + (one?.withoutTokenUnits ?? 0) - (one?.tokenUnits ?? 0), 0);
+      const saved = ledger.reduce((sum, one) => sum + (one?.baselineCostUnits ?? 0) - (one?.costUnits ?? 0), 0);
       // The middle of the log, of 80,000 tokens by its provider's count; a recall is a call that would not be made directly.
       if (ledger.length !== 3 || saved < 60_000 || saved > 70_000) throw new Error("saved " + saved);`,
     replies: [
@@ -192,8 +192,8 @@ function examplesOf(page: string): Example[] {
   const blocks = [...text.matchAll(/^```ts ignore\n([^]*?)^```$/gm)].map(([, block = ""]) => block)
     .filter((block) => block.startsWith("import ") && !ELSEWHERE.some((name) => block.includes(name)));
   const [, own = ""] = /^packages\/(\w+)/.exec(page) ?? [];
-  const shown = own === "" || own === "adapters" ? blocks : blocks.slice(0, 1);
-  return shown.map((block) => {
+  const examples = own === "" || own === "adapters" ? blocks : blocks.slice(0, 1);
+  return examples.map((block) => {
     const [, adapter] = /from "(@tare\/adapters\/[^"]+)"/.exec(block) ?? [];
     const key = block.includes("prepareStep") ? "prepareStep" : adapter ?? `@tare/${own}`;
     const { given = "", then = "" } = SETTINGS[key] ?? {};
@@ -214,8 +214,8 @@ async function deno(args: readonly string[], env: Readonly<Record<string, string
     args: [...args],
     env: { ...env, NO_COLOR: "1" },
   }).output();
-  const said = [stdout, stderr].map((bytes) => new TextDecoder().decode(bytes)).join("\n");
-  assert(success, said);
+  const output = [stdout, stderr].map((bytes) => new TextDecoder().decode(bytes)).join("\n");
+  assert(success, output);
 }
 
 const CONFIG = ["--config", new URL("../../deno.json", import.meta.url).pathname];
@@ -228,8 +228,8 @@ Deno.test("documentation examples: code for real clients type-checks and runs as
       path: `${folder}/${at}.ts`,
     }));
     for (const { path, script } of examples) await Deno.writeTextFile(path, script);
-    const told = new Set(examples.map(({ key }) => key));
-    assertEquals([...told].sort(), Object.keys(SETTINGS).sort());
+    const keys = new Set(examples.map(({ key }) => key));
+    assertEquals([...keys].sort(), Object.keys(SETTINGS).sort());
     await deno(["check", ...CONFIG, ...examples.map(({ path }) => path)]);
     for (const { name, key, path } of examples) await test.step(name, () => runExample(path, SETTINGS[key]!));
   } finally {

@@ -52,10 +52,10 @@ function agentOf(
 
 function plain(messages: readonly BaseMessage[]): unknown {
   return messages.map((message) => {
-    const { id: _, lc_kwargs: __, usage_metadata: ___, response_metadata: ____, ...said } = JSON.parse(
+    const { id: _, lc_kwargs: __, usage_metadata: ___, response_metadata: ____, ...entry } = JSON.parse(
       JSON.stringify({ ...message }),
     );
-    return said;
+    return entry;
   });
 }
 
@@ -93,12 +93,12 @@ Deno.test("tare() for LangChain: 100 concurrent threads share one adapter", asyn
 Deno.test("tare() for LangChain: a session continues after a restart as if uninterrupted", async () => {
   await restartAdapted(async (client, { options, history, steps }) => {
     const adapter = adapt(client, options);
-    let asked = 0;
+    let requestCount = 0;
     let left: BaseMessage[] | undefined;
     const until: Adapter = {
       ...adapter,
       wrapModelCall(call, handler) {
-        if (asked++ < steps) return adapter.wrapModelCall(call, handler);
+        if (requestCount++ < steps) return adapter.wrapModelCall(call, handler);
         // An adapter receives the agent's own messages.
         left = call.messages as readonly unknown[] as BaseMessage[];
         throw new Error("It is stopped here.");

@@ -52,8 +52,8 @@ const player: Player<Adapter> = {
   async play(client, { adapter, question }) {
     const agent = agentOf(client, adapter);
     const { steps, messages } = await agent.generate(question, { maxSteps: 100 });
-    const said = messages.map(({ role, content }) => ({ role, content }));
-    return { answer: steps.at(-1)?.text ?? "", history: plain(said) };
+    const history = messages.map(({ role, content }) => ({ role, content }));
+    return { answer: steps.at(-1)?.text ?? "", history: plain(history) };
   },
 };
 

@@ -36,22 +36,22 @@ const totals = (kind: string) =>
       isReverted: false,
       model: "some-model",
       epoch: 1,
-      savedTokenUnits: 100,
+      savedCostUnits: 100,
       writes: ["0a1b2c3d"],
     }),
     days: {
       [`${day} some-model`]: {
         calls: 12,
-        tokenUnits: 90_000,
-        withoutTokenUnits: 130_000,
+        costUnits: 90_000,
+        baselineCostUnits: 130_000,
         usd: 0.21,
-        withoutUsd: 0.3,
+        baselineUsd: 0.3,
       },
     },
   });
 const SETTINGS = {
   agent: { instructions: "", model: "some-model", tools: [], metadata: {}, budget: {}, approvalRules: [] },
-  gateway: { protocol: "chat", basis: "", control: false },
+  gateway: { protocol: "chat", basis: "", holdout: false },
 };
 const record = (kind: keyof typeof SETTINGS) =>
   `'{"id":"s' || n || '","kind":"${kind}","createdAtMs":${nowMs},"settings":${
@@ -61,14 +61,14 @@ const RECORD = `CASE WHEN n % 2 = 0 THEN ${record("agent")} ELSE ${record("gatew
 const TOTALS = `CASE WHEN n % 2 = 0 THEN '${totals("agent")}' ELSE '${totals("gateway")}' END`;
 
 /** Totals, the same number for any number of sessions. */
-const sums = Array.from({ length: 90 }, (_, at) => new Date(nowMs - at * DAY_MS).toISOString().slice(0, 10))
+const all = Array.from({ length: 90 }, (_, at) => new Date(nowMs - at * DAY_MS).toISOString().slice(0, 10))
   .flatMap((day) =>
     ["agent", "gateway"].flatMap((kind) =>
       ["", "many", "few"].flatMap((by) =>
         ["a", "b", "c"].map((model) => ({
           ...{ kind, by, day },
           about: JSON.stringify(JSON.stringify({ group: "planned", model, agent: "tare" })).slice(1, -1),
-          json: JSON.stringify({ calls: 12, tokenUnits: 90_000, usd: 0.21 }),
+          json: JSON.stringify({ calls: 12, costUnits: 90_000, usd: 0.21 }),
         }))
       )
     )
@@ -88,11 +88,11 @@ async function fill(postgres: Postgres, size: number): Promise<string> {
     ]
   ) await query(url, sql);
   const columns = (["day", "kind", "by", "about", "json"] as const).map((name) =>
-    sums.map((one) => one[name])
+    all.map((one) => one[name])
   );
   await query(
     url,
-    `INSERT INTO tare.sums (day, kind, made_by, about, json)
+    `INSERT INTO tare.totals (day, kind, made_by, about, json)
        SELECT a, b, c, d, e::jsonb FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[]) AS x (a, b, c, d, e)`,
     columns,
   );

@@ -38,15 +38,15 @@ export async function measureLoad<Gauged>(
   }
   const takeTimes = async (): Promise<Record<string, [number, number][]>> =>
     await (await fetch(new URL("/bench/times", provider), { method: "POST" })).json();
-  const turns: { readonly said: string; readonly startMs: number; readonly endMs: number }[] = [];
+  const turns: { readonly text: string; readonly startMs: number; readonly endMs: number }[] = [];
   let isOver = false;
   const nowMs = () => performance.timeOrigin + performance.now();
   const play = async ({ server, id }: { server: string; id: string }, index: number) => {
     for (let turn = 0; !isOver; turn++) {
-      const said = `${index}.${turn}`;
+      const text = `${index}.${turn}`;
       const startMs = nowMs();
-      await playTurn(server, id, `What does the file say? (${said})`);
-      turns.push({ said, startMs, endMs: nowMs() });
+      await playTurn(server, id, `What does the file say? (${text})`);
+      turns.push({ text, startMs, endMs: nowMs() });
     }
   };
   const playing = ids.map(async (session, index) => {
@@ -67,13 +67,13 @@ export async function measureLoad<Gauged>(
   const gauged = await gauge(steps);
   isOver = true;
   await failed;
-  Object.entries(await takeTimes()).forEach(([said, more]) => (times[said] ??= []).push(...more));
+  Object.entries(await takeTimes()).forEach(([text, more]) => (times[text] ??= []).push(...more));
   const seconds = (untilMs - fromMs) / 1000;
   const between = Object.values(times).flatMap((calls) =>
-    calls.slice(1).map(([cameMs], index) => ({ atMs: cameMs, addedMs: cameMs - calls[index]![1] }))
+    calls.slice(1).map(([arrivedMs], index) => ({ atMs: arrivedMs, addedMs: arrivedMs - calls[index]![1] }))
   );
-  const ends = turns.map(({ said, startMs, endMs }) => {
-    const calls = times[said] ?? [];
+  const ends = turns.map(({ text, startMs, endMs }) => {
+    const calls = times[text] ?? [];
     if (calls.length !== STEPS_PER_TURN) {
       throw new Error(`Cannot measure: a turn made ${calls.length} requests.`);
     }

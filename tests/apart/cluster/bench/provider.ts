@@ -55,20 +55,20 @@ function wordsOf(line: string): string[] {
 }
 
 /** Times of requests and replies' ends in epoch milliseconds, by user message. */
-const times: Record<string, [cameMs: number, sentMs: number][]> = {};
+const times: Record<string, [arrivedMs: number, sentMs: number][]> = {};
 
 const nowMs = () => performance.timeOrigin + performance.now();
 
-function timed({ messages = [] }: Asked, response: Response, cameMs: number): Response {
-  const said = /\(([\d.]+)\)$/.exec(String(messages.findLast(({ role }) => role === "user")?.content))?.[1];
-  if (said === undefined) return response;
+function timed({ messages = [] }: Body, response: Response, arrivedMs: number): Response {
+  const text = /\(([\d.]+)\)$/.exec(String(messages.findLast(({ role }) => role === "user")?.content))?.[1];
+  if (text === undefined) return response;
   const pass = new TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>>({
-    flush: () => void (times[said] ??= []).push([cameMs, nowMs()]),
+    flush: () => void (times[text] ??= []).push([arrivedMs, nowMs()]),
   });
   return new Response(response.body?.pipeThrough(pass) ?? null, response);
 }
 
-interface Asked {
+interface Body {
   readonly messages?: readonly { readonly role: string; readonly content: unknown }[];
 }
 
@@ -77,13 +77,13 @@ Deno.serve({
   port: 0,
   onListen: ({ port }) => console.log(`provider listens on http://127.0.0.1:${port}/v1`),
 }, async (request) => {
-  const cameMs = nowMs();
+  const arrivedMs = nowMs();
   if (new URL(request.url).pathname === "/bench/times") {
-    const told = Response.json(times);
-    for (const said of Object.keys(times)) delete times[said];
-    return told;
+    const reply = Response.json(times);
+    for (const text of Object.keys(times)) delete times[text];
+    return reply;
   }
   if (request.method !== "POST") return await provider.fetch(request);
-  const asked: Asked = await request.clone().json();
-  return timed(asked, paced(await provider.fetch(request)), cameMs);
+  const body: Body = await request.clone().json();
+  return timed(body, paced(await provider.fetch(request)), arrivedMs);
 });

@@ -25,9 +25,9 @@ Deno.test("TARE_ARCHIVE: large texts are stored in a bucket; an unusable bucket 
   try {
     const { code, stderr } = await startCommand(args, { ...environment, AWS_SECRET_ACCESS_KEY: "planted" })
       .output();
-    const said = new TextDecoder().decode(stderr);
-    assertEquals([code, said.split("\n").length, said.includes("planted")], [1, 2, false], said);
-    assert(said.includes("in s3://archive/tare/: it answered 403 SignatureDoesNotMatch"), said);
+    const output = new TextDecoder().decode(stderr);
+    assertEquals([code, output.split("\n").length, output.includes("planted")], [1, 2, false], output);
+    assert(output.includes("in s3://archive/tare/: it answered 403 SignatureDoesNotMatch"), output);
 
     const server = await startProcess(args, environment);
     const client = agentClient(server.url, ownerOf(data).authorization?.replace("Bearer ", ""));
@@ -35,7 +35,7 @@ Deno.test("TARE_ARCHIVE: large texts are stored in a bucket; an unusable bucket 
     for (let line = 0; line < 3000; line++) {
       content += `${createHash("sha256").update(String(line)).digest("hex")}\n`;
     }
-    const call = { id: "c", type: "function", function: { name: "shell", arguments: '{"command":"sums"}' } };
+    const call = { id: "c", type: "function", function: { name: "shell", arguments: '{"command":"totals"}' } };
     const messages = [
       { role: "user", content: "Sum up all." },
       { role: "assistant", content: null, tool_calls: [call] },

@@ -27,7 +27,7 @@ async function outlive(url: string): Promise<void> {
   await query(url, "UPDATE tare.servers SET is_dead = true");
 }
 
-async function goesOn(store: Store): Promise<void> {
+async function continueWriting(store: Store): Promise<void> {
   await store.shared!.hold("z");
   await store.commit([{ type: "events", sessionId: "z", after: 700, events: [{ type: "turn_end" }] }]);
   assertEquals((await store.readEvents("z", { after: 699 })).map(({ number }) => number), [700, 701]);
@@ -42,9 +42,9 @@ async function run(program: string, ...args: string[]): Promise<string> {
 /** Copies files of a running server; files that it removes meanwhile aren't part of the backup. */
 async function copyFiles(...args: string[]): Promise<void> {
   const { success, stderr } = await new Deno.Command("cp", { args, env: { LC_ALL: "C" } }).output();
-  const said = new TextDecoder().decode(stderr).trimEnd();
+  const output = new TextDecoder().decode(stderr).trimEnd();
   const isGone = (line: string) => line.endsWith(": No such file or directory");
-  if (!success && !said.split("\n").every(isGone)) throw new Error(said);
+  if (!success && !output.split("\n").every(isGone)) throw new Error(output);
 }
 
 Deno.test(
@@ -88,14 +88,14 @@ Deno.test(
       const names = (await store.listSessions()).map(({ id }) => id);
       assertEquals(names, ["during", "begun", "a", "Ä", "fork", "z"]);
       assertEquals((await store.readEvents("z")).length, 700);
-      await goesOn(store);
+      await continueWriting(store);
     });
   },
 );
 
 async function majorOf(program: string): Promise<number> {
-  const told = await run(program, "--version").catch(() => "");
-  return Number(/ (\d+)/.exec(told)?.[1] ?? 0);
+  const version = await run(program, "--version").catch(() => "");
+  return Number(/ (\d+)/.exec(version)?.[1] ?? 0);
 }
 
 const [{ server_version_num: server }] = await query<{ server_version_num: string }>(
@@ -131,18 +131,18 @@ Deno.test(
     await outlive(empty);
     const contents = [url, empty].map((database) => openPostgresContents(database));
     const [one, two] = await Promise.all(contents);
-    const sums = [];
+    const totals = [];
     for (const [index, from] of [one!, two!].entries()) {
       const to = openFileContents(join(folder, `${index}.db`));
-      sums.push(await copyContents(from, to));
+      totals.push(await copyContents(from, to));
       await to.close();
       await from.close();
     }
-    assertEquals(sums[1], sums[0]);
-    const asked = await withStore(url, askStore);
+    assertEquals(totals[1], totals[0]);
+    const read = await withStore(url, askStore);
     await withStore(empty, async (store) => {
-      assertEquals(await askStore(store), asked);
-      await goesOn(store);
+      assertEquals(await askStore(store), read);
+      await continueWriting(store);
     });
     await postgres.dropDatabase(url);
     await postgres.dropDatabase(empty);

@@ -29,8 +29,8 @@ Deno.test("TARE_DATABASE: servers share their store, also on one data folder, an
     await store.close();
     const { pathname, host } = new URL(TARE_DATABASE);
     const sql = "SHOW unix_socket_directories";
-    const [shown] = await query<{ unix_socket_directories: string }>(TARE_DATABASE, sql);
-    const socket = shown!.unix_socket_directories;
+    const [row] = await query<{ unix_socket_directories: string }>(TARE_DATABASE, sql);
+    const socket = row!.unix_socket_directories;
     const address = join(data, "address");
     await Deno.writeTextFile(address, TARE_DATABASE.replace("127.0.0.1", encodeURIComponent(socket)));
     const one = await startProcess(args, { TARE_DATABASE });

@@ -19,16 +19,16 @@ for (const dialect of DIALECTS) {
   for (const manner of [MANNERS[0]!, MANNERS[3]!]) {
     Deno.test(`gateway: alternating, killed gateways on one database send what one sends: ${dialect.name}, ${manner.name}`, () =>
       withDatabase(postgres, async (url) => {
-        const asked = conversation(dialect, manner);
+        const requests = conversation(dialect, manner);
         const stores = await Promise.all([0, 1, 2].map(() => openPostgresStore(url, FEW)));
         try {
           const random = seeded(SEED);
-          const which = asked.map(() => Math.floor(3 * random()));
-          const actual = await played(asked, dialect, {
+          const which = requests.map(() => Math.floor(3 * random()));
+          const actual = await played(requests, dialect, {
             store: (at): Store => stores[which[at]!]!,
-            gatewayAt: (at) => ({ which: which[at]!, isAnew: at % 5 === 4 }),
+            gatewayAt: (at) => ({ which: which[at]!, isRestarted: at % 5 === 4 }),
           });
-          assertSame(actual, await whole(asked, dialect));
+          assertSame(actual, await whole(requests, dialect));
         } finally {
           await Promise.all(stores.map((store) => store.close()));
         }

@@ -84,9 +84,9 @@ Deno.test("tare move: a file's whole content moves into a database and back", ()
       back.out,
       new RegExp(`^Moved ${COUNTS} to ${file} and verified the copy; ${SHOWN} is unchanged.\n$`),
     );
-    const asked = await withStore(openStore(`${file}.moved`), askStore);
-    assertEquals(await withStore(openStore(file), askStore), asked);
-    assertEquals(await withStore(openPostgresStore(url), askStore), asked);
+    const read = await withStore(openStore(`${file}.moved`), askStore);
+    assertEquals(await withStore(openStore(file), askStore), read);
+    assertEquals(await withStore(openPostgresStore(url), askStore), read);
     // The next store continues where it was.
     await withStore(openPostgresStore(url), async (store) => {
       await store.shared!.hold("z");
@@ -138,16 +138,16 @@ Deno.test("tare move: killed at any moment it loses nothing, and completes when 
       if (code !== 0) killed++;
       assertEquals([code === 0 || signal, new TextDecoder().decode(stderr)], [code === 0 || "SIGKILL", ""]);
       const names = Array.from(Deno.readDirSync(data), ({ name }) => name);
-      const kept = names.filter((name) => ["tare.db", "tare.db.moved"].includes(name));
-      assertEquals(kept.length, 1);
-      isMoved = kept[0] === "tare.db.moved";
+      const retained = names.filter((name) => ["tare.db", "tare.db.moved"].includes(name));
+      assertEquals(retained.length, 1);
+      isMoved = retained[0] === "tare.db.moved";
       await ended(url);
     }
     assertEquals(killed > 3, true);
     const back = await move("--back");
     assertMatch(back.out, /^Moved 4 sessions, 5001 events, /);
-    const asked = await withStore(openStore(`${file}.moved`), askStore);
-    assertEquals(await withStore(openStore(file), askStore), asked);
+    const read = await withStore(openStore(`${file}.moved`), askStore);
+    assertEquals(await withStore(openStore(file), askStore), read);
   }, 5_000));
 
 /** Waits until the database has noticed all disconnections. */

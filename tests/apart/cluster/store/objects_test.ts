@@ -81,9 +81,9 @@ Deno.test("openS3Objects() reports errors of the bucket and its credentials", as
   await using s3 = await startS3();
   const silent = Promise.withResolvers<Response>();
   const answers = [() => new Response("busy", { status: 503 }), () => silent.promise];
-  let asked = 0;
+  let requestCount = 0;
   const other = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, () => {
-    asked++;
+    requestCount++;
     return answers[0]!();
   });
   const endpoint = `http://127.0.0.1:${other.addr.port}`;
@@ -106,7 +106,7 @@ Deno.test("openS3Objects() reports errors of the bucket and its credentials", as
     await fault({ bucket: "another" }),
     "Cannot write probe in s3://another/: it answered 404 NoSuchBucket: The specified bucket does not exist.",
   );
-  assertEquals([await fault({ endpoint }), asked], [`${start}503.`, 3]);
+  assertEquals([await fault({ endpoint }), requestCount], [`${start}503.`, 3]);
   answers.shift();
   assertEquals(
     await fault({ endpoint, timeoutMs: 20 }),

@@ -98,9 +98,9 @@ poolerTest(
       (first) =>
         withPooler({ database, pool_mode: "transaction" }, async (second) => {
           const poolers = [first, second].map((url) => new URL(url));
-          let asked = 0;
+          let requestCount = 0;
           await using proxy = new TcpProxy(() => {
-            const { hostname, port } = poolers[asked++ % 2]!;
+            const { hostname, port } = poolers[requestCount++ % 2]!;
             return { hostname, port: Number(port) };
           });
           // One connection sends and the other receives, each through another pooler.

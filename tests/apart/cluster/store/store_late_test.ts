@@ -59,7 +59,7 @@ Deno.test("hold: a session held by an unreported attempt is released", () =>
   withDatabase(postgres, async (url) => {
     const store = await openPostgresStore(url, FEW);
     await store.commit([sessionRecord("a"), sessionRecord("b")]);
-    const kept = await held(store, "b");
+    const taken = await held(store, "b");
     const [row] = await query<{ holder: string }>(
       url,
       "SELECT holder FROM tare.heads WHERE holder IS NOT NULL",
@@ -68,7 +68,7 @@ Deno.test("hold: a session held by an unreported attempt is released", () =>
     const other = await openPostgresStore(url, FEW);
     let hold;
     while (!(hold = await other.shared.hold("a")));
-    assertEquals([hold.fence, await other.shared.hold("b"), kept.isSure()], [8, undefined, true]);
+    assertEquals([hold.fence, await other.shared.hold("b"), taken.isSure()], [8, undefined, true]);
     await store.close();
     await other.close();
   }));

@@ -23,9 +23,9 @@ Deno.test("openPostgresStore() reads watched events together under load, and rep
     let changed = Promise.withResolvers<void>();
     for (const id of ["a", "b"] as const) {
       const end = two.shared.watch(id, (sighting) => {
-        const { told = [], lastEvent = 0 } = sighting ?? {};
-        for (const { number, event } of told) seen[id].set(number, event["text"]);
-        most[id] = Math.max(most[id], told.length);
+        const { events = [], lastEvent = 0 } = sighting ?? {};
+        for (const { number, event } of events) seen[id].set(number, event["text"]);
+        most[id] = Math.max(most[id], events.length);
         last[id] = Math.max(last[id], lastEvent);
         changed.resolve();
       });
@@ -42,9 +42,9 @@ Deno.test("openPostgresStore() reads watched events together under load, and rep
     for (const id of ["a", "b"] as const) {
       const stored = await one.readEvents(id);
       assertEquals(stored.length, written[id]);
-      const told = stored.filter(({ number }) => seen[id].has(number));
-      assertEquals(told.map(({ number }) => seen[id].get(number)), told.map(({ event }) => event["text"]));
-      assertEquals(told.length > written[id] / 2, true);
+      const received = stored.filter(({ number }) => seen[id].has(number));
+      assertEquals(received.map(({ number }) => seen[id].get(number)), received.map(({ event }) => event["text"]));
+      assertEquals(received.length > written[id] / 2, true);
     }
   });
 });

@@ -48,7 +48,7 @@ Deno.test("openPostgresStore() returns the database's time even if it receives i
     const store = await openPostgresStore(through(url, proxy), FEW);
     proxy.set({ type: "slow", delayMs: 1_000 });
     // During two queries the time was received once, a second late.
-    for (let asked = 0; asked < 2; asked++) await store.getSession("nobody");
+    for (let attempt = 0; attempt < 2; attempt++) await store.getSession("nobody");
     assert(Math.abs(store.now() - Date.now()) < 700);
     proxy.set({ type: "open" });
     await store.close();

@@ -1,0 +1,190 @@
+import { assertEquals } from "@std/assert";
+import xterm from "npm:@xterm/headless@^6.0.0";
+import { createInterface } from "node:readline";
+import { PassThrough, Writable } from "node:stream";
+import { answerOf, askUser, questionOf } from "./ask_user.ts";
+
+Deno.test("answerOf() allows only exact answers", () => {
+  assertEquals(["y", " YES ", "a", "always"].map((line) => answerOf(line).decision), [
+    "allow",
+    "allow",
+    "always",
+    "always",
+  ]);
+  assertEquals(["", "n", "No"].map(answerOf), [
+    { decision: "deny" },
+    { decision: "deny" },
+    { decision: "deny" },
+  ]);
+  assertEquals(answerOf(" yess "), { decision: "deny", reason: "yess" });
+});
+
+Deno.test("questionOf() escapes hidden characters and reports truncation", () => {
+  assertEquals(
+    questionOf({ name: "shell", arguments: '{"command":"ls\u202e \u009b2K"}' }),
+    '\x1b[7m▌?\x1b[27m Allow shell {"command":"ls\\u{202e} \\x9b2K"}',
+  );
+  const more = {
+    why: ".envrc may be run later.",
+    effects: { root: "/w", writes: ["/w/.envrc\x1b[8m"], reads: ["/w/a"], searches: ["/w/b"] },
+  };
+  assertEquals(
+    questionOf({ name: "w", arguments: "{}", ...more }).split("\n").map((line) => line.slice(12)),
+    [
+      "Allow w {}",
+      "Writes /w/.envrc\\x1b[8m",
+      "Reads /w/a",
+      "Searches /w/b",
+      "Reason: .envrc may be run later.",
+    ],
+  );
+  const long = questionOf({ name: "a", arguments: "x".repeat(20_005) });
+  assertEquals(long.endsWith("x… and 5 more characters"), true);
+});
+
+Deno.test("questionOf() shows the diff of an edit, or all arguments if it is incomplete", () => {
+  const change = { path: "a", added: 1, removed: 1, diff: "@@ -1 +1 @@\n-one\n+two▌? Allow ls" };
+  const approval = { name: "edit_file", arguments: '{"path":"a"}', change };
+  const effects = { root: "/w", writes: ["/w/a"] };
+  const lines = (question: string) =>
+    question.split("\n").map((line) => {
+      assertEquals(line.slice(0, 12), "\x1b[7m▌?\x1b[27m ");
+      return line.slice(12);
+    });
+  assertEquals(lines(questionOf({ ...approval, effects }, { isColoured: true })), [
+    "Allow edit_file a (+1 −1)",
+    "\x1b[36m@@ -1 +1 @@\x1b[39m",
+    "\x1b[31m-one\x1b[39m",
+    "\x1b[32m+two\\u{258c}? Allow ls\x1b[39m",
+    "Writes /w/a",
+  ]);
+  assertEquals(lines(questionOf({ ...approval, change: { ...change, diff: "+two", omitted: 2 } })), [
+    'Allow edit_file {"path":"a"}',
+    "+two",
+    "… and 2 more lines, or cut lines",
+  ]);
+});
+
+Deno.test("askUser() reads a line as the answer, or none once settled or closed", async () => {
+  const input = new PassThrough();
+  const lines = createInterface({ input, output: new PassThrough(), terminal: false });
+  const reported: unknown[] = [];
+  const { ask } = askUser(lines, {
+    write: (text) => reported.push(text),
+    onAsk: (asks) => {
+      reported.push(asks);
+      if (asks) queueMicrotask(() => input.write("not on Sundays\n"));
+    },
+  });
+  const approval = {
+    id: "q-1",
+    callId: "1",
+    name: "shell",
+    arguments: "{}",
+    requestedAtMs: 0,
+    expiresAtMs: 1,
+  };
+  const settled = new AbortController();
+  assertEquals(await ask(approval, settled.signal), { decision: "deny", reason: "not on Sundays" });
+  assertEquals(reported, ["\x1b[7m▌?\x1b[27m Allow shell {}\n", true, false]);
+  const { ask: silent } = askUser(lines, { write() {} });
+  const waiting = silent(approval, settled.signal);
+  settled.abort();
+  assertEquals(await waiting, undefined);
+  const left = silent(approval, new AbortController().signal);
+  lines.close();
+  assertEquals(await left, undefined);
+});
+
+const ASKED = "▌? Allow shell {}";
+const QUESTION = "  y = yes, a = always in this session, n = no; or type a reason to deny: ";
+
+/** Returns an approval request in a terminal of 40 columns. */
+function atTerminal({ terminal }: { readonly terminal: boolean }) {
+  const screen = new xterm.Terminal({ cols: 40, rows: 20, convertEol: true, allowProposedApi: true });
+  const draw = (text: string) => new Promise<void>((resolve) => screen.write(text, resolve));
+  const output = Object.assign(
+    new Writable({
+      write(chunk, _encoding, done) {
+        void draw(String(chunk)).then(() => done());
+      },
+    }),
+    { columns: 40 },
+  );
+  const drawn = () => new Promise<void>((resolve) => output.write("", () => resolve()));
+  const input = new PassThrough();
+  const lines = createInterface({ input, output, terminal });
+  const approval = {
+    id: "q-1",
+    callId: "1",
+    name: "shell",
+    arguments: "{}",
+    requestedAtMs: 0,
+    expiresAtMs: 1,
+  };
+  const { ask, write } = askUser(lines, { write: (text) => void output.write(text) });
+  return {
+    ...{ input, write },
+    ask: (signal = new AbortController().signal) => ask(approval, signal),
+    async leave() {
+      lines.close();
+      await drawn();
+    },
+    async rows() {
+      await drawn();
+      const { active } = screen.buffer;
+      const rows = Array.from({ length: 20 }, (_, at) => active.getLine(at)!.translateToString(true));
+      return rows.slice(0, rows.findLastIndex((row) => row !== "") + 1);
+    },
+  };
+}
+
+Deno.test("askUser() writes above an open request and keeps its input", async () => {
+  const { ask, input, write, rows, leave } = atTerminal({ terminal: true });
+  write("before\n");
+  const asking = ask();
+  const typed = "not before it is reviewed twice, please";
+  input.write(typed);
+  const printed = `${QUESTION}${typed}`;
+  const open = [ASKED, printed.slice(0, 40), printed.slice(40, 80), printed.slice(80)];
+  assertEquals(await rows(), ["before", ...open]);
+  write("! the server is away\n");
+  assertEquals(await rows(), ["before", ASKED, "! the server is away", ...open.slice(1)]);
+  // With the cursor before the end.
+  input.write("\x01");
+  write("! it is back\n");
+  assertEquals(await rows(), ["before", ASKED, "! the server is away", "! it is back", ...open.slice(1)]);
+  input.write("no:\r");
+  assertEquals(await asking, { decision: "deny", reason: `no:${typed}` });
+  await leave();
+});
+
+Deno.test("askUser() repeats the prompt after other output without a line editor", async () => {
+  const { ask, input, write, rows, leave } = atTerminal({ terminal: false });
+  const asking = ask();
+  const open = [QUESTION.slice(0, 40), QUESTION.slice(40)];
+  assertEquals(await rows(), [ASKED, ...open]);
+  write("! the server is away\n");
+  assertEquals(await rows(), [ASKED, ...open, "! the server is away", ...open]);
+  input.write("y\n");
+  assertEquals(await asking, { decision: "allow" });
+  await leave();
+});
+
+Deno.test("askUser() leaves a request answered elsewhere and prints the next one below", async () => {
+  const { ask, input, write, rows, leave } = atTerminal({ terminal: true });
+  const settled = new AbortController();
+  const asking = ask(settled.signal);
+  const open = [QUESTION.slice(0, 40), QUESTION.slice(40)];
+  settled.abort();
+  write("! allowed elsewhere\n");
+  assertEquals(await asking, undefined);
+  assertEquals(await rows(), [ASKED, ...open, "! allowed elsewhere"]);
+  const next = ask();
+  assertEquals(await rows(), [ASKED, ...open, "! allowed elsewhere", ASKED, ...open]);
+  input.write("y\r");
+  assertEquals(await next, { decision: "allow" });
+  write("done\n");
+  assertEquals((await rows()).at(-1), "done");
+  await leave();
+});

@@ -1,0 +1,758 @@
+import {
+  countRequestTokens,
+  type Message,
+  type Rewrite,
+  type StableMessages,
+  type ToolDefinition,
+  type Usage,
+} from "@tare/messages";
+import { countMessageTokens, countToolTokens, hashPiece } from "@tare/messages/internal";
+import { predict, type Prediction, requestRecord, servedOf, servedTokens } from "../cache/prefix.ts";
+import {
+  type ByKind,
+  longestSize,
+  messageKinds,
+  observeSize,
+  plus,
+  type PromptSize,
+  scaled,
+  sizePrompt,
+  type SizeRecord,
+  type TokenScale,
+  tokenScale,
+  toolKinds,
+} from "../cache/prompt_size.ts";
+import { type Idle, nextPing, type Ping } from "../clock/clock.ts";
+import { RECALL_TOOL } from "@tare/prune";
+import { currentProfile, currentWindow, type Profile, profileNamed, withoutCache } from "../providers.ts";
+import { ingested } from "../ingestion/ingested.ts";
+import {
+  compactedTools,
+  type History,
+  ingestEdits,
+  ingestionEdits,
+  Layout,
+  type PlacedView,
+} from "../edits/view.ts";
+import {
+  findWishes,
+  NO_WISHES,
+  NOTHING_PINNED,
+  type Pin,
+  pinnedPlaces,
+  rideOf,
+  type Wishes,
+} from "../edits/pin.ts";
+import type { Edit } from "../edits/edit.ts";
+import {
+  type AloneRequest,
+  bookCall,
+  type BookCallOptions,
+  callAlone,
+  forkAccount,
+  NEW_SESSION,
+  type PlannerState,
+  predictAlone,
+  promptCost,
+  type RecordedPlan,
+  recordKeepAlive,
+  resendCostOf,
+  UNREAD_CALLS,
+} from "../ledger/ledger.ts";
+import { USUAL_COMPACTION } from "../agents.ts";
+import type { LedgerEntry, PingEntry, PingSent, PromptShares } from "../ledger/entry.ts";
+import {
+  type FlatSessionOptions,
+  type PromptCall,
+  PromptTooLong,
+  type Retention,
+  type SessionView,
+} from "../prompt_session.ts";
+import { findRemovals, Standings, type Step } from "../retention/retention.ts";
+import {
+  type Decided,
+  fullFromTokens,
+  type FullWindow,
+  isSurelyCold,
+  reckonedAlive,
+  type Situation,
+  WINDOW_SHARE,
+} from "./decide.ts";
+
+const LONG_SHARE = 0.5;
+
+export interface LookRequest
+  extends History, Pick<PromptCall, "nowMs" | "model" | "replyTokens" | "deferred" | "pins" | "evictNow"> {
+  readonly edits: readonly Edit[];
+  readonly emptiedTokens?: number | undefined;
+}
+
+export interface Look {
+  readonly layout: Layout;
+  readonly activeStart: number;
+  readonly steps: readonly Step[];
+  readonly visibleTools: readonly ToolDefinition[];
+  readonly toolTokens: number;
+  readonly promptTokens: number;
+  readonly predicted: Prediction;
+  /** Conversion of local tokens to the provider's. */
+  readonly scale: TokenScale;
+  readonly size: PromptSize;
+  readonly kinds: ByKind;
+  readonly situation: Situation & Required<Pick<Situation, "windowUse" | "fullFrom">>;
+  readonly alone: AloneRequest;
+  readonly wishes: Wishes;
+  readonly isFree: boolean;
+}
+
+export interface RewriteRequest extends LookRequest, Pick<PromptCall, "signal" | "progress"> {
+  readonly truncated: readonly number[];
+  readonly recall: boolean;
+  readonly fullWindow: FullWindow;
+}
+
+export interface Plan extends RecordedPlan, Done {
+  readonly view: PlacedView;
+  readonly size: PromptSize;
+  readonly saved: SessionView["saved"];
+  readonly stable: StableMessages;
+}
+
+export interface Done extends Pick<RecordedPlan, "refetches" | "decision"> {
+  readonly edits: readonly Edit[];
+  readonly allEdits: readonly Edit[];
+  readonly requested: readonly Pin[];
+  readonly ended: readonly Pin[];
+  /** Report for users. Absent: no change. */
+  readonly rewrite?: Rewrite;
+  readonly tokensBefore: number;
+  readonly warnings: readonly string[];
+  readonly summary?: Usage;
+  readonly fullWindow: FullWindow;
+}
+
+export type BookedUsage = Pick<BookCallOptions, "usage" | "summary" | "heldTokens">;
+
+export interface Inspection {
+  readonly history: readonly number[];
+  readonly fullTokens: number;
+  readonly ownTokens: number;
+  readonly visible: readonly number[];
+  readonly tokens: readonly number[];
+}
+
+export interface KnownSessionOptions extends FlatSessionOptions {
+  readonly retention: Retention;
+  readonly lossLimit: number;
+}
+
+/**
+ * State of a session: data derived from its history, which a restart derives again, and the evidence of its
+ * calls. A new message takes time only for its own length.
+ */
+export class KnownSession {
+  readonly #options: KnownSessionOptions;
+  readonly #layout: Layout;
+  #standings: Standings;
+  #taken: Message[] = [];
+  readonly #retained: number[] = [];
+  #isNew: boolean;
+  #before: Inspection | undefined;
+  #judgedBy = "";
+  #account: PlannerState;
+  /** Number of rewrites when each call was planned; calls may be sent out of order. */
+  readonly #plannedAt = new WeakMap<RecordedPlan, number>();
+
+  constructor(
+    options: KnownSessionOptions,
+    { account, from, before }: {
+      readonly account: PlannerState;
+      readonly from?: KnownSession | undefined;
+      readonly before?: Inspection | undefined;
+    },
+  ) {
+    this.#options = options;
+    this.#account = account;
+    this.#layout = new Layout(options.countTokens, from && from.#layout);
+    this.#standings = new Standings(options);
+    this.#isNew = from ? from.#isNew : true;
+    this.#before = from ? from.#before : before;
+  }
+
+  resume(account: PlannerState): void {
+    this.#account = account;
+    this.#isNew = true;
+    this.#before = undefined;
+    this.#judgedBy = "";
+  }
+
+  get account(): PlannerState {
+    return this.#account;
+  }
+
+  get profile(): Profile {
+    return this.isUnread ? withoutCache(this.#cachingProfile) : this.#cachingProfile;
+  }
+
+  get isUnread(): boolean {
+    return this.account.unreadCalls >= UNREAD_CALLS;
+  }
+
+  get #cachingProfile(): Profile {
+    const known = currentProfile(this.#options.profile);
+    const { recognised } = this.account;
+    return recognised !== undefined && (known.name === "none" || known.writes)
+      ? profileNamed(recognised)
+      : known;
+  }
+
+  windowOf(model: string | undefined): number {
+    return Math.min(
+      currentWindow(this.#options.windowTokens),
+      this.#account.windows[model ?? ""]?.tokens ?? Infinity,
+    );
+  }
+
+  isSureOfWindow(model: string | undefined): boolean {
+    const { assumesWindow = false, windowTokens } = this.#options;
+    const isAssumed = typeof assumesWindow === "function" ? assumesWindow() : assumesWindow;
+    const { tokens, isLearned } = this.#account.windows[model ?? ""] ??
+      { tokens: Infinity, isLearned: false };
+    return tokens < currentWindow(windowTokens) ? isLearned : !isAssumed || isLearned;
+  }
+
+  /**
+   * Returns the error for a plan that exceeds the window; `undefined` if it may fit. Without a reported
+   * prompt only those that are too long for any tokenizer are refused.
+   */
+  tooLong({ size, view, request: { model } }: Plan): PromptTooLong | undefined {
+    const { countTokens } = this.#options;
+    const windowTokens = this.windowOf(model);
+    const isCounted = this.#recordOf(model) !== undefined || this.#account.doubted === true;
+    // A prompt with an unseen script may be sent; the provider refuses it if necessary.
+    const likely = isCounted ? Math.sqrt(size.tokens * size.atMost) : size.atLeast;
+    if (likely <= windowTokens) return undefined;
+    const counted = view.messages.map((message) => countMessageTokens(message, countTokens));
+    const toolTokens = countRequestTokens({ messages: [], tools: view.tools }, countTokens);
+    const most = Math.max(toolTokens, ...counted);
+    const row = toolTokens === most ? -1 : counted.indexOf(most);
+    const place = view.places[row] ?? -1;
+    const times = size.tokens / (toolTokens + counted.reduce((sum, tokens) => sum + tokens, 0));
+    const role = view.messages[row]?.role;
+    return new PromptTooLong({
+      promptTokens: Math.round(size.tokens),
+      windowTokens,
+      longest: { place, tokens: Math.round(times * most) },
+    }, row < 0 ? "The tools' definitions" : `Message ${place} (${role}), the longest,`);
+  }
+
+  get inspected(): Inspection | undefined {
+    if (this.#isNew) return this.#before;
+    const layout = this.#layout;
+    const { messages } = layout.placed;
+    return {
+      history: layout.history.map(hashPiece),
+      fullTokens: layout.fullTokens,
+      ownTokens: layout.ownTokens,
+      visible: messages.map(hashPiece),
+      tokens: messages.map((message) => countMessageTokens(message, this.#options.countTokens)),
+    };
+  }
+
+  isStartOf(history: readonly Message[]): boolean {
+    if (this.#isNew) return this.#before !== undefined && this.#sharedLength(history) === Infinity;
+    return this.#layout.isStartOf(history);
+  }
+
+  /**
+   * Adds the new messages of a history, one per step: most of the work of an inspection.
+   * @param edits Edits so far; a reference counts as a use of its source.
+   */
+  *take(history: readonly Message[], edits: readonly Edit[]): Generator<void, void> {
+    if (this.#taken.some((message, at) => message !== history[at])) {
+      this.#standings = new Standings(this.#options);
+      this.#taken = [];
+    }
+    const taken = this.#taken;
+    const arrived = taken.length < history.length ? ingestionEdits(edits) : undefined;
+    while (taken === this.#taken && taken.length < history.length) {
+      const message = history[taken.length]!;
+      const at = taken.push(message) - 1;
+      const edit = arrived?.get(at);
+      this.#standings.add(message, edit && ingested(message, edit));
+      for (const { source } of edit?.references ?? []) this.#standings.renew(source);
+      countMessageTokens(message, this.#options.countTokens);
+      if (!edit) messageKinds(message, this.#options.countTokens);
+      yield;
+    }
+  }
+
+  /**
+   * Returns the prompt after these edits and its evictable parts.
+   * @param all Whether to find everything evictable, not only seen messages that cost more than they are
+   * worth.
+   */
+  look(request: LookRequest, { all = request.evictNow }: { readonly all?: boolean | undefined } = {}): Look {
+    const { messages: history, tools, edits, pins = [] } = request;
+    this.#update(history, edits);
+    const { countTokens, lossLimit, dryRun = false } = this.#options;
+    const { profile } = this;
+    const windowTokens = this.windowOf(request.model);
+    const account = this.#account;
+    const layout = this.#layout;
+    const standings = this.#standings;
+    const scale = tokenScale(account.counted);
+    const visibleTools = compactedTools(tools, edits);
+    const toolTokens = countRequestTokens({ messages: [], tools: visibleTools }, countTokens);
+    const promptTokens = toolTokens + layout.tokens;
+
+    const predicted = this.#predict(visibleTools, request);
+    const { alive } = predicted;
+    const theirs = scaled(scale, promptTokens);
+    const cachedTokens = servedOf(profile, scale, { promptTokens: theirs, ...predicted });
+    const kinds = plus(layout.kinds, toolKinds(visibleTools, countTokens));
+    const size = dryRun
+      ? { tokens: theirs, atLeast: theirs, atMost: theirs }
+      : this.#sizeOf(kinds, request.model);
+    const windowUse = Math.max(size.tokens, WINDOW_SHARE * size.atMost);
+    const fullFrom = fullFromTokens(windowTokens, request.emptiedTokens);
+    const full = windowUse > fullFrom;
+
+    const pinnedAs = pins.map(({ place, wish }) => `${place} ${wish}`).join();
+    this.#judgeBy(
+      `${profile.name} ${profile.read} ${scale.perToken} ${
+        Math.round(scale.unseen / 1_000)
+      } ${windowTokens} ${pinnedAs}`,
+      edits,
+    );
+    const seenMessages = account.seen || Infinity;
+    const referred = referredTokens(edits, layout);
+    const removals = findRemovals({ layout, standings, tools, visibleTools, toolTokens }, {
+      ...this.#options,
+      profile,
+      windowTokens,
+      pinned: pins.length > 0 ? pinnedPlaces(pins, history) : NOTHING_PINNED,
+      scale,
+      referredTokens: (at) => referred.get(at) ?? 0,
+      all: all || full,
+      weighsLoss: all || full || dryRun,
+      // A full window evicts recallable results rather than messages.
+      seenMessages: full ? Infinity : seenMessages,
+      seenTools: new Set(account.sent.flatMap(({ tools }) => tools)),
+    });
+    const wishes = pins.length > 0
+      ? findWishes(pins, { history, layout, seenMessages, countTokens })
+      : NO_WISHES;
+    const ride = pins.length > 0
+      ? rideOf(wishes, removals.filter(({ evicts }) => evicts), {
+        startOf: (tokens) => scaled(scale, toolTokens + tokens),
+        perToken: scale.perToken,
+      })
+      : undefined;
+
+    const reckoned = reckonedAlive(alive);
+    const cost = promptCost(profile, { promptTokens: theirs, cachedTokens: reckoned * cachedTokens });
+    const alone = this.#alone(request);
+    const { resend } = callAlone(account.compacted, alone, {
+      profile,
+      scale,
+      windowTokens,
+      habit: USUAL_COMPACTION,
+      countTokens,
+      nowMs: request.nowMs,
+      sent: account.sent,
+      usage: { promptTokens: theirs, cachedTokens: reckoned * cachedTokens },
+      countedTokens: promptTokens,
+      alive: reckoned,
+      aliveOf: (sent) =>
+        reckonedAlive(
+          requestRecord(sent, { profile, cacheLifetime: account.cacheLifetime, nowMs: request.nowMs }).alive,
+        ),
+    });
+    return {
+      layout,
+      activeStart: standings.activeStart,
+      steps: standings.steps,
+      visibleTools,
+      toolTokens,
+      promptTokens,
+      predicted,
+      scale,
+      size,
+      kinds,
+      situation: {
+        profile,
+        promptTokens: theirs,
+        cachedTokens,
+        alive,
+        windowTokens,
+        windowUse,
+        fullFrom,
+        removals,
+        carried: account.carried,
+        idleSince: account.idleSince,
+        ride,
+        allowedPrice:
+          (1 + lossLimit) * (account.resend + resendCostOf(account, promptCost(profile, resend), cost)) -
+          account.paid - cost,
+        stopped: account.stopped || this.#options.forget === "nothing",
+        // A fork's start is cached for its parent, so rewriting waits until it was read. For a history seen
+        // first, it is unknown which parts its model uses and which are cached.
+        isHeld: account.forked && !isSurelyCold(alive) ||
+          account.sent.length === 0 &&
+            (profile.read < profile.write || scale.perToken * alone.wholeTokens > LONG_SHARE * windowTokens),
+        isRequested: request.evictNow,
+      },
+      alone,
+      wishes,
+      isFree: ride !== undefined && (isSurelyCold(alive) || cachedTokens <= ride.start),
+    };
+  }
+
+  lookAside(request: LookRequest): Look {
+    const account = this.#account;
+    const known = this.isStartOf(request.messages) ? this : new KnownSession(this.#options, { account });
+    return known.look(request, { all: true });
+  }
+
+  copy(): KnownSession {
+    const compaction = { fullFrom: () => Infinity, keepsFront: true };
+    return new KnownSession({ ...this.#options, compaction }, { account: this.#account, from: this });
+  }
+
+  refuteCompaction(): void {
+    this.#account = { ...this.#account, compacted: NEW_SESSION.compacted };
+  }
+
+  servedAlone(call: Pick<AloneRequest, "model" | "tools" | "ownTokens">, nowMs: number): number {
+    const { profile } = this;
+    const { sent, cacheLifetime } = this.#account;
+    const { sharedTokens } = predictAlone(call, {
+      ...{ sent, nowMs, countTokens: this.#options.countTokens },
+      aliveOf: (one) => requestRecord(one, { profile, cacheLifetime, nowMs }).alive,
+    });
+    return servedTokens(profile, { promptTokens: call.ownTokens, sharedTokens });
+  }
+
+  notePlan(plan: Plan): void {
+    this.#plannedAt.set(plan, this.#retained.length);
+    if (plan.edits.length > 0) this.#account = { ...this.#account, rewritten: "here" };
+  }
+
+  fork(length: number, edits: readonly Edit[]): KnownSession {
+    const fork = new KnownSession(this.#options, { account: forkAccount(this.#account, length), from: this });
+    if (!this.#isNew) fork.#update(this.#layout.history.slice(0, length), edits);
+    return fork;
+  }
+
+  /** Records a successful planned call, as `PromptSession.sent()`. */
+  book(
+    plan: RecordedPlan,
+    { usage, summary, heldTokens }: BookedUsage,
+  ): LedgerEntry {
+    const { countTokens, lossLimit, compaction = USUAL_COMPACTION, dryRun = false } = this.#options;
+    const toolTokens = countRequestTokens({ messages: [], tools: plan.view.tools }, countTokens);
+    // Later rewrites may have left fewer tokens unchanged.
+    const retained = this.#retained.slice(this.#plannedAt.get(plan) ?? 0);
+    const { state, entry } = bookCall(this.#account, {
+      plan,
+      usage,
+      summary,
+      heldTokens,
+      messageTokens: Math.min(plan.promptTokens - toolTokens, ...retained),
+      profile: usage && !usage.estimated && usage.cachedTokens > 0 ? this.#cachingProfile : this.profile,
+      cachingProfile: this.#cachingProfile,
+      countTokens,
+      lossLimit,
+      windowTokens: this.windowOf(plan.request.model),
+      habit: compaction,
+      observes: dryRun,
+    });
+    this.#account = state;
+    const { promptTokens, estimated = false } = { ...usage, ...usage?.firstRead };
+    if (promptTokens !== undefined && !estimated && !dryRun) {
+      this.#learnSize(plan, promptTokens);
+      this.#refuteWindow(plan.request.model, promptTokens);
+    }
+    return entry;
+  }
+
+  nextPing(idle: Idle): Ping | undefined {
+    const { clock, stopped, waitingTokens } = this.#account;
+    const prunes = !stopped && this.#options.forget !== "nothing";
+    return nextPing(clock, idle, { profile: this.profile, prunedTokens: prunes ? waitingTokens : 0 });
+  }
+
+  recordKeepAlive(ping: PingSent): PingEntry {
+    const { dryRun = false } = this.#options;
+    const { state, entry } = recordKeepAlive(this.#account, ping, {
+      profile: this.profile,
+      observes: dryRun,
+    });
+    this.#account = state;
+    return entry;
+  }
+
+  reject(
+    plan: Plan,
+    { windowTokens, promptTokens }: { [_ in "windowTokens" | "promptTokens"]: number | undefined },
+  ): void {
+    const { request: { model }, size } = plan;
+    const isCounted = this.#recordOf(model) !== undefined || promptTokens !== undefined;
+    // If a prompt is refused that should have fitted, less than the window is usable.
+    const fits = windowTokens === undefined || isCounted && (promptTokens ?? size.atMost) <= windowTokens;
+    const known = windowTokens ?? this.windowOf(model);
+    const limit = fits ? Math.min(known, SMALLER_SHARE * (promptTokens ?? size.tokens)) : known;
+    this.#account = {
+      ...this.#account,
+      windows: {
+        ...this.#account.windows,
+        [model ?? ""]: { tokens: Math.floor(limit), isLearned: windowTokens !== undefined },
+      },
+      ...(!isCounted && !fits && { doubted: true }),
+    };
+    if (promptTokens !== undefined) this.#learnSize(plan, promptTokens);
+  }
+
+  #refuteWindow(model = "", promptTokens: number): void {
+    const { [model]: learned, ...windows } = this.#account.windows;
+    if (learned && !learned.isLearned && promptTokens > learned.tokens) {
+      this.#account = { ...this.#account, windows };
+    }
+  }
+
+  #recordOf(model: string | undefined): SizeRecord | undefined {
+    const { sizes } = this.#account;
+    return sizes.find((one) => one.model === model) ?? sizes[0];
+  }
+
+  #sizeOf(kinds: ByKind, model: string | undefined): PromptSize {
+    const { countTokens } = this.#options;
+    const record = this.#recordOf(model);
+    const size = sizePrompt(record, kinds, countTokens);
+    if (record) return size;
+    // Without reports the worst case evicts nothing; the provider would refuse the prompt.
+    const { doubted = false } = this.#account;
+    return { ...size, atMost: doubted ? longestSize(kinds, countTokens) : size.tokens };
+  }
+
+  #learnSize({ kinds, request: { model } }: RecordedPlan, tokens: number): void {
+    const { sizes } = this.#account;
+    const record = sizes.find((one) => one.model === model);
+    const now = observeSize({ model, tokens, kinds }, { record, countTokens: this.#options.countTokens });
+    this.#account = {
+      ...this.#account,
+      sizes: [now, ...sizes.filter((one) => one !== record)].slice(0, REMEMBERED_SIZES),
+    };
+  }
+
+  #predict(
+    tools: readonly ToolDefinition[],
+    { nowMs, model }: Pick<LookRequest, "nowMs" | "model">,
+  ): Prediction {
+    const { profile } = this;
+    const { sent, cacheLifetime } = this.#account;
+    const { countTokens } = this.#options;
+    return predict(sent, { profile, cacheLifetime, nowMs, model, tools, countTokens });
+  }
+
+  #alone({ model, tools, messages, replyTokens, deferred }: LookRequest): AloneRequest {
+    const { countTokens } = this.#options;
+    const layout = this.#layout;
+    const own = tools.filter((tool) => tool.function.name !== RECALL_TOOL.function.name);
+    const toolTokens = own.reduce((sum, tool) => sum + countToolTokens(tool, countTokens), 0);
+    return {
+      model,
+      tools: own,
+      messages,
+      replyTokens,
+      ownTokens: toolTokens + layout.ownTokens + (deferred?.tokens ?? 0),
+      wholeTokens: countRequestTokens({ messages: [], tools }, countTokens) + layout.fullTokens +
+        (deferred?.tokens ?? 0),
+      frontTokens: toolTokens + layout.openingTokens + (deferred?.tokens ?? 0),
+      ...(deferred && { deferred: { tokens: deferred.tokens, at: toolTokens } }),
+      isDetour: layout.endsWithRecalls || (deferred?.isDetour ?? false),
+      isLookup: deferred?.isDetour ?? false,
+    };
+  }
+
+  #update(history: readonly Message[], edits: readonly Edit[]): void {
+    const shared = this.#sharedLength(history);
+    const { ownTokens = 0, fullTokens = 0 } = (this.#isNew ? this.#before : this.#layout) ?? {};
+    for (const _ of this.take(history, edits)) { /* Runs all steps. */ }
+    let retained = this.#layout.update(history, edits);
+    const { forked = false, seen } = this.#account;
+    // A stored fork's shared start is known by its number of messages only.
+    const isCounted = this.#isNew && forked && !this.#before;
+    if (this.#isNew) retained = isCounted ? this.#layout.startAt(seen) : this.#retainedOf(this.#before);
+    this.#isNew = false;
+    this.#before = undefined;
+    if (retained === Infinity) return;
+    this.#retained.push(retained);
+    const gone = shared === Infinity ? 0 : ownTokens - this.#layout.ownTokensOf(shared);
+    const allGone = shared === Infinity ? 0 : fullTokens - this.#layout.fullTokensOf(shared);
+    const account = this.#account;
+    this.#account = {
+      ...account,
+      seen: Math.min(account.seen, shared),
+      sent: account.sent.map((one) => {
+        const toolTokens = one.promptTokens - one.messageTokens;
+        const messageTokens = Math.min(one.messageTokens, retained);
+        const most = (tokens: number) => isCounted ? toolTokens + tokens : Infinity;
+        return {
+          ...one,
+          messageTokens,
+          // Content after the fork is the parent's; no rewrite moved it.
+          ...(forked && { promptTokens: toolTokens + messageTokens }),
+          ownTokens: Math.min(Math.max(0, one.ownTokens - gone), most(this.#layout.ownTokensOf(seen))),
+          wholeTokens: Math.min(
+            Math.max(0, one.wholeTokens - allGone),
+            most(this.#layout.fullTokensOf(seen)),
+          ),
+        };
+      }),
+    };
+  }
+
+  #sharedLength(history: readonly Message[]): number {
+    if (!this.#isNew) return this.#layout.isStartOf(history) ? Infinity : this.#layout.sharedLength(history);
+    const { history: before = [] } = this.#before ?? {};
+    const shared = commonLength(before, history);
+    return shared === before.length ? Infinity : shared;
+  }
+
+  #retainedOf(before: Inspection | undefined): number {
+    if (!before) return Infinity;
+    const rows = commonLength(before.visible, this.#layout.placed.messages);
+    return rows === before.visible.length
+      ? Infinity
+      : before.tokens.slice(0, rows).reduce((a, b) => a + b, 0);
+  }
+
+  #judgeBy(basis: string, edits: readonly Edit[]): void {
+    const judgedBy = `${basis} ${this.#layout.version}`;
+    if (judgedBy !== this.#judgedBy) this.#standings.wakeAll();
+    const { changed } = this.#layout;
+    const arrived = changed.length > 0 ? ingestionEdits(edits) : undefined;
+    for (const at of changed) {
+      this.#standings.wake(at);
+      for (const { source } of arrived?.get(at)?.references ?? []) this.#standings.wake(source);
+    }
+    this.#judgedBy = judgedBy;
+  }
+}
+
+const REMEMBERED_SIZES = 4;
+
+const SMALLER_SHARE = 0.8;
+
+export function staysAsItIs(
+  { evicted, wishes, size, situation: { windowUse, fullFrom, windowTokens } }: Look & Decided,
+  { fullWindow, relievesWindow }: { readonly fullWindow: FullWindow; readonly relievesWindow: boolean },
+): boolean {
+  const isReported =
+    fullWindow.isFullReported === (relievesWindow && size.tokens > WINDOW_SHARE * windowTokens);
+  return evicted.length + wishes.gone.length + wishes.back.length === 0 && isReported &&
+    windowUse <= fullFrom &&
+    !(relievesWindow && size.atMost > windowTokens);
+}
+
+export function planAsItIs(
+  prompt: Look & Decided,
+  request: RewriteRequest,
+  options: Pick<FlatSessionOptions, "countTokens">,
+): Plan {
+  const { decision, promptTokens: tokensBefore } = prompt;
+  const { edits: allEdits, fullWindow } = request;
+  const nothing = { edits: [], requested: [], ended: [], warnings: [], refetches: 0 };
+  return planOf(prompt, { ...nothing, allEdits, tokensBefore, fullWindow, ...(decision && { decision }) }, {
+    ...options,
+    request,
+  });
+}
+
+export function planOf(
+  { alone, predicted, promptTokens, situation, layout, activeStart, visibleTools, toolTokens, size, kinds }:
+    Look,
+  done: Done,
+  { request, countTokens }: Pick<FlatSessionOptions, "countTokens"> & { readonly request: RewriteRequest },
+): Plan {
+  const { messages, places, elided } = layout.placed;
+  const { allEdits } = done;
+  const toolsBefore = countRequestTokens({ messages: [], tools: request.tools }, countTokens);
+  const elidedNow = new Set(done.edits.flatMap((edit) => edit.type === "elide" ? [edit.index] : []));
+  const truncated = request.truncated.filter((at) => !elidedNow.has(at));
+  return {
+    ...done,
+    view: { messages: [...messages], places: [...places], elided, tools: visibleTools },
+    promptTokens,
+    size,
+    kinds,
+    request,
+    pending: situation.removals.filter(({ idle }) => idle),
+    shares: sharePrompt(layout, { activeStart, toolTokens }),
+    saved: savedTokens(layout, {
+      edits: allEdits,
+      truncated,
+      all: toolsBefore + layout.fullTokens - promptTokens,
+      schemas: toolsBefore - toolTokens,
+    }),
+    alone,
+    isWhole: allEdits.length === 0 && layout.ownTokens === layout.fullTokens && !request.deferred,
+    predicted,
+    stable: layout.stableWithin(predicted.sharedTokens - toolTokens, [
+      ...truncated,
+      ...ingestedPlaces(allEdits),
+    ]),
+  };
+}
+
+function ingestedPlaces(edits: readonly Edit[]): number[] {
+  const arrived = ingestionEdits(edits);
+  return [...ingestEdits(edits)].flatMap(([index, edit]) => arrived.get(index) === edit ? [index] : []);
+}
+
+export function sharePrompt(
+  layout: Layout,
+  { activeStart, toolTokens }: { readonly activeStart: number; readonly toolTokens: number },
+): PromptShares {
+  const { core, ingested, results, placeholders } = layout.totals;
+  const oldTurns = layout.ingestedBefore(activeStart);
+  return { tools: toolTokens, core, oldTurns, activeTurn: ingested - oldTurns, results, placeholders };
+}
+
+function savedTokens(
+  layout: Layout,
+  { edits, truncated, all, schemas }: {
+    readonly edits: readonly Edit[];
+    readonly truncated: readonly number[];
+    readonly all: number;
+    readonly schemas: number;
+  },
+): SessionView["saved"] {
+  const truncate = truncated.reduce((sum, at) => sum + layout.savedAt(at), 0);
+  let [normalization, references] = [0, 0];
+  for (const { index, normalizationTokens } of ingestEdits(edits).values()) {
+    if (!layout.shows(index)) continue;
+    normalization += normalizationTokens;
+    references += layout.savedAt(index) - normalizationTokens;
+  }
+  const prune = layout.totals.elided - truncate - normalization - references;
+  const context = all - schemas - layout.totals.elided;
+  return { context, prune, schemas, truncate, references, normalization };
+}
+
+/** Returns the tokens that references to each message save; evicting it would expand them. */
+function referredTokens(edits: readonly Edit[], layout: Layout): ReadonlyMap<number, number> {
+  const tokens = new Map<number, number>();
+  for (const { index, references } of ingestEdits(edits).values()) {
+    if (!layout.shows(index)) continue;
+    for (const { source, tokens: its } of references) tokens.set(source, (tokens.get(source) ?? 0) + its);
+  }
+  return tokens;
+}
+
+function commonLength(hashes: readonly number[], messages: readonly Message[]): number {
+  const at = hashes.findIndex((hash, at) => !messages[at] || hashPiece(messages[at]) !== hash);
+  return at < 0 ? hashes.length : at;
+}

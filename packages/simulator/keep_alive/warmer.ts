@@ -1,0 +1,59 @@
+import { type Idle, observeUpgrade, type Ping, type PingSent, type Profile, UNTRIED } from "@tare/planner";
+import { pingClock } from "@tare/planner/internal/parts";
+import type { RequestMade } from "@tare/planner/internal";
+
+export interface IdleCall extends Idle {
+  readonly requestedAtMs: number;
+  /** Time of the newest request or keep-alive request. */
+  readonly usedMs: number;
+  readonly pings: number;
+  readonly promptTokens: number;
+  readonly isFirst: boolean;
+  /** Time of the next request, for clairvoyant rules only; infinite without one. */
+  readonly nextMs: number;
+  /** Tokens of the prefix that the next request shares with the newest. */
+  readonly nextSharedTokens: number;
+}
+
+export interface Warmer {
+  /** Part of each prompt that is cached for an hour. Default: none. */
+  readonly hour?: "all" | "head" | undefined;
+  next(idle: IdleCall): Pick<Ping, "type" | "atMs"> | undefined;
+  requested?(request: RequestMade): void;
+  pinged?(ping: PingSent & { readonly costUnits: number }): void;
+}
+
+/** Returns a factory of keep-alives; the sessions of one client share it. */
+export type Rule = (profile: Profile) => () => Warmer;
+
+/** Observed results of extended keep-alive for one provider, key and model. */
+export class ClientTrial {
+  #known: ReturnType<typeof observeUpgrade> = UNTRIED;
+
+  get known(): ReturnType<typeof observeUpgrade> {
+    return this.#known;
+  }
+
+  readonly learn = (evidence: Parameters<typeof observeUpgrade>[1] | undefined): void => {
+    if (evidence) this.#known = observeUpgrade(this.#known, evidence);
+  };
+}
+
+/** Returns the planner's keep-alive rule, with extended keep-alive requests if `upgrades`, otherwise exact ones only. */
+export const clockRule = (upgrades: boolean): Rule => (profile) => {
+  const trial = upgrades ? new ClientTrial() : undefined;
+  return () => {
+    const clock = pingClock(profile);
+    return {
+      next: (idle) => clock.next({ ...idle, ...(trial && { trial: trial.known }) }),
+      requested(request) {
+        const upgrade = clock.requested(request);
+        trial?.learn(upgrade);
+      },
+      pinged(ping) {
+        const upgrade = clock.pinged(ping);
+        trial?.learn(upgrade);
+      },
+    };
+  };
+};
