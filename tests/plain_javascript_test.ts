@@ -16,7 +16,7 @@ const EDGES: Readonly<Record<string, readonly string[]>> = {
     "summariseTurns",
     "truncateResults",
   ],
-  schemas: ["compactTool", "shownTools", "standIns"],
+  schemas: ["compactTool", "compactTools", "standIns"],
   planner: ["plannerSession"],
   "planner/policies": ["policySession"],
   wire: ["fromAnthropic", "fromResponses", "toAnthropic", "toResponses"],
@@ -90,7 +90,11 @@ const TABLE: readonly (readonly [string, readonly unknown[], string])[] = [
     "messages[0].role is missing; it must be one of system, developer, user, assistant, tool, function",
   ],
   ["schemas compactTool", [{}], "tool.function is missing; it must be an object with name"],
-  ["schemas shownTools", [[], { countTokens }], "options.exposed is missing; it must be an object with has"],
+  [
+    "schemas compactTools",
+    [[], { countTokens }],
+    "options.exposed is missing; it must be an object with has",
+  ],
   ["messages countRequestTokens", [{}, countTokens], "request.messages is missing; it must be an array"],
   ["planner plannerSession", [{}], "options.profile is missing; it must be an object, or a function"],
   [

@@ -423,7 +423,7 @@ Deno.test({
     env: { ...env, TARE_POLICY: "none" },
   });
   assertEquals((await wrong.ended).code, 1);
-  assertMatch(wrong.text(), /Cannot start: TARE_POLICY is "none", but it must be/);
+  assertMatch(wrong.text(), /Cannot start: TARE_POLICY is "none". It must be/);
   await provider.close();
   await Deno.remove(folder, { recursive: true });
 });

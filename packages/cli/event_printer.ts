@@ -146,7 +146,7 @@ export function eventPrinter(
             else stream(event.text);
           } else if (entry.result) ended(entry);
           break;
-        case "said":
+        case "user":
           line(`> ${contentText(entry.content)}`);
           break;
         case "warning":

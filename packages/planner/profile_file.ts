@@ -45,7 +45,7 @@ const FIELDS = [...Object.keys(RULES), "cacheLifetime"];
 
 /**
  * Parses a profile file: a JSON object with `profile`, the name of a known profile, and any fields of
- * {@linkcode Profile} that replace its own, such as a measured `warmth`.
+ * {@linkcode Profile} that replace its own, such as a measured `cacheLifetime`.
  * @throws {RangeError} naming the field, its value and the requirement.
  */
 export function readProfileFile(text: string): Profile {
@@ -74,10 +74,10 @@ function parseObject(text: string): Readonly<Record<string, unknown>> {
 
 function checkCacheLifetime(lines: unknown): void {
   const list = { right: `a list of entries such as ${LINE}`, holds: Array.isArray };
-  check("warmth", lines, list);
+  check("cacheLifetime", lines, list);
   let before: Profile["cacheLifetime"][number] = { idleMs: 0, probability: 1 };
   for (const [at, line] of (lines as Profile["cacheLifetime"]).entries()) {
-    const name = `warmth[${at}]`;
+    const name = `cacheLifetime[${at}]`;
     check(name, line, {
       right: `an entry such as ${LINE}`,
       holds: (value) => typeof value === "object" && value !== null,

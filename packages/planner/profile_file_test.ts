@@ -12,7 +12,7 @@ Deno.test("readProfileFile() takes fields from the file, and the rest from the n
     { ...profileNamed("openai"), name: "openai, measured", ttlMs: 60_000, cacheLifetime: WARMTH },
   );
   assertEquals(readProfileFile('{"profile": "deepseek"}'), profileNamed("deepseek"));
-  assertEquals(readProfileFile('{"profile": "none", "warmth": []}'), chooseProfile({}));
+  assertEquals(readProfileFile('{"profile": "none", "cacheLifetime": []}'), chooseProfile({}));
   const price = { input: 3, output: 15, cacheRead: 0, long: { aboveTokens: 5, input: 2, output: 2 } };
   assertEquals(readProfileFile(JSON.stringify({ profile: "local", price })).price, price);
 });
@@ -40,27 +40,27 @@ Deno.test("readProfileFile() throws naming the field and the requirement", () =>
     [{ profile: "none", blockTokens: 0 }, "blockTokens is 0. It must be a whole number from 1"],
     [{ profile: "none", minTokens: 1.5 }, "minTokens is 1.5. It must be a whole number from 0"],
     [{ profile: "none", dialect: "x" }, 'dialect is "x". It must be one of anthropic, '],
-    [{ profile: "none", cacheLifetime: {} }, "warmth is {}. It must be a list of entries such as "],
+    [{ profile: "none", cacheLifetime: {} }, "cacheLifetime is {}. It must be a list of entries such as "],
     [
       { profile: "none", cacheLifetime: [{ idleMs: 1 }] },
-      "warmth[0].probability is missing. It must be a number from 0 to 1",
+      "cacheLifetime[0].probability is missing. It must be a number from 0 to 1",
     ],
     [
       { profile: "none", cacheLifetime: [{ idleMs: 1, probability: 1.4 }] },
-      "warmth[0].probability is 1.4. It must be a number from 0 to 1",
+      "cacheLifetime[0].probability is 1.4. It must be a number from 0 to 1",
     ],
     [
       { profile: "none", cacheLifetime: [{ idleMs: "1m", probability: 1 }] },
-      'warmth[0].idleMs is "1m". It must be a number above 0',
+      'cacheLifetime[0].idleMs is "1m". It must be a number above 0',
     ],
-    [{ profile: "none", cacheLifetime: [null] }, "warmth[0] is null. It must be an entry such as "],
+    [{ profile: "none", cacheLifetime: [null] }, "cacheLifetime[0] is null. It must be an entry such as "],
     [
       { profile: "none", cacheLifetime: [{ idleMs: 2, probability: 1 }, { idleMs: 2, probability: 0 }] },
-      "warmth[1].idleMs is 2. It must be a number above 2",
+      "cacheLifetime[1].idleMs is 2. It must be a number above 2",
     ],
     [
       { profile: "none", cacheLifetime: [{ idleMs: 1, probability: 0.5 }, { idleMs: 2, probability: 0.6 }] },
-      "warmth[1].probability is 0.6. It must be a number from 0 to 0.5: a lost prefix doesn't return",
+      "cacheLifetime[1].probability is 0.6. It must be a number from 0 to 0.5: a lost prefix doesn't return",
     ],
   ];
   for (const [file, message] of faults) {

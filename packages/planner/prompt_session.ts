@@ -367,7 +367,7 @@ export interface PromptSession {
    *   outputTokens: 0,
    * };
    * const { costUnits, upgrade } = session.pinged({ type: "upgrade", atMs: ping!.atMs, usage });
-   * if (upgrade) trial = observeUpgrade(trial, upgrade); // also with `warmth.upgrade` of each ledger entry
+   * if (upgrade) trial = observeUpgrade(trial, upgrade); // also with `keepAlive.upgrade` of each ledger entry
    * assertEquals([costUnits, trial.isBilled], [5_605, true]);
    * assertEquals(session.nextPing({ nowMs: ping!.atMs, pending: "user", trial }), undefined);
    * ```

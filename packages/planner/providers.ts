@@ -890,11 +890,11 @@ export interface ModelProtocol {
  * import { howToAsk } from "@tare/planner/internal";
  *
  * const baseURL = "https://api.openai.com/v1";
- * const { protocol, efforts, seesPictures } = howToAsk({ model: "gpt-5.1", baseURL });
- * assertEquals([protocol, efforts, seesPictures], ["responses", ["none", "low", "medium", "high"], true]);
+ * const { protocol, efforts, supportsImages } = howToAsk({ model: "gpt-5.1", baseURL });
+ * assertEquals([protocol, efforts, supportsImages], ["responses", ["none", "low", "medium", "high"], true]);
  * assertEquals(howToAsk({ model: "qwen3", baseURL: "http://localhost:8080/v1" }), {
  *   protocol: "chat",
- *   seesPictures: false,
+ *   supportsImages: false,
  * });
  * ```
  */

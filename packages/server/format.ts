@@ -43,7 +43,7 @@ export function fenced(text: string): string {
 const PART_NAMES = {
   text: "text",
   refusal: "text",
-  image_url: "picture",
+  image_url: "image",
   input_audio: "recording",
   video_url: "video",
   file: "file",

@@ -14,7 +14,7 @@
  *   ...transcript.apply({ type: "text_delta", step: 1, text: "morning." }),
  * ]);
  * assertEquals(entries, [
- *   { key: 0, kind: "said", content: "Hello." },
+ *   { key: 0, kind: "user", content: "Hello." },
  *   { key: 1, kind: "reply", text: "Good morning.", reasoning: "" },
  * ]);
  * ```
@@ -45,7 +45,7 @@ export type TranscriptEntry =
   & { readonly key: number }
   & (
     | { readonly kind: "instructions"; readonly text: string }
-    | { readonly kind: "said"; readonly content: Content }
+    | { readonly kind: "user"; readonly content: Content }
     | { readonly kind: "reply"; readonly text: string; readonly reasoning: string }
     | {
       readonly kind: "call";
@@ -209,7 +209,7 @@ export class TranscriptReducer {
 
   #texts(content: Content): TranscriptChange {
     this.#hasImages ||= typeof content !== "string" && content.some(({ type }) => type === "image_url");
-    return { entry: { key: this.#length++, kind: "said", content } };
+    return { entry: { key: this.#length++, kind: "user", content } };
   }
 
   #warning(message: string): TranscriptChange {

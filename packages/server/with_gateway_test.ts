@@ -456,7 +456,7 @@ Deno.test("agentHandler() with a gateway reports its own errors in one format", 
       ["GET", "/tare/v1/overview?kind=other", 400, "invalid_request"],
       ["GET", "/tare/v1/sessions?limit=0", 400, "invalid_request"],
       ["GET", "/tare/v1/sessions?limit=ten", 400, "invalid_request"],
-      ["GET", "/tare/v1/sessions?helpers=maybe", 400, "invalid_request"],
+      ["GET", "/tare/v1/sessions?subagents=maybe", 400, "invalid_request"],
       ["GET", "/tare/v1/sessions?after=nobody", 404, "not_found"],
     ] as const
   ) {

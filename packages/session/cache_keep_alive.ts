@@ -161,7 +161,7 @@ export class CacheKeepAlive {
     this.#requestedUntil.delete(id);
   }
 
-  /** Records the result of extended keep-alive: see `LedgerEntry.warmth`. */
+  /** Records the result of extended keep-alive: see `LedgerEntry.keepAlive`. */
   observe(key: string, evidence: UpgradeOutcome): void {
     const known = this.#knownOf(key);
     this.#known.set(key, { ...known, trial: observeUpgrade(known.trial, evidence) });

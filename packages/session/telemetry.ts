@@ -469,7 +469,7 @@ export class Telemetry {
   /**
    * Counts a failure after which a request continued: `request`, `session`: forwarded unchanged, once or from now on;
    * `reply`, `long_reply`, `stream`: the reply was forwarded unread, because of its length, or from some point on;
-   * `usage`: no recorded cost; `recall`: no answer; `memory`: not stored; `warmth`: no cache keep-alive; `store`: state
+   * `usage`: no recorded cost; `recall`: no answer; `memory`: not stored; `keep_alive`: no cache keep-alive; `store`: state
    * not stored or found.
    */
   failedOpen(
@@ -605,7 +605,7 @@ type PlannedChat = Parameters<Chat["planned"]>[0];
 
 function causeOf(mechanism: string, entry: PlannedChat["entry"]): string {
   if (mechanism === "planner") return entry?.decision?.cause === "price" ? "price" : "window";
-  if (mechanism === "truncate") return "arrival";
+  if (mechanism === "truncate") return "ingestion";
   return mechanism === "pins" ? "requested" : "trigger";
 }
 

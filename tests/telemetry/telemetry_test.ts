@@ -229,7 +229,7 @@ Deno.test("telemetry: a server reports turns, model calls and tools as the conve
     metrics.get(name)?.map(({ attributes, value }) => [attributes[key]?.[1], value]).sort();
   assertEquals(counted("tare.rewrites", "tare.rewrite.cause"), [
     // A recall of a huge result is huge as well.
-    ...[["arrival", 2], ["arrival", 2]],
+    ...[["ingestion", 2], ["ingestion", 2]],
     ["price", 1],
   ]);
   assertEquals(counted("tare.recalls", ""), [[undefined, 1], [undefined, 1]]);

@@ -31,7 +31,7 @@ export class SessionUpdates {
     let calls = 0;
     for (const { entry, before } of this.#transcript.apply(event)) {
       switch (entry?.kind) {
-        case "said":
+        case "user":
           if (isOwn && event.type === "turn_start") break;
           for (const content of contentBlocks(entry.content)) {
             yield { sessionUpdate: "user_message_chunk", content, messageId: `m${number}` };

@@ -124,12 +124,12 @@ const TABLE: Readonly<Record<string, Command>> = {
     "list tool results by number, with what the model still sees",
     listResults,
   ),
-  keep: inSession(
+  retain: inSession(
     "NUMBER",
     "retain a tool result; an evicted one is restored at the next rewrite",
     pin,
   ),
-  "let-go": inSession(
+  evict: inSession(
     "NUMBER",
     "evict a tool result at the next rewrite",
     pin,
@@ -361,8 +361,8 @@ async function pin(place: string, { client, session, name }: InSession): Promise
   if (!/^\d+$/.test(place)) {
     return `Cannot use ${JSON.stringify(place)}: it is not the number of a result. /results lists them.`;
   }
-  const { state } = await client.pin(session, Number(place), name === "keep" ? "retain" : "evict");
-  const [done, waits] = name === "keep"
+  const { state } = await client.pin(session, Number(place), name === "retain" ? "retain" : "evict");
+  const [done, waits] = name === "retain"
     ? ["is retained", "is restored at the next rewrite and retained"]
     : ["is evicted", "is evicted at the next rewrite"];
   return `Result ${place} ${state === "done" ? done : waits}.`;

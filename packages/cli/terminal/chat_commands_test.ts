@@ -314,12 +314,12 @@ Deno.test("chatCommand() prints the next request's cost, lists tool results, and
     "   3  read_file, evicted: 35 of 1,234 tokens\n  12  read_file, visible: 35 of 1,234 tokens; retain: waiting",
   );
   assertEquals((await run("/results", "ab2")).output, "No tool results yet.");
-  assertEquals((await run("/keep 3")).output, "Result 3 is restored at the next rewrite and retained.");
-  assertEquals((await run("/let-go 3")).output, "Result 3 is evicted at the next rewrite.");
-  assertEquals((await run("/keep 12")).output, "Result 12 is retained.");
-  assertEquals((await run("/let-go 12")).output, "Result 12 is evicted.");
+  assertEquals((await run("/retain 3")).output, "Result 3 is restored at the next rewrite and retained.");
+  assertEquals((await run("/evict 3")).output, "Result 3 is evicted at the next rewrite.");
+  assertEquals((await run("/retain 12")).output, "Result 12 is retained.");
+  assertEquals((await run("/evict 12")).output, "Result 12 is evicted.");
   assertEquals(
-    (await run("/keep all")).output,
+    (await run("/retain all")).output,
     'Cannot use "all": it is not the number of a result. /results lists them.',
   );
   assertEquals(
@@ -338,8 +338,8 @@ Deno.test("chatCommand() prints the next request's cost, lists tool results, and
     const line of [
       "/quote",
       "/results",
-      "/keep 3",
-      "/let-go 3",
+      "/retain 3",
+      "/evict 3",
       "/warm",
       "/changes",
       "/undo",

@@ -240,7 +240,7 @@ Deno.test("store: pins are stored", async () => {
   const later = gatewayed(answer, { store });
   await (await later.fetch(post({ model: "m", messages, tools: [READ] }))).text();
   const pins = (await (await later.sessions.open(id ?? ""))?.seen())?.pins ?? [];
-  assertEquals(pins.map(({ place, wish }) => [place, wish]), [[2, "keep"]]);
+  assertEquals(pins.map(({ place, wish }) => [place, wish]), [[2, "retain"]]);
 });
 
 Deno.test("store: a turn's writes grow little with its conversation", async () => {

@@ -10,7 +10,7 @@ export interface Idle {
    * The awaited party: a running `tool`, a working `helper` (subagent), or a `person`: the turn is over, was
    * interrupted or refused, or a question is open.
    */
-  readonly pending: "tool" | "helper" | "user";
+  readonly pending: "tool" | "subagent" | "user";
   /** Whether the last calls committed or pushed, which makes a return less likely. Default: false. */
   readonly hasCommitted?: boolean;
   /** Whether the client reports the end of conversations, and hasn't for this one. Default: false. */

@@ -69,7 +69,7 @@ Deno.test("nextPing() keeps the cache alive while the awaited party is likely en
   const exact = (...seconds: readonly number[]) => seconds.map((second) => `exact ${second} 5000`);
   const cases: [Omit<Idle, "nowMs">, string[], Partial<Parameters<typeof nextPing>[2]>?][] = [
     [{ pending: "tool" }, exact(280, 560, 840, 1120)],
-    [{ pending: "helper" }, exact(280, 560, 840, 1120)],
+    [{ pending: "subagent" }, exact(280, 560, 840, 1120)],
     [{ pending: "user" }, exact(280, 560, 840)],
     [{ pending: "user", hasCommitted: true }, exact(280, 560)],
     [{ pending: "user", reportsEnd: true }, exact(280, 560, 840, 1120, 1400, 1680)],
@@ -241,7 +241,7 @@ const SESSIONS = fc.array(
     gapMs: fc.oneof(fc.integer({ min: 1, max: 10 * MINUTE }), fc.integer({ min: 1, max: 180 * MINUTE })),
     newTokens: fc.integer({ min: 1, max: 60_000 }),
     outputTokens: fc.integer({ min: 0, max: 9_000 }),
-    pending: fc.constantFrom("tool", "helper", "user"),
+    pending: fc.constantFrom("tool", "subagent", "user"),
     hasCommitted: fc.boolean(),
     reportsEnd: fc.boolean(),
     isCut: fc.boolean(),

@@ -278,7 +278,7 @@ Deno.test("promptRoutes() quote the evictions of a turn that evicts everything, 
   ];
   assertEquals([await before(session), await before(other)], [how("elided"), how("alive")]);
   const message =
-    "Cannot evict now in the background: leavesNow is for a turn that begins immediately. Use one of them.";
+    "Cannot evict now in the background: evictNow is for a turn that begins immediately. Use one of them.";
   assertEquals(
     await refused(handler, "POST", `${session}/turns`, { ...body, background: true }),
     error(400, "invalid_request", message),

@@ -47,7 +47,7 @@ const STEER_OR_WAIT =
   "waits for its end. Use one of them.";
 
 const LEAVES_LATER =
-  "Cannot evict now in the background: leavesNow is for a turn that begins immediately. Use one of them.";
+  "Cannot evict now in the background: evictNow is for a turn that begins immediately. Use one of them.";
 
 const STEER_OR_CHOOSE =
   "Cannot steer with an effort: the running turn has its own. Omit effort, or wait for the turn's end.";

@@ -319,7 +319,7 @@ Deno.test("START_TURN accepts text or parts and names the faults of others", () 
   assertEquals(faults({ input: [{ type: "text" }] }), "input.0 must have required property 'text'");
   assertEquals(
     faults({ input: "a", more: 1 }),
-    "the body must not have 'more' (allowed: input, continue, steer, background, unattended, budget, leavesNow, effort)",
+    "the body must not have 'more' (allowed: input, continue, steer, background, unattended, budget, evictNow, effort)",
   );
 });
 

@@ -93,7 +93,7 @@ Deno.test("approvals: a turn's budget includes its cost before the approval", as
   const third = readTurn(handler, session, last);
   await answerCall(handler, session, { callId: "b", decision: "allow" });
   assertEquals(outline(await third), [
-    "approval_answered b allow person",
+    "approval_answered b allow user",
     "turn_start",
     "tool_result b write ran",
     "turn_end budget",

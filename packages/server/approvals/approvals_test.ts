@@ -58,7 +58,7 @@ Deno.test("approvals: a call that needs approval waits, and the turn continues w
   const { approvals: left, after } = answered.body as { approvals: unknown; after: number };
   assertEquals([answered.status, left, after], [200, [], last]);
   assertEquals(outline(await following), [
-    "approval_answered a allow person",
+    "approval_answered a allow user",
     "turn_start",
     "tool_result a write ran",
     "step_start",

@@ -43,7 +43,7 @@ Deno.test("several servers: an approval is answered on another server, which con
   assertEquals(answered.status, 200);
   const seen = outline(await onA);
   assertEquals([seen[0], seen[1], seen.at(-1)], [
-    "approval_answered a allow person",
+    "approval_answered a allow user",
     "turn_start",
     "turn_end completed",
   ]);

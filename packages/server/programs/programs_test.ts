@@ -75,7 +75,7 @@ Deno.test("code mode: a program waits for approvals and continues without repeat
   await answerCall(next, session, { callId: "p/2", decision: "always" });
   await answerCall(next, session, { callId: "p/3", decision: "deny", reason: "Not that." });
   assertEquals(outline(await following), [
-    ...["approval_answered p/2 allow person", "approval_answered p/3 Not that. deny person", "turn_start"],
+    ...["approval_answered p/2 allow user", "approval_answered p/3 Not that. deny user", "turn_start"],
     ...["tool_call p/3", "tool_result p/3 Cannot run write: the user denied it: Not that."],
     ...["tool_call p/2", "tool_result p/2 write ran"],
     ...["tool_call p/5", "tool_result p/5 write ran"],

@@ -135,7 +135,7 @@ export class AgentSession {
   #queued: readonly QueuedTurn[] = [];
   #isOpen = false;
   #isBegun = false;
-  #turn: (RunningTurn & { ending?: "stops" | "leaves" }) | undefined;
+  #turn: (RunningTurn & { ending?: "stops" | "suspends" }) | undefined;
   #account: TurnAccount | undefined;
   /** Number of the last event before another server's turn, as of the last read. */
   #elsewhereAfter: number | undefined;
@@ -581,7 +581,7 @@ export class AgentSession {
   async leave(signal: AbortSignal): Promise<void> {
     const turn = this.#turn;
     if (!turn) return;
-    if (this.#isOpen) turn.ending = "leaves";
+    if (this.#isOpen) turn.ending = "suspends";
     const cut = () => {
       this.#leave();
       turn.cancel();
@@ -711,7 +711,7 @@ export class AgentSession {
         },
         commit: (events, options) => tenure.run(() => this.#commit(events, options)),
         assertOwn: tenure.assertOwn,
-        isLeft: () => this.#turn?.ending === "leaves",
+        isLeft: () => this.#turn?.ending === "suspends",
         journal: (call) => readJournal(this.id, call, this.#needs.environment.store),
       });
       await this.#needs.environment.notifier?.refresh();

@@ -236,7 +236,7 @@ export async function readHistory(
 }> {
   const from = known ?? {
     ...{ ...NOTHING_SAID, after: 0, links: [] },
-    messages: systemMessage(instructions, await store.readState(id, "workplace")),
+    messages: systemMessage(instructions, await store.readState(id, "environment")),
   };
   const stored = await store.readEvents(id, { after: from.after, types: HISTORY_EVENTS });
   const events = eventsOf(stored);
@@ -468,7 +468,7 @@ export async function lengthBefore(
     throw notFound(`Cannot go back in session ${id}: no turn begins after event ${turn}.`);
   }
   const before = events.filter(({ number }) => number <= turn);
-  const messages = systemMessage(instructions, await store.readState(id, "workplace"));
+  const messages = systemMessage(instructions, await store.readState(id, "environment"));
   return rebuildHistory(eventsOf(before), { messages }).messages.length;
 }
 

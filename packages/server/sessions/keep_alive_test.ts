@@ -92,13 +92,13 @@ function messagesProvider(now: () => number) {
 /** State that servers share: the provider, the time and its timers. */
 function newWorld() {
   const timers = new Timers();
-  const warmths: CacheKeepAlive[] = [];
-  return { timers, provider: messagesProvider(() => timers.nowMs), warmths };
+  const keepAlives: CacheKeepAlive[] = [];
+  return { timers, provider: messagesProvider(() => timers.nowMs), keepAlives };
 }
 
 /** An agent server with that provider. */
 function served(options: TestOptions = {}, world = newWorld()) {
-  const { timers, provider, warmths } = world;
+  const { timers, provider, keepAlives } = world;
   const now = () => timers.nowMs;
   const errors: unknown[] = [];
   const { requests, fetch } = provider;
@@ -106,7 +106,7 @@ function served(options: TestOptions = {}, world = newWorld()) {
     ...{ now, after: timers.after },
     onError: (error) => errors.push(error),
   });
-  warmths.push(keepAlive);
+  keepAlives.push(keepAlive);
   const release = Promise.withResolvers<string>();
   const began = Promise.withResolvers<void>();
   const slow: Tool = {
@@ -127,7 +127,7 @@ function served(options: TestOptions = {}, world = newWorld()) {
     ...options,
   });
   const settle = async () => {
-    const waiting = () => warmths.reduce((sum, keepAlives) => sum + keepAlives.waiting, 0);
+    const waiting = () => keepAlives.reduce((sum, one) => sum + one.waiting, 0);
     while (waiting() > timers.waiting.length) await new Promise((resolve) => setTimeout(resolve));
   };
   return {

@@ -195,7 +195,7 @@ export class SessionPrompt implements TurnPrompt {
     const isHelped = calls.some((call) =>
       call.type === "function" && call.function.name === DELEGATE_TOOL.function.name
     );
-    this.#wait({ pending: isHelped ? "helper" : "tool", consent: "turn" });
+    this.#wait({ pending: isHelped ? "subagent" : "tool", consent: "turn" });
   }
 
   /** Starts cache keep-alive after a turn. A subagent isn't used again, nor, probably, a stopped or failed turn. */

@@ -98,7 +98,7 @@ const NOTE =
 
 function entryHtml(entry: TranscriptEntry): string {
   switch (entry.kind) {
-    case "said":
+    case "user":
       return `<article class="said" aria-label="User">${partsOf(entry.content)}</article>`;
     case "reply": {
       const thought = entry.reasoning ? folded("Reasoning", entry.reasoning) : "";

@@ -277,7 +277,7 @@ Deno.test("delegate: lists omit subagents unless requested", async () => {
     return sessions.map(({ title, parent }) => [title, parent?.call]);
   };
   assertEquals(await list(""), [["Look.", undefined]]);
-  assertEquals(await list("?helpers=true"), [["left", "a"], ["Look.", undefined]]);
+  assertEquals(await list("?subagents=true"), [["left", "a"], ["Look.", undefined]]);
 });
 
 Deno.test("delegate: sessions have subagents only if they name the tool or the server enables it", async () => {

@@ -37,7 +37,7 @@ Deno.test(
       '"234"',
       '"5"',
       '"6"',
-      '"7" assistant_message step_end turn_end (value) (totals) sums (turn)',
+      '"7" assistant_message step_end turn_end (value) (totals) totals (turn)',
     ]);
   },
 );
@@ -59,8 +59,8 @@ Deno.test("EventBatch: a step with calls takes a commit before they run and one 
   assertEquals(commits, [
     "turn_start (title) (turn)",
     "step_start assistant_message tool_call tool_call (value)",
-    "tool_result tool_result step_end step_start (totals) sums",
-    "assistant_message step_end turn_end (patch) (totals) sums (turn)",
+    "tool_result tool_result step_end step_start (totals) totals",
+    "assistant_message step_end turn_end (patch) (totals) totals (turn)",
   ]);
   const called = ["assistant_message", "tool_call", "tool_call"];
   assertEquals(stored, [called, called, ["tool_result", "step_end", "step_start"]]);
@@ -75,7 +75,7 @@ Deno.test("EventBatch: calls that the client runs need no commit of their own", 
   await done;
   assertEquals(commits, [
     "turn_start (title)",
-    "step_start assistant_message tool_call step_end turn_end (value) (totals) sums",
+    "step_start assistant_message tool_call step_end turn_end (value) (totals) totals",
   ]);
 });
 
@@ -139,9 +139,9 @@ Deno.test("EventBatch: during a slow view, earlier events are readable without t
   left.resolve();
   await done;
   assertEquals(commits.slice(-3), [
-    "tool_result step_end step_start (totals) sums",
+    "tool_result step_end step_start (totals) totals",
     "context_rewritten context_rewritten archive (value)",
-    "assistant_message step_end turn_end (patch) (totals) sums (turn)",
+    "assistant_message step_end turn_end (patch) (totals) totals (turn)",
   ]);
 });
 
@@ -168,7 +168,7 @@ Deno.test("EventBatch: a slow store gets one commit at a time, with the events g
   assertEquals(commits.slice(1), [
     'step_start "1"',
     '"2345"',
-    "assistant_message step_end turn_end (value) (totals) sums (turn)",
+    "assistant_message step_end turn_end (value) (totals) totals (turn)",
   ]);
 });
 
@@ -214,7 +214,7 @@ for (const way of ["cancelled", "closed"] as const) {
     await done;
     assertEquals(commits.slice(1), [
       'step_start "1"',
-      '"23" reply_unfinished turn_end (totals) sums (turn)',
+      '"23" reply_unfinished turn_end (totals) totals (turn)',
     ]);
     const events = await Array.fromAsync(session.events.read());
     assertEquals(events.map(({ event }) => "text" in event ? event.text : event.type), [
@@ -261,8 +261,8 @@ Deno.test("EventBatch: a steering input no longer waits after the commit of its 
     'step_start "1"',
     "(steering)",
     "assistant_message tool_call (value)",
-    "tool_result step_end step_start user_message (totals) sums (steering)",
-    "assistant_message step_end turn_end (patch) (totals) sums (turn)",
+    "tool_result step_end step_start user_message (totals) totals (steering)",
+    "assistant_message step_end turn_end (patch) (totals) totals (turn)",
   ]);
 });
 

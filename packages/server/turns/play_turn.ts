@@ -201,7 +201,7 @@ export function turnPlayer(
     const all = { ...options, prompt, history };
     const play = () => {
       if (!telemetry?.isOn) return runTurn(all);
-      const agent = parent ? "helper" : "tare";
+      const agent = parent ? "subagent" : "tare";
       const about = { telemetry, agent, conversation, ...modelFacts(environment, modelName) };
       return tracedTurn(all, runTurn, about);
     };

@@ -58,9 +58,9 @@ Deno.test("runTurn() runs read-only calls while their reply is stored, and waits
     "assistant_message tool_call tool_call (value)",
     "archive",
     "archive",
-    "tool_result tool_result step_end step_start context_rewritten (patch) (totals) sums",
+    "tool_result tool_result step_end step_start context_rewritten (patch) (totals) totals",
     "requested",
-    "assistant_message step_end turn_end (patch) (totals) sums (turn)",
+    "assistant_message step_end turn_end (patch) (totals) totals (turn)",
   ]);
 });
 

@@ -43,7 +43,7 @@ Deno.test("SessionRecords.change() stores only changes, and a value as a patch o
   await write({ value: { list: [...list, entry(100)], at: 2 }, totals, days });
   const pieces = commits[0]!.split(" ").filter((name) => name === "archive").length - 1;
   assertEquals(commits, [
-    `${"archive ".repeat(pieces + 1)}value title totals sums`,
+    `${"archive ".repeat(pieces + 1)}value title totals totals`,
     "",
     "totals",
     "patch",

@@ -14,7 +14,7 @@
  * the first profile. `planner` has the defaults of gateway, server and adapters; the policies `planner-…`
  * differ in what their names contain.
  *
- *     deno task bench savings warmth --data DIR [--split A|B] [--planner] [--end reported]
+ *     deno task bench savings keep-alive --data DIR [--split A|B] [--planner] [--end reported]
  *
  * plays the pauses of recorded sessions at Anthropic's prices: the cost without keep-alive requests, with
  * fixed numbers of them, with prompts written for an hour, with the planner's clock, and with foresight.
@@ -38,7 +38,7 @@ import { peerNamed, PEERS } from "./peers.ts";
 
 try {
   const [part, ...args] = Deno.args;
-  if (part === "warmth") await benchKeepAlive(args);
+  if (part === "keep-alive") await benchKeepAlive(args);
   else if (part === "tools") await benchTools(args);
   else {
     const names = Deno.args.includes("--peers") ? ["resend", ...Object.keys(PEERS)] : Object.keys(POLICIES);

@@ -37,9 +37,9 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
     setVisible(visible + WINDOW);
   };
   const [editing, setEditing] = useState<Content>();
-  const last = entries.findLast(({ kind }) => kind === "said");
+  const last = entries.findLast(({ kind }) => kind === "user");
   const isIdle = session !== undefined && !isRunning && !conversation.isSending;
-  const edit = last?.kind === "said" && isIdle ? () => setEditing(last.content) : undefined;
+  const edit = last?.kind === "user" && isIdle ? () => setEditing(last.content) : undefined;
   const again = async (expected?: Content, sending?: Sending) => {
     const made = await conversation.forkBeforeLast(expected);
     if (made) handOver(made.id, sending ?? { input: made.input });
@@ -285,7 +285,7 @@ function readable(text: string): string {
 
 const Entry = memo(({ item }: { readonly item: TranscriptEntry }): JSX.Element | null => {
   switch (item.kind) {
-    case "said":
+    case "user":
       return <Spoken content={item.content} />;
     case "reply":
       return <Reply item={item} />;

@@ -54,7 +54,7 @@ export class SessionTalk {
 
   /** Whether the model has replied, so that nothing is left to continue. */
   get isAnswered(): boolean {
-    const last = this.entries.findLast(({ kind }) => kind === "said" || kind === "reply" || kind === "call");
+    const last = this.entries.findLast(({ kind }) => kind === "user" || kind === "reply" || kind === "call");
     return last === undefined || last.kind === "reply";
   }
 

@@ -144,7 +144,7 @@ const list = (options: Parameters<Store["listSessions"]>[0]) => ({ store }: Serv
 
 const ACTS: Readonly<Record<string, (server: Server) => Promise<unknown> | undefined>> = {
   "list": ({ get }) => get("/tare/v1/sessions?limit=100"),
-  "list, agents, no helpers": ({ get }) => get("/tare/v1/sessions?kind=agent&helpers=false&limit=100"),
+  "list, agents, no helpers": ({ get }) => get("/tare/v1/sessions?kind=agent&subagents=false&limit=100"),
   "list, from the middle": ({ get, size }) => get(`/tare/v1/sessions?limit=100&after=s${size / 2}`),
   "list of a key of many": list({ by: "many", forks: false }),
   "list of a key of a hundred": list({ by: "few", kind: "agent" }),
