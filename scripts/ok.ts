@@ -78,7 +78,7 @@ async function sources(): Promise<Outcome> {
 }
 
 /** Objects that users only pass: Tare's packages call members whose signatures name internal types. */
-const HANDLES = ["HttpGateway", "PostgresStore", "Store", "StoreContents", "Warmth"];
+const HANDLES = ["HttpGateway", "PostgresStore", "Store", "StoreContents", "CacheKeepAlive"];
 
 /**
  * Checks that every exported symbol is documented and no signature names an unexported type; public entry points name only

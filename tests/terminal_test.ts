@@ -375,10 +375,10 @@ Deno.test({
   await say("and @shot.png\r");
   // The image stays with the edited message, without its file, until its mark is removed.
   await Deno.remove(`${cwd}/shot.png`);
-  for (const keys of ["\r", "\x7f".repeat(" [picture 1]".length) + "\r"]) {
+  for (const keys of ["\r", "\x7f".repeat(" [image 1]".length) + "\r"]) {
     const from = first.text().length;
     first.type("/edit\r");
-    await first.shows(/› \S+\/edit see @notes\.md and @shot\.png \[picture 1\]$/, from);
+    await first.shows(/› \S+\/edit see @notes\.md and @shot\.png \[image 1\]$/, from);
     await say(keys);
   }
   first.type("/f\t");

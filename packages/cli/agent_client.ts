@@ -114,7 +114,7 @@ const SETTINGS = [
   "approvalRules",
 ] as const satisfies readonly (keyof ChosenSettings)[];
 
-export type ReportedCall = ResponseOf<"GET /sessions/{id}/calls">["calls"][number];
+export type ListedCall = ResponseOf<"GET /sessions/{id}/calls">["calls"][number];
 
 export type AgentClient = ReturnType<typeof agentClient>;
 
@@ -169,7 +169,7 @@ export function agentClient(url: string, token?: string) {
       (await api.json("POST /sessions/{id}/title", { path: { id }, body: { title } })).title,
     findFiles: async (search: string, limit: number): Promise<readonly string[]> =>
       (await api.json("GET /agent/files", { query: { search, limit } })).files,
-    calls: (id: string): Promise<readonly ReportedCall[]> => allCalls(api, id),
+    calls: (id: string): Promise<readonly ListedCall[]> => allCalls(api, id),
     choose: (id: string, body: Body<"POST /sessions/{id}/model">) =>
       api.json("POST /sessions/{id}/model", { path: { id }, body }),
     spend: (query: NonNullable<Asking<"GET /spend">["query"]>): Promise<SpendReport> =>

@@ -357,7 +357,7 @@ Deno.test("gateway() counts the tokens of the newest view and forwards the count
   assertStringIncludes(seen.at(-1)?.url ?? "", "/v1/responses/input_tokens");
   assertEquals(seen.at(-1)?.body, view);
   assertMatch(JSON.stringify(view), /\[elided: /);
-  // Of an unknown conversation all tokens are counted.
+  // All tokens of an unknown conversation are counted.
   input = [messageItem("user", "Something else altogether, never heard of before.", "msg_other")];
   await (await fetch(post(request(), {}, "/responses/input_tokens"))).text();
   assertEquals(seen.at(-1)?.body, request());

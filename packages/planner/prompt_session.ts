@@ -228,7 +228,7 @@ export interface SessionView extends History {
   };
   /** Tokens of messages and tools, counted locally. */
   readonly promptTokens: number;
-  /** Of these, tokens that the provider's cache serves if it is still warm. */
+  /** Tokens of these that the provider's cache serves if it is still warm. */
   readonly predictedCachedTokens: number;
 }
 

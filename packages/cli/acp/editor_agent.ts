@@ -55,7 +55,9 @@ export function editorAgent({ client, url, realPath, maxPauseMs }: EditorAgentOp
   const show = async (sessionId: string, update: SessionUpdate) => {
     await editor?.client.notify(methods.client.session.update, {
       sessionId,
-      update: update.sessionUpdate === "notice" && !hasNotices ? asMessage(update.title, sentCount++) : update,
+      update: update.sessionUpdate === "notice" && !hasNotices
+        ? asMessage(update.title, sentCount++)
+        : update,
     });
   };
 
@@ -525,7 +527,9 @@ class Questions {
 
   put(toolCallId: (id: string) => string): void {
     for (const { approval, answered } of this.#open.values()) {
-      this.#put(approval, { toolCallId: toolCallId(approval.callId), signal: answered.signal }).catch(() => {});
+      this.#put(approval, { toolCallId: toolCallId(approval.callId), signal: answered.signal }).catch(
+        () => {},
+      );
     }
   }
 

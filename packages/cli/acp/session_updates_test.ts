@@ -177,7 +177,12 @@ Deno.test("SessionUpdates shows messages of other clients", () => {
       content: [],
       rawInput: {},
     },
-    { sessionUpdate: "tool_call_update", toolCallId: "c3.0", status: "completed", content: visible("It is.") },
+    {
+      sessionUpdate: "tool_call_update",
+      toolCallId: "c3.0",
+      status: "completed",
+      content: visible("It is."),
+    },
   ] as SessionUpdate[]);
 });
 

@@ -65,7 +65,10 @@ export function describeToolCall(
     case "list_files":
       return described("read", `List ${path ?? "the workspace"}`);
     case "search_files":
-      return described("search", `Search ${code(string(fields, "pattern") ?? "")} in ${path ?? "the workspace"}`);
+      return described(
+        "search",
+        `Search ${code(string(fields, "pattern") ?? "")} in ${path ?? "the workspace"}`,
+      );
     case "write_file":
       return described("edit", `Write ${path}`, { content: diff(absolute, { newText: fields.content }) });
     case "edit_file": {
@@ -83,7 +86,9 @@ export function describeToolCall(
 
 /** Returns a tool's text in a code block, so that editors don't render it as Markdown. */
 export function toolText(text: string): ToolCallContent[] {
-  return text === "" ? [] : [{ type: "content", content: { type: "text", text: fenced(printableText(text)) } }];
+  return text === ""
+    ? []
+    : [{ type: "content", content: { type: "text", text: fenced(printableText(text)) } }];
 }
 
 function diff(

@@ -1,5 +1,5 @@
 import { type Content, type ContentPart, contentText } from "@tare/messages";
-import type { AgentClient, ChosenSettings, ReportedCall } from "../agent_client.ts";
+import type { AgentClient, ChosenSettings, ListedCall } from "../agent_client.ts";
 import { counted, formatCount, partName } from "@tare/server/internal/format";
 import { usdText } from "../dollars.ts";
 import { renderPlan } from "../event_printer.ts";
@@ -260,11 +260,11 @@ async function cost(_: string, { client, session }: InSession): Promise<string> 
   const calls = await client.calls(session);
   const newest = calls.at(-1);
   if (!newest) return "No model call yet in this session.";
-  const priceOf = (of: readonly (Pick<ReportedCall, "usd" | "costUnits"> | null)[]) => {
+  const priceOf = (of: readonly (Pick<ListedCall, "usd" | "costUnits"> | null)[]) => {
     if (of.every((one) => one?.usd != null)) return usdText(sum(of, (one) => one?.usd ?? 0));
     return `${formatCount(sum(of, (one) => one?.costUnits ?? 0))} cost units`;
   };
-  const callLines = (of: readonly ReportedCall[]) =>
+  const callLines = (of: readonly ListedCall[]) =>
     `${priceOf(of)} for ${counted(of.length, "call")}: ${
       formatCount(sum(of, ({ promptTokens }) => promptTokens))
     } ` +

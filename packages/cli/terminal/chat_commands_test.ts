@@ -1,6 +1,6 @@
 import type { PromptReport } from "@tare/session/internal/report";
 import { assertEquals, assertRejects } from "@std/assert";
-import type { AgentClient, ReportedCall } from "../agent_client.ts";
+import type { AgentClient, ListedCall } from "../agent_client.ts";
 import { EMPTY_LEDGER } from "@tare/loop/internal";
 import { chatCommand, COMMANDS } from "./chat_commands.ts";
 
@@ -38,8 +38,8 @@ const oneCall = {
   },
   ...{ without: null, resendCostUnits: null, projected: null, summary: null, changed: null },
   ...{ uncached: [], rewrites: [] },
-} as unknown as ReportedCall;
-const calls: readonly ReportedCall[] = [oneCall, { ...oneCall, turn: 2 }, {
+} as unknown as ListedCall;
+const calls: readonly ListedCall[] = [oneCall, { ...oneCall, turn: 2 }, {
   ...oneCall,
   turn: 2,
   usd: 0.125,
@@ -174,18 +174,18 @@ Deno.test("chatCommand() continues in a fork: whole, or with the last message ag
     });
   assertEquals(await edit("/edit", false), {
     output: "",
-    typed: "/edit See @shot.png! [picture 2] [recording 3]",
+    typed: "/edit See @shot.png! [image 2] [recording 3]",
   });
   for (
     const [line, input] of [
-      ["/edit Look at @shot.png! [picture 2] [recording 3]", [
+      ["/edit Look at @shot.png! [image 2] [recording 3]", [
         textOf("Look at @shot.png!"),
         sent,
         recording,
         shot,
       ]],
-      ["/edit See @shot.png! [picture 2]", [textOf("See @shot.png!"), sent, shot]],
-      ["/edit [picture 2]", [sent]],
+      ["/edit See @shot.png! [image 2]", [textOf("See @shot.png!"), sent, shot]],
+      ["/edit [image 2]", [sent]],
       ["/edit Look.", "Look."],
     ] as const
   ) assertEquals(await edit(line, true), { ...before, input });
@@ -193,7 +193,7 @@ Deno.test("chatCommand() continues in a fork: whole, or with the last message ag
     ...before,
     input: [textOf("Look."), shot, sent, recording],
   });
-  assertEquals(await edit("/edit Look. [picture 1]", false), { ...before, input: [textOf("Look."), shot] });
+  assertEquals(await edit("/edit Look. [image 1]", false), { ...before, input: [textOf("Look."), shot] });
   for (const line of ["/retry", "/edit", "/edit x"]) {
     const [name] = line.split(" ");
     assertEquals(await run(line, "ab2"), {

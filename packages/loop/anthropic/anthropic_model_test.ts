@@ -157,10 +157,10 @@ Deno.test("anthropicModel() reports parts that the API doesn't support", async (
   const why = "omitted, unsupported by this provider's format]";
   const recording = { type: "input_audio", input_audio: { data: "AAAA", format: "wav" } };
   assertEquals(await named(recording), `[input_audio: ${why}`);
-  assertEquals(await named({ type: "image_url", image_url: { url: "file:///a.png" } }), `[a picture: ${why}`);
+  assertEquals(await named({ type: "image_url", image_url: { url: "file:///a.png" } }), `[an image: ${why}`);
   assertEquals(
     await named({ type: "image_url", image_url: { url: "data:image/bmp;base64,AAAA" } }),
-    `[a picture, image/bmp, 3 bytes: ${why}`,
+    `[an image, image/bmp, 3 bytes: ${why}`,
   );
   assertEquals(await named({ type: "file", file: { file_id: "f_1" } }), `[a file: ${why}`);
 });

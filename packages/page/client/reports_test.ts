@@ -82,7 +82,9 @@ Deno.test("page: the cost view displays the ledger's numbers and explains rewrit
     count(ledger.calls),
     `${count(ledger.promptTokens)}${share(ledger.cachedTokens, ledger.promptTokens)} from cache`,
     count(ledger.outputTokens),
-    `${dollars(usd)}baseline ${dollars(baselineUsd)}: ${share(baselineUsd - usd, baselineUsd)} estimated saving`,
+    `${dollars(usd)}baseline ${dollars(baselineUsd)}: ${
+      share(baselineUsd - usd, baselineUsd)
+    } estimated saving`,
     `${count(cost)}baseline ${count(without)}: ${share(without - cost, without)} estimated saving`,
     `${
       share(resent - fitting, resent)

@@ -1,7 +1,7 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { api, errorMessage } from "./api/api.ts";
-import { type OwnSession, type GatewayRow, gatewayTitleOf, titleOf } from "./api/sessions.ts";
+import { type GatewayRow, gatewayTitleOf, type OwnSession, titleOf } from "./api/sessions.ts";
 import { money, type Priced } from "./parts/spent.tsx";
 import { Trouble } from "./parts/trouble.tsx";
 import { addressOf, type Place } from "./place.ts";

@@ -449,7 +449,7 @@ type CacheObservation = { readonly idleMs: number; readonly warm: boolean };
 export interface CacheLifetimeRecord {
   /** Calls within the first entry of the profile's table. */
   readonly promptCalls: number;
-  /** Of these, cache misses. */
+  /** Cache misses among these. */
   readonly misses: number;
   /** Relative weight of each hypothesis (see {@linkcode estimateCacheLifetime}); empty at first. */
   readonly weights: readonly number[];

@@ -56,7 +56,7 @@ export interface ClockState {
   /** Prompt tokens of the newest request, which the provider caches from its start on. */
   readonly heldTokens: number;
   readonly answerTokens: number;
-  /** Of these and the reply, tokens with an hour's lifetime. */
+  /** Tokens of these and the reply with a lifetime of one hour. */
   readonly hourTokens: number;
   readonly pings: number;
   /** Whether the newest was an extended keep-alive; no more follow until the next request. */
@@ -105,7 +105,7 @@ const MOST_LOST = 2;
 const RETURNS = [0.25, 0.16, 0.08, 0.09, 0.05, 0.07, 0.01, 0.04];
 const TOLD_RETURNS = [0.36, 0.27, 0.17, 0.2, 0.14, 0.19, 0.04, 0.13];
 
-/** Of 33 tools that ran for over 280 s, 13 ended within the next 280 s. Most others waited for approval. */
+/** Thirteen of 33 tools that ran for over 280 s ended within the next 280 s. Most others waited for approval. */
 const MOST_PINGS = 4;
 
 /**

@@ -8,7 +8,7 @@ export interface UpgradeTrial {
   readonly isBilled?: boolean;
   /** Conversations that returned after five minutes to an hour, up to {@linkcode RETURNS}. */
   readonly returns: number;
-  /** Of these, those that found less than nine tenths of their prefix. */
+  /** Number of these that found less than nine tenths of their prefix. */
   readonly misses: number;
 }
 

@@ -437,7 +437,7 @@ export function dayOf(ms: number): string {
   return new Date(ms).toISOString().slice(0, 10);
 }
 
-/** What a stored total is grouped by, in addition to kind, key and day. */
+/** Fields that group a stored total, in addition to kind, key and day. */
 export interface SummedBy {
   readonly group: SessionGroup;
   readonly model?: string;

@@ -6,7 +6,7 @@ import type { Recording } from "../economy/recording.ts";
 
 /** State after a call of a recorded session: what it waits for. */
 export interface Awaited {
-  /** What was awaited from which time on, beginning with the request. */
+  /** Awaited events with the times from which they were awaited, beginning with the request. */
   readonly pending: readonly { readonly fromMs: number; readonly pending: Idle["pending"] }[];
   readonly hasCommitted: boolean;
 }

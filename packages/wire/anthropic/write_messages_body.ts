@@ -245,7 +245,7 @@ function blockOf(part: ContentPart): Record<string, unknown> {
     case "refusal":
       return { type: "text", text: part.refusal };
     case "image_url":
-      return mediaBlock("image", part.image_url.url, "a picture");
+      return mediaBlock("image", part.image_url.url, "an image");
     case "file":
       return mediaBlock("document", part.file.file_data ?? "", part.file.filename ?? "a file");
     default:

@@ -34,7 +34,9 @@ async function withModel(model: Model, use: (server: Server) => Promise<void>): 
 
 async function withServer(
   replies: Parameters<typeof scriptedModel>[0],
-  use: (server: Server & { readonly requests: ReturnType<typeof scriptedModel>["requests"] }) => Promise<void>,
+  use: (
+    server: Server & { readonly requests: ReturnType<typeof scriptedModel>["requests"] },
+  ) => Promise<void>,
 ): Promise<void> {
   const { model, requests } = scriptedModel(replies);
   await withModel(model, (server) => use({ ...server, requests }));

@@ -14,8 +14,12 @@ function connect({ baseURL, fetch }: Client): Anthropic {
   return new Anthropic({ baseURL: baseURL.replace(/\/v1$/, ""), fetch, apiKey: "key", maxRetries: 0 });
 }
 
-function bodyOf(messages: readonly Anthropic.MessageParam[], breakpoints: Breakpoints): Anthropic.MessageCreateParams {
-  const mark = { "system and end": SHORT, "for an hour": HOUR, "whole": undefined, "none": undefined }[breakpoints];
+function bodyOf(
+  messages: readonly Anthropic.MessageParam[],
+  breakpoints: Breakpoints,
+): Anthropic.MessageCreateParams {
+  const mark =
+    { "system and end": SHORT, "for an hour": HOUR, "whole": undefined, "none": undefined }[breakpoints];
   return {
     model: "claude-sonnet-5",
     max_tokens: 1_000,

@@ -32,7 +32,10 @@ Deno.test("takeover: another server resumes the turn of a killed server, and end
   const settings = { instructions: INSTRUCTIONS, tools: ["shell", "delegate"] };
   const { body: { id } } = await postOnce(`${killed!.program!.url}/tare/v1/sessions`, settings);
   const request = { input: "Go.", until: "subagent_started" } as const;
-  const { id: call, session: subagent } = await play(`${killed!.program!.url}/tare/v1/sessions/${id}`, request);
+  const { id: call, session: subagent } = await play(
+    `${killed!.program!.url}/tare/v1/sessions/${id}`,
+    request,
+  );
   const stored = async (session: string) =>
     (await audit.eventsOf(session)).map((json): SessionEvent => JSON.parse(json));
   await until("two commands of the helper's", async () => {

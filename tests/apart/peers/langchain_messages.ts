@@ -49,7 +49,8 @@ function isUnchanged(message: BaseMessage, origin: Message): boolean {
   if (message.content !== contentText(origin.content)) return false;
   const calls = AIMessage.isInstance(message) ? message.tool_calls ?? [] : [];
   const toolCalls = origin.role === "assistant" ? origin.tool_calls ?? [] : [];
-  return calls.length === toolCalls.length && calls.every(({ args }, at) => parseCall(toolCalls[at]!).args === args);
+  return calls.length === toolCalls.length &&
+    calls.every(({ args }, at) => parseCall(toolCalls[at]!).args === args);
 }
 
 function fromFields(message: BaseMessage, origin: Message | undefined): Message {

@@ -178,7 +178,10 @@ const CLEARED = [
 ];
 
 Deno.test("ClearToolUsesEdit: all results but the newest are cleared", async () => {
-  assertEquals((await play(clearing({ trigger: { tokens: 1_000 }, keep: { messages: 1 } }))).visible, CLEARED);
+  assertEquals(
+    (await play(clearing({ trigger: { tokens: 1_000 }, keep: { messages: 1 } }))).visible,
+    CLEARED,
+  );
 });
 
 Deno.test("ClearToolUsesEdit: calls are cleared too", async () => {

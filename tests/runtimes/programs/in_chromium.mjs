@@ -9,7 +9,7 @@ const { default: puppeteer } = await import("puppeteer-core");
 /** Where installed browsers are, the commonest first. */
 const INSTALLED = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 
-/** Where the browser of the package is unpacked; installing anew takes it away. */
+/** Where the browser of the package is unpacked; reinstalling removes it. */
 const UNPACKED = fileURLToPath(new URL("./node_modules/.chromium", import.meta.url));
 
 function isThere(path) {

@@ -16,7 +16,7 @@ import { Trouble } from "../parts/trouble.tsx";
 import { addressOf } from "../place.ts";
 import { SessionHead } from "../session_head.tsx";
 import { Composer } from "./composer.tsx";
-import { plainText, type ApprovalReply, type Sending, SessionTalk } from "./conversation.ts";
+import { type ApprovalReply, plainText, type Sending, SessionTalk } from "./conversation.ts";
 import { listen } from "./session_updates.ts";
 import { handOver, takeOver } from "./new_session.tsx";
 

@@ -109,7 +109,11 @@ export class SessionTalk {
     const isChosen = listed.model === known.model && listed.effort === effort;
     const isNamed = listed.title !== known.title;
     // The model's image support is unknown after a change of model.
-    this.session = { ...known, ...listed, ...(isChosen && supportsImages !== undefined && { supportsImages }) };
+    this.session = {
+      ...known,
+      ...listed,
+      ...(isChosen && supportsImages !== undefined && { supportsImages }),
+    };
     if (isNamed || !isChosen) this.#tell();
     if (this.#isReading || (listed.lastEvent <= this.#last && listed.status === "idle")) return;
     this.isRunning = listed.status === "running";

@@ -58,7 +58,8 @@ export function SpentTable({ totals }: { readonly totals: UsageTotals }): JSX.El
         ["Cause", ([, name]) => name],
         [
           isPriced(totals) ? "US dollars" : "Cost units",
-          ([part]) => isPriced(totals) ? dollars(totals[`${part}Usd`]) : formatCount(totals[`${part}CostUnits`]),
+          ([part]) =>
+            isPriced(totals) ? dollars(totals[`${part}Usd`]) : formatCount(totals[`${part}CostUnits`]),
         ],
         ["Share", ([part]) => share(totals[`${part}${unit}`], whole)],
         ["Meaning", ([, , meaning]) => meaning, "words"],

@@ -111,7 +111,10 @@ Deno.test("tare() for the AI SDK: Claude's prompt is cached although its client 
       return text;
     });
     const breakpoints = bodies.map((body) => body.split('"cache_control"').length - 1);
-    assert(breakpoints.every((count) => isAdapted ? count >= 2 && count <= 4 : count === 0), breakpoints.join());
+    assert(
+      breakpoints.every((count) => isAdapted ? count >= 2 && count <= 4 : count === 0),
+      breakpoints.join(),
+    );
     const served = upstream.requests.filter(({ cachedTokens }) => cachedTokens > 0).length;
     // The first two, whose beginning is too short to be cached, and a rewrite of all.
     assert(isAdapted ? served >= bodies.length - 3 : served === 0, `${served} of ${bodies.length}`);

@@ -35,7 +35,11 @@ Deno.test("TARE_ARCHIVE: large texts are stored in a bucket; an unusable bucket 
     for (let line = 0; line < 3000; line++) {
       content += `${createHash("sha256").update(String(line)).digest("hex")}\n`;
     }
-    const call = { id: "c", type: "function", function: { name: "shell", arguments: '{"command":"totals"}' } };
+    const call = {
+      id: "c",
+      type: "function",
+      function: { name: "shell", arguments: '{"command":"totals"}' },
+    };
     const messages = [
       { role: "user", content: "Sum up all." },
       { role: "assistant", content: null, tool_calls: [call] },

@@ -43,7 +43,10 @@ Deno.test("openPostgresStore() reads watched events together under load, and rep
       const stored = await one.readEvents(id);
       assertEquals(stored.length, written[id]);
       const received = stored.filter(({ number }) => seen[id].has(number));
-      assertEquals(received.map(({ number }) => seen[id].get(number)), received.map(({ event }) => event["text"]));
+      assertEquals(
+        received.map(({ number }) => seen[id].get(number)),
+        received.map(({ event }) => event["text"]),
+      );
       assertEquals(received.length > written[id] / 2, true);
     }
   });
