@@ -45,7 +45,7 @@ const RUN_WITH_CLIENTS: readonly string[] = JSON.parse(
   )![1]!.replace(/,\s*\]/, "]"),
 );
 
-const MOST_LINES = 30;
+const MAX_LINES = 30;
 
 const PRUNING = ["adapters", "context", "gateway", "planner", "prune", "schemas"];
 
@@ -56,7 +56,7 @@ for (const name of Object.keys(PACKAGE_TABLE)) {
     const [, kind, code = ""] = /```(ts|ts ignore)\n([^]*?)```/.exec(front) ?? [];
     // The suite `examples` runs blocks that aren't ignored.
     assertEquals(kind, RUN_WITH_CLIENTS.includes(name) ? "ts ignore" : "ts");
-    assert(code.split("\n").length <= MOST_LINES, `it has ${code.split("\n").length} lines`);
+    assert(code.split("\n").length <= MAX_LINES, `it has ${code.split("\n").length} lines`);
     assertEquals(/^Never (?:evicted|removed)[^.]*\bbecause\b/m.test(front), PRUNING.includes(name));
   });
 }

@@ -10,8 +10,8 @@ import {
   play,
   readRecording,
   type Recording,
+  REFETCH_TOKENS,
   repair,
-  REPAIR_TOKENS,
   resend,
 } from "@tare/simulator/economy";
 import { halfOf } from "../scripts/savings/half_of.ts";
@@ -283,7 +283,7 @@ Deno.test("repair() returns 7,000 tokens at most, including the needed ones", as
   const [call, result] = await repair([bearer], { lost, number: 1, countTokens });
   assertEquals(call?.role, "assistant");
   const tokens = countTokens(String(result?.content));
-  assert(tokens > 0.9 * REPAIR_TOKENS && tokens <= 1.01 * REPAIR_TOKENS);
+  assert(tokens > 0.9 * REFETCH_TOKENS && tokens <= 1.01 * REFETCH_TOKENS);
   assertStringIncludes(String(result?.content), "const needed = true;");
 });
 

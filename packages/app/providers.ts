@@ -141,14 +141,14 @@ function chatProfiles(
   };
 }
 
-const MOST_REMEMBERED = 1_000;
+const MAX_REMEMBERED = 1_000;
 
 /** Memoizes a function of a text. */
 function remembered<T>(work: (text: string) => T): (text: string) => T {
   const known = new Map<string, T>();
   return (text) => {
     if (known.has(text)) return known.get(text)!;
-    if (known.size >= MOST_REMEMBERED) known.clear();
+    if (known.size >= MAX_REMEMBERED) known.clear();
     const result = work(text);
     known.set(text, result);
     return result;
@@ -230,8 +230,8 @@ export function upstreamsOf(
 const MAX_LIST_BYTES = 2 ** 23;
 
 /** Timeout of a request in intervals, so that suspended time counts as one. */
-const MOST_LOOKS = 10;
-const LOOK_MS = 100;
+const MAX_CHECKS = 10;
+const CHECK_MS = 100;
 
 /** Pause before a failed request for models is retried, in milliseconds. */
 const PAUSE_MS = 30_000;
@@ -271,7 +271,7 @@ export function serverProfile(
     probedAt = now();
     const late = new AbortController();
     let looked = 0;
-    const looks = setInterval(() => ++looked === MOST_LOOKS && late.abort(), LOOK_MS);
+    const looks = setInterval(() => ++looked === MAX_CHECKS && late.abort(), CHECK_MS);
     try {
       const response = await fetch(`${baseURL.replace(/\/+$/, "")}/models`, {
         headers: { ...(apiKey !== undefined && { authorization: `Bearer ${apiKey}` }) },

@@ -20,11 +20,11 @@ import { waitingLine } from "./terminal/waiting.ts";
 import { STOPPING, watchTurn } from "./terminal/watch_turn.ts";
 
 /** Time after which waiting for standard input is reported, in milliseconds. */
-const TOLD_MS = 2_000;
+const REPORTED_MS = 2_000;
 
 async function pipedIn(): Promise<PipedInput | undefined> {
   if (Deno.stdin.isTerminal()) return undefined;
-  const timer = setTimeout(() => console.error("Reading standard input until its end …"), TOLD_MS);
+  const timer = setTimeout(() => console.error("Reading standard input until its end …"), REPORTED_MS);
   try {
     return await readPiped(Deno.stdin.readable);
   } finally {

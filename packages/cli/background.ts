@@ -16,9 +16,9 @@ import { printableText } from "./terminal/printable_text.ts";
 
 const LOG_FILE = "server.log";
 
-const LOOK_MS = 25;
+const CHECK_MS = 25;
 
-const MOST_SAID = 2_000;
+const MAX_OUTPUT_CHARS = 2_000;
 
 const environment = Object.fromEntries(
   Object.entries(Deno.env.toObject()).filter(([, value]) => value !== ""),
@@ -56,10 +56,10 @@ async function start(): Promise<FoundServer> {
     }
     if (isOver) {
       throw new Error(
-        Deno.readTextFileSync(path).trim().slice(-MOST_SAID) || "Cannot start the server: it ended at once.",
+        Deno.readTextFileSync(path).trim().slice(-MAX_OUTPUT_CHARS) || "Cannot start the server: it ended at once.",
       );
     }
-    await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+    await new Promise((resolve) => setTimeout(resolve, CHECK_MS));
   }
 }
 

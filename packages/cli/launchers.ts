@@ -1,7 +1,7 @@
 import process from "node:process";
 
 /** Interval between checks of the parent process, in milliseconds. */
-const LOOK_MS = 1000;
+const CHECK_MS = 1000;
 
 /** Programs that only start another one and wait for it, such as the steps of `npx deno task start`. */
 const LAUNCHER = /^(\S*\/)?((deno|node|npm|npx)\b|sh -c )/;
@@ -42,7 +42,7 @@ export function whenLeft(callback: () => void, others: readonly number[] = []): 
     if (Deno.ppid === parent && others.every(isAlive)) return;
     clearInterval(timer);
     callback();
-  }, LOOK_MS);
+  }, CHECK_MS);
 }
 
 export function isAlive(pid: number): boolean {

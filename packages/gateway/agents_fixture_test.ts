@@ -12,7 +12,7 @@ export function longResult(name: string): string {
   return `${name}: ${Array.from({ length: 5_000 }, (_, at) => `${at % 97}`).join(" ")}`;
 }
 
-export const SUM_UP: string =
+export const SUMMARIZE: string =
   "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools. Tool calls will be rejected and will " +
   "waste your only turn.\n\nYour task is to create a detailed summary of the conversation so far, paying close " +
   "attention to the user's explicit requests and your previous actions. This summary should be thorough in capturing " +

@@ -1,5 +1,5 @@
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
-import { SUM_UP } from "./agents_fixture_test.ts";
+import { SUMMARIZE } from "./agents_fixture_test.ts";
 import { profileNamed } from "@tare/planner";
 import { call, completion, gatewayed, post, READ, UPSTREAM } from "./fixture_test.ts";
 
@@ -48,7 +48,7 @@ async function withoutTare(windowTokens: number): Promise<number> {
       const prompt = messages.map((message) => JSON.stringify(message)).join();
       const before = prompts.findLast((before) => prompt.startsWith(before)) ?? "";
       prompts.push(prompt);
-      const isSummary = messages.at(-1)?.content === SUM_UP;
+      const isSummary = messages.at(-1)?.content === SUMMARIZE;
       return Response.json({
         choices: [{ message: { role: "assistant", content: isSummary ? SUMMARY : "Go on." } }],
         usage: {
@@ -72,7 +72,7 @@ async function withoutTare(windowTokens: number): Promise<number> {
       { role: "tool", tool_call_id: `c${step}`, content: `${step} ${RESULT}` },
     );
     if (step !== 16) continue;
-    await ask([...messages, { role: "user", content: SUM_UP }]);
+    await ask([...messages, { role: "user", content: SUMMARIZE }]);
     messages = [{ role: "user", content: SUMMARY }];
   }
   const { compactions, baselineCostUnits } = (await ledger()).planned;

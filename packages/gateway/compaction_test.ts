@@ -11,7 +11,7 @@ import { gateway, type HttpGateway } from "@tare/gateway";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { createHash } from "node:crypto";
-import { BASH, chatStep, type Json, longResult, SUM_UP } from "./agents_fixture_test.ts";
+import { BASH, chatStep, type Json, longResult, SUMMARIZE } from "./agents_fixture_test.ts";
 import { completion, gatewayed, OPTIONS, post, UPSTREAM } from "./fixture_test.ts";
 import { type Dialect, DIALECTS, type Reply } from "./sessions/dialects_fixture_test.ts";
 import fc, { cases } from "../../tests/cases.ts";
@@ -92,7 +92,7 @@ function clientsOf(dialect: Dialect, windowTokens: number, headers: Record<strin
     async compacts({ history, evicted }: Talk): Promise<Talk> {
       const summary =
         `This is summary number ${++count}: files were read, and facts were found in each of them.`;
-      await ask([...history, message("user", SUM_UP)], { text: summary, id: `msg_s${count}` });
+      await ask([...history, message("user", SUMMARIZE)], { text: summary, id: `msg_s${count}` });
       return {
         history: [...dialect.opening(TASK), message("user", `Continued. ${summary}`)],
         read: [],
@@ -189,7 +189,7 @@ Deno.test("compaction: the ledger's baseline is the client's cost without Tare, 
       await ask(messages);
     }
     if (from > 0) break;
-    await ask([...messages, { role: "user", content: SUM_UP }]);
+    await ask([...messages, { role: "user", content: SUMMARIZE }]);
     messages = [SYSTEM, { role: "user", content: "A summary of what was done, to continue the work." }];
   }
   const { compactions, costUnits, baselineCostUnits, savedTokens } = (await ledger()).planned;
@@ -269,7 +269,7 @@ Deno.test("compaction: a full window shows the newest evicted content, and the r
     messages.push(...chatStep(name, resultOf(name)));
     await ask();
   }
-  await ask([{ role: "user", content: SUM_UP }]);
+  await ask([{ role: "user", content: SUMMARIZE }]);
   const { text, body } = seen.at(-1)!;
   const isVisible = names.map((name) => text.includes(factOf(name)));
   const first = isVisible.indexOf(true);
@@ -300,7 +300,7 @@ Deno.test("compaction: a request rejected for its length is shortened", async ()
       await (await ask()).text();
     }
     const before = seen.length;
-    const summary = await ask([{ role: "user", content: SUM_UP }]);
+    const summary = await ask([{ role: "user", content: SUMMARIZE }]);
     assertEquals([summary.status, seen.length - before], [200, 2]);
     assertMatch(seen.at(-1)!.text, /\[elided: bash result/);
     const facts = seen.at(-1)!.text.match(/fact file\d+\.ts/g)!.length;

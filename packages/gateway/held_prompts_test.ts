@@ -6,7 +6,7 @@ import { estimateTokens, type ToolDefinition } from "@tare/messages";
 
 import { profileNamed } from "@tare/planner";
 import { MessageWriter } from "@tare/wire/internal";
-import { chatStep, SUM_UP } from "./agents_fixture_test.ts";
+import { chatStep, SUMMARIZE } from "./agents_fixture_test.ts";
 import { completion, gatewayed, post, READ, UPSTREAM } from "./fixture_test.ts";
 
 const SEARCH: ToolDefinition = {
@@ -78,7 +78,7 @@ Deno.test("cache prediction: a summary request's prompt counts for a session rec
   });
   const step = chatStep("a.ts", "It is short.");
   await ask([listed("nothing"), ...step]);
-  await ask([listed("a file"), ...step, { role: "user", content: SUM_UP }]);
+  await ask([listed("a file"), ...step, { role: "user", content: SUMMARIZE }]);
   const expected = await ask([listed("a file"), { role: "user", content: "Go on." }]);
   assertLess(countMessageTokens(listed("a file"), estimateTokens) - 150, expected);
 });

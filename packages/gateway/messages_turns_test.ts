@@ -1,5 +1,5 @@
 import { assertEquals, assertMatch, assertNotEquals } from "@std/assert";
-import { type Json, longResult, SUM_UP } from "./agents_fixture_test.ts";
+import { type Json, longResult, SUMMARIZE } from "./agents_fixture_test.ts";
 import { gatewayed, post, UPSTREAM } from "./fixture_test.ts";
 
 const SYSTEM = [
@@ -80,7 +80,7 @@ Deno.test("sessions: Claude Code's compaction and the history after it are recog
   const { ask, work, ledger } = claude();
   const { messages, last } = await work();
   assertMatch(JSON.stringify(last.body.messages), /\[elided: Bash result/);
-  const late = { role: "user", content: [result("toolu_late"), { type: "text", text: SUM_UP }] };
+  const late = { role: "user", content: [result("toolu_late"), { type: "text", text: SUMMARIZE }] };
   const compaction = await ask([...messages, call("toolu_late"), late]);
   assertEquals(unmarked(compaction.body.messages), unmarked([...messages, call("toolu_late"), late]));
   assertEquals([compaction.body.tools, compaction.body.system], [last.body.tools, unmarked(SYSTEM)]);

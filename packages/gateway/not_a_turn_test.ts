@@ -12,7 +12,7 @@ import {
   type Json,
   longResult,
   messageItem,
-  SUM_UP,
+  SUMMARIZE,
 } from "./agents_fixture_test.ts";
 import { completion, gatewayed, OPTIONS, post, UPSTREAM } from "./fixture_test.ts";
 import { responsesUpstream, type ScriptedItems } from "./responses_fixture_test.ts";
@@ -189,9 +189,9 @@ Deno.test("compaction: an instruction at the end of a history with tools is reco
   );
   const { messages, last } = await work([SYSTEM, { role: "user", content: TASK }]);
   const more = chatStep("late.ts", longResult("late.ts"));
-  const compaction = await ask([...messages, ...more, { role: "user", content: SUM_UP }]);
+  const compaction = await ask([...messages, ...more, { role: "user", content: SUMMARIZE }]);
   assertMatch(JSON.stringify(last.body), /\[elided: bash result/);
-  assertEquals(compaction.body.messages, [...messages, ...more, { role: "user", content: SUM_UP }]);
+  assertEquals(compaction.body.messages, [...messages, ...more, { role: "user", content: SUMMARIZE }]);
   assertEquals([compaction.session, compaction.epoch], [last.session, last.epoch]);
   const fresh = [SYSTEM, {
     role: "user",
@@ -255,10 +255,10 @@ Deno.test("sessions: a history whose beginning is cut off during a turn continue
 
 Deno.test("sessions: a summary as a message of the model, with calls after it, continues the session", async () => {
   const { ask, work, ledger } = chatGateway(({ messages }) =>
-    messages.at(-1)?.content === SUM_UP ? SUMMARY : "Go on."
+    messages.at(-1)?.content === SUMMARIZE ? SUMMARY : "Go on."
   );
   const { messages, last } = await work([SYSTEM, USER]);
-  await ask([...messages, { role: "user", content: SUM_UP }]);
+  await ask([...messages, { role: "user", content: SUMMARIZE }]);
   const [step, result] = chatStep("more.ts", "It is short.");
   const later = [SYSTEM, { ...step, content: SUMMARY }, result!];
   const reported = [
@@ -276,10 +276,10 @@ Deno.test("sessions: a summary as a message of the model, with calls after it, c
 
 Deno.test("sessions: a history that grew during its compaction continues", async () => {
   const { ask, work, ledger } = chatGateway(({ messages }) =>
-    messages.at(-1)?.content === SUM_UP ? SUMMARY : "Go on."
+    messages.at(-1)?.content === SUMMARIZE ? SUMMARY : "Go on."
   );
   const { messages, last } = await work([SYSTEM, USER]);
-  await ask([...messages, { role: "user", content: SUM_UP }]);
+  await ask([...messages, { role: "user", content: SUMMARIZE }]);
   const more = [...messages, ...chatStep("more.ts", "It is short."), ...chatStep("most.ts", "It is long.")];
   const reported = [
     await ask(more.slice(0, -2)),
@@ -297,12 +297,12 @@ Deno.test("sessions: a history that grew during its compaction continues", async
 
 Deno.test("compaction: an instruction after a history with another beginning is recognised after a restart", async () => {
   const { ask, work, ledger } = chatGateway(({ messages }) =>
-    messages.at(-1)?.content === SUM_UP ? SUMMARY : "Go on."
+    messages.at(-1)?.content === SUMMARIZE ? SUMMARY : "Go on."
   );
   const listed = (files: string) => ({ role: "user", content: `The folder holds ${files}. ${TASK}` });
   const { messages, last } = await work([SYSTEM, listed("nothing")]);
   const resumed = [SYSTEM, listed("answer.txt"), ...messages.slice(2)];
-  const instruction = { role: "user", content: SUM_UP };
+  const instruction = { role: "user", content: SUMMARIZE };
   const summary = await ask([...resumed, instruction]);
   assertEquals([summary.session, summary.epoch], [last.session, last.epoch]);
   assertEquals(summary.body.messages, [...resumed, instruction]);
@@ -367,7 +367,7 @@ Deno.test("gateway() forwards the summary of an unknown conversation unchanged",
   const { ask, ledger } = chatGateway(() => SUMMARY);
   const messages = [SYSTEM, { role: "user", content: TASK }];
   for (const name of NAMES) messages.push(...chatStep(name, longResult(name)) as typeof messages);
-  const request = [...messages, { role: "user", content: SUM_UP }];
+  const request = [...messages, { role: "user", content: SUMMARIZE }];
   const { body, session } = await ask(request, {});
   assertEquals([body, session, (await ledger()).sessions], [{ model: "m", messages: request }, null, 0]);
 });
@@ -375,9 +375,9 @@ Deno.test("gateway() forwards the summary of an unknown conversation unchanged",
 Deno.test("compaction: turns are not mistaken for summary requests", async () => {
   const { ask, ledger } = chatGateway(() => "Hi");
   const chat = await ask([{ role: "user", content: "Hello, who are you and what can you do?" }], {});
-  const more = [{ role: "assistant", content: "Hi" }, { role: "user", content: SUM_UP }];
+  const more = [{ role: "assistant", content: "Hi" }, { role: "user", content: SUMMARIZE }];
   const next = await ask([{ role: "user", content: "Hello, who are you and what can you do?" }, ...more], {});
-  const task = await ask([SYSTEM, { role: "user", content: `Build this. ${SUM_UP}` }]);
+  const task = await ask([SYSTEM, { role: "user", content: `Build this. ${SUMMARIZE}` }]);
   assertEquals([next.session, (await ledger()).sessions], [chat.session, 2]);
   assertNotEquals(task.session, chat.session);
 });
@@ -481,7 +481,7 @@ Deno.test("sessions: a repeated title is not mistaken for a summary", async () =
 Deno.test("sessions: rejected requests other than turns don't stop edits", async () => {
   const { fetch, seen } = gatewayed(
     ({ body }) =>
-      "prompt_cache_key" in body && body.messages.at(-1).content === SUM_UP
+      "prompt_cache_key" in body && body.messages.at(-1).content === SUMMARIZE
         ? Response.json({ error: { message: "Unsupported parameter" } }, { status: 400 })
         : completion({ content: "Yes." }, 0),
     { upstreams: { chat: { ...UPSTREAM, baseURL: OPENAI } } },
@@ -490,7 +490,10 @@ Deno.test("sessions: rejected requests other than turns don't stop edits", async
     await (await fetch(post({ model: "m", messages, ...more }))).text();
   await ask([SYSTEM, USER], { tools: [BASH] });
   for (let times = 0; times < 3; times++) {
-    await ask([SYSTEM, USER, { role: "assistant", content: "Yes." }, { role: "user", content: SUM_UP }], {});
+    await ask(
+      [SYSTEM, USER, { role: "assistant", content: "Yes." }, { role: "user", content: SUMMARIZE }],
+      {},
+    );
   }
   await ask([SYSTEM, USER, ...chatStep("a.ts", "1")], { tools: [BASH] });
   assert("prompt_cache_key" in seen.at(-1)!.body);

@@ -221,7 +221,7 @@ export class PlannedCalls {
       : protocol.replyFields.map((name) => peekField(body, name)).find((one) => typeof one === "number");
     const usage = {
       promptTokens: turn?.view?.promptTokens ?? Math.ceil(body.length / TOKEN_BYTES),
-      outputTokens: Math.max(0, cap ?? Keys.MOST_OUTPUT_TOKENS),
+      outputTokens: Math.max(0, cap ?? Keys.MAX_OUTPUT_TOKENS),
     };
     const rates = {
       profile: typeof profile === "function" ? profile(model) : profile,

@@ -5,7 +5,7 @@ import { gateway, type HttpGateway } from "@tare/gateway";
 import { profileNamed } from "@tare/planner";
 import type { JsonRecord } from "@tare/wire";
 import fc, { cases } from "../../tests/cases.ts";
-import { type Json, SUM_UP } from "./agents_fixture_test.ts";
+import { type Json, SUMMARIZE } from "./agents_fixture_test.ts";
 import { OPTIONS, post, UPSTREAM } from "./fixture_test.ts";
 import {
   conversation,
@@ -121,7 +121,7 @@ const KINDS: Readonly<Record<string, (turn: SentRequest, dialect: Dialect, field
     reply: assistantReply("I"),
   }),
   "summary that is not continued": ({ path, body }, dialect, { list }) => {
-    const history = [...listOf(body, list), dialect.message("user", SUM_UP, "msg_sum")];
+    const history = [...listOf(body, list), dialect.message("user", SUMMARIZE, "msg_sum")];
     const { tools: _, ...rest } = body;
     return {
       path,

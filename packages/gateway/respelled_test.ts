@@ -27,7 +27,7 @@ interface Spelling {
   readonly wide: boolean;
 }
 
-const KEPT: Spelling = {
+const RETAINED: Spelling = {
   ids: "kept",
   empty: false,
   parts: false,
@@ -166,7 +166,7 @@ function respelled(
     return ids === "kept" ? text : known.get(text)!;
   };
   const items = listOf(request.body).map((before): Respelled => {
-    const how = seen.has(bare(before)) ? spelling : KEPT;
+    const how = seen.has(bare(before)) ? spelling : RETAINED;
     return { before, now: RESPELL[name]!(before, { ...how, idOf }) };
   });
   const field = "input" in request.body ? "input" : "messages";
@@ -277,7 +277,7 @@ interface Way {
 
 function ways(length: number, how: fc.Arbitrary<Spelling>, restarts: boolean): fc.Arbitrary<Way[]> {
   const isRestarted = restarts ? fc.boolean() : fc.constant(false);
-  const way = fc.record({ how: fc.oneof(fc.constant(KEPT), how), isRestarted });
+  const way = fc.record({ how: fc.oneof(fc.constant(RETAINED), how), isRestarted });
   return fc.array(way, { minLength: length, maxLength: length });
 }
 
@@ -405,7 +405,10 @@ for (const dialect of DIALECTS) {
             how,
           ]);
           const all = [...calls.slice(0, -1), last!.request];
-          const ways = all.map((_, it) => ({ how: KEPT, isRestarted: isRestarted && it === all.length - 1 }));
+          const ways = all.map((_, it) => ({
+            how: RETAINED,
+            isRestarted: isRestarted && it === all.length - 1,
+          }));
           const run = await playedIn(ways, all, dialect);
           assertNotEquals(run.places.at(-1)!.session, run.places.at(-2)!.session);
           changed++;

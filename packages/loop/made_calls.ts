@@ -12,7 +12,7 @@ import type { Journal, LoopEvent, PendingCall } from "./event.ts";
 import type { Clock } from "./run_options.ts";
 
 /** Most nested calls of one call. */
-const MOST_CALLS = 256;
+const MAX_CALLS = 256;
 
 interface MadeCallsOptions {
   readonly step: number;
@@ -104,9 +104,9 @@ export class MadeCalls implements NestedCalls {
 
   async call(name: string, args: unknown): Promise<NestedResult | undefined> {
     const { journal } = this.#options;
-    if (this.#made === MOST_CALLS) {
+    if (this.#made === MAX_CALLS) {
       const content =
-        `Cannot call ${name}: ${MOST_CALLS} calls were made, which is the limit. Print the results so far.`;
+        `Cannot call ${name}: ${MAX_CALLS} calls were made, which is the limit. Print the results so far.`;
       return { content, error: true };
     }
     const id = `${this.#parent.id}/${++this.#made}`;

@@ -1,7 +1,7 @@
 import type { CountTokens } from "./count_tokens.ts";
 
 /** Leading bytes with an image's size, unless long metadata precedes it. */
-const PICTURE_HEAD_BYTES = 256 * 1024;
+const IMAGE_HEADER_BYTES = 256 * 1024;
 
 /** Returns type and size from an image's first bytes; `undefined` for unsupported formats. */
 export function imageHead(bytes: Uint8Array): {
@@ -57,7 +57,7 @@ function jpegHead(view: DataView): ImageHead | undefined {
 }
 
 /** Tokens of an image and of each tile at high detail, by OpenAI's published formula. */
-const PICTURE_TOKENS = 85;
+const IMAGE_TOKENS = 85;
 const TILE_TOKENS = 170;
 
 /** Side of a tile, longer and shorter side after scaling, in pixels. */
@@ -76,7 +76,7 @@ export function countingImages(count: CountTokens): CountTokens {
     const [shorter, longer] = [Math.min(head.width, head.height), Math.max(head.width, head.height)];
     const scale = Math.min(1, LONGEST / longer, SHORTER / shorter);
     const tiles = (side: number) => Math.ceil(Math.max(1, Math.round(scale * side)) / TILE);
-    return PICTURE_TOKENS + TILE_TOKENS * tiles(shorter) * tiles(longer);
+    return IMAGE_TOKENS + TILE_TOKENS * tiles(shorter) * tiles(longer);
   };
   return Object.assign(count.bind(undefined), { forImage });
 }
@@ -87,7 +87,7 @@ const SHORT_HEAD = 64;
 function headAt(url: string): ImageHead | undefined {
   const start = /^data:[^,]{0,100};base64,/.exec(url)?.[0].length;
   if (start === undefined) return undefined;
-  for (const bytes of [SHORT_HEAD, PICTURE_HEAD_BYTES]) {
+  for (const bytes of [SHORT_HEAD, IMAGE_HEADER_BYTES]) {
     const base64 = url.slice(start, start + 4 * Math.ceil(bytes / 3));
     const head = imageHead(Uint8Array.from(bytesOf(base64), (one) => one.charCodeAt(0)));
     if (head) return head.width > 0 && head.height > 0 ? head : undefined;

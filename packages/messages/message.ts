@@ -368,15 +368,15 @@ const AGENTS_BLOCKS: readonly string[] = [
   "summary",
 ];
 
-const PERSONS_BLOCKS: readonly string[] = ["prompt", "task", "user_message", "user_query", "userRequest"];
-const PERSONS_ENDS = new RegExp(`</(?:${PERSONS_BLOCKS.join("|")})>`, "g");
+const USER_BLOCKS: readonly string[] = ["prompt", "task", "user_message", "user_query", "userRequest"];
+const USER_ENDS = new RegExp(`</(?:${USER_BLOCKS.join("|")})>`, "g");
 
 /** Texts before a summary that continues a conversation, and before rules. */
 const SUMMARY =
   /^(?:This session is being continued from a previous conversation|Another language model started to solve this problem|The conversation history before this point was compacted)/;
 const RULES_LINE = /^#+ [\w.-]+\.md instructions\b.*$/m;
 
-const MOST_BLOCKS = 64;
+const MAX_BLOCKS = 64;
 
 /** A line that begins a block. HTML's own names have neither `_` nor `-`. */
 const BLOCK = /^[ \t]*<([A-Za-z][\w-]*)(?: [^<>\n]*)?>/gm;
@@ -399,13 +399,13 @@ function wordsOf(text: string): string {
   if (SUMMARY.test(text.trimStart())) return "";
   let [words, from, looked] = ["", 0, 0];
   for (const { 0: { length }, 1: name = "", index } of text.matchAll(BLOCK)) {
-    const isPersons = PERSONS_BLOCKS.includes(name);
+    const isPersons = USER_BLOCKS.includes(name);
     if (index < from || !(isPersons || AGENTS_BLOCKS.includes(name) || /[_-]/.test(name))) continue;
-    if (++looked > MOST_BLOCKS) break;
+    if (++looked > MAX_BLOCKS) break;
     const end = text.indexOf(`</${name}>`, index + length);
     if (end < 0) continue;
     words += text.slice(from, index);
     from = isPersons ? index + length : end + name.length + "</>".length;
   }
-  return (words + text.slice(from)).replaceAll(PERSONS_ENDS, "").replace(RULES_LINE, "").trim();
+  return (words + text.slice(from)).replaceAll(USER_ENDS, "").replace(RULES_LINE, "").trim();
 }

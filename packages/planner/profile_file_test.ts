@@ -2,14 +2,19 @@ import { assertEquals, assertThrows } from "@std/assert";
 import { chooseProfile, profileNamed } from "./providers.ts";
 import { readProfileFile } from "./profile_file.ts";
 
-const WARMTH = [{ idleMs: 60_000, probability: 0.98 }, { idleMs: 3_600_000, probability: 0.3 }];
+const CACHE_LIFETIME = [{ idleMs: 60_000, probability: 0.98 }, { idleMs: 3_600_000, probability: 0.3 }];
 
 Deno.test("readProfileFile() takes fields from the file, and the rest from the named profile", () => {
   assertEquals(
     readProfileFile(
-      JSON.stringify({ profile: "openai", name: "openai, measured", ttlMs: 60_000, cacheLifetime: WARMTH }),
+      JSON.stringify({
+        profile: "openai",
+        name: "openai, measured",
+        ttlMs: 60_000,
+        cacheLifetime: CACHE_LIFETIME,
+      }),
     ),
-    { ...profileNamed("openai"), name: "openai, measured", ttlMs: 60_000, cacheLifetime: WARMTH },
+    { ...profileNamed("openai"), name: "openai, measured", ttlMs: 60_000, cacheLifetime: CACHE_LIFETIME },
   );
   assertEquals(readProfileFile('{"profile": "deepseek"}'), profileNamed("deepseek"));
   assertEquals(readProfileFile('{"profile": "none", "cacheLifetime": []}'), chooseProfile({}));
@@ -20,7 +25,7 @@ Deno.test("readProfileFile() takes fields from the file, and the rest from the n
 Deno.test("readProfileFile() throws naming the field and the requirement", () => {
   const faults: [unknown, string][] = [
     [[], "it is not a JSON object."],
-    [{ cacheLifetime: WARMTH }, "profile is missing. It must be one of anthropic-5m, "],
+    [{ cacheLifetime: CACHE_LIFETIME }, "profile is missing. It must be one of anthropic-5m, "],
     [{ profile: "x" }, 'profile is "x". It must be one of anthropic-5m, '],
     [{ profile: "none", warm: [] }, 'unknown field "warm". Known fields: profile, name, minTokens, '],
     [{ profile: "none", name: "" }, 'name is "". It must be a non-empty string'],

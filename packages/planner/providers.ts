@@ -518,7 +518,7 @@ const WINDOW_FIELDS = [
 const LLAMA_WINDOW_FIELDS = ["n_ctx", "n_ctx_train"];
 
 const LEAST_WINDOW = 512;
-const MOST_WINDOW = 100_000_000;
+const MAX_WINDOW = 100_000_000;
 
 /**
  * Reads a server's list of models (`GET /models`). Returns `profile: "local"` if every model is owned by a
@@ -558,7 +558,7 @@ function firstWindow(of: unknown, fields: readonly string[]): number | undefined
 
 function windowFrom(value: unknown): number | undefined {
   const tokens = Number(value);
-  return Number.isInteger(tokens) && tokens >= LEAST_WINDOW && tokens <= MOST_WINDOW ? tokens : undefined;
+  return Number.isInteger(tokens) && tokens >= LEAST_WINDOW && tokens <= MAX_WINDOW ? tokens : undefined;
 }
 
 const WINDOW_ERRORS: readonly RegExp[] = [

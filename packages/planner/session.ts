@@ -57,7 +57,7 @@ const NEW_STATE: SessionState = {
   reverted: false,
 };
 
-const NOTHING_KEPT: Archive = {
+const NOTHING_RETAINED: Archive = {
   put: archiveRef,
   get: () => Promise.resolve(undefined),
 };
@@ -111,7 +111,7 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
   const { summarise: _, ...alone } = given;
   let about: { profile?: Profile; windowTokens?: number } = {};
   const options: FlatSessionOptions = {
-    ...given.dryRun ? { ...alone, archive: NOTHING_KEPT } : given,
+    ...given.dryRun ? { ...alone, archive: NOTHING_RETAINED } : given,
     profile: () => about.profile ??= currentProfile(given.profile),
     windowTokens: () => about.windowTokens ??= currentWindow(given.windowTokens),
   };

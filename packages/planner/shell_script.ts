@@ -17,7 +17,7 @@ export interface ShellScript {
 const TOKEN =
   /[^\S\n]*(?:#[^\n]*|(\d*(?:&>>?|>[>|&]?|<<?<?)-?)|(\|\||&&|\|&?|[;&\n()]+)|((?:'[^']*'|"[^"\\]*(?:\\[^][^"\\]*)*"|\\[^]|[^\s'"\\;&|<>()]+)+))/y;
 
-const MOST_CHARACTERS = 100_000;
+const MAX_CHARACTERS = 100_000;
 
 const KEYWORDS = /^(?:[!{}]|do|then|else|elif|if|while|until|done|fi|esac|\w+=.*)$/s;
 const WRAPPERS = /^(?:sudo|env|command|exec|nice|nohup|time|timeout|stdbuf|builtin|busybox|winpty|unbuffer)$/;
@@ -26,19 +26,19 @@ const SHELLS = /^(?:(?:ba|z|da|k|fi)?sh|pwsh|powershell|cmd)$/;
 /** Shells whose script is all words after the option. */
 const TAKES_ALL_WORDS = /^(?:pwsh|powershell|cmd)$/;
 const SCRIPT_OPTION = /^(?:-[a-z]*c|-command|\/c)$/i;
-const MOST_NESTED = 4;
+const MAX_NESTED = 4;
 
 /** Parses a script, including nested ones (`bash -lc "…"`), in linear time. */
 export function readScript(script: string, depth = 0): ShellScript {
   const pipelines: ShellCommand[][] = [];
   let pipeline: ShellCommand[] = [];
-  let isComplete = script.length <= MOST_CHARACTERS && !/`|[$<>]\(/.test(script);
-  script = script.slice(0, MOST_CHARACTERS);
+  let isComplete = script.length <= MAX_CHARACTERS && !/`|[$<>]\(/.test(script);
+  script = script.slice(0, MAX_CHARACTERS);
   let words: string[] = [];
   let isSilent = false;
   const endCommand = () => {
     const inner = innerScript(words);
-    if (inner !== undefined && depth < MOST_NESTED) {
+    if (inner !== undefined && depth < MAX_NESTED) {
       const read = readScript(inner, depth + 1);
       isComplete &&= read.isComplete;
       if (!isSilent) pipelines.push(...read.pipelines.map((commands) => [...commands]));

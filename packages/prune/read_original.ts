@@ -53,7 +53,7 @@ export async function readOriginal(
   if (find !== undefined) return search(original, { ...region, find });
   const { content, end } = read(original, region);
   const images = supportsImages ? imagesIn(messages ?? [], { start: region.start, end }) : [];
-  const first = images.slice(0, MAX_PICTURES);
+  const first = images.slice(0, MAX_IMAGES);
   const more = images.length - first.length;
   return {
     content: more > 0 ? `${content}\n[${more} more pictures; recall fewer lines]` : content,
@@ -62,7 +62,7 @@ export async function readOriginal(
   };
 }
 
-const MAX_PICTURES = 8;
+const MAX_IMAGES = 8;
 
 function imagesIn(messages: readonly Transcribed[], { start, end }: Range): string[] {
   let from = 0;

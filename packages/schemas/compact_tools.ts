@@ -120,7 +120,7 @@ export function compactTool(tool: ToolDefinition): ToolDefinition {
 
 const compactForms = new WeakMap<ToolDefinition, ToolDefinition>();
 
-const KEPT = [
+const RETAINED = [
   "$ref",
   "type",
   "nullable",
@@ -197,7 +197,7 @@ function compactParameters(parameters: JsonSchema): JsonSchema {
 
 function isRetained(keyword: string, value: unknown): boolean {
   // `additionalProperties: true` is the default.
-  return KEPT.includes(keyword) && !(keyword === "additionalProperties" && value === true);
+  return RETAINED.includes(keyword) && !(keyword === "additionalProperties" && value === true);
 }
 
 interface Found {
@@ -247,7 +247,7 @@ function freezeEntries(entries: [string, unknown][]) {
 }
 
 function inOrder([a]: [string, unknown], [b]: [string, unknown]): number {
-  const place = (keyword: string) => KEPT.includes(keyword) ? KEPT.indexOf(keyword) : KEPT.length;
+  const place = (keyword: string) => RETAINED.includes(keyword) ? RETAINED.indexOf(keyword) : RETAINED.length;
   return place(a) - place(b) || (a < b ? -1 : 1);
 }
 

@@ -7,7 +7,7 @@ import type { health } from "./api/health_routes.ts";
 import { keyRoutes } from "./api/key_routes.ts";
 import { metricsRoutes } from "./api/metrics_routes.ts";
 import { ledgerRoutes, promptRoutes } from "./api/prompt_routes.ts";
-import { SEES_PICTURES, type ServerSessions } from "./api/session_body.ts";
+import { type ServerSessions, SUPPORTS_IMAGES } from "./api/session_body.ts";
 import { agentSessionRoutes, sessionRoutes } from "./api/session_routes.ts";
 import { transferRoutes } from "./api/transfer_routes.ts";
 import { turnRoutes } from "./api/turn_routes.ts";
@@ -126,7 +126,7 @@ function agentRoute(
             messages: optionalText("Provider of Messages."),
           }, "PassesOn")),
           windowTokens: Type.Number({ description: "Context window in tokens." }),
-          supportsImages: SEES_PICTURES,
+          supportsImages: SUPPORTS_IMAGES,
         }, "Agent"),
       ),
     },

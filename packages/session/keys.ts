@@ -34,7 +34,7 @@ const SPENT = "key_spent";
 const FRESH_MS = 1_000;
 
 /** Assumed maximum of output tokens if a request sets none: no provider's limit is higher. */
-const MOST_OUTPUT_TOKENS = 128_000;
+const MAX_OUTPUT_TOKENS = 128_000;
 
 /** Polling interval for reservations that other servers release, in milliseconds. */
 const POLL_MS = 250;
@@ -103,7 +103,7 @@ export class Keys {
   static readonly OWNER: Caller = { name: "owner", routes: ["gateway", "agent", "approve", "metrics"] };
   /** Requests without a key, if permitted: access to sessions made without a key, by id only. */
   static readonly GUEST: Caller = { name: "guest", routes: ["gateway", "agent"] };
-  static readonly MOST_OUTPUT_TOKENS: number = MOST_OUTPUT_TOKENS;
+  static readonly MAX_OUTPUT_TOKENS: number = MAX_OUTPUT_TOKENS;
   readonly #store: KeysOptions["store"];
   readonly #owners: ReadonlySet<string>;
   readonly #onError: (error: unknown) => void;

@@ -276,7 +276,7 @@ function checkCallId(id: unknown, at: number): void {
 
 const ID = /^[a-zA-Z0-9_-]+$/;
 const KEY = /^[a-zA-Z0-9_.-]{1,64}$/;
-const PICTURES: readonly unknown[] = ["image/jpeg", "image/png", "image/gif", "image/webp"];
+const IMAGES: readonly unknown[] = ["image/jpeg", "image/png", "image/gif", "image/webp"];
 const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
 
 function checkMessages(body: Fields): void {
@@ -360,8 +360,8 @@ function checkBlock(block: Fields, at: string, role: string): void {
     case "image": {
       const { type: kind, media_type: media, data } = fieldsOf(source, `${at}.source`);
       if (kind !== "base64") break;
-      if (!PICTURES.includes(media)) {
-        refuse(`${at}.image.source.base64.media_type: Input should be ${PICTURES}`);
+      if (!IMAGES.includes(media)) {
+        refuse(`${at}.image.source.base64.media_type: Input should be ${IMAGES}`);
       }
       if (typeof data !== "string" || data === "" || !BASE64.test(data)) {
         refuse(`${at}.image.source.base64: invalid base64 data`);

@@ -15,7 +15,7 @@ const WINDOW_LENGTH = 2 ** 20;
 const MAX_UNIT_BYTES = 3;
 
 /** Longest piece for the reused buffer, in code units. */
-const KEPT_LENGTH = 4096;
+const REUSED_LENGTH = 4096;
 
 /** Size of the cache of token counts: number of pieces, and their longest length in code units. */
 const KNOWN = { pieces: 8192, length: 64 };
@@ -30,13 +30,13 @@ export function bytePairEncoder({ bpe_ranks, pat_str }: EncodingData): BytePairE
   const table = new RankTable(bpe_ranks);
   const merger = new BytePairMerger(table);
   const pattern = new RegExp(pat_str, "uy");
-  const reusable = makeBuffers(KEPT_LENGTH);
+  const reusable = makeBuffers(REUSED_LENGTH);
   // Names are repeated often, and merging takes ten times as long as a lookup.
   const known = new Map<string, number>();
 
   /** Encodes a piece into the sink; returns the number of its tokens. */
   const encodePiece = (piece: string, sink: number[] | undefined): number => {
-    const { bytes, tokens } = piece.length <= KEPT_LENGTH ? reusable : makeBuffers(piece.length);
+    const { bytes, tokens } = piece.length <= REUSED_LENGTH ? reusable : makeBuffers(piece.length);
     const length = utf8(piece, bytes);
     const rank = table.rank(bytes, length);
     if (rank >= 0) {
@@ -115,7 +115,7 @@ function windowEnd(text: string, start: number): number {
   return /[\uD800-\uDBFF]/.test(text[limit - 1] ?? "") ? limit - 1 : limit;
 }
 
-const KEPT_BYTES = 4096;
+const REUSED_BYTES = 4096;
 
 /**
  * Merges the bytes of a piece into tokens: repeatedly the adjacent pair with the lowest rank, the leftmost first.
@@ -129,7 +129,7 @@ const KEPT_BYTES = 4096;
 export class BytePairMerger {
   readonly #table: RankTable;
   readonly #byteRanks: Int32Array;
-  readonly #reusable: Workspace = makeWorkspace(KEPT_BYTES);
+  readonly #reusable: Workspace = makeWorkspace(REUSED_BYTES);
   /** First and last entry of each rank's list; -1 if empty. */
   readonly #heads: Int32Array;
   readonly #tails: Int32Array;
@@ -149,7 +149,7 @@ export class BytePairMerger {
     const heads = this.#heads;
     const tails = this.#tails;
     const heap = this.#heap;
-    const space = length <= KEPT_BYTES ? this.#reusable : makeWorkspace(length);
+    const space = length <= REUSED_BYTES ? this.#reusable : makeWorkspace(length);
     const { hashes, next, previous, union, entryAt, entryNext, batch } = space;
     let entries = 0;
     let waitingRanks = 0;

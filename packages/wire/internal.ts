@@ -2,7 +2,7 @@
  * Shared parts of Tare's packages. Not part of the public API: names and behavior may change in any release.
  * @module
  */
-export { MAX_CACHE_MARKS, readCacheBreakpoints } from "./anthropic/cache_breakpoints.ts";
+export { MAX_CACHE_BREAKPOINTS, readCacheBreakpoints } from "./anthropic/cache_breakpoints.ts";
 export { MessageAssembler } from "./anthropic/message_assembler.ts";
 export { MESSAGES_PROTOCOL } from "./anthropic/messages_protocol.ts";
 export { searchBlocks } from "./anthropic/tool_search.ts";

@@ -150,7 +150,7 @@ function rulesOf(protocol: SpokenProtocol): readonly Dialect[] {
   return protocol === CHAT ? ["openai"] : protocol === RESPONSES ? ["responses"] : ["anthropic"];
 }
 
-const MAX_MARKS = 4;
+const MAX_BREAKPOINTS = 4;
 
 /** Returns why a strict provider refuses a prompt; `undefined` for a valid one. */
 function faultOf(
@@ -158,8 +158,8 @@ function faultOf(
   given: ReadonlySet<string>,
 ): string | undefined {
   const breakpoints = pieces.filter(({ mark }) => mark).length;
-  if (breakpoints > MAX_MARKS) {
-    return `There are ${breakpoints} marks for the cache, and ${MAX_MARKS} are the limit.`;
+  if (breakpoints > MAX_BREAKPOINTS) {
+    return `There are ${breakpoints} marks for the cache, and ${MAX_BREAKPOINTS} are the limit.`;
   }
   const open = new Set<string>();
   for (const item of entries) {

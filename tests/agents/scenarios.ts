@@ -46,7 +46,7 @@ function reading(steps: number, facts: FactsByStep): Plan {
 /** Later task that needs the results of an earlier one. */
 const SECOND: Plan = { ...reading(12, {}), facts: Object.values(TWO), report: "second.txt" };
 
-const PICTURE = Uint8Array.fromBase64(
+const IMAGE = Uint8Array.fromBase64(
   [
     "iVBORw0KGgoAAAANSUhEUgAABAAAAAQAAQAAAABXZhYuAAAAlklEQVR42u3BAQEAAACCIP+vbkhAAQAAAAAAAAAAAAAAAAAA",
     "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
@@ -158,7 +158,7 @@ export const SCENARIOS: readonly Scenario[] = [
   {
     name: "an image attached to the prompt",
     plans: { FIRST: reading(12, TWO) },
-    files: { ...readFiles(12, TWO), "picture.png": PICTURE },
+    files: { ...readFiles(12, TWO), "picture.png": IMAGE },
     actions: [{ prompt: FIRST_PROMPT, image: "picture.png" }],
     needs: "images",
   },

@@ -17,7 +17,15 @@ import { judgeBy } from "../../packages/server/approvals/rules.ts";
 const SECRET = "CANARY";
 
 /** Paths where nothing may change, whatever is allowed elsewhere. */
-const KEPT = ["outside", "ws/CANARY-secrets", "ws/.env", "ws/.git", "ws/.bashrc", "ws/.vscode", "ws/keep"];
+const RETAINED = [
+  "outside",
+  "ws/CANARY-secrets",
+  "ws/.env",
+  "ws/.git",
+  "ws/.bashrc",
+  "ws/.vscode",
+  "ws/keep",
+];
 
 const RULES: readonly ApprovalRule[] = [
   { tool: "*", paths: ["CANARY-secrets/**", "**/.env", "**/CANARY*"], decision: "deny" },
@@ -81,7 +89,7 @@ async function contents(path: string): Promise<readonly string[]> {
 }
 
 async function files(top: string): Promise<readonly string[]> {
-  return (await Promise.all(KEPT.map((path) => contents(join(top, path))))).flat();
+  return (await Promise.all(RETAINED.map((path) => contents(join(top, path))))).flat();
 }
 
 /** Runs a call if it needs no approval. */

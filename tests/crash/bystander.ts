@@ -5,7 +5,7 @@ import type { RecordingProvider } from "../recording_provider.ts";
 
 const BATCH = 4;
 
-const KEPT = 8;
+const RETAINED = 8;
 
 const EXCHANGES = 5;
 
@@ -59,7 +59,7 @@ export class Bystander {
 
   /** Reports whether the deletion of an import's sessions has begun. */
   #isThinned(one: Import): boolean {
-    return this.#imports.indexOf(one) < this.#imports.length - Math.floor(KEPT / BATCH);
+    return this.#imports.indexOf(one) < this.#imports.length - Math.floor(RETAINED / BATCH);
   }
 
   async #transfer(url: string): Promise<void> {
@@ -72,7 +72,7 @@ export class Bystander {
       assertEquals([response.status, (await response.json()).sessions?.length], [201, BATCH]);
       one.isAcknowledged = true;
       this.acknowledged.imports++;
-      await Promise.all((await this.#listed(url)).slice(KEPT).map(({ id }) => this.#delete(url, id)));
+      await Promise.all((await this.#listed(url)).slice(RETAINED).map(({ id }) => this.#delete(url, id)));
     }
   }
 

@@ -15,7 +15,7 @@ interface Unit {
   readonly isMarked: boolean;
 }
 
-const MAX_MARKS = 4;
+const MAX_BREAKPOINTS = 4;
 
 /**
  * Checks that the upstream received the client's Messages with only these edits: results replaced by a line
@@ -68,7 +68,7 @@ export async function checkMessages(
     if (isMarked && holder) assert(holder.isMarked, `the mark of block ${at} is lost`);
   }
   if (had + others === 0) assertEquals(has, 0, "cache breakpoints that weren't requested");
-  assert(has + others <= Math.max(MAX_MARKS, had + others), `${has + others} marks`);
+  assert(has + others <= Math.max(MAX_BREAKPOINTS, had + others), `${has + others} marks`);
   if (was.at(-1)?.isMarked) assert(is.at(-1)?.isMarked, "the end has lost its mark");
 }
 

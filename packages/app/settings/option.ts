@@ -118,7 +118,7 @@ export function readMcpFile(
   return readFile(path, (text) => ({ path, servers: readMcpServers(text, dirname(path)) }));
 }
 
-const MOST_INSTRUCTIONS = 64 * 1024;
+const MAX_INSTRUCTIONS = 64 * 1024;
 
 /** Reads a file of instructions. @throws {RangeError} if it is too long. */
 export function readInstructions(
@@ -127,9 +127,9 @@ export function readInstructions(
 ): FromFile & { readonly text: string } | undefined {
   const path = fromFolder(file, from);
   return readFile(path, (text) => {
-    if (text.length <= MOST_INSTRUCTIONS) return { path, text: text.trim() };
+    if (text.length <= MAX_INSTRUCTIONS) return { path, text: text.trim() };
     throw new RangeError(
-      `Cannot read instructions: they have ${text.length} characters, and the limit is ${MOST_INSTRUCTIONS}`,
+      `Cannot read instructions: they have ${text.length} characters, and the limit is ${MAX_INSTRUCTIONS}`,
     );
   });
 }

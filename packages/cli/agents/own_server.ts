@@ -10,9 +10,9 @@ export interface OwnServer extends ServerAddress {
 }
 
 /** Variables that the server doesn't get: it forwards the agent's own. */
-const LEFT_OUT = ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "TARE_MODEL", "TARE_TOKEN"];
+const OMITTED = ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "TARE_MODEL", "TARE_TOKEN"];
 
-const MOST_SAID = 4_000;
+const MAX_OUTPUT_CHARS = 4_000;
 
 /**
  * Starts a server for the command's folder, which ends with this process. It forwards chat completions and responses to
@@ -28,7 +28,7 @@ export async function startOwnServer(
     readonly port?: string;
   },
 ): Promise<OwnServer> {
-  const given = Object.entries(environment).filter(([name]) => !LEFT_OUT.includes(name));
+  const given = Object.entries(environment).filter(([name]) => !OMITTED.includes(name));
   const child = new Deno.Command(Deno.execPath(), {
     args: [...denoArgs("start"), ...(port === undefined ? [] : ["--port", port])],
     env: {
@@ -45,7 +45,7 @@ export async function startOwnServer(
   }).spawn();
   let output = "";
   const hears = keepText(child.stderr, (text) => {
-    output = (output + text).slice(-MOST_SAID);
+    output = (output + text).slice(-MAX_OUTPUT_CHARS);
   });
   const url = Promise.withResolvers<string>();
   let greeting = "";

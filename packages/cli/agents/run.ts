@@ -35,7 +35,7 @@ At the end it prints the cost, the estimated saving, and the most expensive avoi
 
 const CHECK_MS = 1_000;
 
-const MOST_TRIES = 5;
+const MAX_TRIES = 5;
 
 const environment = Deno.env.toObject();
 
@@ -84,7 +84,7 @@ async function isThere(url: string): Promise<boolean> {
 
 /** Replaces the server at this address if it ends, so that the agent can continue. Resolves to the new one, if any. */
 async function takeOver(url: string, start: (port: string) => Promise<OwnServer>, signal: AbortSignal) {
-  for (let tries = 0; !signal.aborted && tries < MOST_TRIES;) {
+  for (let tries = 0; !signal.aborted && tries < MAX_TRIES;) {
     await setTimeout(CHECK_MS, undefined, { signal }).catch(() => {});
     if (signal.aborted || await isThere(url)) continue;
     tries++;

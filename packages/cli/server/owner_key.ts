@@ -52,15 +52,15 @@ export async function noteOwnerPort(data: string, port: number): Promise<void> {
 }
 
 /** Most reads of a file that another process may be writing. */
-const MOST_LOOKS = 20;
-const LOOK_MS = 50;
+const MAX_CHECKS = 20;
+const CHECK_MS = 50;
 
 /** Reads a file that another process may still be writing; undefined if none does. */
 async function readWritten(path: string): Promise<OwnerFile | undefined> {
   for (let looks = 1;; looks++) {
     const owner = await readOwner(path);
-    if (owner || looks === MOST_LOOKS) return owner;
-    await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+    if (owner || looks === MAX_CHECKS) return owner;
+    await new Promise((resolve) => setTimeout(resolve, CHECK_MS));
   }
 }
 

@@ -5,7 +5,7 @@ import type { AskUser } from "./watch_turn.ts";
 import { changeInShort, renderDiff } from "./render_diff.ts";
 import { printableText, QUESTION_MARK } from "./printable_text.ts";
 
-const MAX_SHOWN = 20_000;
+const MAX_VISIBLE = 20_000;
 
 interface ApprovalQuestion {
   readonly ask: AskUser;
@@ -70,9 +70,9 @@ export function questionOf(
   >,
   { isColoured = false }: { readonly isColoured?: boolean } = {},
 ): string {
-  const printable = text.length <= MAX_SHOWN
+  const printable = text.length <= MAX_VISIBLE
     ? text
-    : `${sliceText(text, 0, MAX_SHOWN)}… and ${text.length - MAX_SHOWN} more characters`;
+    : `${sliceText(text, 0, MAX_VISIBLE)}… and ${text.length - MAX_VISIBLE} more characters`;
   // Arguments are visible unless the diff contains all of them.
   const isAllSeen = change !== undefined && change.omitted === undefined;
   const lines = [

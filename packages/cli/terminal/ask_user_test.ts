@@ -96,7 +96,7 @@ Deno.test("askUser() reads a line as the answer, or none once settled or closed"
   assertEquals(await left, undefined);
 });
 
-const ASKED = "▌? Allow shell {}";
+const REQUESTED = "▌? Allow shell {}";
 const QUESTION = "  y = yes, a = always in this session, n = no; or type a reason to deny: ";
 
 /** Returns an approval request in a terminal of 40 columns. */
@@ -146,14 +146,14 @@ Deno.test("askUser() writes above an open request and keeps its input", async ()
   const typed = "not before it is reviewed twice, please";
   input.write(typed);
   const printed = `${QUESTION}${typed}`;
-  const open = [ASKED, printed.slice(0, 40), printed.slice(40, 80), printed.slice(80)];
+  const open = [REQUESTED, printed.slice(0, 40), printed.slice(40, 80), printed.slice(80)];
   assertEquals(await rows(), ["before", ...open]);
   write("! the server is away\n");
-  assertEquals(await rows(), ["before", ASKED, "! the server is away", ...open.slice(1)]);
+  assertEquals(await rows(), ["before", REQUESTED, "! the server is away", ...open.slice(1)]);
   // With the cursor before the end.
   input.write("\x01");
   write("! it is back\n");
-  assertEquals(await rows(), ["before", ASKED, "! the server is away", "! it is back", ...open.slice(1)]);
+  assertEquals(await rows(), ["before", REQUESTED, "! the server is away", "! it is back", ...open.slice(1)]);
   input.write("no:\r");
   assertEquals(await asking, { decision: "deny", reason: `no:${typed}` });
   await leave();
@@ -163,9 +163,9 @@ Deno.test("askUser() repeats the prompt after other output without a line editor
   const { ask, input, write, rows, leave } = atTerminal({ terminal: false });
   const asking = ask();
   const open = [QUESTION.slice(0, 40), QUESTION.slice(40)];
-  assertEquals(await rows(), [ASKED, ...open]);
+  assertEquals(await rows(), [REQUESTED, ...open]);
   write("! the server is away\n");
-  assertEquals(await rows(), [ASKED, ...open, "! the server is away", ...open]);
+  assertEquals(await rows(), [REQUESTED, ...open, "! the server is away", ...open]);
   input.write("y\n");
   assertEquals(await asking, { decision: "allow" });
   await leave();
@@ -179,9 +179,9 @@ Deno.test("askUser() leaves a request answered elsewhere and prints the next one
   settled.abort();
   write("! allowed elsewhere\n");
   assertEquals(await asking, undefined);
-  assertEquals(await rows(), [ASKED, ...open, "! allowed elsewhere"]);
+  assertEquals(await rows(), [REQUESTED, ...open, "! allowed elsewhere"]);
   const next = ask();
-  assertEquals(await rows(), [ASKED, ...open, "! allowed elsewhere", ASKED, ...open]);
+  assertEquals(await rows(), [REQUESTED, ...open, "! allowed elsewhere", REQUESTED, ...open]);
   input.write("y\r");
   assertEquals(await next, { decision: "allow" });
   write("done\n");

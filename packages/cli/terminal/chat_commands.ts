@@ -9,7 +9,7 @@ import { type CommandFile, commandText, listCommands } from "./command_files.ts"
 const LINE_BREAK = "↵";
 
 /** Most lines edited in place; a longer message is replaced by a mark. */
-const MOST_EDITED_LINES = 50;
+const MAX_EDITED_LINES = 50;
 
 interface CommandOutcome {
   readonly output: string;
@@ -208,7 +208,7 @@ async function sayAgain(rest: string, context: InSession): Promise<CommandOutcom
   const { place, content } = last;
   if (name === "edit" && rest === "") {
     const text = contentText(content);
-    const isLong = text.split("\n").length > MOST_EDITED_LINES;
+    const isLong = text.split("\n").length > MAX_EDITED_LINES;
     const printable = isLong && markOf ? markOf(text) : text.replaceAll("\n", LINE_BREAK);
     const named = attachedTo(await withNamed(text));
     const placeholders = attachedTo(content).flatMap((part, at) =>
@@ -404,12 +404,12 @@ function undoOutput(done: string, { files, notCovered }: Pick<PutBack, "files" |
   return [`${counted(files.length, "file")} ${done}.`, ...undoLines({ files, notCovered })].join("\n");
 }
 
-const MOST_LISTED = 20;
+const MAX_LISTED = 20;
 
 function undoLines({ files, notCovered }: Pick<PutBack, "files" | "notCovered">): readonly string[] {
-  const more = files.length - MOST_LISTED;
+  const more = files.length - MAX_LISTED;
   return [
-    ...files.slice(0, MOST_LISTED).map(({ path, change }) => `  ${change.padEnd(8)} ${path}`),
+    ...files.slice(0, MAX_LISTED).map(({ path, change }) => `  ${change.padEnd(8)} ${path}`),
     ...(more > 0 ? [`  and ${more} more`] : []),
     ...notCovered.map((sentence) => `  not included: ${sentence}`),
   ];

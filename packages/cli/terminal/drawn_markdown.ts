@@ -8,10 +8,10 @@ export interface DrawnMarkdown {
 }
 
 /** Longest buffered part of a line, in UTF-16 code units: each piece parses it again. */
-const MOST_HELD = 500;
+const MAX_HELD = 500;
 
 /** Longer lines and tables stay as written: parsing unclosed marks takes quadratic time. */
-const MOST_DRAWN = 4_000;
+const MAX_DRAWN = 4_000;
 
 /** Text that may begin inline markup, alone or together with what follows. */
 const OPENS = /[`[<]|[*~](?=\S)|(?<!\w)_(?=\S)|(?:[*_~!\\&]|https?:\S*|www\.\S*|\S+@\S*)$/;
@@ -49,13 +49,13 @@ export function drawnMarkdown(
     if (fence !== undefined || rows.length > 0) return;
     if (written === undefined) {
       const isHeld = UNSURE.test(line) || FENCE.test(line) || ROW.test(line) || /^ {0,3}#{1,6}\s/.test(line);
-      if (isHeld && line.length < MOST_HELD) return;
+      if (isHeld && line.length < MAX_HELD) return;
       const { drawn, length } = opening(line);
       write(drawn);
       written = length;
     }
     const rest = line.slice(written);
-    const settled = rest.length < MOST_HELD ? settledLength(rest) : rest.length;
+    const settled = rest.length < MAX_HELD ? settledLength(rest) : rest.length;
     if (settled === 0) return;
     write(drawInline(rest.slice(0, settled)));
     written += settled;
@@ -143,7 +143,7 @@ function settledLength(text: string): number {
 }
 
 function drawInline(text: string, isBold = false): string {
-  return text.length > MOST_DRAWN ? printableText(text) : drawTokens(Lexer.lexInline(text), isBold);
+  return text.length > MAX_DRAWN ? printableText(text) : drawTokens(Lexer.lexInline(text), isBold);
 }
 
 function drawTokens(tokens: readonly Token[], isBold: boolean): string {
@@ -179,7 +179,7 @@ function draw(token: MarkedToken, isBold: boolean): string {
 /** Renders a table; returns it as written if it is invalid or too wide. */
 function drawTable(rows: readonly string[], columns: number): string {
   const text = rows.join("\n");
-  const [table] = text.length > MOST_DRAWN ? [] : Lexer.lex(text);
+  const [table] = text.length > MAX_DRAWN ? [] : Lexer.lex(text);
   const asWritten = () => rows.map((row) => `${drawInline(row)}\n`).join("");
   if (table?.type !== "table") return asWritten();
   const { header, rows: body, align } = table as Tokens.Table;

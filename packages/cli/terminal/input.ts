@@ -2,7 +2,7 @@ import { fenced } from "@tare/server/internal/format";
 import { PassThrough } from "node:stream";
 
 /** Most bytes of piped input: about 60,000 tokens. */
-const MOST_BYTES = 256 * 1024;
+const MAX_BYTES = 256 * 1024;
 
 /** Bytes searched for NUL, which marks binary data. */
 const HEAD_BYTES = 8 * 1024;
@@ -19,7 +19,7 @@ export interface PipedInput {
  */
 export async function readPiped(
   stream: ReadableStream<Uint8Array>,
-  { mostBytes = MOST_BYTES }: { readonly mostBytes?: number } = {},
+  { mostBytes = MAX_BYTES }: { readonly mostBytes?: number } = {},
 ): Promise<PipedInput | undefined> {
   const chunks: Uint8Array[] = [];
   let length = 0;

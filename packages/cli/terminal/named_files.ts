@@ -7,7 +7,7 @@ const NAMED = /(?<!\S)@(?:"([^"\n]+)"|([^\s"]+))/g;
 
 const TYPED = /(?<!\S)@(?:"([^"\n]*)|([^\s"]*))$/;
 
-const PICTURES: Readonly<Record<string, string>> = {
+const IMAGES: Readonly<Record<string, string>> = {
   png: "image/png",
   jpg: "image/jpeg",
   jpeg: "image/jpeg",
@@ -16,8 +16,8 @@ const PICTURES: Readonly<Record<string, string>> = {
 };
 
 /** Limit of providers per image and of the server per message, in bytes. */
-const MOST_OF_A_PICTURE = 5 * 2 ** 20;
-const MOST_OF_ALL = 7 * 2 ** 20;
+const MAX_OF_AN_IMAGE = 5 * 2 ** 20;
+const MAX_OF_ALL = 7 * 2 ** 20;
 
 /**
  * Returns a message with the images that it names as `@shot.png`. Other files stay names: results of tools can be
@@ -32,17 +32,17 @@ export async function withImages(
   { folder, typed = text }: { readonly folder?: string | undefined; readonly typed?: string },
 ): Promise<Content> {
   if (folder === undefined) return text;
-  let room = MOST_OF_ALL;
+  let room = MAX_OF_ALL;
   const images: string[] = [];
   for (const [, quoted, bare = ""] of typed.matchAll(NAMED)) {
     const path = quoted ?? bare.replace(/[.,;:!?)\]]+$/, "");
-    const kind = PICTURES[/\.(\w+)$/.exec(path)?.[1]?.toLowerCase() ?? ""];
+    const kind = IMAGES[/\.(\w+)$/.exec(path)?.[1]?.toLowerCase() ?? ""];
     if (kind === undefined) continue;
     const bytes = await imageAt(isAbsolute(path) ? path : join(folder, path), path);
     if (!bytes) continue;
     if (bytes.length > room) {
       throw new Error(
-        `Cannot attach ${path}: the images of one message exceed ${MOST_OF_ALL / 2 ** 20} MiB.`,
+        `Cannot attach ${path}: the images of one message exceed ${MAX_OF_ALL / 2 ** 20} MiB.`,
       );
     }
     room -= bytes.length;
@@ -58,15 +58,15 @@ export async function withImages(
 async function imageAt(path: string, named: string): Promise<Uint8Array | undefined> {
   const info = await Deno.stat(path).catch(() => undefined);
   if (!info?.isFile) return undefined;
-  if (info.size > MOST_OF_A_PICTURE) {
+  if (info.size > MAX_OF_AN_IMAGE) {
     throw new Error(
-      `Cannot attach ${named}: it has ${info.size} bytes, and the limit is ${MOST_OF_A_PICTURE}.`,
+      `Cannot attach ${named}: it has ${info.size} bytes, and the limit is ${MAX_OF_AN_IMAGE}.`,
     );
   }
   return await Deno.readFile(path);
 }
 
-const MOST_OFFERED = 50;
+const MAX_OFFERED = 50;
 
 export interface Completions {
   readonly typed: string;
@@ -81,7 +81,7 @@ export async function completeFile(
   const [typed, quoted, bare = ""] = TYPED.exec(line) ?? [];
   if (typed === undefined) return { typed: "", all: [] };
   // Names with control or hidden characters are omitted.
-  const found = (await find(quoted ?? bare, MOST_OFFERED))
+  const found = (await find(quoted ?? bare, MAX_OFFERED))
     .filter((path) => printableText(path, { isWhole: true }) === path);
   return { typed, all: found.map((path) => /[\s"]/.test(path) ? `@"${path}"` : `@${path}`) };
 }

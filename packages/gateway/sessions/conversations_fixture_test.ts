@@ -7,7 +7,7 @@ import { gateway, type GatewayOptions, type HttpGateway } from "@tare/gateway";
 import { profileNamed } from "@tare/planner";
 import type { Store } from "@tare/session";
 import type { JsonRecord } from "@tare/wire";
-import { type Json, longResult, SUM_UP } from "../agents_fixture_test.ts";
+import { type Json, longResult, SUMMARIZE } from "../agents_fixture_test.ts";
 import { OPTIONS, post } from "../fixture_test.ts";
 import type { Dialect, Reply } from "./dialects_fixture_test.ts";
 
@@ -188,7 +188,10 @@ export function conversation(
   ask(third.steps.at(-1)!);
   // The client compacts and continues from the summary; evicted content can still be recalled.
   const summary = "This is what was said before: " + "a summary of the conversation so far. ".repeat(3);
-  const summing = { history: [...third.after, message(SUM_UP)], reply: { text: summary, id: "msg_summary" } };
+  const summing = {
+    history: [...third.after, message(SUMMARIZE)],
+    reply: { text: summary, id: "msg_summary" },
+  };
   ask(summing, { tools: false });
   const fourth = turn(dialect, [message(`What was: ${summary}`), message("Go on.")], names("e", 4));
   for (const step of fourth.steps) ask(step, { recalls: "ever" });

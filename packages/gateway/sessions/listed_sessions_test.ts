@@ -9,7 +9,7 @@ import {
 } from "@tare/session/internal/report";
 import { gateway, type GatewayOptions } from "@tare/gateway";
 import { profileNamed } from "@tare/planner";
-import { BASH, chatStep, longResult, SUM_UP } from "../agents_fixture_test.ts";
+import { BASH, chatStep, longResult, SUMMARIZE } from "../agents_fixture_test.ts";
 import { completion, gatewayed, OPTIONS, post, UPSTREAM } from "../fixture_test.ts";
 
 function conversation(options: Partial<GatewayOptions> = {}) {
@@ -73,7 +73,7 @@ Deno.test("gateway() reports what a model sees, and restores pinned results at t
 Deno.test("gateway() reports totals of calls that equal the ledger's", async () => {
   const { step, ask, visible, overview, messages } = conversation({ holdout: 0 });
   for (let at = 0; at < 4; at++) await step(`file${at}`);
-  await ask({ messages: [...messages, { role: "user", content: SUM_UP }] });
+  await ask({ messages: [...messages, { role: "user", content: SUMMARIZE }] });
   const calls = await (await visible()).calls();
   const reported = await overview();
   for (const name of ["promptTokens", "cachedTokens", "outputTokens", "costUnits"] as const) {
@@ -182,7 +182,7 @@ Deno.test("gateway() reports a conversation's costs, evictions with reasons, and
   let nowMs = Date.UTC(2026, 0, 1);
   const { ask, step, messages, visible } = conversation({ now: () => nowMs += 1_000 });
   for (let at = 0; at < 8; at++) await step(`file${at}`);
-  await ask({ messages: [...messages, { role: "user", content: SUM_UP }] });
+  await ask({ messages: [...messages, { role: "user", content: SUMMARIZE }] });
   const session = await (await visible()).details();
   assertEquals([session.id, session.calls, session.compactions], [(await visible()).id, 9, 1]);
   assert(session.epoch > 0 && session.rewrites.length >= session.epoch);
@@ -232,7 +232,7 @@ Deno.test("gateway() counts the turns of a conversation, also after its client b
     [...first, ...look, user("And be quick.")],
     [...first, ...look, user("And be quick."), message("A file."), user("Thanks. And what is in it?")],
     [...first, ...look, user("And be quick."), message("A file."), user("Thanks. And what is in it?")],
-    [...first, ...look, message("A file."), user(SUM_UP)],
+    [...first, ...look, message("A file."), user(SUMMARIZE)],
     [user("Continue from this: A summary of all that was done here."), ...look],
     [
       user("Continue from this: A summary of all that was done here."),

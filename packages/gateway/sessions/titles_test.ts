@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { memoryStore } from "@tare/session/sqlite";
 import { gateway, type GatewayOptions } from "@tare/gateway";
-import { BASH, chatStep, codexOpening, codexStep, type Json, SUM_UP } from "../agents_fixture_test.ts";
+import { BASH, chatStep, codexOpening, codexStep, type Json, SUMMARIZE } from "../agents_fixture_test.ts";
 import { completion, OPTIONS, post } from "../fixture_test.ts";
 import { responsesUpstream } from "../responses_fixture_test.ts";
 
@@ -45,7 +45,7 @@ Deno.test("titles: a session retains its title after a summary and after a resta
   const messages = [{ role: "user", content }, ...chatStep("a", "1")];
   await first.ask(body(messages.slice(0, 1)));
   await first.ask(body(messages));
-  await first.ask(body([...messages, { role: "user", content: SUM_UP }]));
+  await first.ask(body([...messages, { role: "user", content: SUMMARIZE }]));
   const fresh = [{ role: "user", content: `Where we stand:\n${SUMMARY}` }];
   await first.ask(body(fresh));
   const before = await first.titles();

@@ -1,7 +1,7 @@
 import {
   type CacheLifetimeRecord,
   estimateCacheLifetime,
-  NO_WARMTH,
+  NO_CACHE_LIFETIME,
   observeCacheLifetime,
   priorCacheLifetime,
 } from "./prefix.ts";
@@ -15,7 +15,7 @@ const MINUTE = 60_000;
 function after(...calls: readonly (readonly [minutes: number, warm: boolean])[]): CacheLifetimeRecord {
   return calls.reduce(
     (record, [minutes, warm]) => observeCacheLifetime(profile, { idleMs: minutes * MINUTE, warm }, record),
-    NO_WARMTH,
+    NO_CACHE_LIFETIME,
   );
 }
 const estimate = (minutes: number, record: CacheLifetimeRecord) =>
@@ -33,7 +33,11 @@ Deno.test("priorWarmth() reads the profile's table, and is 0 after its end", () 
 
 Deno.test("estimateWarmth() starts near the prior", () => {
   for (const minutes of [0.5, 4, 8, 20, 50]) {
-    assertAlmostEquals(estimate(minutes, NO_WARMTH), priorCacheLifetime(profile, minutes * MINUTE), 0.15);
+    assertAlmostEquals(
+      estimate(minutes, NO_CACHE_LIFETIME),
+      priorCacheLifetime(profile, minutes * MINUTE),
+      0.15,
+    );
   }
 });
 
@@ -45,17 +49,17 @@ Deno.test("estimateWarmth() expects a prefix up to the end of each entry of the 
       probability: [0.99, 0.9, 0.5][at]!,
     })),
   };
-  const estimate = (idleMs: number) => estimateCacheLifetime(table, idleMs, NO_WARMTH);
+  const estimate = (idleMs: number) => estimateCacheLifetime(table, idleMs, NO_CACHE_LIFETIME);
   for (const end of [5_000, 9_000]) {
     assertEquals([estimate(end), estimate(end + 1) < estimate(end)], [estimate(end - 1), true]);
   }
   // A hit at the end of an entry supports it, a miss after it refutes it.
   const seen = (idleMs: number, warm: boolean) =>
-    estimateCacheLifetime(table, 5_000, observeCacheLifetime(table, { idleMs, warm }, NO_WARMTH));
+    estimateCacheLifetime(table, 5_000, observeCacheLifetime(table, { idleMs, warm }, NO_CACHE_LIFETIME));
   assertEquals(seen(5_000, true) > estimate(5_000), true);
   assertEquals(seen(5_000, false) < estimate(5_000), true);
   // Within the first entry only that entry changes.
-  const short = observeCacheLifetime(table, { idleMs: 1_000, warm: false }, NO_WARMTH);
+  const short = observeCacheLifetime(table, { idleMs: 1_000, warm: false }, NO_CACHE_LIFETIME);
   assertAlmostEquals(estimateCacheLifetime(table, 1_000, short), 50 * 0.99 / 51, 1e-9);
   assertEquals(estimateCacheLifetime(table, 5_000, short), estimate(5_000));
 });
@@ -80,14 +84,14 @@ Deno.test("estimateWarmth() falls for a provider that loses prefixes before thei
 Deno.test("estimateWarmth() is 0 for a profile without a cache, whatever was observed", () => {
   const none = profileNamed("none");
   assertEquals(
-    estimateCacheLifetime(none, 0, observeCacheLifetime(none, { idleMs: 0, warm: true }, NO_WARMTH)),
+    estimateCacheLifetime(none, 0, observeCacheLifetime(none, { idleMs: 0, warm: true }, NO_CACHE_LIFETIME)),
     0,
   );
 });
 
 Deno.test("estimateWarmth() starts near a profile that hardly ever loses a prefix", () => {
   const local = profileNamed("local");
-  assertAlmostEquals(estimateCacheLifetime(local, 20 * 60 * MINUTE, NO_WARMTH), 0.99, 0.01);
+  assertAlmostEquals(estimateCacheLifetime(local, 20 * 60 * MINUTE, NO_CACHE_LIFETIME), 0.99, 0.01);
 });
 
 function scaleAfter(...calls: readonly (readonly [ours: number, theirs: number])[]) {

@@ -455,7 +455,7 @@ export interface CacheLifetimeRecord {
   readonly weights: readonly number[];
 }
 
-export const NO_WARMTH: CacheLifetimeRecord = { promptCalls: 0, misses: 0, weights: [] };
+export const NO_CACHE_LIFETIME: CacheLifetimeRecord = { promptCalls: 0, misses: 0, weights: [] };
 
 const LOSS_RATES = [0.02, 0.1, 0.3] as const;
 

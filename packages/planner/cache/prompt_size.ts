@@ -226,7 +226,7 @@ const TEXT_KINDS: readonly TextKind[] = [
   { least: 0.1, usual: 1, most: 3, sample: "" },
 ];
 
-const [WORDS, MARKS, DENSE, LATIN, GREEK, CYRILLIC, HEBREW, ARABIC] = [0, 1, 2, 3, 4, 5, 6, 7] as const;
+const [WORDS, BREAKPOINTS, DENSE, LATIN, GREEK, CYRILLIC, HEBREW, ARABIC] = [0, 1, 2, 3, 4, 5, 6, 7] as const;
 const [INDIC, ASIAN, KANA, HAN, HANGUL, OTHER, MEDIA] = [8, 9, 10, 11, 12, 13, 14] as const;
 
 /** Numbers by kind of text; by default tokens counted locally. */
@@ -395,7 +395,7 @@ function addUnits(text: string, units: number[]): void {
     }
   }
   units[WORDS]! += words;
-  units[MARKS]! += breakpointCount;
+  units[BREAKPOINTS]! += breakpointCount;
   units[DENSE]! += dense;
 }
 

@@ -96,23 +96,23 @@ const RESERVE = 4_000;
 
 const LOOK_BACK = 20;
 
-const MOST_LOST = 2;
+const MAX_LOST = 2;
 
 /**
  * Probabilities that a user returns within the next 280 s after 280 s, 560 s and so on, from 187 pauses in
  * recorded sessions: if the end of a session isn't reported, and if it is.
  */
 const RETURNS = [0.25, 0.16, 0.08, 0.09, 0.05, 0.07, 0.01, 0.04];
-const TOLD_RETURNS = [0.36, 0.27, 0.17, 0.2, 0.14, 0.19, 0.04, 0.13];
+const REPORTED_RETURNS = [0.36, 0.27, 0.17, 0.2, 0.14, 0.19, 0.04, 0.13];
 
 /** Thirteen of 33 tools that ran for over 280 s ended within the next 280 s. Most others waited for approval. */
-const MOST_PINGS = 4;
+const MAX_PINGS = 4;
 
 /**
  * The probabilities alone would give two. A third loses 0.005 of the prefix on average; on one half of the
  * recordings it saves 1.3 %, on the other it costs nothing.
  */
-const PERSON_PINGS = 3;
+const USER_KEEP_ALIVES = 3;
 
 const COMMITTED_PINGS = 2;
 
@@ -172,7 +172,7 @@ export function nextPing(clock: ClockState, idle: Idle, options: ClockOptions): 
   const { nowMs, trial, thinksByBudget = false, answerBlocks = 1, isRequested = false } = idle;
   // Only profiles with write prices distinguish short writes from an hour's and refresh entries by use.
   if (!writes || ttlMs >= HOUR_MS || thinksByBudget || heldTokens < minTokens) return undefined;
-  if (isUpgraded || lost >= MOST_LOST || nowMs > usedMs + ttlMs) return undefined;
+  if (isUpgraded || lost >= MAX_LOST || nowMs > usedMs + ttlMs) return undefined;
   const atMs = Math.max(nowMs, usedMs + ttlMs - MARGIN_MS);
   const lossTokens = Math.max(0, heldTokens - hourTokensAt(clock, atMs));
   if (lossTokens <= (1 - WARM_SHARE) * heldTokens) return undefined;
@@ -184,7 +184,7 @@ export function nextPing(clock: ClockState, idle: Idle, options: ClockOptions): 
   };
   // Where an hour can be had, five minutes for nearly the same price aren't worth it.
   if (trial && mayUpgrade(trial, heldTokens) && answerTokens > 0 && answerBlocks < LOOK_BACK) {
-    return isRequested || pings < MOST_PINGS
+    return isRequested || pings < MAX_PINGS
       ? plan("upgrade", read * heldTokens + writes.hour * answerTokens)
       : undefined;
   }
@@ -198,12 +198,12 @@ function mostPings(
   { pending, hasCommitted = false, reportsEnd = false }: Idle,
   { profile: { read, write }, lossTokens, prunedTokens = 0 }: ClockOptions & { readonly lossTokens: number },
 ): number {
-  if (pending !== "user") return MOST_PINGS;
+  if (pending !== "user") return MAX_PINGS;
   // Tokens evicted in a cold cache aren't written again, but a warm cache carries them further.
   const lost = write * Math.max(0, lossTokens - prunedTokens) - read * lossTokens;
   const loss = lost / ((write - read) * heldTokens);
-  const worth = pingsWorth(reportsEnd ? TOLD_RETURNS : RETURNS, { read, write, loss });
-  const most = reportsEnd || loss < WARM_SHARE ? worth : PERSON_PINGS;
+  const worth = pingsWorth(reportsEnd ? REPORTED_RETURNS : RETURNS, { read, write, loss });
+  const most = reportsEnd || loss < WARM_SHARE ? worth : USER_KEEP_ALIVES;
   return hasCommitted ? Math.min(most, COMMITTED_PINGS) : most;
 }
 

@@ -24,7 +24,7 @@ export interface UpgradeOutcome {
 
 const RETURNS = 3;
 
-const MOST_MISSES = 2;
+const MAX_MISSES = 2;
 
 /** Smallest prefix of the first one, in tokens: less is weak evidence. */
 const LEAST_PROBE_TOKENS = 20_000;
@@ -33,7 +33,7 @@ const LEAST_PROBE_TOKENS = 20_000;
  * Returns whether an extended keep-alive may be requested for a prefix of this size. The first is a probe.
  */
 export function mayUpgrade({ isBilled, misses }: UpgradeTrial, prefixTokens: number): boolean {
-  return isBilled === undefined ? prefixTokens >= LEAST_PROBE_TOKENS : isBilled && misses < MOST_MISSES;
+  return isBilled === undefined ? prefixTokens >= LEAST_PROBE_TOKENS : isBilled && misses < MAX_MISSES;
 }
 
 /**

@@ -105,7 +105,7 @@ interface Eviction {
 }
 
 /** Tokens from which results next to a restored one stay evicted. */
-const BESIDE_TOKENS = 100;
+const EXTRA_TOKENS = 100;
 
 export function pinnedPlaces(pins: readonly Pin[], history: readonly Message[]): PinnedPlaces {
   const retained = new Set(pins.flatMap(({ wish, place }) => wish === "retain" ? [place] : []));
@@ -151,7 +151,7 @@ export function findWishes(
     const beside = layout.hasLeft(place) ? step.filter((at) => at !== place && layout.hasLeft(at)) : [];
     const candidates = beside.flatMap((at) => layout.isElided(at) ? [] : candidate(at, false) ?? [])
       .filter(({ tokensBefore, index }) =>
-        tokensBefore > BESIDE_TOKENS &&
+        tokensBefore > EXTRA_TOKENS &&
         !pins.some((other) => other.place === index && other.wish === "retain")
       );
     const out = new Set([

@@ -197,7 +197,7 @@ class Rewriting {
   async #cutResults(): Promise<void> {
     const { countTokens, archive, tools } = this.#options;
     const { messages: history, recall } = this.#request;
-    for (let round = 0; round < MOST_CUTS && this.#isOver(); round++) {
+    for (let round = 0; round < MAX_CUTS && this.#isOver(); round++) {
       const { layout, size, situation: { windowTokens }, promptTokens } = this.#prompt;
       const tooMany = (share: number) => Math.ceil((1 - share * windowTokens / size.atMost) * promptTokens);
       const find = (retained: ReadonlySet<number>) =>
@@ -409,7 +409,7 @@ function reasonOf(decision: Decision | undefined): string {
  * Rounds of cuts from a prompt that may still be too long, and target shares of the window for seen and new
  * results.
  */
-const MOST_CUTS = 12;
+const MAX_CUTS = 12;
 const ROOMY_SHARE = 0.8;
 const FITTING_SHARE = 0.98;
 

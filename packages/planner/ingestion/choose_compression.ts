@@ -15,7 +15,7 @@ import {
 } from "./ingested.ts";
 
 const LEAST_NUMBERED = 5;
-const MOST_RUNS = 8;
+const MAX_RUNS = 8;
 
 const LEAST_HITS = 3;
 const LEAST_PATHS = 4;
@@ -77,7 +77,7 @@ function numberedRuns(lines: readonly string[], form: LineNumbers): readonly Num
   let count = 0;
   for (const [at, line] of lines.entries()) {
     const end = line.indexOf(mark);
-    const number = end < 0 || end > MOST_DIGITS
+    const number = end < 0 || end > MAX_DIGITS
       ? NaN
       : Number(line.slice(0, end).replace(pad === " " ? /^ +/ : /^0+/, ""));
     const isNumbered = Number.isInteger(number) && number > 0 && line.startsWith(numberMark(form, number));
@@ -88,7 +88,7 @@ function numberedRuns(lines: readonly string[], form: LineNumbers): readonly Num
       isNumbered &&
       (!isFirstOnly || runs.length === 0 && (below === undefined ? at === 0 : lines[at - 1] === below))
     ) {
-      if (runs.push({ at, first: number, last: number }) > MOST_RUNS) return undefined;
+      if (runs.push({ at, first: number, last: number }) > MAX_RUNS) return undefined;
       open = true;
     } else {
       // A line before the only run must not look like its first line.
@@ -103,7 +103,7 @@ function numberedRuns(lines: readonly string[], form: LineNumbers): readonly Num
   return count > LEAST_NUMBERED ? runs : undefined;
 }
 
-const MOST_DIGITS = 16;
+const MAX_DIGITS = 16;
 
 /**
  * Returns the indentation of JSON, `""` if it is on one line; `undefined` if its layout can't be restored.

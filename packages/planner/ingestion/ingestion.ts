@@ -516,7 +516,7 @@ const STEP = 4;
 
 const LEAST_LINES = WINDOW + STEP - 1;
 
-const MOST_TRIED = 32;
+const MAX_TRIED = 32;
 
 interface Block {
   readonly place: number;
@@ -568,7 +568,7 @@ class LineIndex {
     let best: { readonly from: number; readonly to: number; readonly source: Block } | undefined;
     let tried = 0;
     let window = this.#slots[wanted & (this.#slots.length - 1)]!;
-    for (; window >= 0 && tried < MOST_TRIED; window = this.#windows[3 * window + 2]!) {
+    for (; window >= 0 && tried < MAX_TRIED; window = this.#windows[3 * window + 2]!) {
       const line = this.#windows[3 * window]!;
       const place = this.#windows[3 * window + 1]!;
       const known = { start: this.#starts[2 * place]!, length: this.#starts[2 * place + 1]! };

@@ -27,10 +27,10 @@ import { readCall } from "../tools_of_agents.ts";
 // `findRemovals()` finds the evictable parts. Parts worth carrying are skipped until an event wakes them.
 
 /** Assumed prompt tokens of a refetch. The actual prompt would feed back: a large one would retain more. */
-const REPAIR_PROMPT_TOKENS = 20_000;
-const REPAIR_OUTPUT_TOKENS = 60;
+const REFETCH_PROMPT_TOKENS = 20_000;
+const REFETCH_OUTPUT_TOKENS = 60;
 const OUTPUT_PRICE = 5;
-const REPAIR_ORIGINAL_TOKENS = 7_000;
+const REFETCH_ORIGINAL_TOKENS = 7_000;
 
 /** Weight of a message's text over its names: an edit with a forgotten text fails before it is read again. */
 const TEXT_WEIGHT = 1.5;
@@ -49,8 +49,8 @@ export const KEEP_WANTED: Retention = {
       ? 0.3 * size / wantedAge ** 1.5
       : 0.024 * size / wantedAge;
     const named = names > 0 ? 0.12 * names ** 0.15 / age : 0;
-    const repair = (REPAIR_PROMPT_TOKENS + unseenTokens) * read + REPAIR_OUTPUT_TOKENS * OUTPUT_PRICE +
-      Math.min(tokens, REPAIR_ORIGINAL_TOKENS) * write;
+    const repair = (REFETCH_PROMPT_TOKENS + unseenTokens) * read + REFETCH_OUTPUT_TOKENS * OUTPUT_PRICE +
+      Math.min(tokens, REFETCH_ORIGINAL_TOKENS) * write;
     return 2.2 * (TEXT_WEIGHT * text + named) * repair;
   },
   resultTailTokens: 0,

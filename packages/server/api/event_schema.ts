@@ -4,7 +4,7 @@ import { type TProperties, Type } from "typebox";
 import { closed, COUNT, count, optionalText, text } from "../http/schema.ts";
 import type { SessionEvent } from "../sessions/session_types.ts";
 import { ASSISTANT_MESSAGE, CONTENT, MESSAGE } from "./message_schemas.ts";
-import { ASKED } from "./report_schemas.ts";
+import { REQUESTED_PINS } from "./report_schemas.ts";
 
 const STRING = Type.String();
 const TOKENS = Type.Number({ minimum: 0 });
@@ -131,7 +131,7 @@ const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
     removed: STRING,
     tokensBefore: TOKENS,
     tokensAfter: TOKENS,
-    pins: Type.Optional(ASKED),
+    pins: Type.Optional(REQUESTED_PINS),
   },
   warning: { message: STRING },
   text_delta: { step: STEP, text: STRING },

@@ -261,16 +261,16 @@ async function putBack(
   }
 }
 
-const MOST_NAMED = 50;
+const MAX_NAMED = 50;
 
 function modelText(verb: "undo" | "redo", { files, notCovered }: PutBack): string {
-  const named = files.slice(0, MOST_NAMED).map(({ path, change }) => `${path} (${change})`);
-  const more = files.length > MOST_NAMED ? ` and ${files.length - MOST_NAMED} more` : "";
+  const named = files.slice(0, MAX_NAMED).map(({ path, change }) => `${path} (${change})`);
+  const more = files.length > MAX_NAMED ? ` and ${files.length - MAX_NAMED} more` : "";
   return [
     verb === "undo"
       ? "The user has undone the changes above: files are as before them."
       : "The user has reverted the undo: the changes above are restored.",
     files.length === 0 ? "No file differs now." : `Changed now: ${named.join(", ")}${more}.`,
-    ...(notCovered.length === 0 ? [] : [`Not covered: ${notCovered.slice(0, MOST_NAMED).join(" ")}`]),
+    ...(notCovered.length === 0 ? [] : [`Not covered: ${notCovered.slice(0, MAX_NAMED).join(" ")}`]),
   ].join(" ");
 }

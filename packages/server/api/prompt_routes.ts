@@ -8,7 +8,7 @@ import {
   CALL_LIST,
   CALLS_QUERY,
   KEEP_ALIVE,
-  KEPT_WARM,
+  KEPT_ALIVE,
   LEDGER_REPORT,
   MISSES_QUERY,
   NEW_PIN,
@@ -148,7 +148,7 @@ export function promptRoutes(registry: ServerSessions) {
         "time remains.",
       body: KEEP_ALIVE,
       responses: {
-        200: json("Until when.", KEPT_WARM),
+        200: json("Until when.", KEPT_ALIVE),
         400: "Cache keep-alive is off, the price is unknown, or the body isn't valid.",
         404: "There is no such session.",
         409: "There is no cache to keep alive now.",

@@ -20,7 +20,7 @@ const SPENT_ON = closed(numbers(PARTS), "SpentOn");
 
 const WISH = Type.Enum(["retain", "evict"]);
 
-export const ASKED = Type.Array(closed({ place: COUNT, wish: WISH, by: TEXT }, "Asked"));
+export const REQUESTED_PINS = Type.Array(closed({ place: COUNT, wish: WISH, by: TEXT }, "RequestedPin"));
 
 const REWRITE = {
   mechanism: TEXT,
@@ -28,7 +28,7 @@ const REWRITE = {
   removed: TEXT,
   tokensBefore: NUMBER,
   tokensAfter: NUMBER,
-  pins: Type.Optional(ASKED),
+  pins: Type.Optional(REQUESTED_PINS),
 };
 
 /** A client's change of an earlier request. */
@@ -117,7 +117,7 @@ export const KEEP_ALIVE = closed(
   { minutes: 60 },
 );
 
-export const KEPT_WARM = closed({
+export const KEPT_ALIVE = closed({
   until: Type.String({ format: "date-time", description: "End of keep-alive requests." }),
   maxUsd: Type.Number({
     description:
@@ -176,13 +176,13 @@ export const BLOCK_QUERY = {
   }),
 };
 
-export const SUMS = numbers(Object.keys(usageTotals.nothing) as (keyof UsageTotals)[]);
-const GROUP_SUMS = closed({ ...SUMS, sessions: COUNT }, "GroupSums");
+export const TOTALS = numbers(Object.keys(usageTotals.nothing) as (keyof UsageTotals)[]);
+const GROUP_TOTALS = closed({ ...TOTALS, sessions: COUNT }, "GroupTotals");
 
 export const OVERVIEW = closed({
-  today: closed(SUMS, "Sums"),
-  all: closed(SUMS, "Sums"),
-  groups: closed({ planned: GROUP_SUMS, holdout: GROUP_SUMS }, "Groups"),
+  today: closed(TOTALS, "UsageTotals"),
+  all: closed(TOTALS, "UsageTotals"),
+  groups: closed({ planned: GROUP_TOTALS, holdout: GROUP_TOTALS }, "Groups"),
   warnings: Type.Array(
     closed({ at: TIME, session: TEXT, message: TEXT } satisfies Fields<Overview["warnings"]>, "ToldWarning"),
   ),
@@ -201,7 +201,7 @@ export const SPEND_QUERY = {
 };
 
 export const SPEND_REPORT = closed({
-  all: closed(SUMS, "Sums"),
+  all: closed(TOTALS, "UsageTotals"),
   rows: Type.Array(closed({
     key: text("Day, model, name of the agent or id of the session; empty if unknown."),
     session: orNull(closed({
@@ -210,7 +210,7 @@ export const SPEND_REPORT = closed({
       model: TEXT,
       agent: orNull(TEXT),
     }, "SpendingSession")),
-    ...SUMS,
+    ...TOTALS,
   }, "SpendRow")),
   hasMore: FLAG,
 }, "Spend");
@@ -225,7 +225,7 @@ export const MISSES_QUERY = {
 type Fields<List extends readonly object[]> = Record<keyof List[number], TSchema>;
 
 const LEDGER_GROUP = closed({
-  ...SUMS,
+  ...TOTALS,
   sessions: COUNT,
   costUnitsPerSession: NUMBER,
   baselineCostUnitsPerSession: NUMBER,
@@ -251,13 +251,13 @@ const PASSING = {
   holdout: FLAG,
   reverted: FLAG,
   epoch: NUMBER,
-  ...SUMS,
+  ...TOTALS,
   savedCostUnits: NUMBER,
 };
 
-export const PASSING_SESSION = closed(PASSING, "GatewaySession");
+export const GATEWAY_SESSION = closed(PASSING, "GatewaySession");
 
-export const PASSING_SESSION_DETAILS = closed({
+export const GATEWAY_SESSION_DETAILS = closed({
   ...PASSING,
   archiveBytes: NUMBER,
   prompt: orNull(closed({

@@ -15,7 +15,7 @@ import { sessionNotFound } from "../sessions/session_errors.ts";
 import { NO_TURNS, type Question, type SessionTotals } from "../sessions/session_types.ts";
 import { BEGUN, EFFECTS, FILE_CHANGE, LEDGER, PARENT, WHY } from "./event_schema.ts";
 import { MESSAGE } from "./message_schemas.ts";
-import { PASSING_SESSION, PASSING_SESSION_DETAILS, SUMS } from "./report_schemas.ts";
+import { GATEWAY_SESSION, GATEWAY_SESSION_DETAILS, TOTALS } from "./report_schemas.ts";
 
 const FIELDS = {
   kind: Type.Literal("agent"),
@@ -39,7 +39,7 @@ const FIELDS = {
   turns: COUNT,
   lastEvent: COUNT,
   ledger: LEDGER,
-  totals: closed(SUMS, "Sums"),
+  totals: closed(TOTALS, "UsageTotals"),
 };
 
 export const SESSION = closed(FIELDS, "Session", {
@@ -84,7 +84,7 @@ export const APPROVAL = closed({
 const HELPER = closed({
   id: text("Id of the call that it was started for."),
   session: text("Id of its session."),
-}, "Helper");
+}, "Subagent");
 
 const RUNNING_TURN = closed({
   after: count("Number of the last event before it."),
@@ -93,7 +93,7 @@ const RUNNING_TURN = closed({
   ledger: LEDGER,
 }, "RunningTurn");
 
-export const SEES_PICTURES = Type.Optional(Type.Boolean({
+export const SUPPORTS_IMAGES = Type.Optional(Type.Boolean({
   description:
     "Whether its model is known to receive images; if unknown, its provider decides. Absent: unknown " +
     "for all models.",
@@ -111,16 +111,16 @@ const SESSION_WITH_MESSAGES = closed({
     done: count("Number of completed steps: the next one is in progress."),
   }, "Plan")),
   turn: Type.Optional(RUNNING_TURN),
-  supportsImages: SEES_PICTURES,
+  supportsImages: SUPPORTS_IMAGES,
   prompt: closed({
     tokens: count("Tokens of the newest call's prompt; zero before it."),
     windowTokens: Type.Number({ description: "Context window in tokens." }),
   }, "NewestPrompt"),
 }, "SessionWithMessages");
 
-export const ANY_SESSION = Type.Union([SESSION, PASSING_SESSION]);
+export const ANY_SESSION = Type.Union([SESSION, GATEWAY_SESSION]);
 
-export const ANY_SESSION_DETAILS = Type.Union([SESSION_WITH_MESSAGES, PASSING_SESSION_DETAILS]);
+export const ANY_SESSION_DETAILS = Type.Union([SESSION_WITH_MESSAGES, GATEWAY_SESSION_DETAILS]);
 
 export type SessionSummary = Reads<Static<typeof ANY_SESSION>>;
 

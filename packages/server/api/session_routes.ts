@@ -291,7 +291,7 @@ function partBefore(
     const places = messages.flatMap(({ role }, place) => role === "user" ? [place] : []);
     const right = places.length === 0
       ? "there is none"
-      : `user messages are at ${places.slice(-MOST_PLACES).join(", ")}`;
+      : `user messages are at ${places.slice(-MAX_PLACES).join(", ")}`;
     throw invalidRequest(
       `Cannot fork session ${id} before message ${before}: it isn't the user's, and ${right}.`,
     );
@@ -308,4 +308,4 @@ function partBefore(
   );
 }
 
-const MOST_PLACES = 20;
+const MAX_PLACES = 20;

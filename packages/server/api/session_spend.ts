@@ -9,7 +9,7 @@ import {
 import { type Static, Type } from "typebox";
 import type { Reads } from "../http/route.ts";
 import { closed, COUNT, orNull } from "../http/schema.ts";
-import { BLOCK_STATE, numbers, PIN_REPORT, SUMS } from "./report_schemas.ts";
+import { BLOCK_STATE, numbers, PIN_REPORT, TOTALS } from "./report_schemas.ts";
 
 const CARRIED = { ...numbers(["costUnits", "usd"]), unpricedCalls: COUNT };
 const RESULTS_SPEND = Type.Array(
@@ -30,9 +30,9 @@ const RESULT_SPENDS = Type.Array(closed({
 }, "ResultSpend"));
 
 export const SESSION_SPEND = closed({
-  all: closed(SUMS, "Sums"),
+  all: closed(TOTALS, "UsageTotals"),
   turns: Type.Array(
-    closed({ turn: orNull(COUNT), at: orNull(Type.String({ format: "date-time" })), ...SUMS }, "TurnSpend"),
+    closed({ turn: orNull(COUNT), at: orNull(Type.String({ format: "date-time" })), ...TOTALS }, "TurnSpend"),
   ),
   tools: RESULTS_SPEND,
   subjects: RESULTS_SPEND,

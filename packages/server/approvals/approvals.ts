@@ -229,7 +229,7 @@ function whyDenied({ reason, by }: Answer): string {
     case "user":
       return reason === undefined ? "the user denied it." : `the user denied it: ${reason}`;
     case "time":
-      return `the approval timed out. ${NOBODY}`;
+      return `the approval timed out. ${NO_APPROVER}`;
     case "message":
       return "the user continued without approving it.";
     case "cancel":
@@ -237,9 +237,9 @@ function whyDenied({ reason, by }: Answer): string {
   }
 }
 
-const NOBODY = "Do what is possible without it, and report what remains.";
+const NO_APPROVER = "Do what is possible without it, and report what remains.";
 
-export const CANNOT_ASK = `it needs approval, and no user can give it here. ${NOBODY}`;
+export const CANNOT_ASK = `it needs approval, and no user can give it here. ${NO_APPROVER}`;
 
 export function answeredCalls(
   pending: SessionQuestions["pending"],

@@ -350,7 +350,7 @@ function valueOf(text: string, { type }: TextSchema): unknown {
 }
 
 /** Record of a key. `interrupted`: its outcome is unknown. */
-const KEPT = tagged("kind", {
+const STORED_ANSWER = tagged("kind", {
   response: Type.Object({
     status: Type.Integer(),
     headers: Type.Unsafe<Readonly<Record<string, string>>>({
@@ -364,14 +364,14 @@ const KEPT = tagged("kind", {
   reference: Type.Object({ reference: Type.String() }),
   interrupted: Type.Object({}),
 });
-type StoredAnswer = Readonly<Static<typeof KEPT>>;
+type StoredAnswer = Readonly<Static<typeof STORED_ANSWER>>;
 
 type Answerer = (call: RouteCall) => Promise<Response>;
 
-const readStoredAnswer = storedReader(KEPT, "the answer for an Idempotency-Key");
+const readStoredAnswer = storedReader(STORED_ANSWER, "the answer for an Idempotency-Key");
 
 /** Thousands of keys are stored. */
-const MAX_KEPT_CHARS = 64 * 1024;
+const MAX_RETAINED_CHARS = 64 * 1024;
 
 const KEPT_HEADERS = ["content-type", "location"];
 
@@ -496,7 +496,7 @@ function storedAnswer({ status = 200, headers = {}, json }: JsonAnswer): StoredA
 function stored(
   { status, headers, body }: Pick<Response, "status" | "headers"> & { readonly body: string },
 ): StoredAnswer {
-  if (body.length > MAX_KEPT_CHARS) return { kind: "too_large", status, chars: body.length };
+  if (body.length > MAX_RETAINED_CHARS) return { kind: "too_large", status, chars: body.length };
   const named = Object.fromEntries([...headers].filter(([name]) => KEPT_HEADERS.includes(name)));
   return { kind: "response", status, headers: named, body };
 }
@@ -512,7 +512,7 @@ async function replay(route: Route, call: RouteCall, stored: StoredAnswer): Prom
         409,
         "idempotency_answer_not_kept",
         `Conflict: the first request with this Idempotency-Key was answered with ${stored.status}, but ` +
-          `its ${stored.chars} characters exceed the ${MAX_KEPT_CHARS} that are stored. Check the current ` +
+          `its ${stored.chars} characters exceed the ${MAX_RETAINED_CHARS} that are stored. Check the current ` +
           "state.",
       );
     case "reference":

@@ -381,7 +381,7 @@ async function isEnd(next: Promise<{ readonly done: boolean }>): Promise<boolean
 
 /** Read buffer, which grows with the input. */
 const LEAST_ROOM = 1024;
-const MOST_ROOM = 64 * 1024;
+const MAX_ROOM = 64 * 1024;
 
 /** A period in which a client keeps the server waiting. */
 export interface Wait {
@@ -442,7 +442,7 @@ export class HttpConnection extends Duplex {
   override _read(): void {
     const bytes = new Uint8Array(this.#room);
     this.#conn.read(bytes).then((length) => {
-      if (length === bytes.length) this.#room = Math.min(MOST_ROOM, length * 8);
+      if (length === bytes.length) this.#room = Math.min(MAX_ROOM, length * 8);
       this.push(length === null ? null : bytes.subarray(0, length));
     }).catch((error) => this.destroy(error));
   }
@@ -454,7 +454,7 @@ export class HttpConnection extends Duplex {
   override _writev(chunks: { readonly chunk: Uint8Array }[], done: (error?: Error | null) => void): void {
     const all = chunks.map(({ chunk }) => chunk);
     const length = all.reduce((sum, chunk) => sum + chunk.length, 0);
-    this.#writeAll(length <= MOST_ROOM ? [Buffer.concat(all, length)] : all).then(() => done(), done);
+    this.#writeAll(length <= MAX_ROOM ? [Buffer.concat(all, length)] : all).then(() => done(), done);
   }
 
   override _final(done: (error?: Error | null) => void): void {

@@ -45,7 +45,7 @@ import { EventLog } from "./event_log.ts";
 import {
   INTERRUPTED,
   type KnownHistory,
-  OWN_SUMS,
+  OWN_TOTALS,
   readHistory,
   readJournal,
   type RecoveryOptions,
@@ -988,7 +988,7 @@ export class AgentSession {
   ): Promise<void> {
     const { id, events: log } = this;
     const { title, value } = { ...this.#stored, ...changed };
-    const next = { ...OWN_SUMS, title, totals, value, days: totals.days };
+    const next = { ...OWN_TOTALS, title, totals, value, days: totals.days };
     const { records: own, after } = this.#records.change(this.#stored, next);
     // A separate state: sessions that wait for an approval are found by it.
     const asks = totals.asks !== this.totals.asks && { asks: totals.asks ?? null };

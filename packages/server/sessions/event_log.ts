@@ -13,7 +13,7 @@ const TOLD: readonly SessionEvent["type"][] = ["turn_end", "approval_requested"]
 
 const PAGE = 256;
 
-const MOST_TOLD = 64;
+const MAX_REPORTED = 64;
 
 /**
  * The events of a session in order, numbered from 1, committed before any reader gets them. A reader holds one page
@@ -91,7 +91,7 @@ export class EventLog implements OwnedEvents {
     const { after, events } = this.#newest;
     const known = after + events.length;
     const news = reported.filter(({ number }) => number > known);
-    const continues = known + news.length === last && events.length + news.length <= MOST_TOLD;
+    const continues = known + news.length === last && events.length + news.length <= MAX_REPORTED;
     const added = eventsOf(continues ? news : reported);
     this.#newest = continues
       ? { after, events: [...events, ...added] }
@@ -105,7 +105,7 @@ export class EventLog implements OwnedEvents {
 
   async catchUp({ lastEvent, events = [] }: Sighting): Promise<void> {
     const first = events[0]?.number ?? lastEvent + 1;
-    const isRead = first > this.#last + 1 && lastEvent - this.#last <= MOST_TOLD;
+    const isRead = first > this.#last + 1 && lastEvent - this.#last <= MAX_REPORTED;
     const page = { after: this.#last, limit: lastEvent - this.#last };
     this.reach(lastEvent, isRead ? await this.#store.readEvents(this.#sessionId, page) : events);
   }

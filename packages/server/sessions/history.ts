@@ -60,7 +60,7 @@ interface RestingHistory {
   readonly questions: SessionQuestions;
 }
 
-const NOTHING_SAID: RestingHistory = {
+const NO_TEXT: RestingHistory = {
   messages: [],
   ledger: EMPTY_LEDGER,
   turns: 0,
@@ -107,7 +107,7 @@ export function rebuildHistory(
   events: Iterable<SessionEvent>,
   before: Partial<RestingHistory> = {},
 ): RebuiltHistory {
-  let { ledger, turns, questions } = { ...NOTHING_SAID, ...before };
+  let { ledger, turns, questions } = { ...NO_TEXT, ...before };
   const messages = [...before.messages ?? []];
   let turn: { step: number; ledger: TurnLedger; isReplied: boolean; resumed: number } | undefined;
   let calls: readonly ToolCall[] = [];
@@ -235,7 +235,7 @@ export async function readHistory(
   readonly known: KnownHistory;
 }> {
   const from = known ?? {
-    ...{ ...NOTHING_SAID, after: 0, links: [] },
+    ...{ ...NO_TEXT, after: 0, links: [] },
     messages: systemMessage(instructions, await store.readState(id, "environment")),
   };
   const stored = await store.readEvents(id, { after: from.after, types: HISTORY_EVENTS });
@@ -267,7 +267,7 @@ export async function readHistory(
   const request = continues && !isAnswered(cut, waiting)
     ? (await store.readState(id, "turn") ?? undefined) as StoredTurn | undefined
     : undefined;
-  if (request && cut.resumed < MOST_RESUMED) {
+  if (request && cut.resumed < MAX_RESUMED) {
     const { received, calls } = settleCalls(cut, { ...options, subagents, request, unknownOutcome, made });
     const step = cut.isReplied ? cut.step + 1 : cut.step;
     const all = rebuildHistory([...events.slice(start), ...received], { messages }).messages;
@@ -289,10 +289,10 @@ export function systemMessage(instructions: string, environmentText: unknown): r
 }
 
 /** Most processes in a row that continue a step, in case it crashes each of them. */
-const MOST_RESUMED = 3;
+const MAX_RESUMED = 3;
 
 const GIVEN_UP =
-  `The server stopped during this turn, and ${MOST_RESUMED} more times when it continued. The turn can ` +
+  `The server stopped during this turn, and ${MAX_RESUMED} more times when it continued. The turn can ` +
   "be continued.";
 
 /** Returns the results that are reported to the model, and the calls that the loop runs. */
@@ -579,7 +579,7 @@ export function costOf(subagents: readonly StoredSubagent[]): TurnLedger {
   return subagents.reduce((sum, { ledger }) => addLedgers(sum, ledger), EMPTY_LEDGER);
 }
 
-export const OWN_SUMS = { group: "planned", agent: OWN_AGENT } as const;
+export const OWN_TOTALS = { group: "planned", agent: OWN_AGENT } as const;
 
 interface Beginning extends Pick<NextState, "title" | "totals" | "value"> {
   readonly store: Store;
@@ -596,7 +596,7 @@ export function creationRecords(
   return [
     { type: "session", kind: "agent", ...session },
     ...new SessionRecords(store, sessionId).change(SessionRecords.NOTHING, {
-      ...OWN_SUMS,
+      ...OWN_TOTALS,
       ...state,
       days: {},
     })

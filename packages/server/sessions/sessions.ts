@@ -75,7 +75,7 @@ const MAX_IDLE = 16;
 
 const AGAIN_MS = 10_000;
 
-const LOOK_MS = 3_000;
+const CHECK_MS = 3_000;
 
 /**
  * The sessions of a server: all in the store, in memory those with a running turn, recently used ones, and those that
@@ -400,7 +400,7 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     if (this.#isClosed) return;
     const { onError = () => {} } = this.#options;
     this.#stopLooking();
-    this.#stopLooking = this.#after(LOOK_MS, () => {
+    this.#stopLooking = this.#after(CHECK_MS, () => {
       this.#settling.run(() => this.#goOn()).catch(onError).finally(() => this.#lookAgain());
     });
   }

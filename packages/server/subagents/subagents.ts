@@ -110,12 +110,12 @@ async function waitAmong(waiting: Set<() => void>, signal: AbortSignal): Promise
 /** Default limit of model calls. */
 const STEPS = 20;
 
-const MOST_STEPS = 50;
+const MAX_STEPS = 50;
 
 /** Maximum parallel subagents of a session. */
-const MOST_AT_ONCE = 16;
+const MAX_AT_ONCE = 16;
 
-const MOST_IN_A_TURN = 100;
+const MAX_IN_A_TURN = 100;
 
 /** Interval at which a waiting turn's watchdog is reset; subagents have their own. */
 const ALIVE_MS = 1_000;
@@ -144,7 +144,7 @@ export const DELEGATE_TOOL: ToolDefinition = {
         max_steps: {
           type: "integer",
           minimum: 1,
-          maximum: MOST_STEPS,
+          maximum: MAX_STEPS,
           description: `Maximum model calls. Default: ${STEPS}.`,
         },
       },
@@ -246,8 +246,8 @@ export class Subagents {
       return { content, error: true };
     }
     const refuse = (why: string) => ({ content: `Cannot delegate: ${why}`, error: true });
-    if (++this.#had > MOST_IN_A_TURN) {
-      return refuse(`this turn has had ${MOST_IN_A_TURN} subagents, the maximum. Do the rest yourself.`);
+    if (++this.#had > MAX_IN_A_TURN) {
+      return refuse(`this turn has had ${MAX_IN_A_TURN} subagents, the maximum. Do the rest yourself.`);
     }
     await this.#begins(context.signal);
     let giveBack = () => {};
@@ -272,7 +272,7 @@ export class Subagents {
   /** Waits for a slot. @throws the signal's reason. */
   async #begins(signal: AbortSignal): Promise<void> {
     signal.throwIfAborted();
-    if (this.#working < MOST_AT_ONCE) {
+    if (this.#working < MAX_AT_ONCE) {
       this.#working++;
       return;
     }
@@ -414,22 +414,22 @@ function taskFor(task: string, mayUse: readonly string[] | undefined): string {
   ].join(" ");
 }
 
-const SHOWN_CHARS = 200;
+const VISIBLE_CHARS = 200;
 
 /** Returns a progress line; `undefined` for most events. */
 export function lineOf(event: SessionEvent): string | undefined {
   switch (event.type) {
     case "tool_call":
-      return `${event.name} ${sliceText(event.arguments, 0, SHOWN_CHARS)}\n`;
+      return `${event.name} ${sliceText(event.arguments, 0, VISIBLE_CHARS)}\n`;
     case "assistant_message": {
       const { content } = event.message;
       return typeof content === "string" && content.trim() !== ""
-        ? `${sliceText(content.trim(), 0, SHOWN_CHARS).replaceAll(/\s+/g, " ")}\n`
+        ? `${sliceText(content.trim(), 0, VISIBLE_CHARS).replaceAll(/\s+/g, " ")}\n`
         : undefined;
     }
     case "tool_result":
       return event.error
-        ? `${event.name} failed: ${sliceText(event.content, 0, SHOWN_CHARS).split("\n")[0]}\n`
+        ? `${event.name} failed: ${sliceText(event.content, 0, VISIBLE_CHARS).split("\n")[0]}\n`
         : undefined;
     default:
       return undefined;

@@ -301,7 +301,7 @@ class ReservedCall {
     const { rates, countTokens, keys, by, reserve } = this.#options;
     const { signal, progress } = request;
     const promptTokens = countRequestTokens(request, countTokens);
-    const outputTokens = Keys.MOST_OUTPUT_TOKENS;
+    const outputTokens = Keys.MAX_OUTPUT_TOKENS;
     const cost = mostOfCall({ promptTokens, outputTokens }, rates);
     this.#giveBack.push(
       await reserve({ ...EMPTY_LEDGER, calls: 1, promptTokens, outputTokens, ...cost }, request),

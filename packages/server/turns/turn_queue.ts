@@ -12,7 +12,7 @@ export interface QueuedTurn extends Pick<TurnRequest, "input" | "budget" | "sett
 
 export type QueueChange = { readonly add: QueuedTurn } | { readonly remove: string };
 
-const MOST_IN_A_SESSION = 100;
+const MAX_IN_A_SESSION = 100;
 
 /** Returns a session's queue after a change. @throws {HttpError} 429 if it is too long. */
 export function queueAfter(
@@ -20,7 +20,7 @@ export function queueAfter(
   { id, change }: { readonly id: string; readonly change: QueueChange },
 ): readonly QueuedTurn[] {
   if (!("add" in change)) return queued.filter((turn) => turn.id !== change.remove);
-  if (queued.length >= MOST_IN_A_SESSION) throw queueFull(id, MOST_IN_A_SESSION);
+  if (queued.length >= MAX_IN_A_SESSION) throw queueFull(id, MAX_IN_A_SESSION);
   return [...queued, change.add];
 }
 

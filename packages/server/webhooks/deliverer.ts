@@ -27,7 +27,7 @@ const JITTER = 0.2;
 const MAX_RETRY_AFTER_MS = 24 * HOUR_MS;
 
 /** Retention per webhook. */
-const KEPT = { olderThanMs: 30 * 24 * HOUR_MS, keep: 10_000 };
+const RETAINED = { olderThanMs: 30 * 24 * HOUR_MS, keep: 10_000 };
 
 const EXPIRE_MS = 10 * MINUTE_MS;
 
@@ -198,7 +198,7 @@ export class Deliverer {
     for (const receiver of receivers) {
       if (nowMs - (this.#expiredAtMs.get(receiver) ?? -Infinity) < EXPIRE_MS) continue;
       this.#expiredAtMs.set(receiver, nowMs);
-      await this.#store.expireDeliveries({ receiver, ...KEPT });
+      await this.#store.expireDeliveries({ receiver, ...RETAINED });
     }
   }
 }

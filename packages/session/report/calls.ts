@@ -344,10 +344,10 @@ const AMOUNTS: readonly (readonly [name: keyof UsageTotals, of: ((call: CallRepo
   ...SPENT_ON.map((part) => [`${part}CostUnits`, ({ spent }: CallReport) => spent.costUnits[part]] as const),
 ];
 
-const NO_SUMS = Object.fromEntries(AMOUNTS.map(([name]) => [name, 0])) as unknown as UsageTotals;
+const NO_TOTALS = Object.fromEntries(AMOUNTS.map(([name]) => [name, 0])) as unknown as UsageTotals;
 
 function totalsBy(amount: (name: keyof UsageTotals, of: typeof AMOUNTS[number][1]) => number): UsageTotals {
-  const totals: { -readonly [Name in keyof UsageTotals]: number } = { ...NO_SUMS };
+  const totals: { -readonly [Name in keyof UsageTotals]: number } = { ...NO_TOTALS };
   for (const [name, of] of AMOUNTS) totals[name] = amount(name, of);
   return totals;
 }
@@ -468,7 +468,7 @@ export const usageTotals: {
   /** Returns the sum of the day of a time in milliseconds. */
   today(all: readonly Days[], nowMs: number): UsageTotals;
 } = {
-  nothing: NO_SUMS,
+  nothing: NO_TOTALS,
   call: (call) => totalsBy((_, of) => of?.(call) ?? 0),
   ping({ usage }, rates) {
     const { costUnits, usd = 0 } = callCost(usage, rates);
@@ -479,7 +479,7 @@ export const usageTotals: {
     };
   },
   all(some) {
-    return some.reduce<UsageTotals>(addTotals, NO_SUMS);
+    return some.reduce<UsageTotals>(addTotals, NO_TOTALS);
   },
   days(days) {
     return usageTotals.all(Object.values(days));
@@ -525,8 +525,8 @@ export interface AddedSessions {
 /** Totals of sessions by day and group. */
 export class Accounts {
   readonly #groups: Record<SessionGroup, Account> = {
-    planned: { sessions: 0, all: NO_SUMS, days: {} },
-    holdout: { sessions: 0, all: NO_SUMS, days: {} },
+    planned: { sessions: 0, all: NO_TOTALS, days: {} },
+    holdout: { sessions: 0, all: NO_TOTALS, days: {} },
   };
 
   /** Adds the stored totals of a kind and key, including deleted sessions. @throws {StoreError} */
@@ -551,7 +551,7 @@ export class Accounts {
     { group, agent, days, before = {}, isBegun = false }: SessionTotalsRecord,
   ): readonly StoreRecord[] {
     const more = new Map<string, UsageTotals>();
-    let all = NO_SUMS;
+    let all = NO_TOTALS;
     for (const [key, totals] of Object.entries(days)) {
       const { [key]: known } = before;
       if (known === totals) continue;

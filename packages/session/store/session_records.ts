@@ -195,7 +195,7 @@ export function stateRecords(sessionId: string, states: object): readonly StoreR
 const PIECE_CHARS = 4_000;
 
 /** Longest piece without a boundary. */
-const MOST_CHARS = 4 * PIECE_CHARS;
+const MAX_CHARS = 4 * PIECE_CHARS;
 
 /** Characters at an entry's end that decide about a boundary. */
 const END_CHARS = 48;
@@ -291,7 +291,7 @@ export class JsonPacker {
       jsons.push(json);
       length += json.length;
       end = (end + json).slice(-END_CHARS);
-      if (length < MOST_CHARS && !isEnd(end, json.length)) continue;
+      if (length < MAX_CHARS && !isEnd(end, json.length)) continue;
       const content = `[${jsons.join()}]`;
       const ref = createHash("sha256").update(content).digest("hex").slice(0, 16);
       from = at + 1;

@@ -3,13 +3,13 @@ import { createHash } from "node:crypto";
 import { zstdCompressSync, zstdDecompressSync } from "node:zlib";
 
 /** Shortest output buffer of zlib in bytes, and longest initial one. */
-const [LEAST_OUTPUT, MOST_OUTPUT] = [64, 16 * 1024];
+const [LEAST_OUTPUT, MAX_OUTPUT] = [64, 16 * 1024];
 
 /** Returns a text compressed. The length is declared, which makes short texts faster. */
 export function packText(content: string): Uint8Array<ArrayBuffer> {
   const text = bytesFromText(content);
   const { length } = text;
-  const chunkSize = Math.min(Math.max(length, LEAST_OUTPUT), MOST_OUTPUT);
+  const chunkSize = Math.min(Math.max(length, LEAST_OUTPUT), MAX_OUTPUT);
   const options = { chunkSize, pledgedSrcSize: length };
   return new Uint8Array(zstdCompressSync(text, options));
 }

@@ -21,7 +21,7 @@ export { partsOf, visibleParts, wantedBy } from "./needs.ts";
 export { outputPrice, windowFor } from "./assumptions.ts";
 export { pairCost, play, type Played, type PlayedPair, type PlayOptions, playPair } from "./play.ts";
 export { readRecording, type RecordedCall, type RecordedUsage, type Recording } from "./recording.ts";
-export { repair, REPAIR_TOKENS } from "./repair.ts";
+export { REFETCH_TOKENS, repair } from "./repair.ts";
 export { type VisibleNames } from "./sight.ts";
 export { type Breakpoints, HourCache } from "../keep_alive/hour_cache.ts";
 export { type PlayedSession, playSession, type WarmOptions } from "../keep_alive/play_session.ts";

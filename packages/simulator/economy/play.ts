@@ -53,7 +53,7 @@ export interface Played {
   readonly refused: number;
 }
 
-const REPAIR_MS = 4_000;
+const REFETCH_MS = 4_000;
 
 export async function play(recording: Recording, make: MakePolicy, options: PlayOptions): Promise<Played> {
   const { countTokens, refetches, namesVisible = "parts" } = options;
@@ -103,7 +103,7 @@ export async function play(recording: Recording, make: MakePolicy, options: Play
     const bearers = sight.bearers(lost).flatMap((place) => history[place] ?? []);
     const trip = await repair(bearers, { lost, number: totals.refetches, countTokens });
     say(trip);
-    totals.refetchCost += await send(call.timeMs + REPAIR_MS, trip[0]);
+    totals.refetchCost += await send(call.timeMs + REFETCH_MS, trip[0]);
   }
   cost += desk.pause(policy, { at: recording.calls.length - 1, nextMs: Infinity });
   return { calls: recording.calls.length, cost, ...totals, ...desk.totals };

@@ -3,9 +3,9 @@ import { archiveRef, RECALL_TOOL } from "@tare/prune";
 import { messageTexts } from "./needs.ts";
 import type { Lost } from "./sight.ts";
 
-export const REPAIR_TOKENS = 7_000;
+export const REFETCH_TOKENS = 7_000;
 
-/** Returns a recall of the lost content from `bearers` (newest first), at most {@linkcode REPAIR_TOKENS} tokens. */
+/** Returns a recall of the lost content from `bearers` (newest first), at most {@linkcode REFETCH_TOKENS} tokens. */
 export async function repair(
   bearers: readonly Message[],
   { lost, number, countTokens }: {
@@ -16,7 +16,7 @@ export async function repair(
 ): Promise<Message[]> {
   const calls: ToolCall[] = [];
   const results: Message[] = [];
-  let left = REPAIR_TOKENS;
+  let left = REFETCH_TOKENS;
   for (const [at, bearer] of bearers.entries()) {
     const original = messageTexts(bearer).filter((text) => text !== "").join("\n");
     const content = shorten(original, { lost, tokens: left, countTokens });

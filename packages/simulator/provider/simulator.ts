@@ -15,7 +15,7 @@ import {
   asRecord,
   CompletionWriter,
   type JsonReader,
-  MAX_CACHE_MARKS,
+  MAX_CACHE_BREAKPOINTS,
   MESSAGES_PROTOCOL,
   MessageWriter,
   readCacheBreakpoints,
@@ -473,10 +473,10 @@ function readMessagesRequest(bytes: Uint8Array<ArrayBuffer>): MessagesRequest {
   const body = JSON.parse(new TextDecoder().decode(bytes));
   checkLegal(body, DIALECTS.messages);
   const breakpoints = readCacheBreakpoints(wire);
-  if (breakpoints.length > MAX_CACHE_MARKS) {
+  if (breakpoints.length > MAX_CACHE_BREAKPOINTS) {
     throw new ApiError(
       400,
-      `A maximum of ${MAX_CACHE_MARKS} blocks with cache_control may be provided. Found ${breakpoints.length}.`,
+      `A maximum of ${MAX_CACHE_BREAKPOINTS} blocks with cache_control may be provided. Found ${breakpoints.length}.`,
     );
   }
   if (breakpoints.some(({ ttlMs }, at) => ttlMs > (breakpoints[at - 1]?.ttlMs ?? Infinity))) {

@@ -10,7 +10,7 @@ import {
 } from "@tare/wire/internal";
 import type { SimulatedReply } from "../model.ts";
 
-const MOST_FOUND = 5;
+const MAX_FOUND = 5;
 
 const { markField = "" } = MESSAGES_PROTOCOL;
 
@@ -83,6 +83,6 @@ function findTools(query: string, tools: readonly ToolDefinition[]): readonly st
   return tools.map((tool) => {
     const text = JSON.stringify(tool).toLowerCase();
     return { name: tool.function.name, score: words.filter((word) => text.includes(word)).length };
-  }).filter(({ score }) => score > 0).sort((a, b) => b.score - a.score).slice(0, MOST_FOUND)
+  }).filter(({ score }) => score > 0).sort((a, b) => b.score - a.score).slice(0, MAX_FOUND)
     .map(({ name }) => name);
 }

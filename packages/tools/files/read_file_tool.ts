@@ -3,7 +3,7 @@ import type { Stats } from "node:fs";
 import type { Tool, ToolContext, ToolOutput } from "@tare/messages";
 import { imageHead } from "@tare/messages/internal";
 import { defineTool, ToolRefusal } from "../define_tool.ts";
-import { describeImage, isImageAccepted, MAX_PICTURE_BYTES, MAX_PICTURE_SIDE } from "../image.ts";
+import { describeImage, isImageAccepted, MAX_IMAGE_BYTES, MAX_IMAGE_SIDE } from "../image.ts";
 import { byteLength, decodeText, MAX_RESULT_BYTES, sliceText } from "../result_text.ts";
 import {
   assertAllowed,
@@ -150,7 +150,7 @@ async function readImage(
   if (!NAMES.test(absolute)) return undefined;
   const file = await openAt(absolute);
   try {
-    const room = Buffer.alloc(Math.min(size, MAX_PICTURE_BYTES));
+    const room = Buffer.alloc(Math.min(size, MAX_IMAGE_BYTES));
     const { bytesRead } = await file.read(room, 0, room.length, 0);
     const bytes = room.subarray(0, bytesRead);
     const head = imageHead(bytes);
@@ -159,7 +159,7 @@ async function readImage(
     if (!supportsImages) throw new ToolRefusal(`it is a ${what}, and this model accepts no images.`);
     if (!isImageAccepted(head, size)) {
       throw new ToolRefusal(
-        `it is a ${what}; at most ${MAX_PICTURE_BYTES} bytes and ${MAX_PICTURE_SIDE} pixels a side can be shown. Make a smaller copy ` +
+        `it is a ${what}; at most ${MAX_IMAGE_BYTES} bytes and ${MAX_IMAGE_SIDE} pixels a side can be shown. Make a smaller copy ` +
           "with shell, such as magick a.png -resize 1600x1600 b.png.",
       );
     }

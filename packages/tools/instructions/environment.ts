@@ -12,14 +12,14 @@ const NAMES = ["AGENTS.md", "CLAUDE.md", join(".github", "copilot-instructions.m
 
 const OWN_NAMES = ".config/tare/AGENTS.md .claude/CLAUDE.md .codex/AGENTS.md".split(" ");
 
-const MOST_OF_ALL = 64 * 1024;
+const MAX_OF_ALL = 64 * 1024;
 
 /** Maximum of skills, of the length of a description, and of the total, in characters. */
-const MOST_SKILLS = 100;
-const MOST_OF_A_SKILL = 300;
-const MOST_OF_SKILLS = 8 * 1024;
+const MAX_SKILLS = 100;
+const MAX_OF_A_SKILL = 300;
+const MAX_OF_SKILLS = 8 * 1024;
 
-const MOST_CHANGED = 20;
+const MAX_CHANGED = 20;
 
 const GIT_MS = 1_000;
 
@@ -211,7 +211,7 @@ async function readFiles(
     }
     return undefined;
   }));
-  let room = MOST_OF_ALL;
+  let room = MAX_OF_ALL;
   const files: DescribedFile[] = [];
   for (const one of found.reverse()) {
     if (!one) continue;
@@ -241,12 +241,12 @@ async function listSkills(
   folders: readonly SkillFolder[],
 ): Promise<readonly DescribedFile[]> {
   const found = await Promise.all(folders.map(async (one) => ({ ...one, lines: await linesOf(one) })));
-  let room = MOST_OF_SKILLS;
+  let room = MAX_OF_SKILLS;
   const files: DescribedFile[] = [];
   for (const { folder, lines } of found.reverse()) {
     if (lines.length === 0) continue;
     const named: string[] = [];
-    for (const line of lines.slice(0, MOST_SKILLS)) {
+    for (const line of lines.slice(0, MAX_SKILLS)) {
       if (line.length > room) break;
       room -= line.length;
       named.push(line);
@@ -283,7 +283,7 @@ function namesIn(folder: string): readonly string[] {
 /** Returns a text that can't leave its line or close its element. */
 function oneLine(text: string): string {
   const line = text.trim().replaceAll(/\s+/g, " ").replaceAll("<", "&lt;");
-  return line.length <= MOST_OF_A_SKILL ? line : `${sliceText(line, 0, MOST_OF_A_SKILL - 1)}…`;
+  return line.length <= MAX_OF_A_SKILL ? line : `${sliceText(line, 0, MAX_OF_A_SKILL - 1)}…`;
 }
 
 function opening(path: string): string {
@@ -323,21 +323,21 @@ async function checkedOut(head: string): Promise<string> {
 async function gitStatus(shell: Tool | undefined): Promise<string | undefined> {
   if (!shell) return undefined;
   const command = "git --no-optional-locks status --porcelain --branch 2>/dev/null | " +
-    `head -n ${MOST_CHANGED + 2}`;
+    `head -n ${MAX_CHANGED + 2}`;
   const { signal } = new AbortController();
   const output = await shell.run({ command, timeout_ms: GIT_MS }, { signal, progress() {} });
   const [, branch, ...lines] = (typeof output === "string" ? output : output.content).trimEnd().split("\n");
   if (!branch?.startsWith("## ")) return undefined;
-  const more = lines.length > MOST_CHANGED ? ", and more" : "";
+  const more = lines.length > MAX_CHANGED ? ", and more" : "";
   const changed = lines.length === 0
     ? "nothing has changed"
     : `changed since the last commit: ${
-      lines.slice(0, MOST_CHANGED).map((line) => `${line.slice(0, 2).trim()} ${line.slice(3)}`).join(", ")
+      lines.slice(0, MAX_CHANGED).map((line) => `${line.slice(0, 2).trim()} ${line.slice(3)}`).join(", ")
     }${more}`;
   return `${branch.slice(3)}; ${changed}`;
 }
 
-const MOST_OF_A_FILE = 32 * 1024;
+const MAX_OF_A_FILE = 32 * 1024;
 
 /** File, in full or its beginning, or the reason why it can't be read. */
 export type FoundFile = { readonly bytes: Uint8Array; readonly size: number } | { readonly why: string };
@@ -359,7 +359,7 @@ export async function readFound(
     try {
       const info = await file.stat();
       if (!info.isFile()) return { why: "it isn't a file" };
-      return { bytes: await readBeginning(file, MOST_OF_A_FILE), size: info.size };
+      return { bytes: await readBeginning(file, MAX_OF_A_FILE), size: info.size };
     } finally {
       await file.close();
     }

@@ -8,7 +8,7 @@ import { isDeepStrictEqual } from "node:util";
 import { Breaks } from "./floods.ts";
 import { errorText, McpConnection, type McpRequestOptions, type McpSdk } from "./connection.ts";
 import type { McpServerEntry } from "./read_servers.ts";
-import { describeImage, isImageAccepted, MAX_PICTURE_BYTES } from "../image.ts";
+import { describeImage, isImageAccepted, MAX_IMAGE_BYTES } from "../image.ts";
 import { sliceText } from "../result_text.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import { settlesWithin } from "../shell/processes.ts";
@@ -393,7 +393,7 @@ function quote(value: unknown): string {
 
 const MAX_CHARS = 2 ** 20;
 
-const MAX_PICTURES = 20;
+const MAX_IMAGES = 20;
 
 /**
  * Returns a call's result for the model: text and, if accepted, images. One line describes each other part,
@@ -433,8 +433,8 @@ class ImageBlocks {
     if (!isImageAccepted(head, bytes.length)) {
       return `${what} providers take no ${describeImage(head, bytes.length)}]`;
     }
-    if (this.urls.length === MAX_PICTURES || this.#bytes + bytes.length > MAX_PICTURE_BYTES) {
-      return `${what} a result has at most ${MAX_PICTURES} images and ${MAX_PICTURE_BYTES} bytes of them]`;
+    if (this.urls.length === MAX_IMAGES || this.#bytes + bytes.length > MAX_IMAGE_BYTES) {
+      return `${what} a result has at most ${MAX_IMAGES} images and ${MAX_IMAGE_BYTES} bytes of them]`;
     }
     this.#bytes += bytes.length;
     this.urls.push(`data:${head.type};base64,${bytes.toString("base64")}`);

@@ -5,7 +5,7 @@ import type { ToolContext, ToolOutput } from "@tare/messages";
 import { createRunner, getHostFunctionContext, RunError, setMaxWorkers } from "run";
 import { type Ended, type Given, playIn } from "./in_engine.ts";
 
-const MOST_AT_ONCE = 8;
+const MAX_AT_ONCE = 8;
 
 const COMPUTES_MS = 3_000;
 
@@ -13,12 +13,12 @@ const READ_EVERY_MS = 100;
 
 const MEMORY_BYTES = 64 * 2 ** 20;
 
-const MOST_PRINTED = 256 * 1024;
+const MAX_PRINTED = 256 * 1024;
 
-const MOST_ARGUMENTS = 1024 * 1024;
+const MAX_ARGUMENTS = 1024 * 1024;
 
 /** Maximum of calls; a program that ignores the error is ended. */
-const MOST_ASKED = 1_000;
+const MAX_REQUESTED = 1_000;
 
 /** Growth of the process, in bytes, after which the worker is replaced. */
 const RETAINED_BYTES = 32 * 2 ** 20;
@@ -26,16 +26,16 @@ const RETAINED_BYTES = 32 * 2 ** 20;
 /** Engine limits that don't limit the program: its replay log, and data that crosses to it. */
 const ENOUGH = 2 ** 30;
 
-setMaxWorkers(MOST_AT_ONCE);
+setMaxWorkers(MAX_AT_ONCE);
 
 const runner = createRunner({
   continuationSecret: "nothing is ever resumed with this secret",
   limits: {
     timeoutMs: 2 ** 31 - 1,
     memoryLimitBytes: MEMORY_BYTES,
-    maxBridgeRequests: MOST_ASKED,
-    maxInFlightBridgeRequests: MOST_ASKED,
-    maxHostFunctionArgumentsBytes: 4 * (MOST_ARGUMENTS + MOST_PRINTED),
+    maxBridgeRequests: MAX_REQUESTED,
+    maxInFlightBridgeRequests: MAX_REQUESTED,
+    maxHostFunctionArgumentsBytes: 4 * (MAX_ARGUMENTS + MAX_PRINTED),
     maxHostFunctionOutputBytes: ENOUGH,
     maxResultBytes: ENOUGH,
     maxContinuationBytes: ENOUGH,
@@ -62,13 +62,13 @@ export async function playProgram(
   const giveBack = await place(signal);
   const given: Given = {
     ...{ nowMs: calls.beganAtMs, seed: seedOf(callId, calls.beganAtMs) },
-    ...{ mostPrinted: MOST_PRINTED, mostArguments: MOST_ARGUMENTS },
+    ...{ mostPrinted: MAX_PRINTED, mostArguments: MAX_ARGUMENTS },
   };
   const usage = new EngineUsage(signal);
   let printed = "";
   // A program may reach this function itself, with any arguments.
   const call = async (name: unknown, args: unknown, more: unknown) => {
-    printed = (printed + String(more)).slice(0, MOST_PRINTED);
+    printed = (printed + String(more)).slice(0, MAX_PRINTED);
     const { interrupt } = getHostFunctionContext();
     return await calls.call(String(name), JSON.parse(String(args))) ?? interrupt(null);
   };
@@ -214,7 +214,7 @@ async function place(signal: AbortSignal): Promise<() => void> {
       next();
     }
   };
-  if (running < MOST_AT_ONCE) {
+  if (running < MAX_AT_ONCE) {
     running++;
     return giveBack;
   }

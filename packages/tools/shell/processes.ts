@@ -7,7 +7,7 @@ import { isDenied } from "../define_tool.ts";
 export const GRACE_MS: number = 1000;
 
 const POLL_MS = 20;
-const LOOK_MS = 50;
+const CHECK_MS = 50;
 
 /** Returns whether a process of the group exists. An ended orphan may count for a second. */
 export function groupIsAlive(group: number): boolean {
@@ -73,8 +73,8 @@ export async function endMarked(marked: Marked): Promise<number> {
   const found = await findMarked(marked);
   for (const id of found) signal(id, "SIGTERM");
   let left = found;
-  for (let waited = 0; waited < GRACE_MS && left.length > 0; waited += LOOK_MS) {
-    await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+  for (let waited = 0; waited < GRACE_MS && left.length > 0; waited += CHECK_MS) {
+    await new Promise((resolve) => setTimeout(resolve, CHECK_MS));
     left = await findMarked(marked);
   }
   for (let round = 0; round < MAX_ROUNDS && left.length > 0; round++) {

@@ -18,7 +18,7 @@ import {
   type CheckpointOptions,
   FileStates,
   inGroups,
-  MOST_NAMED,
+  MAX_NAMED,
   readJson,
   writeWhole,
 } from "./file_states.ts";
@@ -316,11 +316,11 @@ class StoredCheckpoints implements Checkpoints {
       }
     }
     if (conflicts.length === 0) return { targets, unmade };
-    const more = conflicts.length > MOST_NAMED ? `; and ${conflicts.length - MOST_NAMED} more` : "";
+    const more = conflicts.length > MAX_NAMED ? `; and ${conflicts.length - MAX_NAMED} more` : "";
     throw new UndoRefused(
       "conflict",
       `Cannot ${verb}: ${
-        conflicts.slice(0, MOST_NAMED).join("; ")
+        conflicts.slice(0, MAX_NAMED).join("; ")
       }${more}. Nothing was changed. With force what was ` +
         "changed since is overwritten, and can be restored by the opposite.",
     );

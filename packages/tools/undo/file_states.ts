@@ -56,7 +56,7 @@ export interface CheckpointOptions {
 const PASSED_OVER = new Set([".git", ".hg", ".svn", ".jj", "node_modules", ".venv", "__pycache__"]);
 
 /** Maximum time of synchronous inspection before other work runs, in milliseconds. */
-const MOST_MS = 10;
+const MAX_MS = 10;
 
 /**
  * Age, in milliseconds, below which a file may change without another time: Deno reports some times in
@@ -395,7 +395,7 @@ export class FileStates {
       const path = `${base}${name}`;
       // The synchronous call takes half the time if the metadata is cached.
       const info = lstatSync(folder.at(name), { throwIfNoEntry: false });
-      if (performance.now() - sinceMs > MOST_MS) {
+      if (performance.now() - sinceMs > MAX_MS) {
         await new Promise((resolve) => setImmediate(resolve));
         sinceMs = performance.now();
       }
@@ -442,9 +442,9 @@ function changesOf(compared: readonly Comparison[], unnamed: readonly string[] =
 }
 
 function named(paths: readonly string[], why: string): readonly string[] {
-  const more = paths.length - MOST_NAMED;
+  const more = paths.length - MAX_NAMED;
   return [
-    ...paths.toSorted().slice(0, MOST_NAMED).map((path) => `${path}: ${why}.`),
+    ...paths.toSorted().slice(0, MAX_NAMED).map((path) => `${path}: ${why}.`),
     ...(more > 0 ? [`And ${more} more: ${why}.`] : []),
   ];
 }
@@ -498,7 +498,7 @@ function stampOf({ mtimeMs, ctimeMs, ino, size, mode }: Stats, now: number): str
   return Math.max(mtimeMs, ctimeMs) > now - YOUNG_MS ? "" : [mtimeMs, ctimeMs, ino, size, mode].join(" ");
 }
 
-export const MOST_NAMED = 20;
+export const MAX_NAMED = 20;
 
 const AT_ONCE = 32;
 

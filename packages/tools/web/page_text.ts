@@ -7,7 +7,7 @@ export interface PageText {
   readonly text: string;
 }
 
-const LEFT_OUT = new Set(
+const OMITTED = new Set(
   ("script style noscript template svg math iframe object embed canvas video audio select textarea button nav footer dialog")
     .split(" "),
 );
@@ -93,7 +93,7 @@ class PageReader implements Partial<Handler> {
 
   onopentag(name: string, attributes: Readonly<Record<string, string>>): void {
     this.#isTitle ||= name === "title" && this.#leftOut === 0;
-    const isLeftOut = name === "title" || LEFT_OUT.has(name) || isHidden(attributes);
+    const isLeftOut = name === "title" || OMITTED.has(name) || isHidden(attributes);
     if (isLeftOut) this.#leftOut++;
     if (this.#leftOut > 0) {
       this.#open.push({ isLeftOut });

@@ -12,7 +12,7 @@ import type { ArrangedPrompt, ItemPart, WireRequest, WrittenItem } from "../prot
 import { readField } from "../request.ts";
 
 /** Most cache breakpoints of a request. */
-export const MAX_CACHE_MARKS = 4;
+export const MAX_CACHE_BREAKPOINTS = 4;
 
 /** The provider's lookback from a breakpoint, in blocks. */
 export const LOOK_BACK_BLOCKS = 20;
@@ -98,7 +98,7 @@ export function arrangeItems(
   const last = written.findIndex(({ item }) => item === newest);
   const mark = breakpointsOf(newest?.parts ?? []).at(-1);
   const bytes = list[last];
-  let free = marksItself ? MAX_CACHE_MARKS - breakpoints.length : 0;
+  let free = marksItself ? MAX_CACHE_BREAKPOINTS - breakpoints.length : 0;
   const lacksMark = marksItself && free < (prompt.sharedCount === undefined ? 1 : 2);
   // If breakpoints are scarce, the client's last one moves to the end of a recall.
   if (lacksMark && mark !== undefined && bytes && last < written.length - 1) {

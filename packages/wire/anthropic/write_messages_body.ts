@@ -27,7 +27,7 @@ import {
   hasContent,
   isThinking,
   LOOK_BACK_BLOCKS,
-  MAX_CACHE_MARKS,
+  MAX_CACHE_BREAKPOINTS,
   SHORT_TTL_MS,
 } from "./cache_breakpoints.ts";
 
@@ -108,7 +108,7 @@ export function messagesBody(
   const useful = usefulPlaces(blocks, { messages, ...stable });
   const marked = [...useful, system.at(-1), visible.at(-1)].filter((block) => block !== undefined);
   const mark = { type: "ephemeral", ...(cacheTtlMs >= HOUR_MS && { ttl: "1h" }) };
-  const most = cacheTtlMs > 0 ? MAX_CACHE_MARKS : 0;
+  const most = cacheTtlMs > 0 ? MAX_CACHE_BREAKPOINTS : 0;
   for (const block of [...new Set(marked)].slice(0, most)) block.cache_control = mark;
   return wellFormed({
     max_tokens: maxTokens,

@@ -72,10 +72,10 @@ const streamed = (more: object = {}) =>
   CHAT_PROTOCOL.writer(requestOf({ model: "m", messages: [], stream: true, ...more }, CHAT_PROTOCOL), {
     recall: "recall",
   });
-const ASKED = { stream_options: { include_usage: true } };
+const REQUESTED = { stream_options: { include_usage: true } };
 
 Deno.test("CHAT_PROTOCOL.writer() preserves the bytes of a stream without recalls, and reads its calls and usage", () => {
-  const writer = streamed(ASKED);
+  const writer = streamed(REQUESTED);
   const events = [
     chunk({ role: "assistant", content: "Hi" }),
     chunk({ content: " there" }),

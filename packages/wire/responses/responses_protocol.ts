@@ -93,7 +93,7 @@ export const RESPONSES_PROTOCOL: Protocol = {
 };
 
 /** Meaningless fields, sent inconsistently. */
-const LEFT_OUT: readonly string[] = ["status"];
+const OMITTED: readonly string[] = ["status"];
 
 /** Returns an item's meaning, without ids of calls. */
 function itemMeaning(value: unknown): unknown {
@@ -137,13 +137,13 @@ function asTexts(content: unknown): unknown {
 const TEXTS: readonly unknown[] = ["input_text", "output_text"];
 
 function restOf(item: JsonRecord, without: readonly string[]): unknown {
-  return inOrder(meaningfulFields(item, ["type", ...LEFT_OUT, ...without]));
+  return inOrder(meaningfulFields(item, ["type", ...OMITTED, ...without]));
 }
 
 function plain(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(plain);
   if (!isRecord(value)) return value;
-  const fields = Object.entries(meaningfulFields(value, LEFT_OUT)).toSorted(([a], [b]) => a < b ? -1 : 1);
+  const fields = Object.entries(meaningfulFields(value, OMITTED)).toSorted(([a], [b]) => a < b ? -1 : 1);
   return Object.fromEntries(fields.map(([name, field]) => [name, plain(field)]));
 }
 

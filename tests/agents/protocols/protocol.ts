@@ -56,14 +56,14 @@ export function textOf(content: unknown): string {
   if (typeof content === "string") return content;
   if (!Array.isArray(content)) return "";
   return content.map((part: Fields) =>
-    typeof part.text === "string" ? part.text : PICTURES.test(String(part.type)) ? SHOWN_PICTURE : ""
+    typeof part.text === "string" ? part.text : IMAGES.test(String(part.type)) ? VISIBLE_IMAGE : ""
   ).join("\n");
 }
 
-const PICTURES = /^(?:image|image_url|input_image)$/;
+const IMAGES = /^(?:image|image_url|input_image)$/;
 
 /** Text with as many tokens as OpenAI counts for an image of 1,024 pixels. */
-const SHOWN_PICTURE = " picture".repeat(765);
+const VISIBLE_IMAGE = " picture".repeat(765);
 
 export function render(role: string, entries: readonly Entry[]): string {
   const texts = entries.map((item) => item.type === "call" ? `${item.name}\n${item.args}` : item.text);

@@ -33,7 +33,7 @@ const REPLIES = [
   { content: "Blue and blue." },
 ];
 
-const SHOWN = ["s:", "u: Pick.", "a:1", "t: one", "a:2", "t: two", "t: blue", "a:1", "t: blue"];
+const VISIBLE = ["s:", "u: Pick.", "a:1", "t: one", "a:2", "t: two", "t: blue", "a:1", "t: blue"];
 
 interface Server {
   readonly baseURL: string;
@@ -92,7 +92,7 @@ Deno.test("openai: chat.completions.runTools() runs the client's tools, and the 
       }],
     });
     assertEquals([await runner.finalContent(), picked], ["Blue and blue.", ["colours", "colours"]]);
-    assertEquals([visible(), await sessions()], [SHOWN, 1]);
+    assertEquals([visible(), await sessions()], [VISIBLE, 1]);
   });
 });
 
@@ -112,7 +112,7 @@ Deno.test("openai: chat.completions.stream() assembles the client's calls", asyn
       if (tool_calls.length === 0) break;
     }
     assertEquals(finishes, ["tool_calls", "tool_calls", "stop"]);
-    assertEquals([visible(), await sessions()], [SHOWN, 1]);
+    assertEquals([visible(), await sessions()], [VISIBLE, 1]);
   });
 });
 
@@ -133,7 +133,7 @@ Deno.test("openai: responses.create() with previous_response_id continues with t
     for (let input = results(response); input.length > 0; input = results(response)) {
       response = await client.responses.create({ ...body, input, previous_response_id: response.id });
     }
-    assertEquals([response.output_text, visible(), await sessions()], ["Blue and blue.", SHOWN, 1]);
+    assertEquals([response.output_text, visible(), await sessions()], ["Blue and blue.", VISIBLE, 1]);
   });
 });
 
@@ -151,7 +151,7 @@ Deno.test("openai: responses.stream() with the whole conversation continues the 
       input.push(...response.output as OpenAI.Responses.ResponseInputItem[], ...results(response));
       if (results(response).length === 0) break;
     }
-    assertEquals([visible(), await sessions()], [SHOWN, 1]);
+    assertEquals([visible(), await sessions()], [VISIBLE, 1]);
   });
 });
 
@@ -199,11 +199,11 @@ Deno.test("AI SDK: generateText() and streamText() run the client's tools, over 
   for (const provider of providers) {
     await withServer(async ({ baseURL, visible, sessions }) => {
       const { text } = await generateText({ model: provider(baseURL), ...ask });
-      assertEquals([text, visible(), await sessions()], ["Blue and blue.", SHOWN, 1]);
+      assertEquals([text, visible(), await sessions()], ["Blue and blue.", VISIBLE, 1]);
     });
     await withServer(async ({ baseURL, visible, sessions }) => {
       assertEquals(await streamText({ model: provider(baseURL), ...ask }).text, "Blue and blue.");
-      assertEquals([visible(), await sessions()], [SHOWN, 1]);
+      assertEquals([visible(), await sessions()], [VISIBLE, 1]);
     });
   }
 });

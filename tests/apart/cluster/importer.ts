@@ -5,7 +5,7 @@ import type { Cluster } from "./cluster.ts";
 
 const MARK = "Imported and perhaps deleted";
 
-const KEPT = 12;
+const RETAINED = 12;
 
 /** Conflicts to wait for after a request was sent twice. */
 const PASSING = ["idempotency_key_in_use"];
@@ -28,7 +28,7 @@ export class Importer {
 
   async work(isOver: () => boolean): Promise<void> {
     while (!isOver()) {
-      if (this.#random() < 1 - this.#stored.size / KEPT) await this.#import();
+      if (this.#random() < 1 - this.#stored.size / RETAINED) await this.#import();
       else await this.#delete();
       await pause(50);
     }

@@ -91,7 +91,7 @@ const NEEDLE: Task = {
   }],
 };
 
-const SUM_UP: Task = {
+const SUMMARIZE: Task = {
   name: "sum up forty files",
   make(random) {
     const states = ["open", "paid", "sent"];
@@ -237,4 +237,4 @@ const NAMES_OF_ALL_KINDS: Task = {
   }],
 };
 
-export const MANY_FILES: readonly Task[] = [RENAME, NEEDLE, SUM_UP, RELEASE, NAMES_OF_ALL_KINDS];
+export const MANY_FILES: readonly Task[] = [RENAME, NEEDLE, SUMMARIZE, RELEASE, NAMES_OF_ALL_KINDS];

@@ -266,7 +266,7 @@ interface Piece {
 
 const A_ROW = 60;
 
-const MOST_ROWS = 14;
+const MAX_ROWS = 14;
 
 function kindOf({ kind, role }: Pick<Block, "kind" | "role">): Kind {
   if (kind === "tool") return "tools";
@@ -277,7 +277,7 @@ function kindOf({ kind, role }: Pick<Block, "kind" | "role">): Kind {
 
 /** Lays blocks out to scale in rows, as SVG paths: the visible part by kind, then the evicted part. */
 function layOutStrip(blocks: readonly Block[], width: number) {
-  const rows = Math.max(1, Math.min(MOST_ROWS, Math.ceil(blocks.length / A_ROW)));
+  const rows = Math.max(1, Math.min(MAX_ROWS, Math.ceil(blocks.length / A_ROW)));
   const sizes = blocks.map(({ tokens, originalTokens }) => Math.max(tokens, originalTokens));
   const total = Math.max(1, sizes.reduce((sum, size) => sum + size, 0));
   const scale = width * rows / total;

@@ -328,7 +328,7 @@ const UNKNOWN = Number.MAX_SAFE_INTEGER;
 /** PostgreSQL's limit is 8,000 bytes; longer names share a notification. */
 const NOTIFIED_LENGTH = 1000;
 
-const TOLD_NAME = /^w\["((?:[^"\\]|\\.)*)"/;
+const REPORTED_NAME = /^w\["((?:[^"\\]|\\.)*)"/;
 
 /** A notification: session, fencing number, holder, last event, and the newest events. */
 type Notification = readonly [string, number, string | null, number, readonly StoredEvent["event"][]];
@@ -418,7 +418,7 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
     reading = setTimeout(readOn, READ_MS);
   };
   const onPayload = (payload: string) => {
-    const name = TOLD_NAME.exec(payload)?.[1];
+    const name = REPORTED_NAME.exec(payload)?.[1];
     if (name === undefined) return wake(payload);
     if (!watchers.has(`w${name}`)) return;
     news += 1;

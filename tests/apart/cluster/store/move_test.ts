@@ -55,7 +55,7 @@ async function withStore<T>(opened: Promise<Store>, use: (store: Store) => Promi
   }
 }
 
-const SHOWN = /\w+ at [^ ]+:\d+/.source;
+const VISIBLE = /\w+ at [^ ]+:\d+/.source;
 const COUNTS = "4 sessions, 701 events, 3 texts, 3 documents, 2 deliveries, 3 keys";
 
 Deno.test("tare move: a file's whole content moves into a database and back", () =>
@@ -65,7 +65,7 @@ Deno.test("tare move: a file's whole content moves into a database and back", ()
     assertMatch(
       forth.out,
       new RegExp(
-        `^Moved ${COUNTS} to ${SHOWN} and verified the copy; the file was renamed to ${file}.moved.\n$`,
+        `^Moved ${COUNTS} to ${VISIBLE} and verified the copy; the file was renamed to ${file}.moved.\n$`,
       ),
     );
     assertEquals(Array.from(Deno.readDirSync(data), ({ name }) => name).sort(), [
@@ -82,7 +82,7 @@ Deno.test("tare move: a file's whole content moves into a database and back", ()
     const back = await move("--back");
     assertMatch(
       back.out,
-      new RegExp(`^Moved ${COUNTS} to ${file} and verified the copy; ${SHOWN} is unchanged.\n$`),
+      new RegExp(`^Moved ${COUNTS} to ${file} and verified the copy; ${VISIBLE} is unchanged.\n$`),
     );
     const read = await withStore(openStore(`${file}.moved`), askStore);
     assertEquals(await withStore(openStore(file), askStore), read);
