@@ -497,7 +497,7 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
       const ends = [`w${name}`, `r${id}`].map((name) => listen(name, () => changed.resolve()));
       try {
         const { isRequested } = await talker.query<{ isRequested: boolean }>(
-          "SELECT tare.ask($1, $2, $3) AS asked",
+          'SELECT tare.ask($1, $2, $3) AS "isRequested"',
           values,
         );
         if (!isRequested) return undefined;
