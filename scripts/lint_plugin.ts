@@ -1,6 +1,6 @@
 /**
  * Lint rules of this repository: who may import whom (the package table of ARCHITECTURE.md), what the pure packages may
- * not name, and where the names of protocols and providers may stand.
+ * not name, and where the names of protocols and providers may appear.
  *
  * @module
  */
@@ -179,7 +179,7 @@ function importFault(name: string, path: string, specifier: string): string | un
   }
   const isTelemetry = name === "session" && path === "telemetry.ts";
   if (specifier.startsWith("@opentelemetry/") && !isTelemetry && !isTest(path)) {
-    return `Package ${name} may not import ${specifier}: @tare/session/telemetry alone speaks to it.`;
+    return `Package ${name} may not import ${specifier}: only @tare/session/telemetry uses it.`;
   }
   if (!specifier.startsWith(".")) return undefined;
   // Its types are inferred from values, which can't be published.
@@ -249,7 +249,7 @@ const plugin: Deno.lint.Plugin = {
         const refuse = (node: Deno.lint.Node, what: string) =>
           context.report({
             node,
-            message: `Package ${at.name} is pure and may not name ${what}: hand it in.`,
+            message: `Package ${at.name} is pure and may not name ${what}: pass it in.`,
           });
         return {
           ...eachSpecifier((specifier, node) => {
@@ -303,7 +303,7 @@ const plugin: Deno.lint.Plugin = {
         }
         const look = (node: Deno.lint.Node, name: unknown) => {
           const home = typeof name === "string" && places.get(name);
-          if (home) context.report({ node, message: `${name} is named in packages/${home} alone.` });
+          if (home) context.report({ node, message: `${name} may be named only in packages/${home}.` });
         };
         return {
           Identifier: (node) => look(node, node.name),
@@ -363,7 +363,7 @@ const plugin: Deno.lint.Plugin = {
             const isSpecifier = /^(Import|Export)/.test(node.parent.type);
             // Sentences may name providers.
             if (isSpecifier || /\s/.test(node.raw) || !PROVIDER.test(node.raw)) return;
-            const message = `${node.raw} names a provider: what is known of one stands in packages/${
+            const message = `${node.raw} names a provider: data on providers belongs in packages/${
               PROVIDER_PLACES[0]
             }.`;
             context.report({ node, message });

@@ -37,7 +37,7 @@ Deno.test("package-table sees re-exports, dynamic imports, subpaths and paths th
   assertEquals(users, ["page", "cli"]);
 });
 
-Deno.test("package-table lets one place alone speak to OpenTelemetry, tests left aside", () => {
+Deno.test("package-table lets only one file import OpenTelemetry, except in tests", () => {
   const source = 'import { trace } from "@opentelemetry/api";';
   const found = Object.keys(PACKAGE_TABLE).flatMap((name) =>
     [`${name}/x.ts`, `${name}/telemetry.ts`].filter((path) =>
@@ -67,7 +67,7 @@ Deno.test("pure-packages refuses clock, files, network, environment and randomne
   assertEquals(faults("/repo/packages/messages/x.ts", "profile.Date; ({ fetch: 1 });"), []);
 });
 
-Deno.test("portable-packages refuses what Node lacks where it must run, tests left aside", () => {
+Deno.test("portable-packages refuses what Node lacks in portable packages, except in tests", () => {
   const lacking = ["Deno.cwd();", "using a = b;", "await using a = b;"];
   for (const name of Object.keys(PACKAGE_TABLE)) {
     const found = lacking.map((source) => faults(`/repo/packages/${name}/x.ts`, source).length);
@@ -110,7 +110,7 @@ Deno.test("provider-names keeps names of providers in the file of their data", (
   }
 });
 
-Deno.test("PACKAGE_TABLE and PURE_PACKAGES say what ARCHITECTURE.md says", () => {
+Deno.test("PACKAGE_TABLE and PURE_PACKAGES match ARCHITECTURE.md", () => {
   const text = Deno.readTextFileSync(new URL("../ARCHITECTURE.md", import.meta.url));
   const names = Object.keys(PACKAGE_TABLE);
   const table = [...text.matchAll(/^\| `(\w+)` +\|.*\| (.*?) +\|$/gm)].map(([, name = "", cell = ""]) => {

@@ -4,13 +4,13 @@ export interface SourceFile {
   readonly text: string;
 }
 
-export const MAX_CIRCLE = 3;
+export const MAX_CYCLE = 3;
 
 /** Paths of entry points by specifier. */
 export type EntryPoints = ReadonlyMap<string, string>;
 
 /**
- * Returns faults in the structure of the packages: a type circle of more than {@linkcode MAX_CIRCLE} files, a name exported
+ * Returns faults in the structure of the packages: a type cycle of more than {@linkcode MAX_CYCLE} files, a name exported
  * with several meanings, a public field that other files assign. Tests and benchmarks are ignored.
  */
 export function sourceFaults(
@@ -18,10 +18,10 @@ export function sourceFaults(
   entryPoints: EntryPoints,
 ): string[] {
   const faults: string[] = [];
-  for (const circle of typeCircles(files, entryPoints)) {
-    if (circle.length <= MAX_CIRCLE) continue;
+  for (const circle of typeCycles(files, entryPoints)) {
+    if (circle.length <= MAX_CYCLE) continue;
     faults.push(
-      `${circle.length} files import each other in a circle, more than ${MAX_CIRCLE}: ${circle.join(", ")}.`,
+      `${circle.length} files import each other in a cycle, more than ${MAX_CYCLE}: ${circle.join(", ")}.`,
     );
   }
   for (const [name, paths] of twofoldNames(files)) {
@@ -72,7 +72,7 @@ export function importGraph(
   }));
 }
 
-export function typeCircles(files: readonly SourceFile[], entryPoints: EntryPoints): string[][] {
+export function typeCycles(files: readonly SourceFile[], entryPoints: EntryPoints): string[][] {
   const graph = importGraph(files, entryPoints);
   // Tarjan's algorithm: strongly connected components.
   const indices = new Map<string, number>();

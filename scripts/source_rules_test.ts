@@ -33,19 +33,19 @@ Deno.test("importGraph() includes imports, re-exports and dynamic imports of sou
   ]);
 });
 
-Deno.test("sourceFaults() reports type circles of more than three files", () => {
+Deno.test("sourceFaults() reports type cycles of more than three files", () => {
   const circle = (name: string, size: number) =>
     Object.fromEntries(Array.from({ length: size }, (_, at) => [
       `packages/a/${name}${at}.ts`,
       `import type { T } from "./${name}${(at + 1) % size}.ts";\n`,
     ]));
-  // Files that lead into or out of a circle aren't part of it.
+  // Files that lead into or out of a cycle aren't part of it.
   const more = { "packages/a/mod.ts": 'export * from "./x0.ts";\n' };
   assertEquals(faults({ ...more, ...circle("x", 3), ...circle("y", 3) }), []);
   const files = { ...more, ...circle("x", 4), ...circle("y", 5) };
-  const five = "5 files import each other in a circle, more than 3: " +
+  const five = "5 files import each other in a cycle, more than 3: " +
     "packages/a/y0.ts, packages/a/y1.ts, packages/a/y2.ts, packages/a/y3.ts, packages/a/y4.ts.";
-  const four = "4 files import each other in a circle, more than 3: " +
+  const four = "4 files import each other in a cycle, more than 3: " +
     "packages/a/x0.ts, packages/a/x1.ts, packages/a/x2.ts, packages/a/x3.ts.";
   assertEquals(faults(files), [five, four]);
 });

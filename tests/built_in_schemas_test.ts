@@ -9,7 +9,7 @@ import { BackgroundCommands } from "@tare/tools/shell";
 
 const tools = workspaceTools({ workspace: ".", archive: memoryArchive() }).map((tool) => tool.definition);
 
-Deno.test("shownTools() more than halves the tokens of the built-in tools from their second exposure on", async () => {
+Deno.test("compactTools() more than halves the tokens of the built-in tools from their second exposure on", async () => {
   const { count: countTokens } = await loadTokenizer();
   const first = compactTools(tools, { exposed: new Set(), countTokens });
   const second = compactTools(tools, { exposed: first.exposed, countTokens });

@@ -283,7 +283,7 @@ Deno.test("tare history: the estimated saving equals bench savings for the recor
       1e-9,
     );
     for (const { replay, shares } of printed.sessions) {
-      assertEquals(shares!.both.k1, 1 - replay!.keepAlive!.planner.k1 / replay!.alone.k1);
+      assertEquals(shares!.both.k1, 1 - replay!.keepAlive!.planner.k1 / replay!.baselineCosts.k1);
     }
     const { both, pruned } = printed.played.saved;
     assertGreater(both.k0, pruned.k0);

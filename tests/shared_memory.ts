@@ -18,8 +18,8 @@ import type {
   HolderRequest,
   ListedSession,
   SessionRecord,
+  SessionSnapshot,
   SharedStore,
-  Sighting,
   Store,
   StoredDelivery,
   StoredDocument,
@@ -595,7 +595,7 @@ interface Opening {
   readonly owners: WeakSet<object>;
   listener?: Parameters<SharedStore["listen"]>[0];
   readonly holds: Map<string, { readonly hold: Hold; readonly controller: AbortController; isHeld: boolean }>;
-  readonly watchers: Map<string, Set<(seen?: Sighting) => void>>;
+  readonly watchers: Map<string, Set<(seen?: SessionSnapshot) => void>>;
   /** Resolves when the process continues. Absent: it runs. */
   paused?: PromiseWithResolvers<void> | undefined;
   isKilled: boolean;
@@ -655,7 +655,7 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
       resolve(answer === undefined ? undefined : { answer: JSON.parse(answer) });
     }
   };
-  const sight = ({ owner }: Opening, id: string): Sighting => {
+  const sight = ({ owner }: Opening, id: string): SessionSnapshot => {
     const { held: { fence, holder }, events: { length: lastEvent } } = named(id);
     const heldBy = holder === owner ? "this" : holder && isThere(holder) ? "other" : "left";
     return { fence, holder: holder ? heldBy : "nobody", lastEvent };
@@ -665,7 +665,7 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
     opening: Opening,
     id: string,
     { watcher, events = [] }: {
-      readonly watcher: (seen?: Sighting) => void;
+      readonly watcher: (seen?: SessionSnapshot) => void;
       readonly events?: readonly StoredEvent[];
     },
   ) => {
@@ -795,8 +795,8 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
           return number;
         }),
       release: (id) => enter(() => release(id)),
-      look: (id) => enter(() => sight(opening, id)),
-      left: () =>
+      inspect: (id) => enter(() => sight(opening, id)),
+      abandonedSessions: () =>
         enter(() =>
           [...tables.sessions].flatMap(([id, { held: { holder } }]) => holder && !isThere(holder) ? [id] : [])
         ),
@@ -809,7 +809,7 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
           if (watchers.size === 0) opening.watchers.delete(id);
         };
       },
-      async ask(sessionId, body) {
+      async request(sessionId, body) {
         const text = JSON.stringify(body);
         const answer = await enter(() => {
           const { holder } = named(sessionId).held;

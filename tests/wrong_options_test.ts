@@ -242,7 +242,7 @@ Deno.test("options: unknown ones are refused with the nearest known name", async
       "minBytes",
     ],
     [
-      "shownTools",
+      "compactTools",
       (more: object) => compactTools([], { exposed: new Set(), ...more }),
       "minToken",
       "minTokens",

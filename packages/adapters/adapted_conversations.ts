@@ -31,7 +31,7 @@ import {
   type StoredHistory,
 } from "@tare/planner/internal";
 import { type Archive, archiveRef, memoryArchive, RECALL_TOOL, recallOriginal } from "@tare/prune";
-import { type Books, type TareOptions, warnByConsole, withDefaults } from "./options.ts";
+import { type AdapterLedger, type TareOptions, warnByConsole, withDefaults } from "./options.ts";
 
 /** A chat message and the positions of its source items. */
 export interface Piece {
@@ -66,11 +66,11 @@ export interface AdaptedView {
   /** Pieces of the history, by the view's places. */
   readonly pieces: readonly Piece[];
   /** Records a successful call: its usage, and the ids of the tool calls in its reply. */
-  book(usage: Usage | undefined, replied: readonly string[]): Promise<void>;
+  record(usage: Usage | undefined, replied: readonly string[]): Promise<void>;
   /** Records a failed call. Resolves to whether its prompt was too long; then the next view is shorter. */
   failed(error: unknown): Promise<boolean>;
   /** Marks the call as no longer in flight, whatever its outcome. */
-  left(): void;
+  release(): void;
 }
 
 interface Conversation<Given> extends KnownConversation {
@@ -87,7 +87,7 @@ interface Conversation<Given> extends KnownConversation {
   given: readonly Given[];
   heads: number;
   pieces: readonly Piece[];
-  /** Messages of the pieces, stored because there may be thousands. */
+  /** Messages of the pieces, cached because there may be thousands. */
   messages: readonly Message[];
   visible: readonly Message[];
   replied: readonly string[];
@@ -150,7 +150,7 @@ const { properties: PROPERTIES } = RECALL_TOOL.function.parameters;
  * conversation that is its prefix; if that has a call in flight, or the call branches off after a reply, it becomes a fork;
  * a repeated opening prompt starts a new conversation.
  */
-export class AdaptedConversations<Given, Call> implements Books {
+export class AdaptedConversations<Given, Call> implements AdapterLedger {
   readonly #options: TareOptions<Call> & Pick<PromptSessionOptions, "countTokens">;
   readonly #sessionOptions: Omit<PromptSessionOptions, "archive">;
   readonly #warn: (sentence: string) => void;
@@ -158,8 +158,8 @@ export class AdaptedConversations<Given, Call> implements Books {
   readonly #recognition = new Recognition<Conversation<Given>>();
   /** Least recently used first. */
   readonly #groups = new Map<string, Group<Given>>();
-  readonly #ledger: Books["ledger"][number][] = [];
-  #total: Books["total"] = { calls: 0, costUnits: 0, baselineCostUnits: 0 };
+  readonly #ledger: AdapterLedger["ledger"][number][] = [];
+  #total: AdapterLedger["total"] = { calls: 0, costUnits: 0, baselineCostUnits: 0 };
   #count = 0;
   #held = { conversations: 0, bytes: 0 };
 
@@ -183,11 +183,11 @@ export class AdaptedConversations<Given, Call> implements Books {
     plannerSession({ ...session, archive: memoryArchive() });
   }
 
-  get ledger(): Books["ledger"] {
+  get ledger(): AdapterLedger["ledger"] {
     return this.#ledger;
   }
 
-  get total(): Books["total"] {
+  get total(): AdapterLedger["total"] {
     return this.#total;
   }
 
@@ -209,7 +209,7 @@ export class AdaptedConversations<Given, Call> implements Books {
     return {
       view,
       pieces,
-      book: async (usage, replied) => {
+      record: async (usage, replied) => {
         end();
         conversation.replied = replied;
         this.#enter(this.#sent(await conversation.session, usage, view), conversation);
@@ -226,7 +226,7 @@ export class AdaptedConversations<Given, Call> implements Books {
         await this.#save(conversation, group, key);
         return true;
       },
-      left: end,
+      release: end,
     };
   }
 

@@ -32,7 +32,7 @@ import {
   withBreakpoints,
   writePrompt,
 } from "./model_prompt.ts";
-import { type Books, type TareOptions, withDefaults } from "./options.ts";
+import { type AdapterLedger, type TareOptions, withDefaults } from "./options.ts";
 
 export { fromAiSdk, toAiSdk } from "./model_prompt.ts";
 
@@ -60,7 +60,7 @@ export interface AiSdkOptions<Model> extends TareOptions<CallParams> {
 }
 
 /** The wrapped model and its ledger. */
-export interface AiSdkAdapter<Model> extends Books {
+export interface AiSdkAdapter<Model> extends AdapterLedger {
   readonly model: Model;
   /**
    * Tools to add. Without them evicted content can't be recalled. AI SDK 5 doesn't support Standard JSON Schema: there, use
@@ -113,7 +113,7 @@ function ofAiSdk<Model extends AiSdkModel>(
     return askFitting({
       view,
       async ask(made) {
-        const writtenLines = new Map(
+        const writtenTools = new Map(
           functions.map((tool, at) => [tool, writeTool(tool, made.view.tools[at])]),
         );
         const written = writePrompt(prompt, made);
@@ -126,7 +126,7 @@ function ofAiSdk<Model extends AiSdkModel>(
             tools,
             call: params,
           }),
-          ...(params.tools && { tools: tools.map((tool) => writtenLines.get(tool as FunctionTool) ?? tool) }),
+          ...(params.tools && { tools: tools.map((tool) => writtenTools.get(tool as FunctionTool) ?? tool) }),
         });
       },
     });
@@ -134,13 +134,13 @@ function ofAiSdk<Model extends AiSdkModel>(
 
   async function doGenerate(given: CallParams): Promise<Generated> {
     const { made, reply } = await fitting(given, (params) => fields.doGenerate(params));
-    await made.book(readUsage(reply.usage), callsOf(reply.content ?? []));
+    await made.record(readUsage(reply.usage), callsOf(reply.content ?? []));
     return reply;
   }
 
   async function doStream(given: CallParams): Promise<Streamed> {
     const { made, reply } = await fitting(given, (params) => fields.doStream(params));
-    return { ...reply, stream: reply.stream.pipeThrough(booking(made)) };
+    return { ...reply, stream: reply.stream.pipeThrough(recordStream(made)) };
   }
 
   return {
@@ -189,17 +189,17 @@ function namedByOptions({ providerOptions }: CallParams): string | undefined {
 }
 
 /** Records a streamed call when it finishes, and its end if it is interrupted. */
-function booking(made: AdaptedView): TransformStream<PromptPart, PromptPart> {
+function recordStream(made: AdaptedView): TransformStream<PromptPart, PromptPart> {
   const replied: string[] = [];
   return new TransformStream<PromptPart, PromptPart>({
     async transform(part, controller) {
       replied.push(...callsOf([part]));
-      if (part.type === "finish") await made.book(readUsage((part as FinishPart).usage), replied);
+      if (part.type === "finish") await made.record(readUsage((part as FinishPart).usage), replied);
       if (part.type === "error") await made.failed((part as ErrorPart).error);
       controller.enqueue(part);
     },
-    flush: made.left,
-    cancel: made.left,
+    flush: made.release,
+    cancel: made.release,
   });
 }
 

@@ -171,7 +171,7 @@ Deno.test("tare() replaces old turns by a placeholder when the window is full", 
     if (prompt[length - 1]?.role === "user") ({ prompt: seen } = await sentPrompt(prompt.slice(0, length)));
   }
   assertEquals(prompt, before);
-  assert(seen.length < prompt.length, `${seen.length} of ${prompt.length} messages are shown`);
+  assert(seen.length < prompt.length, `${seen.length} of ${prompt.length} messages are visible`);
   const [line, ...others] = seen.filter((message) => !prompt.includes(message) && message.role !== "tool");
   assertEquals([line?.role, others], ["user", []]);
   assert(JSON.stringify(line?.content).startsWith('[{"type":"text","text":"[elided'), JSON.stringify(line));
@@ -275,7 +275,7 @@ Deno.test("recall: returns content, or reports an invalid call", async () => {
   assertEquals(
     await recall.execute({}),
     "Cannot recall: the ref is missing. Copy the 16 hex digits after 'ref' from an [elided: …] line of this " +
-      "conversation, or give nothing but find, to search all that left it.",
+      "conversation, or pass only find to search everything evicted from it.",
   );
   assertEquals(
     await recall.execute({ ref, pattern: "an+" }),

@@ -32,7 +32,7 @@ import {
   type Reader,
   resultMessage,
 } from "./adapted_conversations.ts";
-import { type Books, cachesMarked, modelName, type TareOptions, withDefaults } from "./options.ts";
+import { type AdapterLedger, cachesMarked, modelName, type TareOptions, withDefaults } from "./options.ts";
 
 /** Fields of a LangChain message that are read here. */
 export interface LangChainMessage {
@@ -62,7 +62,7 @@ export interface LangChainOptions extends TareOptions<LangChainCall> {
 }
 
 /** Argument of `createMiddleware()`. */
-export interface LangChainAdapter extends Books {
+export interface LangChainAdapter extends AdapterLedger {
   readonly name: "Tare";
   /** Calls the model with the view. */
   readonly wrapModelCall: <Call extends LangChainCall, Reply>(
@@ -155,7 +155,7 @@ function ofLangChain({ model: given, ...options }: LangChainOptions): LangChainA
         },
       });
       const [answer] = answersOf(reply);
-      await made.book(readUsage(answer), (answer?.tool_calls ?? []).flatMap(({ id }) => id ?? []));
+      await made.record(readUsage(answer), (answer?.tool_calls ?? []).flatMap(({ id }) => id ?? []));
       return reply;
     },
     async wrapToolCall(call, handler) {

@@ -171,7 +171,7 @@ for (
     for (let length = 1; length <= messages.length; length++) {
       if (messages[length - 1]?.type === "human") seen = await sentPrompt(messages.slice(0, length));
     }
-    assert(seen.length < messages.length, `${seen.length} of ${messages.length} messages are shown`);
+    assert(seen.length < messages.length, `${seen.length} of ${messages.length} messages are visible`);
     const line = seen.find((message) => !messages.includes(message) && message.type !== "tool");
     assert(line instanceof role, JSON.stringify(seen));
   });

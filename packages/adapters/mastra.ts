@@ -31,7 +31,7 @@ import {
   withBreakpoints,
   writePrompt,
 } from "./model_prompt.ts";
-import { type Books, type TareOptions, withDefaults } from "./options.ts";
+import { type AdapterLedger, type TareOptions, withDefaults } from "./options.ts";
 
 /** Parameters of a Mastra processor that are read here. */
 export interface MastraCall<PromptItem extends PromptMessage = PromptMessage> {
@@ -77,7 +77,7 @@ export interface MastraOptions extends TareOptions<MastraCall> {
 }
 
 /** Parts of the adapter for a Mastra agent. */
-export interface MastraAdapter extends Books {
+export interface MastraAdapter extends AdapterLedger {
   /** Processor for an agent's `inputProcessors` and `errorProcessors`. */
   readonly processor: MastraProcessor;
   /** Tools to add. Without them evicted content can't be recalled. */
@@ -152,7 +152,7 @@ function ofMastra({ model, ...options }: MastraOptions): MastraAdapter {
       },
       async processLLMResponse({ chunks, state, fromCache }) {
         const { [MADE]: made } = state as { readonly [MADE]?: AdaptedView };
-        if (made && !fromCache) await made.book(readUsage(chunks), callsOf(chunks));
+        if (made && !fromCache) await made.record(readUsage(chunks), callsOf(chunks));
         return undefined;
       },
       async processAPIError({ error, state, retryCount }) {

@@ -38,7 +38,7 @@ import {
   resultMessage,
   withMethods,
 } from "./adapted_conversations.ts";
-import type { Books, TareOptions } from "./options.ts";
+import type { AdapterLedger, TareOptions } from "./options.ts";
 
 /** Fields of a model request that are read here. */
 export interface AgentsCall {
@@ -58,7 +58,7 @@ export interface AgentsOptions<Model> extends TareOptions<AgentsCall> {
 }
 
 /** The wrapped model and its ledger. */
-export interface AgentsAdapter<Model> extends Books {
+export interface AgentsAdapter<Model> extends AdapterLedger {
   /**
    * Wrapped model. A request whose history the provider stores (`previousResponseId`, `conversationId`) is forwarded unchanged
    * and not recorded.
@@ -138,7 +138,7 @@ function ofAgents<Model extends AgentsModel>(
     if (!planned) return await fields.getResponse(request);
     const { view, written } = planned;
     const { made, reply } = await askFitting({ view, ask: (made) => fields.getResponse(written(made)) });
-    await made.book(readUsage(reply), callsOf(reply));
+    await made.record(readUsage(reply), callsOf(reply));
     return reply;
   }
 
@@ -153,7 +153,7 @@ function ofAgents<Model extends AgentsModel>(
         for await (const event of fields.getStreamedResponse(written(made))) {
           hasBegun = true;
           if (event.type === "response_done" && event.response) {
-            await made.book(readUsage(event.response), callsOf(event.response));
+            await made.record(readUsage(event.response), callsOf(event.response));
           }
           yield event;
         }
@@ -161,7 +161,7 @@ function ofAgents<Model extends AgentsModel>(
       } catch (error) {
         if (!await made.failed(error) || isAgain || hasBegun) throw error;
       } finally {
-        made.left();
+        made.release();
       }
     }
   }

@@ -139,7 +139,7 @@ for (
         seen = (await sentPrompt(input.slice(0, length))).input as readonly Item[];
       }
     }
-    assert(seen.length < input.length, `${seen.length} of ${input.length} items are shown`);
+    assert(seen.length < input.length, `${seen.length} of ${input.length} items are visible`);
     const line = seen.find((item) => !input.includes(item) && item.type !== "function_call_result");
     assertEquals(line?.role, role);
   });

@@ -82,7 +82,7 @@ export interface TareOptions<Call> extends Partial<Pick<PromptSessionOptions, "p
   readonly archive?: Archive;
   /** Receives warnings for users, such as that the archive failed and nothing was evicted. Default: `console.warn`. */
   readonly warn?: (sentence: string) => void;
-  /** Limits of stored conversations; the least recently used are evicted first. */
+  /** Limits of conversations in memory; the least recently used are evicted first. */
   readonly memory?: {
     /** Number of conversations. Default: 1,000. */
     readonly conversations?: number;
@@ -94,7 +94,7 @@ export interface TareOptions<Call> extends Partial<Pick<PromptSessionOptions, "p
 }
 
 /** Ledger of an adapter's calls. */
-export interface Books {
+export interface AdapterLedger {
   /** Cost and causes of the newest 1,000 calls, oldest first, with the number of their conversation. */
   readonly ledger: readonly (LedgerEntry & { readonly conversation: number })[];
   /** Cost of all calls, in cost units: the price of one uncached input token. */

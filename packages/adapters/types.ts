@@ -3,5 +3,5 @@
  *
  * @module
  */
-export type { Books, StateStore, TareOptions } from "./options.ts";
+export type { AdapterLedger, StateStore, TareOptions } from "./options.ts";
 export type { FrameworkRecallTool, PromptMessage } from "./model_prompt.ts";

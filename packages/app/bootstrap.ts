@@ -21,7 +21,7 @@ export interface Bootstrap {
   readonly maxConnections?: number;
 }
 
-const HANDED_OVER = "TARE_HANDED_OVER";
+const BOOTSTRAP_VARIABLE = "TARE_BOOTSTRAP";
 
 /** Variables for Deno, the system, network access and telemetry, which the server's process receives. */
 const DENO_VARIABLES = new RegExp(
@@ -34,7 +34,7 @@ const DENO_VARIABLES = new RegExp(
 
 /** Starts the server's process with an IPC channel and an environment without keys. */
 export function startWith(
-  handed: Bootstrap,
+  bootstrap: Bootstrap,
   { args, environment }: {
     readonly args: readonly string[];
     readonly environment: Readonly<Record<string, string>>;
@@ -42,18 +42,18 @@ export function startWith(
 ): ChildProcess {
   const passed = Object.entries(Deno.env.toObject()).filter(([name]) => DENO_VARIABLES.test(name));
   const child = spawn(Deno.execPath(), [...args], {
-    env: { ...Object.fromEntries(passed), ...environment, [HANDED_OVER]: "stdin" },
+    env: { ...Object.fromEntries(passed), ...environment, [BOOTSTRAP_VARIABLE]: "stdin" },
     stdio: ["pipe", "inherit", "inherit", "ipc"],
   });
   // A process that ends early reports the reason itself.
   child.stdin!.on("error", () => {});
-  child.stdin!.end(JSON.stringify(handed));
+  child.stdin!.end(JSON.stringify(bootstrap));
   return child;
 }
 
 /** Returns the passed data; without a start command this process's own environment. */
 export async function readBootstrap(): Promise<Bootstrap> {
-  if (Deno.env.get(HANDED_OVER) === "stdin") return await new Response(Deno.stdin.readable).json();
+  if (Deno.env.get(BOOTSTRAP_VARIABLE) === "stdin") return await new Response(Deno.stdin.readable).json();
   return {
     // One by one, because of the permissions.
     environment: Object.fromEntries(VARIABLES.map((name) => [name, Deno.env.get(name)])),
@@ -118,7 +118,7 @@ export function serverPermissions(
       : `--allow-net=${[...own, ...providers, ...webhookHosts].join(",")}`,
     `--allow-read=${[...folders, ...files, ...sockets].join(",")}`,
     `--allow-write=${[...folders, ...sockets].join(",")}`,
-    `--allow-env=${[...VARIABLES, HANDED_OVER].join(",")}`,
+    `--allow-env=${[...VARIABLES, BOOTSTRAP_VARIABLE].join(",")}`,
     `--ignore-env=${[...SOUGHT_VARIABLES, ...(database ? DATABASE_VARIABLES : [])].join(",")}`,
     "by" in sandbox && sandbox.by === "bubblewrap"
       ? `--allow-run=${escapeCommas(sandbox.program)}`

@@ -36,10 +36,10 @@ import { type OpenWorkspace, openWorkspace } from "./workspace.ts";
 
 const LIMITS = { agentBytes: 10 * 2 ** 20, gatewayBytes: 32 * 2 ** 20, sessions: 1_000_000 };
 
-const KEPT_DAYS = 30;
+const RETENTION_DAYS = 30;
 
 /** Storage limit of metrics of other agents' conversations if their content isn't stored. */
-const FIGURES_MIB = 256;
+const METRICS_MIB = 256;
 
 const HOUR_MS = 60 * 60_000;
 const DAY_MS = 24 * HOUR_MS;
@@ -65,7 +65,7 @@ export interface RunningServer {
   readonly url: string;
   readonly greeting: string;
   /**
-   * Stops the server. With `leaves`, turns continue on the next server of the sessions; otherwise they end as
+   * Stops the server. With `suspends`, turns continue on the next server of the sessions; otherwise they end as
    * interrupted.
    */
   readonly close: (options?: { readonly suspends?: boolean }) => Promise<void>;
@@ -110,14 +110,14 @@ export async function startServer(
   });
   const prompts = promptOptions(settings, triggers);
   const shared: Shared = { store, keys, lagMs, countTokens, metricRegistry, keepAlive, prompts, onError };
-  const passing = gatewayOf(settings, { ...shared, probe });
+  const httpGateway = gatewayOf(settings, { ...shared, probe });
   const workspace = openWorkspace(settings, {
     owner: opened.owner,
     sandbox: "by" in found ? found : undefined,
     ...{ places, mcpSdk, log, onError },
   });
   const instance = crypto.randomUUID();
-  const agent = agentOf(settings, { ...shared, provider, workspace, passing, instance, sandbox: found });
+  const agent = agentOf(settings, { ...shared, provider, workspace, httpGateway, instance, sandbox: found });
   const server = await listenAsSet(settings, { fetch: agent.fetch, lastPort, maxConnections, onError }).catch(
     async (error) => {
       await workspace.close();
@@ -156,7 +156,7 @@ export async function startServer(
       const leaveWithinMs = suspends ? settings.endWithinSeconds * 1000 : undefined;
       const closed = agent.close({ leaveWithinMs }).then(workspace.close);
       await Promise.all([server.close({ graceMs: ANSWER_GRACE_MS + (leaveWithinMs ?? 0) }), closed]);
-      await passing.close();
+      await httpGateway.close();
       await probe?.close();
       await Promise.all([expiring, watching]);
       await opened.close();
@@ -177,7 +177,7 @@ function gatewayOf(
   { probe, ...shared }: Shared & { readonly probe: ServerProfile | undefined },
 ): HttpGateway {
   const { store, keys, lagMs, countTokens, metricRegistry, keepAlive, prompts, onError } = shared;
-  const { captureContent = false, expireAfterDays = KEPT_DAYS, gatewayStoreMiB, maxDataMiB = Infinity } =
+  const { captureContent = false, expireAfterDays = RETENTION_DAYS, gatewayStoreMiB, maxDataMiB = Infinity } =
     settings;
   return gateway({
     planning: prompts,
@@ -193,7 +193,7 @@ function gatewayOf(
       content: gatewayStoreMiB > 0,
       maxAgeMs: () => expireAfterDays * DAY_MS + lagMs(),
       // Leaves room for the agent's sessions in the same file.
-      maxBytes: Math.min(gatewayStoreMiB || FIGURES_MIB, maxDataMiB / 4) * 2 ** 20,
+      maxBytes: Math.min(gatewayStoreMiB || METRICS_MIB, maxDataMiB / 4) * 2 ** 20,
     },
   });
 }
@@ -201,14 +201,14 @@ function gatewayOf(
 interface AgentParts extends Shared {
   readonly provider: AgentModels;
   readonly workspace: OpenWorkspace;
-  readonly passing: HttpGateway;
+  readonly httpGateway: HttpGateway;
   readonly instance: string;
   readonly sandbox: Sandbox | { readonly why: string };
 }
 
 function agentOf(settings: Settings, parts: AgentParts): HttpAgent {
   const { store, keys, countTokens, metricRegistry, keepAlive, prompts, onError } = parts;
-  const { provider, workspace, passing, instance, sandbox } = parts;
+  const { provider, workspace, httpGateway, instance, sandbox } = parts;
   const { captureContent = false, metrics, webhookHosts: hosts, maxRunningTurns, maxSteps } = settings;
   const { model: defaultModel, ask: model, ...models } = provider;
   return agentHandler({
@@ -234,7 +234,7 @@ function agentOf(settings: Settings, parts: AgentParts): HttpAgent {
     },
     telemetry: new Telemetry("@tare/server", { captureContent, metricRegistry }),
     ...(hosts.length > 0 && { webhooks: { hosts, connect: connectTls } }),
-    gateway: passing,
+    gateway: httpGateway,
     http: {
       hosts: allowedHosts(settings.host, settings.allowedHosts),
       origins: settings.corsOrigins,
@@ -251,7 +251,7 @@ function agentOf(settings: Settings, parts: AgentParts): HttpAgent {
     advanced: {
       ...workspace.options.advanced,
       delegates: settings.delegate,
-      keepWarm: settings.keepWarm === "off" ? "off" : keepAlive,
+      keepAlive: settings.keepWarm === "off" ? "off" : keepAlive,
     },
   });
 }

@@ -55,8 +55,8 @@ export function greet(
     sessions: `in ${database?.label ?? data}`,
     archive: archive && `large texts in s3://${archive.bucket}/${archive.prefix}`,
   };
-  const visible = Object.entries(lines).filter(([, text]) => text);
-  return [`Tare listens on ${url}`, ...visible.map(([label, text]) => `${label.padEnd(11)}${text}`)].join(
+  const printed = Object.entries(lines).filter(([, text]) => text);
+  return [`Tare listens on ${url}`, ...printed.map(([label, text]) => `${label.padEnd(11)}${text}`)].join(
     "\n",
   );
 }

@@ -5,8 +5,8 @@ import type { Model } from "@tare/messages";
 import { chooseProfile, listPrice, listWindow, type Price, type Profile, readTooLong } from "@tare/planner";
 import {
   DEFAULT_PROVIDER,
-  howToAsk,
   MESSAGES_PROVIDER,
+  modelProtocolOf,
   readModelList,
   routeToCache,
   searchesTools,
@@ -71,7 +71,7 @@ export function configuredModels(
   const reported = new Map<string, number>();
   const ask = (model: string) => {
     if (settings.model === undefined) return noModel;
-    const { protocol: usual, reasoning, thinking } = howToAsk({ model, baseURL });
+    const { protocol: usual, reasoning, thinking } = modelProtocolOf({ model, baseURL });
     if (!speaksMessages(settings, model)) {
       const route = (key: string) => routeToCache({ baseURL, model, key });
       const protocol = settings.protocol === "messages" ? usual : settings.protocol ?? usual;
@@ -99,8 +99,8 @@ export function configuredModels(
   return {
     ...(model !== undefined && { model }),
     ask: (model) => tellingWindow(ask(model), (tokens) => reported.set(model, tokens)),
-    efforts: (model) => howToAsk({ model, baseURL }).efforts,
-    supportsImages: (model) => howToAsk({ model, baseURL }).supportsImages,
+    efforts: (model) => modelProtocolOf({ model, baseURL }).efforts,
+    supportsImages: (model) => modelProtocolOf({ model, baseURL }).supportsImages,
     address: (model) => speaksMessages(settings, model) ? messagesUrl : baseURL,
     profile,
     windowTokens: (model) => reportedWindow(model) ?? listed(model) ?? USUAL_WINDOW,

@@ -5,7 +5,7 @@ import { type Parts, startServer } from "./compose.ts";
 import { readBootstrap } from "./bootstrap.ts";
 import { findPlaces } from "@tare/tools/internal/instructions";
 import { readSettings } from "./settings/settings.ts";
-import { sayAlive } from "./supervise.ts";
+import { sendHeartbeats } from "./supervise.ts";
 
 /** Time for the shutdown after the turns, in milliseconds. */
 const END_MS = 5000;
@@ -16,13 +16,13 @@ const CTRL_C_MS = 300;
 /** Runs the agent server in this process until it is ended. */
 export async function runServer(parts: Parts = {}, args: readonly string[] = Deno.args): Promise<void> {
   try {
-    const tell = (line: string) => console.error(printableText(line));
-    const handed = await readBootstrap();
-    const { environment, sandbox, lastPort, maxConnections } = handed;
+    const log = (line: string) => console.error(printableText(line));
+    const bootstrap = await readBootstrap();
+    const { environment, sandbox, lastPort, maxConnections } = bootstrap;
     const showsKey = Deno.stdout.isTerminal();
     const settings = readSettings(args, environment);
-    const places = handed.places ?? findPlaces(settings.workspace);
-    const server = await startServer(settings, tell, {
+    const places = bootstrap.places ?? findPlaces(settings.workspace);
+    const server = await startServer(settings, log, {
       ...{ sandbox, showsKey, places, lastPort, maxConnections },
       ...parts,
     });
@@ -52,7 +52,7 @@ export async function runServer(parts: Parts = {}, args: readonly string[] = Den
       Deno.addSignalListener(signal, () => end(signal));
     }
     whenLeft(() => end());
-    sayAlive();
+    sendHeartbeats();
     // Last: a parent process may end the server after reading it.
     console.log(server.greeting);
   } catch (error) {

@@ -20,7 +20,7 @@ Deno.test("serverPermissions() allows workspace and data folder, and the targets
       "--allow-net=127.0.0.1:8787,127.0.0.1:0,api.anthropic.com:443",
       `--allow-read=${folders}`,
       `--allow-write=${folders}`,
-      `--allow-env=${VARIABLES.join(",")},TARE_HANDED_OVER`,
+      `--allow-env=${VARIABLES.join(",")},TARE_BOOTSTRAP`,
       "--ignore-env=OPENAI_CUSTOM_HEADERS,ANTHROPIC_CUSTOM_HEADERS,NODE_V8_COVERAGE",
       "--allow-run",
     ]);

@@ -36,7 +36,7 @@ interface Supervised {
  * suspended don't count. A server that exits isn't restarted.
  */
 export function supervise({ start, log, everyMs = EVERY_MS }: SuperviseOptions): Supervised {
-  const notified = Promise.withResolvers<void>();
+  const endRequested = Promise.withResolvers<void>();
   let isEnding = false;
   let isAlive = false;
   const begin = () => {
@@ -87,7 +87,7 @@ export function supervise({ start, log, everyMs = EVERY_MS }: SuperviseOptions):
           pauseMs / 1000
         } s.`,
       );
-      await within(pauseMs, notified.promise);
+      await within(pauseMs, endRequested.promise);
       if (isEnding) return code;
       server = begin();
     }
@@ -97,14 +97,14 @@ export function supervise({ start, log, everyMs = EVERY_MS }: SuperviseOptions):
     code: run(),
     end(signal) {
       isEnding = true;
-      notified.resolve();
+      endRequested.resolve();
       kill(signal);
     },
   };
 }
 
 /** Sends heartbeats to the parent process. Returns a function that stops them. */
-export function sayAlive(everyMs: number = EVERY_MS): () => void {
+export function sendHeartbeats(everyMs: number = EVERY_MS): () => void {
   // There may be no parent with an IPC channel.
   const tell = () => process.connected && process.send?.("alive", () => {});
   const timer = setInterval(tell, everyMs);

@@ -8,11 +8,11 @@ function program(then: string): ChildProcess {
   const supervised = fromFileUrl(new URL("supervise.ts", import.meta.url));
   const code = `
     import process from "node:process";
-    import { sayAlive } from ${JSON.stringify(`file://${supervised}`)};
+    import { sendHeartbeats } from ${JSON.stringify(`file://${supervised}`)};
     const sent = Promise.withResolvers();
     const { send } = process;
     process.send = (message, written) => send.call(process, message, () => sent.resolve(written()));
-    const stop = sayAlive(5);
+    const stop = sendHeartbeats(5);
     console.log("started");
     await sent.promise;
     ${then}

@@ -64,8 +64,8 @@ async function ask(
   // Read from the start, so that earlier input doesn't answer an approval request.
   const keys = line && keyboard();
   const lines = keys && createInterface({ input: keys, output: process.stdout, terminal: false });
-  const person = line && lines && askUser(lines, { write: line.write, isColoured });
-  const put = person?.write ?? line?.write ?? write;
+  const approvalPrompt = line && lines && askUser(lines, { write: line.write, isColoured });
+  const put = approvalPrompt?.write ?? line?.write ?? write;
   const print = eventPrinter(put, {
     isColoured,
     ...(isSeen && { columns: columns() || 100 }),
@@ -76,7 +76,7 @@ async function ask(
     session,
     input,
     effort,
-    ask: person?.ask,
+    ask: approvalPrompt?.ask,
     show(event) {
       line?.follow(event);
       if (json) console.log(printableJson(event));

@@ -56,7 +56,8 @@ async function start(): Promise<FoundServer> {
     }
     if (isOver) {
       throw new Error(
-        Deno.readTextFileSync(path).trim().slice(-MAX_OUTPUT_CHARS) || "Cannot start the server: it ended at once.",
+        Deno.readTextFileSync(path).trim().slice(-MAX_OUTPUT_CHARS) ||
+          "Cannot start the server: it ended at once.",
       );
     }
     await new Promise((resolve) => setTimeout(resolve, CHECK_MS));

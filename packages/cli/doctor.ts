@@ -72,7 +72,7 @@ function report({ sessions, calls, promptTokens, cachedTokens, misses }: MissesR
   ].join("\n\n");
 }
 
-const BREAKPOINTS = { right: "ok   ", wrong: "FAIL ", "not known": "?    " } as const;
+const STATE_LABELS = { right: "ok   ", wrong: "FAIL ", "not known": "?    " } as const;
 
 async function check(name: string, { url, model }: { readonly url?: string; readonly model?: string }) {
   const entry = knownAgent(name);
@@ -84,7 +84,7 @@ async function check(name: string, { url, model }: { readonly url?: string; read
   const environment = Deno.env.toObject();
   const server = await serverAddress((name) => environment[name], url);
   const findings = await checkInstallation({ name, entry, server, environment, model });
-  for (const { state, text } of findings) console.log(printableText(`${BREAKPOINTS[state]}  ${text}`));
+  for (const { state, text } of findings) console.log(printableText(`${STATE_LABELS[state]}  ${text}`));
   return findings.every(({ state }) => state !== "wrong");
 }
 

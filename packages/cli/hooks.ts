@@ -17,7 +17,7 @@ const ACTS: Readonly<Record<string, number>> = {
   ...{ add: 1, list: 0, enable: 1, disable: 1, rotate: 1, remove: 1, deliveries: 1, redeliver: 2 },
 };
 
-const TYPES: readonly Webhook["types"][number][] = ["turn.ended", "approval.asked"];
+const TYPES: readonly Webhook["types"][number][] = ["turn.ended", "approval.requested"];
 
 function lineOf({ id, url, types, key, failingSince, disabled }: Webhook): string {
   const state = disabled
@@ -42,7 +42,7 @@ await runCommandLine({
   call: "deno task hooks",
   summary: "Manages webhooks, which report the end of turns and pending approvals (docs/operation.md)",
   usage: [
-    ...["add URL [--types turn.ended,approval.asked]", "list", "enable ID", "disable ID", "rotate ID"],
+    ...["add URL [--types turn.ended,approval.requested]", "list", "enable ID", "disable ID", "rotate ID"],
     ...["remove ID", "deliveries ID", "redeliver ID DELIVERY"],
   ],
   details: `  add         Creates a webhook and prints its secret, once

@@ -1,4 +1,4 @@
-/** Names for users of the ledger's mechanisms. */
+/** User-facing names of the ledger's mechanisms. */
 export const MECHANISM_NAMES: Readonly<Record<string, string>> = {
   context: "old turns",
   prune: "old results",
@@ -8,11 +8,11 @@ export const MECHANISM_NAMES: Readonly<Record<string, string>> = {
   schemas: "tool descriptions",
 };
 
-/** Names for users of the states of prompt blocks. */
+/** User-facing names of the states of prompt blocks. */
 export const STATE_NAMES: Readonly<Record<string, string>> = {
   alive: "visible",
-  said_once: "deduplicated",
+  deduplicated: "deduplicated",
   elided: "evicted",
-  left: "evicted",
+  evicted: "evicted",
   summarised: "summarized",
 };

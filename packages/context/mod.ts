@@ -10,10 +10,10 @@
  * import { toolLoopContext } from "@tare/context";
  * import OpenAI from "openai";
  *
- * const shown = toolLoopContext(conversation, { historyBudgetTokens: 8_000 });
+ * const view = toolLoopContext(conversation, { historyBudgetTokens: 8_000 });
  * const reply = await new OpenAI().chat.completions.create({
  *   model: "gpt-5.5",
- *   messages: [...shown.messages],
+ *   messages: [...view.messages],
  *   tools,
  * });
  * ```

@@ -173,13 +173,13 @@ export function gateway(options: GatewayOptions): HttpGateway {
   const calls = new PlannedCalls(turns, set);
   const served = PROTOCOLS.filter(({ name }) => Object.hasOwn(options.upstreams, name));
   /** Returns the protocol of a request by its path or headers, else that of any client; `own` if it is by path. */
-  const protocolOf = ({ path }: ProfileRequest, { headers }: Request) => {
+  const protocolOf = ({ path }: RequestPath, { headers }: Request) => {
     const own = PROTOCOLS.find((one) => path === one.path || path.startsWith(`${one.path}/`));
     const protocol = own ?? served.find((one) => one.speaks?.(headers)) ?? served.find((one) => !one.speaks);
     return { own, protocol };
   };
   /** Returns the error of a request that isn't forwarded to the upstream of its protocol. */
-  const refusal = ({ parts, sent }: ProfileRequest, request: Request, protocol: Protocol | undefined) => {
+  const refusal = ({ parts, sent }: RequestPath, request: Request, protocol: Protocol | undefined) => {
     if (!protocol || !served.includes(protocol)) {
       const message = `Cannot forward /v1${sent}: no upstream is configured for its protocol.`;
       return new ApiError(404, message, { code: "no_upstream" });
@@ -205,11 +205,11 @@ export function gateway(options: GatewayOptions): HttpGateway {
     return new ApiError(404, `Cannot forward /v1${sent}: ${reason}.`, { code: "not_found" });
   };
   const route = async (
-    profileRequest: ProfileRequest,
+    requestPath: RequestPath,
     request: Request,
     { body, caller = Keys.OWNER, signal }: GatewayCall,
   ): Promise<Response> => {
-    const { path, sent } = profileRequest;
+    const { path, sent } = requestPath;
     assertMay(caller);
     if (isUpgrade(request)) {
       const message = `Cannot open a WebSocket at /v1${sent}: only HTTP is supported.`;
@@ -228,8 +228,8 @@ export function gateway(options: GatewayOptions): HttpGateway {
       throw new ApiError(403, `Cannot forward the request: ${reason}.`, { code: "origin_not_allowed" });
     }
     if (request.method !== "GET" && request.method !== "HEAD") assertMay(caller, false);
-    const { own, protocol } = protocolOf(profileRequest, request);
-    const refused = refusal(profileRequest, request, protocol);
+    const { own, protocol } = protocolOf(requestPath, request);
+    const refused = refusal(requestPath, request, protocol);
     if (!protocol || refused) throw refused;
     const below = protocol.followsField && own && sent.slice(protocol.path.length + 1);
     return below
@@ -239,7 +239,7 @@ export function gateway(options: GatewayOptions): HttpGateway {
   /** @throws {ApiError} unless the caller has access and budget. */
   const assertMay = (caller: Caller, isPriced = true) => {
     const refused = options.keys?.refusal(caller, "gateway") ??
-      options.keys?.spent(Keys.nameOf(caller), isPriced);
+      options.keys?.budgetRefusal(Keys.nameOf(caller), isPriced);
     if (!refused) return;
     const { status, code, message } = refused;
     // The code that clients of the providers expect.
@@ -279,24 +279,24 @@ export function gateway(options: GatewayOptions): HttpGateway {
       const { pathname } = new URL(request.url);
       // Some clients check reachability first.
       if (pathname === "/" && request.method === "HEAD") return Promise.resolve(new Response());
-      const profileRequest = profileRequestOf(pathname);
-      if (!profileRequest) return undefined;
-      return Telemetry.inTraceOf(request, () => route(profileRequest, request, asking)).catch((error) => {
-        const reported = error instanceof ApiError
+      const requestPath = requestPathOf(pathname);
+      if (!requestPath) return undefined;
+      return Telemetry.inTraceOf(request, () => route(requestPath, request, asking)).catch((error) => {
+        const apiError = error instanceof ApiError
           ? error
           : new ApiError(502, unreachable(error), { code: "upstream_unreachable" });
-        const { protocol } = protocolOf(profileRequest, request);
-        const { status, message, details: { code = "", headers = {} } } = reported;
-        const response = protocol?.refuse(status, message, code) ?? reported.toResponse();
+        const { protocol } = protocolOf(requestPath, request);
+        const { status, message, details: { code = "", headers = {} } } = apiError;
+        const response = protocol?.refuse(status, message, code) ?? apiError.toResponse();
         for (const [name, value] of Object.entries(headers)) response.headers.set(name, value);
         return response;
       });
     },
     takes: (request) => {
-      const profileRequest = profileRequestOf(new URL(request.url).pathname);
-      if (!profileRequest) return false;
+      const requestPath = requestPathOf(new URL(request.url).pathname);
+      if (!requestPath) return false;
       return isUpgrade(request) ||
-        !refusal(profileRequest, request, protocolOf(profileRequest, request).protocol);
+        !refusal(requestPath, request, protocolOf(requestPath, request).protocol);
     },
     maxBodyBytes: maxBytes,
     sessions: new SessionRegistry([turns.sessions]),
@@ -304,14 +304,14 @@ export function gateway(options: GatewayOptions): HttpGateway {
   };
 }
 
-interface ProfileRequest {
+interface RequestPath {
   readonly sent: string;
   /** The path with decoded parts, unless one of them contains a `/`. */
   readonly path: string;
   readonly parts: readonly string[];
 }
 
-function profileRequestOf(pathname: string): ProfileRequest | undefined {
+function requestPathOf(pathname: string): RequestPath | undefined {
   const sent = /^\/v1(\/.*)$/.exec(pathname)?.[1];
   if (sent === undefined) return undefined;
   // A path that can't be decoded matches none.

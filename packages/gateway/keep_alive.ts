@@ -33,13 +33,13 @@ export function pingableOf(
   { request, body, response, reply, isStream, ...rest }: EndedTurn & Pick<WireReply, "callsClient"> & {
     /** Whether the session in memory is still the newest. */
     readonly isCurrent: () => Promise<boolean>;
-    readonly booked: Pingable["booked"];
+    readonly onRecorded: Pingable["onRecorded"];
   },
   options: Pick<GatewayOptions, "fetch" | "upstreams">,
 ): Pingable | undefined {
   const { protocol, model } = wire;
   const { pings } = protocol;
-  if (!pings || pings.mustReply(wire) || pings.isTraceless(response.headers)) return undefined;
+  if (!pings || pings.mustReply(wire) || pings.isLimitExhausted(response.headers)) return undefined;
   const upstream = upstreamOf(protocol, options);
   const answer = pings.readAnswerBlocks(body, reply, isStream);
   // Releases the client's connection and body.
@@ -75,10 +75,10 @@ export function pingableOf(
         await response.body?.cancel();
         return REFUSALS.includes(response.status) ? "refused" : undefined;
       }
-      isOver = pings.isTraceless(response.headers);
+      isOver = pings.isLimitExhausted(response.headers);
       return pings.readUsage(new Uint8Array(await response.arrayBuffer()));
     },
-    booked: rest.booked,
+    onRecorded: rest.onRecorded,
   };
 }
 
@@ -112,7 +112,7 @@ export class SubAgents {
   }
 }
 
-/** Returns the key of what extended keep-alives have shown; the client's name is a hash of its key. */
+/** Returns the key under which results of extended keep-alive are recorded; the client's name is a hash of its key. */
 export function keyOf(
   { client, request: { protocol, model } }: Pick<GatewayTurn, "client" | "request">,
   options: Pick<GatewayOptions, "upstreams">,

@@ -41,7 +41,7 @@ export interface GatewayOptions {
   /** Sends requests to the upstreams. Default: the global `fetch`. */
   readonly fetch?: typeof fetch;
   /** Keys with budgets. Default: no budgets. */
-  readonly keys?: Pick<Keys, "refusal" | "spent" | "paid" | "reserve"> | undefined;
+  readonly keys?: Pick<Keys, "refusal" | "budgetRefusal" | "paid" | "reserve"> | undefined;
   /**
    * Additional paths, such as `/v1/vector_stores`, that are forwarded with the upstream's key, with those below them.
    * With a client's own key all paths under `/v1` are forwarded. Default: none.

@@ -181,7 +181,7 @@ export class PlannedCalls {
         warning = "the request was too long; evicted content that it quotes was omitted";
       }
     }
-    if (turn && !response.ok) this.#turns.book(turn.session, { errors: 1 });
+    if (turn && !response.ok) this.#turns.recordTotals(turn.session, { errors: 1 });
     const type = response.headers.get("content-type") ?? "";
     const isStream = type.includes("text/event-stream");
     if (!turn || call.counts || !response.ok || !(isStream || type.includes("json"))) {
@@ -189,7 +189,7 @@ export class PlannedCalls {
       if (!turn) response = this.#unplanned(protocol, call, response);
       return passOn(traced?.over(response) ?? response, abort, { ...turn?.headers(), ...warned(warning) });
     }
-    const held = this.#turns.keepsWarm(turn)
+    const held = this.#turns.allowsKeepAlive(turn)
       ? { reply: new GrowingBytes(), request, body: () => sent }
       : undefined;
     const read = this.#replies({ turn, response, send, traced, abort, held }, isStream);
@@ -352,7 +352,7 @@ export class PlannedCalls {
         }
         last = (await this.#sendFitting(turn, { bytes: next, send, signal: abort.signal })).response;
         if (last.ok) continue;
-        this.#turns.book(turn.session, { errors: 1 });
+        this.#turns.recordTotals(turn.session, { errors: 1 });
         if (isStream) {
           yield turn.writer.fail(`The upstream answered ${last.status}: ${await beginningOf(last)}`);
         }
@@ -475,7 +475,7 @@ export class PlannedCalls {
     if (reply.recalls.length === 0 && !reply.isPaused) return undefined;
     try {
       await turn.recall(reply);
-      this.#turns.book(turn.session, { recalls: reply.recalls.length });
+      this.#turns.recordTotals(turn.session, { recalls: reply.recalls.length });
       this.#options.telemetry.recalled(reply.recalls.length);
       if (reply.callsClient || turn.isLast) return undefined;
       const isLast = calls === MAX_RECALL_CALLS || turn.repeatedRecalls === MAX_REPEATED_RECALLS;
@@ -607,7 +607,7 @@ async function wholeAnswer(
     if (!done) {
       pieces.push(value);
       length += value.length;
-      if (length > MAX_EVENT_BYTES) return answer(first, streamOf(goOn(pieces, replies), abort));
+      if (length > MAX_EVENT_BYTES) return answer(first, streamOf(concatenate(pieces, replies), abort));
       continue;
     }
     const { response, usage, saved } = value;
@@ -626,7 +626,7 @@ async function* endingWith(
   await work;
 }
 
-async function* goOn<T>(begun: readonly T[], rest: AsyncIterable<T>): AsyncGenerator<T> {
+async function* concatenate<T>(begun: readonly T[], rest: AsyncIterable<T>): AsyncGenerator<T> {
   yield* begun;
   yield* rest;
 }

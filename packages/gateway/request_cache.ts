@@ -111,7 +111,7 @@ export class JsonCache<T> implements JsonReader<T> {
     let piece: ReturnType<JsonReader<T>["read"]> = { key: bytesKey, value: read(json) };
     const spelled = spelling?.spelled(piece.value);
     if (spelling && spelled) {
-      const names = spelled.map((json) => keyOf(`${kind} said`, json));
+      const names = spelled.map((json) => keyOf(`${kind} spelled`, json));
       const key = names.length === 1 ? names[0]! : keyOf(`${kind} parts`, names.join());
       const other = this.#pieces.get(key);
       const value = spelling.named(piece.value, names);

@@ -161,7 +161,7 @@ export class GatewayTurn {
         "x-tare-cached-predicted": String(this.#predictedTokens(this.#view)),
       }),
       // Policies without a cost model have no estimate.
-      ...(session.knowsCosts && { "x-tare-saved-cost-units": String(Math.round(savedCostUnits)) }),
+      ...(session.hasLedger && { "x-tare-saved-cost-units": String(Math.round(savedCostUnits)) }),
     };
   }
 
@@ -222,7 +222,14 @@ export class GatewayTurn {
       const place = places ? places[at] ?? -1 : at;
       return message === messages[place] ? own[place]! : message;
     });
-    this.#send({ tools, messages: sent, client: this.client, model: request.model, ends, countTokens });
+    this.#recordSending({
+      tools,
+      messages: sent,
+      client: this.client,
+      model: request.model,
+      ends,
+      countTokens,
+    });
     return bytes;
   }
 
@@ -252,7 +259,7 @@ export class GatewayTurn {
     };
   }
 
-  #send(sending: HeldPrompt): void {
+  #recordSending(sending: HeldPrompt): void {
     const { session, held } = this.#options;
     this.#sending = sending;
     this.#heldTokens = session.isHeldKnown ? held.held(sending) : undefined;

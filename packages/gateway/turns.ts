@@ -65,7 +65,7 @@ const MAX_PLANNED_BYTES = 16 * 2 ** 20;
 /** Bytes of a body from which its passes yield to other requests. */
 const LARGE_BYTES = 2 ** 20;
 
-function letOthersIn(): Promise<void> {
+function yieldToOthers(): Promise<void> {
   return new Promise((resolve) => setTimer(resolve));
 }
 
@@ -166,10 +166,10 @@ export class Turns {
     }
     const read = (from: Call["bytes"]) => readWireBody(from, { protocol, lists: readers.lists });
     const sent = read(bytes);
-    if (bytes.length > LARGE_BYTES) await letOthersIn();
+    if (bytes.length > LARGE_BYTES) await yieldToOthers();
     const excess = jsonExcess(bytes.subarray(sent.known?.end ?? 0));
     if (excess !== undefined) throw new RangeError(excess);
-    if (bytes.length > LARGE_BYTES) await letOthersIn();
+    if (bytes.length > LARGE_BYTES) await yieldToOthers();
     const still = isOwn ? undefined : protocol.withoutNonce?.(sent);
     const body = still ? read(still) : sent;
     const { key, name, follows, isStateful, isDetached, isAppended, ...hints } = protocol.readHints(
@@ -223,7 +223,7 @@ export class Turns {
       if (recognised.isKeyed) this.#subAgents.asks(session);
     }
     session.addRequest({ atMs: now(), ...((!oneShot || precedes) && { model: wire.model }) });
-    if (isDryRun && !session.facts.holdout) session.leave();
+    if (isDryRun && !session.facts.holdout) session.revert();
     const prompts = isStateful
       ? undefined
       : precedes
@@ -334,7 +334,7 @@ export class Turns {
       ...money,
     };
     if (isRequested) this.#countCompaction(session, made);
-    session.sumUp({ text: reply.text ?? "", isRequested, uncounted: isRequested ? [] : [made] });
+    session.addSummary({ text: reply.text ?? "", isRequested, uncounted: isRequested ? [] : [made] });
     return sent;
   }
 
@@ -352,7 +352,7 @@ export class Turns {
   }
 
   /** Whether keep-alive may follow a turn: not for one-shot requests, the holdout and subagents. */
-  keepsWarm({ session, oneShot, request: { protocol } }: GatewayTurn): boolean {
+  allowsKeepAlive({ session, oneShot, request: { protocol } }: GatewayTurn): boolean {
     const { facts: { holdout } } = session;
     return this.#keepAlive !== undefined && protocol.pings !== undefined && oneShot === undefined &&
       !holdout &&
@@ -367,24 +367,24 @@ export class Turns {
     const pingable = pingableOf(turn, {
       ...call,
       isCurrent: async () => this.sessions.isCurrent(session) && await this.sessions.isNewest(session),
-      booked: (entry) => {
-        this.book(session, usageTotals.ping(entry, rates), { model });
+      onRecorded: (entry) => {
+        this.recordTotals(session, usageTotals.ping(entry, rates), { model });
         this.sessions.save(session);
       },
     }, this.#options);
     if (pingable) this.#keepAlive?.waits(pingable);
   }
 
-  book(
+  recordTotals(
     session: GatewaySession,
     more: Partial<UsageTotals>,
     which?: { readonly model: string | undefined; readonly tool?: string },
   ): void {
     const atMs = this.#options.now();
-    session.session.book(more, atMs, which);
+    session.session.recordTotals(more, atMs, which);
     this.#options.keys?.paid(session.facts.by, more.usd ?? 0);
-    this.#options.telemetry.booked(more, which?.model ?? session.session.state.model ?? "");
-    this.sessions.book(session, more, atMs);
+    this.#options.telemetry.recordCosts(more, which?.model ?? session.session.state.model ?? "");
+    this.sessions.addToEvicted(session, more, atMs);
   }
 
   #remember(sessionId: string, { client, responses, lastMs }: SessionFacts, held?: StoredPrompt): void {
@@ -412,14 +412,14 @@ export class Turns {
       rewrites: purpose === "turn" ? session.session.state.unsent : [],
     });
     const pingCreditCostUnits = entry?.keepAlive?.creditCostUnits ?? 0;
-    this.book(session, { ...usageTotals.call(made), pingCreditCostUnits, savedTokens }, { model });
+    this.recordTotals(session, { ...usageTotals.call(made), pingCreditCostUnits, savedTokens }, { model });
     session.session.note(made);
     return made;
   }
 
   #countCompaction(session: GatewaySession, made: Compaction): void {
     const { costUnits: compactionCostUnits, usd: compactionUsd = 0 } = made;
-    this.book(session, { compactions: 1, compactionCostUnits, compactionUsd });
+    this.recordTotals(session, { compactions: 1, compactionCostUnits, compactionUsd });
     session.compacted(made);
   }
 
@@ -558,16 +558,16 @@ function oneShotOf(
     readonly about: () => About<GatewaySession> | undefined;
   },
 ): OneShot | undefined {
-  const summaryText = items.at(-1)?.parts.at(-1)?.purpose ?? purpose ??
+  const declaredPurpose = items.at(-1)?.parts.at(-1)?.purpose ?? purpose ??
     (replyTokens <= minReplyTokens ? "other" : undefined);
-  const asks = summaryText === undefined && asksForSummary(items);
-  if (summaryText === "turn" || (summaryText === undefined && hasTools && !asks)) return undefined;
+  const asks = declaredPurpose === undefined && asksForSummary(items);
+  if (declaredPurpose === "turn" || (declaredPurpose === undefined && hasTools && !asks)) return undefined;
   const about = look();
   const isBegun = about?.known.isBegun ?? false;
   // A request that is about no session begins none.
   const isMeant = about !== undefined || isNamed || isKeyed;
-  if (summaryText !== undefined) {
-    return { purpose: summaryText, about, isFirst: !isBegun && summaryText === "other" && isMeant };
+  if (declaredPurpose !== undefined) {
+    return { purpose: declaredPurpose, about, isFirst: !isBegun && declaredPurpose === "other" && isMeant };
   }
   const lacksTools = !hasTools && (about && isBegun ? about.known.facts.hasTools : hasResults(items));
   const isKnown = about && (about.shared > 0 || about.isCutOff);
@@ -589,7 +589,7 @@ function viewFor(
   if (!about || about.shared === 0) return undefined;
   const { known: session, shared } = about;
   const restores = purpose === "compaction" || namesSummary(instructionsOf(items));
-  return session.session.glimpse(session.lengthOf(items.slice(0, shared)), { restores });
+  return session.session.planOneShot(session.lengthOf(items.slice(0, shared)), { restores });
 }
 
 function instructionsOf(items: readonly WireItem[]): string {

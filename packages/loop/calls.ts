@@ -98,7 +98,7 @@ export async function* runTools(
   const madeBy = (parent: ToolCall, journal: Journal | undefined) =>
     new MadeCalls(parent, {
       ...options,
-      ...{ journal, nowMs: options.now(), tell: reports.tell },
+      ...{ journal, nowMs: options.now(), emit: reports.emit },
       run: (call, begins) =>
         runCall(call, {
           ...options,
@@ -529,7 +529,7 @@ class Reports {
   }
 
   /** Resolves once the event was emitted and handled. */
-  readonly tell = (event: LoopEvent): Promise<void> => {
+  readonly emit = (event: LoopEvent): Promise<void> => {
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#events.push({ event, taken: resolve });
     this.#due.resolve(undefined);

@@ -193,7 +193,7 @@ function sha256(value: unknown): string {
 
 /** An open call of an earlier turn, with the decision. */
 export interface AnsweredCall {
-  /** The call in the history; `asked` may be nested in it. */
+  /** The call in the history; `question` may be nested in it. */
   readonly call: ToolCall;
   /** The approved call. It runs only if unchanged. */
   readonly question: PendingCall;

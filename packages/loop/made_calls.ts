@@ -26,7 +26,7 @@ interface MadeCallsOptions {
   readonly clock: Clock;
   readonly countTokens: CountTokens;
   /** Resolves once the event was handled. */
-  readonly tell: (event: LoopEvent) => Promise<void>;
+  readonly emit: (event: LoopEvent) => Promise<void>;
   /** `begins` is called right before the tool runs. Never rejects. */
   readonly run: (call: ToolCall, begins: () => Promise<void>) => Promise<
     { readonly pending: readonly PendingCall[] } | Outcome
@@ -140,11 +140,11 @@ export class MadeCalls implements NestedCalls {
   }
 
   async #run(call: FunctionToolCall): Promise<NestedResult | undefined> {
-    const { step, maxParallelTools, clock, tell } = this.#options;
+    const { step, maxParallelTools, clock, emit } = this.#options;
     const { id, function: { name, arguments: text } } = call;
     const of = { parent: this.#parent.id, beganAtMs: this.beganAtMs };
     let reporting: Promise<void> | undefined;
-    const begins = () => reporting = tell({ type: "tool_call", step, id, name, arguments: text, ...of });
+    const begins = () => reporting = emit({ type: "tool_call", step, id, name, arguments: text, ...of });
     if (this.#busy === maxParallelTools) await new Promise<void>((resolve) => this.#waiting.push(resolve));
     else this.#busy++;
     const startedAt = clock.now();
@@ -160,7 +160,7 @@ export class MadeCalls implements NestedCalls {
     if (!reporting) begins();
     const bytes = new TextEncoder().encode(content).length;
     const result = { content, error, bytes, durationMs: clock.now() - startedAt, ...(change && { change }) };
-    tell({ type: "tool_result", step, id, name, ...result, parent: of.parent });
+    emit({ type: "tool_result", step, id, name, ...result, parent: of.parent });
     this.#changedState ||= outcome.changedState;
     this.#book(call, outcome);
     return { content, error };

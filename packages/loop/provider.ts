@@ -206,14 +206,14 @@ export function streamModel<Reader extends ReplyReader>(options: StreamModelOpti
       const reply = reader();
       let failure: unknown;
       /** Whether deltas were emitted. Calls run only after the whole reply. */
-      let isVisible = false;
+      let hasStreamed = false;
       try {
         let chars = 0;
         for await (const piece of open(request, reply)) {
           for (const event of reply.read(piece)) {
             chars += charsOf(event);
             if (chars > MAX_CHARS) throw new ReplyTooLong(`the reply has more than ${MAX_CHARS} characters`);
-            isVisible ||= event.type !== "tool_call_delta";
+            hasStreamed ||= event.type !== "tool_call_delta";
             yield event;
           }
         }
@@ -233,14 +233,14 @@ export function streamModel<Reader extends ReplyReader>(options: StreamModelOpti
         // A retry would be as long.
         if (error instanceof ReplyTooLong) throw failure;
       }
-      if (!(failure instanceof ModelError) || isVisible && !request.restarted) throw failure;
+      if (!(failure instanceof ModelError) || hasStreamed && !request.restarted) throw failure;
       const { value: wait } = failure instanceof BusyError ? waits.next() : {};
       if (wait !== undefined) {
         const { signal } = request;
         await pause(failure.retryAfterMs ?? wait, undefined, { signal }).catch(() => {});
         signal.throwIfAborted();
       } else if (failure.code !== "bad_response" || attempt++ >= maxRetries) throw failure;
-      if (isVisible) request.restarted?.(failure.message);
+      if (hasStreamed) request.restarted?.(failure.message);
     }
   };
 }
@@ -431,7 +431,7 @@ export function toModelError(error: unknown, request: FailedRequest): unknown {
     return replyError("unreachable", host, connectionFault(error), { cause: error.cause });
   }
   if (error instanceof APIError) {
-    const { code, state, isBusy = false } = judge(error, request);
+    const { code, state, isBusy = false } = classifyError(error, request);
     // No `cause`: it may contain the key.
     const wait = isBusy || code === "rate_limited" ? waitOf(error.headers) : {};
     const isSoon = (wait.retryAfterMs ?? 0) <= MAX_WAIT_MS;
@@ -474,7 +474,7 @@ function replyError(
 
 class BusyError extends ModelError {}
 
-function judge(
+function classifyError(
   error: ApiError,
   { model, apiKey, apiKeyName }: FailedRequest,
 ): { readonly code: ModelError["code"]; readonly state: string; readonly isBusy?: boolean } {

@@ -191,7 +191,7 @@ async function* playSteps(
       view = yield* viewed();
       reply = yield* callAgain(view, turn, stepOptions);
     }
-    let isHandedOver = false;
+    let hasOpenCalls = false;
     let pending: ToolAnswers["pending"] = [];
     const { message, finishReason, usage } = reply;
     const ledger = view.succeeded?.(usage);
@@ -209,12 +209,12 @@ async function* playSteps(
         ? yield* runTools(calls, { ...newCalls(stepOptions), repeated, visible: view.messages })
         : { answers: yield* refuseCalls(calls, step, CUT_OFF), pending: [] };
       turn.messages = [...turn.messages, message, ...done.answers];
-      isHandedOver = done.answers.length < calls.length;
+      hasOpenCalls = done.answers.length < calls.length;
       pending = done.pending;
     }
     yield { type: "step_end", step, usage, ...(cost && { cost }), finishReason, ...(ledger && { ledger }) };
     for (const one of pending) yield { type: "approval_requested", step, ...one };
-    const ending = isHandedOver
+    const ending = hasOpenCalls
       ? { reason: pending.length > 0 ? "approval" : "tool_calls" } as const
       : endingByReply(reply);
     const steering = ending?.reason === "completed" ? options.steering() : [];

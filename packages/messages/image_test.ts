@@ -25,7 +25,7 @@ const HEADS: Readonly<Record<string, Uint8Array>> = {
   "image/webp": bytes("RIFF", [0, 0, 0, 0], "WEBPVP8X", [10, 0, 0, 0, 0, 0, 0, 0], [127, 2, 0, 223, 1, 0]),
 };
 
-Deno.test("pictureHead() returns type and size from the first bytes", () => {
+Deno.test("imageHead() returns type and size from the first bytes", () => {
   for (const [type, head] of Object.entries(HEADS)) {
     assertEquals(imageHead(head), { type, width: 640, height: 480 }, type);
     for (let length = 0; length < 20; length++) {
@@ -55,7 +55,7 @@ Deno.test("pictureHead() returns type and size from the first bytes", () => {
   assertEquals(imageHead(bytes("%PDF-1.7 and more than enough of it")), undefined);
 });
 
-Deno.test("countingPictures() counts an image by the size in its first bytes", () => {
+Deno.test("countingImages() counts an image by the size in its first bytes", () => {
   const count = countingImages(estimateTokens);
   const tokens = (url: string, detail?: string) => {
     const part = { type: "image_url", image_url: { url, ...(detail && { detail }) } } as const;

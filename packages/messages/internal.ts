@@ -3,7 +3,7 @@
  * @module
  */
 export { checkGiven, type Needed, type NeededKind, type NeededOptions } from "./check_given.ts";
-export { CallPairing, tellBy } from "./message.ts";
+export { CallPairing, setHash } from "./message.ts";
 export { countMessageTokens, countToolTokens, MESSAGE_OVERHEAD_TOKENS } from "./count_tokens.ts";
 export { exitCodeIn } from "./exit_code.ts";
 export { holdsMedia, isMedia } from "./media.ts";

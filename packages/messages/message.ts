@@ -214,7 +214,7 @@ export function hashText(text: string): number {
   return (high & 0x1fffff) * 0x1_0000_0000 + (low >>> 0);
 }
 
-/** Returns the cached hash, by meaning where {@linkcode tellBy} set it. */
+/** Returns the cached hash, by meaning where {@linkcode setHash} set it. */
 export function hashPiece(piece: Message | ToolDefinition): number {
   return (memos.get(piece) ?? memoOf(piece)).hash;
 }
@@ -229,7 +229,7 @@ export function hashBytes(piece: Message | ToolDefinition): number {
  * Sets the hash of a message by meaning, equal for other spellings. `bytesHash` default: the hash of its
  * JSON.
  */
-export function tellBy(message: Message, hash: number, bytesHash?: number): void {
+export function setHash(message: Message, hash: number, bytesHash?: number): void {
   memos.set(message, { hash, bytesHash });
 }
 

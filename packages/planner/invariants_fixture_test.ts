@@ -262,5 +262,5 @@ export async function run(
 
 /** Returns the edits without the ingestion of results after this length. */
 function of(edits: readonly Edit[], length: number): string {
-  return JSON.stringify(edits.filter((edit) => edit.type !== "say" || edit.index < length));
+  return JSON.stringify(edits.filter((edit) => edit.type !== "ingest" || edit.index < length));
 }

@@ -229,7 +229,7 @@ Deno.test("pins: applied with the next rewrite, and only a full window evicts re
           const wasWhole = before && place < before.history.messages.length &&
             before.pins.some((pin) => pin.place === place && pin.wish === wish && pin.hash === hash) &&
             visibleAt(before.view, place) === messages[place];
-          assert(isWhole || !isRewritten && !wasWhole, `message ${place} isn't kept`);
+          assert(isWhole || !isRewritten && !wasWhole, `message ${place} isn't retained`);
         } else if (isRewritten && place < Math.min(newest, seenBefore)) {
           assert(!isWhole, `message ${place} is still there`);
         }
@@ -330,7 +330,7 @@ Deno.test("invariant 9: a request for a summary contains all evicted content, as
           session.sent({ promptTokens: view.promptTokens, cachedTokens: 0, outputTokens: 9 }, view);
           assertEquals(JSON.stringify([session.state, session.inspected]), before);
           const ingested = new Set(
-            editsOf(session).flatMap((edit) => edit.type === "say" ? [edit.index] : []),
+            editsOf(session).flatMap((edit) => edit.type === "ingest" ? [edit.index] : []),
           );
           const visible = new Set(view.messages);
           const hidden = history.messages.filter((message, at) => !visible.has(message) && !ingested.has(at));

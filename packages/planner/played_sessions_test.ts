@@ -169,7 +169,7 @@ async function played(name: string): Promise<readonly string[]> {
       text({ ...view, messages: view.messages.map(({ content }) => content) }),
       text({ entry, edits }),
     );
-    const rewrites = newEdits.filter(({ type }) => type !== "say");
+    const rewrites = newEdits.filter(({ type }) => type !== "ingest");
     if (rewrites.length === 0 || !entry) continue;
     const { decision, usage, costUnits, baselineCostUnits, uncached } = entry;
     const counted = Object.entries(Object.groupBy(rewrites, ({ type }: Edit) => type))

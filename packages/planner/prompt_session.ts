@@ -301,7 +301,7 @@ export interface PromptSession {
    * Returns the next request for the whole history and the full tools. Views are made one after the other;
    * edits of removed messages are removed.
    *
-   * @throws {PromptTooLong} if the model's window can't hold it, whatever leaves.
+   * @throws {PromptTooLong} if the model's window can't hold it, whatever is evicted.
    */
   view(history: History, call: PromptCall): Promise<SessionView>;
   /**

@@ -33,7 +33,7 @@ export interface Profile {
     /** Probability, from 0 to 1, that a prefix last used that long ago is still cached. */
     readonly probability: number;
   }[];
-  /** Usage format (a `UsageDialect` of `@tare/wire`). */
+  /** Usage format of the provider. */
   readonly dialect: "openai" | "deepseek" | "anthropic";
   readonly notes?: string;
   readonly source?: string;
@@ -382,10 +382,10 @@ export interface CacheRouting {
  * import { assertEquals } from "@std/assert";
  * import { routeToCache } from "@tare/planner/internal";
  *
- * const asked = { model: "gpt-4o", key: "c0ffee" };
- * const openai = routeToCache({ ...asked, baseURL: "https://api.openai.com/v1" });
+ * const request = { model: "gpt-4o", key: "c0ffee" };
+ * const openai = routeToCache({ ...request, baseURL: "https://api.openai.com/v1" });
  * assertEquals(openai, { fields: { prompt_cache_key: "c0ffee" }, headers: {} });
- * assertEquals(routeToCache({ ...asked, baseURL: "http://localhost:8080/v1" }), { fields: {}, headers: {} });
+ * assertEquals(routeToCache({ ...request, baseURL: "http://localhost:8080/v1" }), { fields: {}, headers: {} });
  * ```
  */
 export function routeToCache({ baseURL, model, key }: CacheRequest): CacheRouting {
@@ -887,18 +887,18 @@ export interface ModelProtocol {
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { howToAsk } from "@tare/planner/internal";
+ * import { modelProtocolOf } from "@tare/planner/internal";
  *
  * const baseURL = "https://api.openai.com/v1";
- * const { protocol, efforts, supportsImages } = howToAsk({ model: "gpt-5.1", baseURL });
+ * const { protocol, efforts, supportsImages } = modelProtocolOf({ model: "gpt-5.1", baseURL });
  * assertEquals([protocol, efforts, supportsImages], ["responses", ["none", "low", "medium", "high"], true]);
- * assertEquals(howToAsk({ model: "qwen3", baseURL: "http://localhost:8080/v1" }), {
+ * assertEquals(modelProtocolOf({ model: "qwen3", baseURL: "http://localhost:8080/v1" }), {
  *   protocol: "chat",
  *   supportsImages: false,
  * });
  * ```
  */
-export function howToAsk({ model, baseURL }: Pick<CacheRequest, "model" | "baseURL">): ModelProtocol {
+export function modelProtocolOf({ model, baseURL }: Pick<CacheRequest, "model" | "baseURL">): ModelProtocol {
   const name = plainModelName(model);
   const [, { efforts, ...reasoning } = {}] = REASONING.find(([names]) => names.test(name)) ?? [];
   return {

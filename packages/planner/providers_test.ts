@@ -2,7 +2,7 @@ import { assert, assertEquals, assertThrows } from "@std/assert";
 import { chooseProfile, listPrice, listWindow, profileNamed, readTooLong } from "@tare/planner";
 import {
   EXAMPLE_MODELS,
-  howToAsk,
+  modelProtocolOf,
   MODELS_DATE,
   profileForTtl,
   PROFILES,
@@ -373,10 +373,10 @@ Deno.test("searchesTools() recognizes Anthropic's address, and the models with t
   assertEquals(addresses.map((address) => at("claude-opus-5", address)), [true, true, false, false]);
 });
 
-Deno.test("howToAsk() returns each model's reasoning options, and the addresses with Responses", () => {
+Deno.test("modelProtocolOf() returns each model's reasoning options, and the addresses with Responses", () => {
   const baseURL = "https://api.openai.com/v1/";
   const of = (model: string, at = baseURL) => {
-    const { protocol, efforts, reasoning, thinking } = howToAsk({ model, baseURL: at });
+    const { protocol, efforts, reasoning, thinking } = modelProtocolOf({ model, baseURL: at });
     return [protocol, efforts?.join(" "), reasoning ?? thinking];
   };
   assertEquals(
@@ -432,7 +432,7 @@ Deno.test("howToAsk() returns each model's reasoning options, and the addresses 
   ]);
   // The reasoning of every model of these vendors is known.
   const unknown = Object.keys(MODELS).filter((model) =>
-    /^(claude|gpt|o\d)/.test(model) && howToAsk({ model, baseURL }).efforts === undefined
+    /^(claude|gpt|o\d)/.test(model) && modelProtocolOf({ model, baseURL }).efforts === undefined
   );
   assertEquals(unknown, []);
 });

@@ -164,7 +164,7 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
     return newest;
   }
 
-  function showAll({ messages, tools }: History, { nowMs, model }: PromptCall): SessionView {
+  function unchangedView({ messages, tools }: History, { nowMs, model }: PromptCall): SessionView {
     const own = tools.filter((tool) => tool.function.name !== RECALL_TOOL.function.name);
     const promptTokens = countRequestTokens({ messages, tools: own }, options.countTokens);
     newest = {
@@ -184,7 +184,7 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
   async function makeView(history: History, call: PromptCall): Promise<SessionView> {
     checkCall({ history, call });
     about = {};
-    if (call.oneShot) return options.dryRun ? showAll(history, call) : await look(history, call);
+    if (call.oneShot) return options.dryRun ? unchangedView(history, call) : await look(history, call);
     if (!known.isStartOf(history.messages)) {
       const edits = fittingEdits(state.edits, history.messages);
       if (edits.length < state.edits.length) state = { ...state, edits };
@@ -215,23 +215,21 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
     const request = requestOf(history, call);
     const relievesWindow = mechanisms.context && !state.reverted;
     // `revert()` may replace `known` meanwhile; the next call is then analyzed again.
-    const requested = known;
-    await inSlices(requested.take(history.messages, state.edits));
-    const looked = requested.look({ ...request, emptiedTokens: state.fullWindow.emptiedTokens });
+    const current = known;
+    await inSlices(current.take(history.messages, state.edits));
+    const looked = current.look({ ...request, emptiedTokens: state.fullWindow.emptiedTokens });
     const first = { ...looked, ...decide(looked.situation) };
     const plan = staysAsItIs(first, { fullWindow: state.fullWindow, relievesWindow })
       ? planAsItIs(first, request, options)
       : await (await import("./edits/rewrite.ts")).rewrite(first, request, {
         ...options,
-        windowTokens: requested.windowOf(call.model),
-        look: (request) => requested.look(request),
+        windowTokens: current.windowOf(call.model),
+        look: (request) => current.look(request),
         relievesWindow,
         writeOut: (edits) => ingestion?.writeOut(edits, canRecall(history, call)) ?? edits,
       });
-    requested.notePlan(plan);
-    const tooLong = relievesWindow && requested.isSureOfWindow(call.model)
-      ? requested.tooLong(plan)
-      : undefined;
+    current.notePlan(plan);
+    const tooLong = relievesWindow && current.isSureOfWindow(call.model) ? current.tooLong(plan) : undefined;
     const { stopped } = known.account;
     const stopsNow = stopped && !state.isStopReported;
     if (plan.fullWindow !== state.fullWindow) state = { ...state, fullWindow: plan.fullWindow };
@@ -253,7 +251,7 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
     if (known.account !== state.planner) state = { ...state, planner: known.account };
     if (tooLong) throw tooLong;
     if (options.dryRun) {
-      const whole = showAll(history, call);
+      const whole = unchangedView(history, call);
       plans.set(whole, plan);
       return whole;
     }

@@ -181,10 +181,10 @@ Deno.test("view() truncates new results that exceed the window, the longest firs
 
 /** Returns the cost of results that repeatedly just overflow a window, and the calls with rewrites. */
 async function overflowing(
-  { calls, chars, ingestedShare }: {
+  { calls, chars, userShare }: {
     readonly calls: number;
     readonly chars: number;
-    readonly ingestedShare: number;
+    readonly userShare: number;
   },
 ) {
   const profile = profileNamed("deepseek");
@@ -194,7 +194,7 @@ async function overflowing(
   // User messages stay, and fill a part of the window for good.
   const messages: Message[] = [{
     role: "user",
-    content: "said ".repeat(Math.ceil(0.8 * ingestedShare * windowTokens)),
+    content: "said ".repeat(Math.ceil(0.8 * userShare * windowTokens)),
   }];
   const rewritten: number[] = [];
   let [cost, whole, longest] = [0, 0, 0];
@@ -260,9 +260,9 @@ Deno.test("view() truncates new results whose references were expanded in a full
 });
 
 Deno.test("view() doesn't rewrite a full window twice in a row for the same room", async () => {
-  for (const ingestedShare of [0, 0.5, 0.7, 0.8, 0.84]) {
+  for (const userShare of [0, 0.5, 0.7, 0.8, 0.84]) {
     for (const chars of [4_000, 8_000, 16_000]) {
-      const { rewritten, share } = await overflowing({ calls: 60, chars, ingestedShare });
+      const { rewritten, share } = await overflowing({ calls: 60, chars, userShare });
       const gaps = rewritten.slice(1).map((call, at) => call - rewritten[at]!);
       assert(gaps.every((gap) => gap > 2), `${rewritten}`);
       assertLessOrEqual(share, 1.02);

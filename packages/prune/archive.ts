@@ -44,7 +44,7 @@ export function memoryArchive(contents: Map<string, string> = new Map()): Archiv
     async put(content) {
       const ref = await archiveRef(content);
       if ((contents.get(ref) ?? content) !== content) {
-        throw new Error(`Cannot archive a text under ${ref}: other content stands there`);
+        throw new Error(`Cannot archive a text under ${ref}: this reference already has other content`);
       }
       contents.set(ref, content);
       return ref;

@@ -351,7 +351,7 @@ export const ELIDING: Readonly<Record<string, Needed>> = {
   archive: { put: "function", get: "function" },
 };
 
-/** Maximum of concurrent archive writes: each may be an open file. */
+/** Maximum number of concurrent archive writes: each may be an open file. */
 const PARALLEL_PUTS = 16;
 
 /** Options of {@linkcode elide}. */

@@ -56,7 +56,7 @@ export async function readOriginal(
   const first = images.slice(0, MAX_IMAGES);
   const more = images.length - first.length;
   return {
-    content: more > 0 ? `${content}\n[${more} more pictures; recall fewer lines]` : content,
+    content: more > 0 ? `${content}\n[${more} more images; recall fewer lines]` : content,
     error: false,
     ...(first.length > 0 && { images: first }),
   };
@@ -67,9 +67,9 @@ const MAX_IMAGES = 8;
 function imagesIn(messages: readonly Transcribed[], { start, end }: Range): string[] {
   let from = 0;
   return messages.flatMap(({ message: { content }, text }) => {
-    const isVisible = from < end && from + text.length > start;
+    const overlaps = from < end && from + text.length > start;
     from += text.length + BETWEEN.length;
-    if (!isVisible || !Array.isArray(content)) return [];
+    if (!overlaps || !Array.isArray(content)) return [];
     return (content as readonly ContentPart[]).flatMap((part) =>
       part.type === "image_url" && part.image_url.url?.startsWith("data:") ? [part.image_url.url] : []
     );
@@ -95,15 +95,15 @@ function readImages(
 
 const WITHOUT_REF =
   `the ref is missing. Copy the 16 hex digits after 'ref' from an ${ANY_PLACEHOLDER} line of this conversation, or ` +
-  "give nothing but find, to search all that left it.";
+  "pass only find to search everything evicted from it.";
 
 const MAX_FIND_CHARS = 200;
 
 function unfitText(find: string): string | undefined {
-  if (find === "") return "Cannot find '': the text is empty. Give some of the line that you look for.";
-  if (/[\r\n]/.test(find)) return "Cannot find several lines: give some text of one of them.";
+  if (find === "") return "Cannot find '': the text is empty. Pass a part of the line to find.";
+  if (/[\r\n]/.test(find)) return "Cannot find several lines: pass text from one of them.";
   if (find.length <= MAX_FIND_CHARS) return undefined;
-  return `Cannot find a text of ${find.length} characters: give at most ${MAX_FIND_CHARS} of them.`;
+  return `Cannot find a text of ${find.length} characters: pass at most ${MAX_FIND_CHARS} of them.`;
 }
 
 const BETWEEN = "\n\n";
@@ -133,7 +133,7 @@ const ROLES: readonly unknown[] = ["system", "developer", "user", "assistant", "
 function parseMessage(line: string): Message {
   const value = JSON.parse(line);
   if (ROLES.includes(value?.role) && ("content" in value || "tool_calls" in value)) return value;
-  throw new TypeError("Cannot read a message: the line holds something else");
+  throw new TypeError("Cannot read a message: the line contains something else");
 }
 
 function refuse(content: string): RecallResult {
@@ -177,13 +177,13 @@ function read(
 ): { readonly content: string; readonly end: number } {
   const text = original.slice(start, end);
   if (fitHead(text, { maxTokens: limitTokens, countTokens }) === text) return { content: text, end };
-  const visible = fitHead(text, { maxTokens: limitTokens - NOTICE_TOKENS, countTokens });
-  const next = start + visible.length;
+  const part = fitHead(text, { maxTokens: limitTokens - NOTICE_TOKENS, countTokens });
+  const next = start + part.length;
   const [first, last, all] = [start, next - 1, original.length].map((at) => lineNumber(original, at));
   const notice =
     `[characters ${start} to ${next} of ${original.length}, lines ${first} to ${last} of ${all}; ` +
     `continue with offset ${next}]`;
-  return { content: `${visible.replace(/\n$/, "")}\n${notice}`, end: next };
+  return { content: `${part.replace(/\n$/, "")}\n${notice}`, end: next };
 }
 
 const LINES_AROUND = 2;
@@ -365,8 +365,8 @@ function* findText(text: string, options: {
       while (at >= 0 && at < lineEnd) {
         const from = Math.max(lineStart, at - MARGIN_CHARS);
         const to = Math.min(lineEnd, from + EXCERPT_CHARS);
-        const visible = text.slice(from, to).toWellFormed();
-        yield { text: `${number}, offset ${from}: … ${visible} …`, isFound: true, start: at };
+        const excerpt = text.slice(from, to).toWellFormed();
+        yield { text: `${number}, offset ${from}: … ${excerpt} …`, isFound: true, start: at };
         at = folded.indexOf(wanted, Math.max(at + 1, to - wanted.length + 1));
       }
       [before, behind, hasFound, isGap] = [[], around, true, false];

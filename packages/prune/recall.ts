@@ -22,8 +22,8 @@ import type { RecallOptions, RecallRequest, RecallResult } from "./recall_tool.t
  * assertEquals(content, "1-apple\n2:banana\n3-cherry");
  *
  * const line = formatPlaceholder({ of: "result", tool: "list", bytes: 19, ref }, { recall: true });
- * const shown = () => [{ role: "tool", tool_call_id: "1", content: line } as const];
- * const all = await recallOriginal(archive, { find: "an" }, { shown });
+ * const visible = () => [{ role: "tool", tool_call_id: "1", content: line } as const];
+ * const all = await recallOriginal(archive, { find: "an" }, { visible });
  * assertEquals(all.content, `ref ${ref}, a result: 1 of 3 lines\n2:banana`);
  * ```
  */

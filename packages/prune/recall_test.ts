@@ -148,9 +148,9 @@ Deno.test("recallOriginal() finds a text in an original that begins with empty l
 
 Deno.test("recallOriginal() explains an invalid search text", async () => {
   const wrong: [string, string][] = [
-    ["", "Cannot find '': the text is empty. Give some of the line that you look for."],
-    ["a\nb", "Cannot find several lines: give some text of one of them."],
-    ["x".repeat(201), "Cannot find a text of 201 characters: give at most 200 of them."],
+    ["", "Cannot find '': the text is empty. Pass a part of the line to find."],
+    ["a\nb", "Cannot find several lines: pass text from one of them."],
+    ["x".repeat(201), "Cannot find a text of 201 characters: pass at most 200 of them."],
   ];
   for (const [find, content] of wrong) {
     assertEquals(await recall("text", { find }), { content, error: true });
@@ -480,7 +480,7 @@ Deno.test("recallOriginal() without a ref answers within its limits, however man
 Deno.test("recallOriginal() without a ref states the missing argument", async () => {
   const missing =
     "Cannot recall: the ref is missing. Copy the 16 hex digits after 'ref' from an [elided: …] line of " +
-    "this conversation, or give nothing but find, to search all that left it.";
+    "this conversation, or pass only find to search everything evicted from it.";
   const visible = () => [];
   for (
     const request of [{}, { ref: "" }, { lines: "2" }, { find: "x", lines: "2" }, { find: "x", offset: 1 }]
@@ -509,7 +509,7 @@ Deno.test("recallOriginal() returns the images of evicted messages in the reques
   const all = await recallOriginal(archive, { ref }, { supportsImages });
   assertEquals(all.images, [0, 1, 2, 3, 4, 5, 6, 7].map(url));
   assertStringIncludes(all.content, "Shot 9.");
-  assertStringIncludes(all.content, "[2 more pictures; recall fewer lines]");
+  assertStringIncludes(all.content, "[2 more images; recall fewer lines]");
   assertEquals(
     (await recallOriginal(archive, { ref, lines: "33-39" }, { supportsImages })).images,
     [8, 9].map(url),

@@ -163,7 +163,7 @@ export async function summariseTurns<M extends Message>(
 
   let archived: ArchivedStretch;
   try {
-    archived = await archiveWithLine(old, { archive, purpose: "summarise", recall });
+    archived = await archiveWithLine(old, { archive, purpose: "summarize", recall });
   } catch (failure) {
     return { failure: failure as Error, unchanged: messages };
   }
@@ -185,11 +185,11 @@ export async function summariseTurns<M extends Message>(
     const summarised = attempt("summary", `${summary}\n\n${line}`);
     if (summarised) return summarised;
     summaryFailure = new Error(
-      `Cannot summarise ${old.length} messages: their summary frees less than a tenth of the prompt`,
+      `Cannot summarize ${old.length} messages: their summary frees less than a tenth of the prompt`,
     );
   } catch (cause) {
     if (signal?.aborted && signal.reason?.name !== "TimeoutError") throw signal.reason;
-    summaryFailure = new Error(`Cannot summarise ${old.length} messages: ${reasonOf(cause)}`, {
+    summaryFailure = new Error(`Cannot summarize ${old.length} messages: ${reasonOf(cause)}`, {
       cause,
     });
   }

@@ -140,7 +140,7 @@ Deno.test("summariseTurns() rejects a summary that doesn't shrink the prompt, an
   assertEquals(done?.kind, "drop");
   assertEquals(
     summaryFailure?.message,
-    "Cannot summarise 4 messages: their summary frees less than a tenth of the prompt",
+    "Cannot summarize 4 messages: their summary frees less than a tenth of the prompt",
   );
   assertEquals(outline(messages).slice(0, 3), [
     "system: Be brief.",
@@ -162,7 +162,7 @@ Deno.test("summariseTurns() drops whole oldest turns, archived, when the summary
   ) {
     const archive = spyArchive();
     const result = await summariseWith(summarise, { archive });
-    assertEquals(result.summaryFailure?.message, `Cannot summarise 4 messages: ${why}`);
+    assertEquals(result.summaryFailure?.message, `Cannot summarize 4 messages: ${why}`);
     assertEquals(outline(result.messages), [
       "system: Be brief.",
       "user: [elided: 4 m",
@@ -203,7 +203,7 @@ Deno.test("summariseTurns() drops the turns when the summary times out, also if 
   const hangs =
     () => (timeout.abort(new DOMException("too slow", "TimeoutError")), new Promise<string>(() => {}));
   const { summary: done, summaryFailure } = await summariseWith(hangs, { signal: timeout.signal });
-  assertEquals([done?.kind, summaryFailure?.message], ["drop", "Cannot summarise 4 messages: too slow"]);
+  assertEquals([done?.kind, summaryFailure?.message], ["drop", "Cannot summarize 4 messages: too slow"]);
   const late = await summariseWith(() => Promise.resolve("S"), { signal: timeout.signal });
   assertEquals(late.summary?.kind, "drop");
 });
@@ -234,7 +234,7 @@ Deno.test("summariseTurns() changes nothing, calls no model and returns the fail
   assertEquals(result.messages, undefined);
   assert(result.failure);
   assertStrictEquals(result.unchanged, session);
-  assertEquals(result.failure.message, "Cannot archive 4 messages to summarise: disk full");
+  assertEquals(result.failure.message, "Cannot archive 4 messages to summarize: disk full");
 });
 
 Deno.test("summariseTurns() includes an earlier summary in the next", async () => {

@@ -106,8 +106,8 @@ export async function relievePressure<M extends Message>(
   const { countPrompt = tokensOf } = options;
   const pressureOf = (messages: readonly (Message | SummaryMessage)[]) => {
     const promptTokens = countPrompt(messages);
-    checkGiven("relievePressure()", { "what countPrompt gives": promptTokens }, {
-      "what countPrompt gives": "count",
+    checkGiven("relievePressure()", { "the result of countPrompt": promptTokens }, {
+      "the result of countPrompt": "count",
     });
     return pressure({ promptTokens, windowTokens, pruneAt, summariseAt });
   };

@@ -184,7 +184,7 @@ Deno.test("relievePressure() returns the elisions when archiving the old turns f
   assert(relief.failure);
   assertStrictEquals(relief.unchanged, messages);
   assertEquals([relief.elisions.length, relief.paused], [1, false]);
-  assertEquals(relief.failure.message, "Cannot archive 4 messages to summarise: disk full");
+  assertEquals(relief.failure.message, "Cannot archive 4 messages to summarize: disk full");
 });
 
 async function run(turn: (n: number) => Message[], options: Partial<Parameters<typeof relievePressure>[1]>) {

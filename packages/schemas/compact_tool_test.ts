@@ -146,12 +146,12 @@ const needsAll: Readonly<Record<string, JsonSchema>> = {
     properties: { a: { $ref: "#/x-types/a" } },
     "x-types": { a: finer },
   },
-  "a reference to what says nothing": {
+  "a reference to an empty schema": {
     properties: { a: { $ref: "#/additionalProperties" }, b: finer },
     additionalProperties: true,
   },
   "a reference to nothing": { properties: { a: { $ref: "#/$defs/a" }, b: finer } },
-  "constraints beside a reference": {
+  "constraints next to a reference": {
     properties: { a: { $ref: "#/$defs/a", enum: ["a"] } },
     $defs: { a: finer },
   },

@@ -37,19 +37,19 @@ export interface ToolsView {
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { compactTool, shownTools } from "@tare/schemas";
+ * import { compactTool, compactTools } from "@tare/schemas";
  *
  * const tool = { type: "function", function: { name: "read", description: "Reads a file. ".repeat(500) } } as const;
- * const { tools, exposed } = shownTools([tool], { exposed: new Set() });
+ * const { tools, exposed } = compactTools([tool], { exposed: new Set() });
  * assertEquals(tools, [tool]);
- * assertEquals(shownTools([tool], { exposed }).tools, [compactTool(tool)]);
+ * assertEquals(compactTools([tool], { exposed }).tools, [compactTool(tool)]);
  * ```
  */
 export function compactTools(
   tools: readonly ToolDefinition[],
   options: CompactToolsOptions,
 ): ToolsView {
-  checkGiven("shownTools()", { tools, options }, {
+  checkGiven("compactTools()", { tools, options }, {
     tools: "array",
     options: {
       exposed: { has: "function" },

@@ -32,7 +32,7 @@ function forms(
   });
 }
 
-Deno.test("shownTools() sends tools in full in iteration 1, compact in iteration 2 and later", () => {
+Deno.test("compactTools() sends tools in full in iteration 1, compact in iteration 2 and later", () => {
   assertEquals(forms([[a, b], [a, b], [a, b]]), [
     ["a full", "b full"],
     ["a compact", "b compact"],
@@ -42,7 +42,7 @@ Deno.test("shownTools() sends tools in full in iteration 1, compact in iteration
   assertStrictEquals(again.tools[0], compactTool(a));
 });
 
-Deno.test("shownTools() sends a late tool in full once", () => {
+Deno.test("compactTools() sends a late tool in full once", () => {
   assertEquals(forms([[a], [a, b], [a, b, c], [a, b, c]]), [
     ["a full"],
     ["a compact", "b full"],
@@ -51,7 +51,7 @@ Deno.test("shownTools() sends a late tool in full once", () => {
   ]);
 });
 
-Deno.test("shownTools() sends a changed definition in full once, also one that changes back", () => {
+Deno.test("compactTools() sends a changed definition in full once, also one that changes back", () => {
   const changed = { ...a, function: { ...a.function, description: "Does something else." } };
   assertEquals(forms([[a, b], [changed, b], [changed, b], [{ ...a }, b]]), [
     ["a full", "b full"],
@@ -61,35 +61,35 @@ Deno.test("shownTools() sends a changed definition in full once, also one that c
   ]);
 });
 
-Deno.test("shownTools() sends tools that were never called in full if called is given", () => {
+Deno.test("compactTools() sends tools that were never called in full if called is given", () => {
   assertEquals(forms([[a, b], [a, b]], { called: new Set(["b", "unknown"]) }), [
     ["a full", "b full"],
     ["a full", "b compact"],
   ]);
 });
 
-Deno.test("shownTools() remembers a tool that is not offered for a while", () => {
+Deno.test("compactTools() remembers a tool that is not offered for a while", () => {
   assertEquals(forms([[a, b], [b], [a, b]]), [["a full", "b full"], ["b compact"], [
     "a compact",
     "b compact",
   ]]);
 });
 
-Deno.test("shownTools() retains the ordering of the tools", () => {
+Deno.test("compactTools() retains the ordering of the tools", () => {
   assertEquals(forms([[c, a, b], [b, c, a]]), [
     ["c full", "a full", "b full"],
     ["b compact", "c compact", "a compact"],
   ]);
 });
 
-Deno.test("shownTools() never compacts the tools that alwaysFull names", () => {
+Deno.test("compactTools() never compacts the tools that alwaysFull names", () => {
   assertEquals(forms([[a, b], [a, b]], { alwaysFull: ["b", "unknown"] }), [
     ["a full", "b full"],
     ["a compact", "b full"],
   ]);
 });
 
-Deno.test("shownTools() doesn't compact small tool sets, and exposes them", () => {
+Deno.test("compactTools() doesn't compact small tool sets, and exposes them", () => {
   const tokens = countToolTokens(a, countTokens);
   const full = [["a full"], ["a full"]];
   assertEquals(forms([[a], [a]], { minTokens: tokens + 1 }), full);
@@ -98,7 +98,7 @@ Deno.test("shownTools() doesn't compact small tool sets, and exposes them", () =
   assertEquals([exposed, tokensBefore, tokensAfter], [new Set([hashPiece(a)]), tokens, tokens]);
 });
 
-Deno.test("shownTools() returns the tokens before and after", () => {
+Deno.test("compactTools() returns the tokens before and after", () => {
   const compact = compactTools([a, b], { exposed: new Set([hashPiece(a)]), countTokens, minTokens: 0 });
   const fullA = countToolTokens(a, countTokens);
   const fullB = countToolTokens(b, countTokens);
@@ -108,14 +108,14 @@ Deno.test("shownTools() returns the tokens before and after", () => {
   ]);
 });
 
-Deno.test("shownTools() mutates neither the tools nor the exposed set", () => {
+Deno.test("compactTools() mutates neither the tools nor the exposed set", () => {
   const exposed = new Set([hashPiece(a)]);
   const tools = [a, b];
   compactTools(tools, { exposed, countTokens, minTokens: 0 });
   assertEquals([exposed, tools], [new Set([hashPiece(a)]), [tool("a"), tool("b")]]);
 });
 
-Deno.test("shownTools() rejects a minTokens that is negative or not a number", () => {
+Deno.test("compactTools() rejects a minTokens that is negative or not a number", () => {
   for (const minTokens of [-1, NaN]) {
     assertThrows(
       () => compactTools([a], { exposed: new Set(), countTokens, minTokens }),

@@ -1,7 +1,7 @@
 /**
  * Sends a model the full schema of each tool once, and afterwards only the parts that a call needs.
  *
- * Tool definitions are part of every request, and most of their tokens are prose. {@linkcode shownTools}
+ * Tool definitions are part of every request, and most of their tokens are prose. {@linkcode compactTools}
  * selects for each request the form of each tool. Arguments are always validated against the full schema
  * (`@tare/loop/arguments`): the answer to an invalid call contains the full definition.
  *
@@ -10,18 +10,18 @@
  *
  * @example
  * ```ts ignore
- * import { shownTools } from "@tare/schemas";
+ * import { compactTools } from "@tare/schemas";
  * import OpenAI from "openai";
  *
- * let exposed: ReadonlySet<number> = new Set(); // tools shown so far
+ * let exposed: ReadonlySet<number> = new Set(); // tools sent in full so far
  * for (const question of questions) {
- *   const shown = shownTools(tools, { exposed });
+ *   const compact = compactTools(tools, { exposed });
  *   await new OpenAI().chat.completions.create({
  *     model: "gpt-5.5",
  *     messages: [{ role: "user", content: question }],
- *     tools: shown.tools.map(({ function: tool }) => ({ type: "function", function: { ...tool } })),
+ *     tools: compact.tools.map(({ function: tool }) => ({ type: "function", function: { ...tool } })),
  *   });
- *   exposed = shown.exposed;
+ *   exposed = compact.exposed;
  * }
  * ```
  *

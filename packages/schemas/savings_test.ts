@@ -79,7 +79,7 @@ const FILE_TOOLS: readonly ToolDefinition[] = [
   },
 ];
 
-Deno.test("shownTools() measured: a few file tools take 393 tokens before and 158 after", () => {
+Deno.test("compactTools() measured: a few file tools take 393 tokens before and 158 after", () => {
   assertEquals(measure(FILE_TOOLS), { before: 393, after: 158 });
 });
 
@@ -88,7 +88,7 @@ const recorded = new URL("../../../shared/trajectories/github-mcp-server.json", 
 Deno.test({
   ...needs(
     RECORDINGS,
-    "shownTools() measured: 117 tools of an MCP server take less than half of their tokens after the first time",
+    "compactTools() measured: 117 tools of an MCP server take less than half of their tokens after the first time",
   ),
   fn: async () => {
     const { tools } = JSON.parse(await Deno.readTextFile(recorded));

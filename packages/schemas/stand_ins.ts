@@ -134,7 +134,7 @@ const FIND_TOOLS: ToolDefinition = {
           type: "integer",
           minimum: 1,
           maximum: 10,
-          description: "Maximum of tools found by words. Default: 3.",
+          description: "Maximum number of tools found by words. Default: 3.",
         },
       },
       required: ["query"],
@@ -167,22 +167,26 @@ function findTools(
   if (fitting.length === 0) {
     return `None of the ${tools.length} tools fits ${JSON.stringify(query)}. Use other words, or a name.`;
   }
-  const visible: string[] = [];
+  const definitions: string[] = [];
   let tokens = 0;
   for (const { tool } of fitting) {
     const text = JSON.stringify(tool.function);
     tokens += countTokens(text);
-    if (visible.length > 0 && tokens > MAX_SHOWN_TOKENS) break;
-    visible.push(text);
+    if (definitions.length > 0 && tokens > MAX_SHOWN_TOKENS) break;
+    definitions.push(text);
   }
-  const also = ranked.slice(visible.length, visible.length + ALSO).map(({ tool }) => toolLine(tool, 50));
+  const also = ranked.slice(definitions.length, definitions.length + ALSO).map(({ tool }) =>
+    toolLine(tool, 50)
+  );
   return [
-    `${visible.length} of ${tools.length} tools. Call one by call_tool, with its name and arguments that fit its parameters:`,
-    ...visible,
+    `${definitions.length} of ${tools.length} tools. Call one by call_tool, with its name and arguments that fit its parameters:`,
+    ...definitions,
     ...(also.length > 0 && named.length === 0 ? ["Perhaps also:", ...also] : []),
-    ...(visible.length < named.length
+    ...(definitions.length < named.length
       ? [
-        `Omitted for length: ${named.slice(visible.length).map(({ tool }) => tool.function.name).join(", ")}`,
+        `Omitted for length: ${
+          named.slice(definitions.length).map(({ tool }) => tool.function.name).join(", ")
+        }`,
       ]
       : []),
   ].join("\n");
@@ -240,7 +244,7 @@ function wordsOf(text: string): string[] {
 
 const MAX_TOKENS = 2_400;
 
-/** Maximum of characters after a tool's name, by available space. */
+/** Maximum number of characters after a tool's name, by available space. */
 const LINE_CHARS = [100, 50, 0];
 
 const BESIDES = "In addition to your tools, there are";
@@ -257,8 +261,8 @@ const CHANGED = "The tools of find_tools and call_tool have changed.";
  *
  * const tool = (name: string) => ({ type: "function", function: { name } }) as const;
  * const before = new Catalogue([tool("read")]);
- * assertEquals(new Catalogue([tool("read")]).changes(before.told), undefined);
- * assertEquals(new Catalogue([]).changes(before.told)?.split("\n").at(-1), "Removed: read");
+ * assertEquals(new Catalogue([tool("read")]).changes(before.announced), undefined);
+ * assertEquals(new Catalogue([]).changes(before.announced)?.split("\n").at(-1), "Removed: read");
  * ```
  */
 export class Catalogue {
@@ -297,7 +301,7 @@ export class Catalogue {
     ].join("\n");
   }
 
-  /** Returns the changes since the state `told`, for the end of the prompt; `undefined` if there are none. */
+  /** Returns the changes since `announced`, for the end of the prompt; `undefined` if there are none. */
   changes(announced: Catalogue["announced"]): string | undefined {
     const wasAnnounced = ({ function: { name } }: ToolDefinition) => Object.hasOwn(announced, name);
     const added = this.#tools.filter((tool) => !wasAnnounced(tool));
@@ -323,9 +327,11 @@ function listed(tools: readonly ToolDefinition[], countTokens: CountTokens): str
     if (countTokens(lines.join("\n")) <= MAX_TOKENS) return lines;
   }
   const share = MAX_TOKENS / countTokens(names(tools));
-  const visible = Math.max(1, Math.floor(share * tools.length));
+  const listedCount = Math.max(1, Math.floor(share * tools.length));
   return [
-    `${names(tools.slice(0, visible))}, and ${tools.length - visible} more: search for them with find_tools`,
+    `${names(tools.slice(0, listedCount))}, and ${
+      tools.length - listedCount
+    } more: search for them with find_tools`,
   ];
 }
 

@@ -43,7 +43,7 @@ import { admission, guard } from "./http/guard.ts";
 import type { RequestClient, Route } from "./http/route.ts";
 import { routeTable } from "./route_table.ts";
 import type { CloseOptions } from "./sessions/session_options.ts";
-import type { Teller } from "./sessions/session_types.ts";
+import type { Notifier } from "./sessions/session_types.ts";
 import { Sessions } from "./sessions/sessions.ts";
 import { Deliverer } from "./webhooks/deliverer.ts";
 import { Webhooks } from "./webhooks/webhooks.ts";
@@ -156,7 +156,7 @@ export function agentHandler(options: AgentOptions): HttpAgent {
 function webhooksOf({ store, onError = () => {}, webhooks: settings }: AgentOptions): {
   readonly webhooks: Webhooks;
   readonly deliverer?: Deliverer;
-  readonly notifier?: Teller;
+  readonly notifier?: Notifier;
 } {
   const { after = systemClock.after, random, ...reach } = settings ?? { hosts: [] };
   const webhooks = new Webhooks({ store, reach, onError });
@@ -167,7 +167,7 @@ function webhooksOf({ store, onError = () => {}, webhooks: settings }: AgentOpti
     deliverer,
     notifier: {
       refresh: () => webhooks.ready().catch(onError),
-      isHeard: () => webhooks.enabled().length > 0,
+      hasWebhooks: () => webhooks.enabled().length > 0,
       onError,
       recordsOf: (session, committed) => webhooks.recordsOf(session, committed),
       wake: () => deliverer.wake(),

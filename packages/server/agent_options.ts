@@ -143,7 +143,7 @@ const NEEDED: NeededOptions<AgentOptions> = {
   "advanced?": {
     "toolSource?": "object",
     "delegates?": "boolean",
-    "keepWarm?": ["object", "string"],
+    "keepAlive?": ["object", "string"],
     "clock?": "object",
     "after?": "function",
   } satisfies NeededOptions<AdvancedOptions>,

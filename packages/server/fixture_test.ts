@@ -54,7 +54,7 @@ export function scriptedModel(
 /** A usage of a provider that reports none. */
 export const UNREPORTED: Usage = { promptTokens: 0, cachedTokens: 0, outputTokens: 2, estimated: true };
 
-/** Returns a model that is silent until it is stopped; `asked` settles when it is first called. */
+/** Returns a model that is silent until it is stopped; `requested` settles when it is first called. */
 export function silentModel(): { model: Model; requested: Promise<void> } {
   const { promise: requested, resolve } = Promise.withResolvers<void>();
   const model: Model = async function* ({ signal }) {

@@ -63,7 +63,7 @@ const NAMES: { readonly [Group in keyof Groups]: Readonly<Record<keyof Groups[Gr
     ...{ guests: true, hosts: true, origins: true, maxHeaderBytes: true, maxBodyBytes: true },
     ...{ heartbeat: true, files: true, metrics: true, instance: true, forwardsTo: true },
   },
-  advanced: { toolSource: true, delegates: true, keepWarm: true, clock: true, after: true },
+  advanced: { toolSource: true, delegates: true, keepAlive: true, clock: true, after: true },
 };
 
 /** Returns these options in their groups. */

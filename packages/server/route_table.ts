@@ -124,7 +124,7 @@ function agentRoute(
           forwardsTo: Type.Optional(closed({
             chat: optionalText("Provider of chat completions and responses, if there is one."),
             messages: optionalText("Provider of Messages."),
-          }, "PassesOn")),
+          }, "ForwardsTo")),
           windowTokens: Type.Number({ description: "Context window in tokens." }),
           supportsImages: SUPPORTS_IMAGES,
         }, "Agent"),

@@ -19,7 +19,7 @@ export interface Pingable {
   readonly key: string;
   readonly idle: Omit<Idle, "nowMs" | "trial" | "isRequested">;
   /**
-   * Payment of keep-alive requests. `turn`: a turn in progress; `budget`: the day's budget; `asked`: only during
+   * Payment of keep-alive requests. `turn`: a turn in progress; `budget`: the day's budget; `requested`: only during
    * {@linkcode CacheKeepAlive.keepFor}, which applies to the others too.
    */
   readonly consent: "turn" | "budget" | "requested";
@@ -31,7 +31,7 @@ export interface Pingable {
    */
   ping(type: Ping["type"], signal: AbortSignal): Promise<Usage | "refused" | undefined>;
   /** Called after a keep-alive request was recorded, to save the conversation's state. */
-  booked(entry: PingEntry): void;
+  onRecorded(entry: PingEntry): void;
 }
 
 /** Options of {@linkcode CacheKeepAlive}. */
@@ -250,7 +250,7 @@ export class CacheKeepAlive {
     const entry = pingable.session.pinged({ type: next.type, atMs, usage });
     if (usd > 0) this.#spend((usdOf(pingable, entry.costUnits) ?? 0) - usd);
     if (entry.upgrade) this.observe(pingable.key, entry.upgrade);
-    pingable.booked(entry);
+    pingable.onRecorded(entry);
     if (!signal.aborted) this.#plan(waiting);
   }
 

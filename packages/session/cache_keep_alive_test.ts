@@ -58,7 +58,7 @@ function world(options: Partial<ConstructorParameters<typeof CacheKeepAlive>[0]>
       },
       price: () => ({ input: 1, output: 1 }),
       ping: () => Promise.resolve(USAGE),
-      booked: () => void log.push(`${second()} ${id} booked`),
+      onRecorded: () => void log.push(`${second()} ${id} booked`),
       ...settings,
     };
   }
@@ -78,7 +78,7 @@ function world(options: Partial<ConstructorParameters<typeof CacheKeepAlive>[0]>
   return { keepAlive, pingable, go, timers, log };
 }
 
-Deno.test("Warmth sends due keep-alive requests, records them, and drops conversations without a next one", async () => {
+Deno.test("CacheKeepAlive sends due keep-alive requests, records them, and drops conversations without a next one", async () => {
   const { keepAlive, pingable, go, timers } = world({ budgetUsdPerDay: 1 });
   keepAlive.waits(pingable("a"));
   keepAlive.waits(pingable("b", { due: [300] }));
@@ -92,7 +92,7 @@ Deno.test("Warmth sends due keep-alive requests, records them, and drops convers
   assertEquals([keepAlive.waiting, timers.size], [0, 0]);
 });
 
-Deno.test("Warmth sends no keep-alive request without permission, price or budget", async () => {
+Deno.test("CacheKeepAlive sends no keep-alive request without permission, price or budget", async () => {
   const none = world();
   none.keepAlive.waits(none.pingable("nobody pays"));
   // It may be requested until its cache expires.
@@ -118,7 +118,7 @@ Deno.test("Warmth sends no keep-alive request without permission, price or budge
   assertEquals(await go(day + 1_000), [`${ping} d pinged exact ${ping}`, `${ping} d booked`]);
 });
 
-Deno.test("Warmth.keepFor() keeps a cache alive for the period regardless of the budget", async () => {
+Deno.test("CacheKeepAlive.keepFor() keeps a cache alive for the period regardless of the budget", async () => {
   const { keepAlive, pingable, go, timers } = world();
   const settings = { consent: "requested", due: [280, 3_500, 3_700] } as const;
   assertEquals(keepAlive.keepFor("a", HOUR), "nothing held");
@@ -142,13 +142,13 @@ Deno.test("Warmth.keepFor() keeps a cache alive for the period regardless of the
   assertEquals([await go(4_000), timers.size], [[], 0]);
 });
 
-Deno.test("Warmth counts earlier spending against the day's budget", async () => {
+Deno.test("CacheKeepAlive counts earlier spending against the day's budget", async () => {
   const { keepAlive, pingable, go } = world({ budgetUsdPerDay: 0.25, spentUsd: 0.1 });
   for (const id of ["a", "b"]) keepAlive.waits(pingable(id, { due: [280] }));
   assertEquals((await go(1_000)).filter((line) => line.endsWith("booked")), ["280 a booked"]);
 });
 
-Deno.test("Warmth.keepFor() continues after later requests until its end", async () => {
+Deno.test("CacheKeepAlive.keepFor() continues after later requests until its end", async () => {
   const { keepAlive, pingable, go } = world();
   keepAlive.waits(pingable("a", { due: [280] }));
   keepAlive.keepFor("a", 600 * SECOND);
@@ -158,7 +158,7 @@ Deno.test("Warmth.keepFor() continues after later requests until its end", async
   assertEquals(await go(1_000), ["580 a pinged exact 580", "580 a booked"]);
 });
 
-Deno.test("Warmth.goesOn() cancels a timer or a keep-alive request, whose reply is ignored", async () => {
+Deno.test("CacheKeepAlive.cancelNext() cancels a timer or a keep-alive request, whose reply is ignored", async () => {
   const { keepAlive, pingable, go, timers } = world({ budgetUsdPerDay: 1 });
   keepAlive.waits(pingable("a"));
   keepAlive.cancelNext("a");
@@ -179,7 +179,7 @@ Deno.test("Warmth.goesOn() cancels a timer or a keep-alive request, whose reply 
   assertEquals(await go(700), ["600 a pinged exact 600", "600 a booked"]);
 });
 
-Deno.test("Warmth doesn't retry failures or requests that a provider doesn't support", async () => {
+Deno.test("CacheKeepAlive doesn't retry failures or requests that a provider doesn't support", async () => {
   const { keepAlive, pingable, go } = world({ budgetUsdPerDay: 0.1 });
   const failed = () => Promise.reject(new Error("no route to host"));
   keepAlive.waits(pingable("a", { ping: failed }));
@@ -210,7 +210,7 @@ Deno.test("Warmth doesn't retry failures or requests that a provider doesn't sup
   assertEquals(await go(700), ["700 f pinged exact 700", "700 f booked"]);
 });
 
-Deno.test("Warmth remembers results of extended keep-alive by key", async () => {
+Deno.test("CacheKeepAlive remembers results of extended keep-alive by key", async () => {
   const { keepAlive, pingable, go } = world({ budgetUsdPerDay: 1 });
   const trials: unknown[] = [];
   const seen = (id: string, settings: Options): Pingable => {
@@ -235,7 +235,7 @@ Deno.test("Warmth remembers results of extended keep-alive by key", async () => 
   );
 });
 
-Deno.test("Warmth drops the longest idle conversations, and all on close()", async () => {
+Deno.test("CacheKeepAlive drops the longest idle conversations, and all on close()", async () => {
   const { keepAlive, pingable, go, timers } = world({ budgetUsdPerDay: 1, maxBytes: 10_000 });
   const ping = 4_000;
   for (const id of ["a", "b", "c"]) keepAlive.waits(pingable(id, { due: [280], bytes: ping - 2_000 }));
@@ -250,7 +250,7 @@ Deno.test("Warmth drops the longest idle conversations, and all on close()", asy
   assertEquals([keepAlive.waiting, timers.size, await go(1_000)], [0, 0, []]);
 });
 
-Deno.test("Warmth: default timers keep no process alive and are cleared by close()", () => {
+Deno.test("CacheKeepAlive: default timers keep no process alive and are cleared by close()", () => {
   const keepAlive = new CacheKeepAlive({ now: () => 0, budgetUsdPerDay: 1, onError: () => {} });
   const { pingable } = world();
   for (let id = 0; id < 1_000; id++) keepAlive.waits(pingable(String(id)));

@@ -8,7 +8,7 @@ const DAY_MS = 24 * 60 * 60_000;
 /** Largest believed advance of the clock between two readings, in days. */
 const MAX_STEP_DAYS = 7;
 
-interface Seen {
+interface Reading {
   /** Milliseconds since the epoch. */
   readonly seenMs: number;
   /** Part of the reading that isn't believed, in milliseconds. */
@@ -54,7 +54,7 @@ function day(ms: number): string {
   return new Date(ms).toISOString().slice(0, 10);
 }
 
-function read(path: string): Seen | undefined {
+function read(path: string): Reading | undefined {
   try {
     const { seenMs, lagMs } = JSON.parse(readFileSync(path, "utf8"));
     return Number.isFinite(seenMs) && lagMs >= 0 ? { seenMs, lagMs } : undefined;
@@ -63,7 +63,7 @@ function read(path: string): Seen | undefined {
   }
 }
 
-function write(path: string, seen: Seen): void {
+function write(path: string, seen: Reading): void {
   try {
     writeFileSync(`${path}.new`, JSON.stringify(seen), { mode: 0o600 });
     renameSync(`${path}.new`, path);

@@ -37,5 +37,5 @@ Deno.test("Session.inSlices() yields between consecutive short works", async () 
   setTimeout(() => seen.push("other"));
   for (let works = 0; works < 5; works++) await Session.inSlices(short());
   const at = seen.splice(0).indexOf("other");
-  assert(at >= 0 && at < 5, `The other came ${at < 0 ? "never" : `behind ${at}`}`);
+  assert(at >= 0 && at < 5, `The other ran ${at < 0 ? "never" : `after ${at} slices`}`);
 });

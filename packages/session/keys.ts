@@ -218,9 +218,9 @@ export class Keys {
     const nowMs = this.#store.now();
     const minute = Math.floor(nowMs / MINUTE_MS);
     const minuteCount = this.#counts.get(name);
-    const now = minuteCount?.minute === minute ? minuteCount : { minute, count: 0 };
-    this.#counts.set(name, now);
-    if (++now.count <= perMinute) return undefined;
+    const current = minuteCount?.minute === minute ? minuteCount : { minute, count: 0 };
+    this.#counts.set(name, current);
+    if (++current.count <= perMinute) return undefined;
     const retryAfterS = Math.ceil(((minute + 1) * MINUTE_MS - nowMs) / 1000);
     return {
       status: 429,
@@ -238,14 +238,14 @@ export class Keys {
       const message = `Forbidden: key ${caller.name} is for ${routes}, not for ${route}.`;
       return { status: 403, code: "not_for_this_key", message };
     }
-    return this.spent(Keys.nameOf(caller));
+    return this.budgetRefusal(Keys.nameOf(caller));
   }
 
   /**
    * Returns why no further cost is permitted under a name. `isPriced` is whether the model's price is known: a budget
    * can't be enforced without one.
    */
-  spent(name: string | undefined, isPriced = true): KeyRefusal | undefined {
+  budgetRefusal(name: string | undefined, isPriced = true): KeyRefusal | undefined {
     if (name === undefined || name === Keys.GUEST.name) return undefined;
     this.#refresh().catch(this.#onError);
     const key = this.#named(name);
@@ -287,7 +287,7 @@ export class Keys {
   ): Promise<Reservation | KeyRefusal> {
     for (;;) {
       signal?.throwIfAborted();
-      const refused = this.spent(name);
+      const refused = this.budgetRefusal(name);
       if (refused) return refused;
       if (name === undefined || this.#named(name)?.budgetUsdPerDay === undefined) return UNLIMITED;
       const reserved = await this.#tryToReserve(name, usd);

@@ -49,13 +49,17 @@ Deno.test("Keys refuses by route, daily budget, unknown price, and after removal
   const keys = new Keys({ store, owners: [] });
   await keys.add({ name: "alice", routes: ["gateway"], budgetUsdPerDay: 1 });
   const alice = (await keys.list())[0]!;
-  const refusalOf = (refusal: ReturnType<AnyKeys["spent"]>) => refusal && [refusal.status, refusal.message];
+  const refusalOf = (refusal: ReturnType<AnyKeys["budgetRefusal"]>) =>
+    refusal && [refusal.status, refusal.message];
   assertEquals(refusalOf(keys.refusal(alice, "agent")), [
     403,
     "Forbidden: key alice is for gateway, not for agent.",
   ]);
   assertEquals(keys.refusal(alice, "gateway"), undefined);
-  assertMatch(keys.spent("alice", false)?.message ?? "", /price of this model is unknown.*TARE_PRICE/);
+  assertMatch(
+    keys.budgetRefusal("alice", false)?.message ?? "",
+    /price of this model is unknown.*TARE_PRICE/,
+  );
   keys.paid("alice", 0.75);
   assertEquals(keys.refusal(alice, "gateway"), undefined);
   // Calls in progress may exceed it.
@@ -72,7 +76,7 @@ Deno.test("Keys refuses by route, daily budget, unknown price, and after removal
   assertEquals((await next.list())[0]?.spentUsd, 1.25);
   assertEquals(refusalOf(next.refusal(alice, "gateway")), spent);
   await next.remove("alice");
-  assertEquals(refusalOf(next.spent("alice")), [
+  assertEquals(refusalOf(next.budgetRefusal("alice")), [
     403,
     "Forbidden: key alice, which pays for this, was removed.",
   ]);
@@ -86,7 +90,7 @@ Deno.test("Keys refuses by route, daily budget, unknown price, and after removal
   assertEquals((await store.listDocuments("key_spent")).map(({ value }) => value), [
     { name: "alice", day: "2026-02-01", usd: 0.25 },
   ]);
-  assertEquals([next.spent(undefined), next.spent(Keys.GUEST.name)], [undefined, undefined]);
+  assertEquals([next.budgetRefusal(undefined), next.budgetRefusal(Keys.GUEST.name)], [undefined, undefined]);
 });
 
 Deno.test("Keys.count() enforces the requests per minute", async () => {

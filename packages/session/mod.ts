@@ -8,7 +8,7 @@
  *   large texts.
  * - {@linkcode copyContents} copies one store into another.
  * - {@linkcode Keys} authenticates requests and enforces permissions, rate limits and budgets.
- * - {@linkcode Warmth} sends cache keep-alive requests for idle conversations.
+ * - {@linkcode CacheKeepAlive} sends cache keep-alive requests for idle conversations.
  * - {@linkcode openFileArchive} stores archived texts as plain files.
  *
  * @example

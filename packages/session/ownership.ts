@@ -1,4 +1,4 @@
-import type { Hold, HolderRequest, Sighting, Store, StoreRecord } from "./store/port.ts";
+import type { Hold, HolderRequest, SessionSnapshot, Store, StoreRecord } from "./store/port.ts";
 import { SessionRecords } from "./store/session_records.ts";
 import { StoreError } from "./store/store_error.ts";
 
@@ -22,8 +22,8 @@ export interface OwnedEvents {
   reach(last: number): void;
   follow(
     followed: {
-      readonly watch: (changed: (seen?: Sighting) => void) => () => void;
-      readonly look: (seen?: Sighting) => Promise<void>;
+      readonly watch: (changed: (seen?: SessionSnapshot) => void) => () => void;
+      readonly look: (seen?: SessionSnapshot) => Promise<void>;
     } | undefined,
   ): void;
   removed(): void;
@@ -45,7 +45,7 @@ export interface OwnedSession {
    */
   readonly read: (isOther: boolean) => Promise<boolean>;
   /** Notes writes of other servers. Returns false if more must be read. @throws {StoreError} */
-  readonly observe: (seen: Sighting) => Promise<boolean>;
+  readonly observe: (seen: SessionSnapshot) => Promise<boolean>;
   /**
    * Handles another server's request and commits the answer, if possible in the same commit.
    *
@@ -85,7 +85,7 @@ export class Ownership {
   #known: number | undefined;
   /** Requests to be answered once the work in progress has ended. */
   #owed: readonly string[] = [];
-  #seen: Sighting | undefined;
+  #seen: SessionSnapshot | undefined;
   #isGone = false;
   #isLeft = false;
 
@@ -165,7 +165,7 @@ export class Ownership {
    * Sends a request to the session's owner and reads the resulting writes. Returns `undefined` if no server owns it.
    */
   async request(body: unknown): Promise<{ readonly answer: unknown } | undefined> {
-    const requested = await this.#shared?.ask(this.#session.id, body);
+    const requested = await this.#shared?.request(this.#session.id, body);
     if (requested) await this.ready();
     return requested;
   }
@@ -301,7 +301,7 @@ export class Ownership {
   }
 
   /** Notes writes of other servers. Never rejects. */
-  #look(seen?: Sighting): Promise<void> {
+  #look(seen?: SessionSnapshot): Promise<void> {
     return this.#queue.run(() => this.#see(seen)).catch((error) => {
       if (this.#isGone) return;
       this.#session.onError?.(error);
@@ -310,11 +310,11 @@ export class Ownership {
   }
 
   /** Passes the session's state to readers of the events, reading no more than needed. */
-  async #see(newest?: Sighting): Promise<void> {
+  async #see(newest?: SessionSnapshot): Promise<void> {
     const { id, events, observe, refusal } = this.#session;
     if (this.#isGone) throw refusal("gone");
     if (!this.#shared || this.#hold || newest && this.#seen && isBefore(newest, this.#seen)) return;
-    const seen = newest && newest.holder !== "this" ? newest : await this.#orGone(this.#shared.look(id));
+    const seen = newest && newest.holder !== "this" ? newest : await this.#orGone(this.#shared.inspect(id));
     const { holder, fence } = seen;
     if (holder === "nobody" && fence === this.#known && !events.failed) return;
     if (holder === "this" || holder === "left") return await this.#refresh(seen);
@@ -322,11 +322,11 @@ export class Ownership {
     this.#seen = seen;
   }
 
-  async #refresh(seen?: Sighting): Promise<void> {
+  async #refresh(seen?: SessionSnapshot): Promise<void> {
     const { id, events, refusal, stalled } = this.#session;
     if (this.#isGone) throw refusal("gone");
     if (!this.#shared || this.#hold) return;
-    const { holder, fence, lastEvent } = this.#seen = seen ?? await this.#orGone(this.#shared.look(id));
+    const { holder, fence, lastEvent } = this.#seen = seen ?? await this.#orGone(this.#shared.inspect(id));
     if (holder === "nobody" && fence === this.#known && !events.failed) return;
     const read = async (isOther: boolean) => {
       events.reach(lastEvent);
@@ -368,7 +368,7 @@ export function isFenced(error: unknown): error is StoreError {
  * Returns whether a sighting is older than another: notifications may arrive late. The releasing server is the last
  * holder under its number.
  */
-function isBefore({ fence, lastEvent, holder }: Sighting, later: Sighting): boolean {
+function isBefore({ fence, lastEvent, holder }: SessionSnapshot, later: SessionSnapshot): boolean {
   if (fence !== later.fence) return fence < later.fence;
   return lastEvent < later.lastEvent || later.holder === "nobody" && holder !== "nobody";
 }

@@ -6,8 +6,8 @@
 import type { MetricRegistry } from "./telemetry.ts";
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
 
-type Options = Parameters<MetricRegistry["figure"]>[0];
-type Facts = Parameters<ReturnType<MetricRegistry["figure"]>>[1];
+type Options = Parameters<MetricRegistry["metric"]>[0];
+type Facts = Parameters<ReturnType<MetricRegistry["metric"]>>[1];
 
 /** Most series of a metric: names of models and tools come from clients. */
 const MAX_SERIES = 500;
@@ -23,14 +23,14 @@ const OTHER = "_OTHER";
  */
 export function prometheus({ onError }: { readonly onError: (error: unknown) => void }): MetricRegistry {
   const registry = new Registry();
-  const metricRegistry = new Map<string, ReturnType<MetricRegistry["figure"]>>();
+  const metricsByName = new Map<string, ReturnType<MetricRegistry["metric"]>>();
   const about = ({ kind, name, unit, description: help, labels = [] }: Options) => ({
     name: `${plain(name)}${unitOf(unit)}${kind === "sum" ? "_total" : ""}`,
     help,
     labelNames: labels.map(plain),
     registers: [registry],
   });
-  const make = (options: Options): ReturnType<MetricRegistry["figure"]> => {
+  const make = (options: Options): ReturnType<MetricRegistry["metric"]> => {
     const labelsOf = labeller(options);
     switch (options.kind) {
       case "sum": {
@@ -49,9 +49,9 @@ export function prometheus({ onError }: { readonly onError: (error: unknown) => 
   };
   return {
     mediaType: registry.contentType,
-    figure(options) {
-      const figure = metricRegistry.get(options.name) ?? make(options);
-      metricRegistry.set(options.name, figure);
+    metric(options) {
+      const figure = metricsByName.get(options.name) ?? make(options);
+      metricsByName.set(options.name, figure);
       return figure;
     },
     observe(options, read) {

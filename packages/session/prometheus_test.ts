@@ -8,16 +8,16 @@ const onError = (error: unknown) => {
 const about = { unit: "{call}", description: "Calls." };
 
 Deno.test("prometheus() names metrics as OpenTelemetry's exporters do", async () => {
-  const { figure, observe, text, mediaType } = prometheus({ onError });
-  const calls = figure({ kind: "sum", name: "tare.calls", ...about, labels: ["gen_ai.request.model"] });
+  const { metric, observe, text, mediaType } = prometheus({ onError });
+  const calls = metric({ kind: "sum", name: "tare.calls", ...about, labels: ["gen_ai.request.model"] });
   calls(1, { "gen_ai.request.model": 'a "quoted"\nname', "session.id": "left out" });
   calls(2.5, { "gen_ai.request.model": 'a "quoted"\nname' });
   calls(1);
-  figure({ kind: "sum", name: "tare.calls", ...about, labels: ["gen_ai.request.model"] })(1);
-  const level = figure({ kind: "level", name: "tare.saved", unit: "usd", description: "Saved." });
+  metric({ kind: "sum", name: "tare.calls", ...about, labels: ["gen_ai.request.model"] })(1);
+  const level = metric({ kind: "level", name: "tare.saved", unit: "usd", description: "Saved." });
   level(3);
   level(-5);
-  const duration = figure({
+  const duration = metric({
     kind: "histogram",
     name: "a.b",
     unit: "s",
@@ -66,11 +66,11 @@ tare_losses_total ${held}
 });
 
 Deno.test("prometheus() limits a metric to 500 series and merges the others", async () => {
-  const { figure, text } = prometheus({ onError });
-  const calls = figure({ kind: "sum", name: "c", ...about, labels: ["model", "kind"] });
+  const { metric, text } = prometheus({ onError });
+  const calls = metric({ kind: "sum", name: "c", ...about, labels: ["model", "kind"] });
   for (let at = 0; at < 600; at++) calls(1, { model: `m${at}`, kind: "k" });
   calls(1, { model: "m3", kind: "k" });
-  const long = figure({ kind: "sum", name: "l", ...about, labels: ["model"] });
+  const long = metric({ kind: "sum", name: "l", ...about, labels: ["model"] });
   long(1, { model: "m".repeat(100_000) });
   assertEquals((await text()).includes(`{model="${"m".repeat(200)}"} 1`), true);
   const lines = (await text()).split("\n").filter((line) => line.startsWith("c_total"));

@@ -14,7 +14,7 @@ import {
   type ReportedWarnings,
   type SessionGroup,
 } from "./report/calls.ts";
-import { type PinReport, reportPins, type SeenSession } from "./report/prompt_report.ts";
+import { type PinReport, type PromptSnapshot, reportPins } from "./report/prompt_report.ts";
 import { reportSpend, type SpendingReport, type SpendingSession, type SpendOptions } from "./report/spend.ts";
 import type { PinChange, Session } from "./session.ts";
 import type { ListedSession, SessionListing, SessionRecord, Store, StoreRecord } from "./store/port.ts";
@@ -158,7 +158,7 @@ export interface SessionKind<
   summary(row: ListedSession): Summary;
   details(session: S): Promise<Details>;
   spending(row: ListedSession): Pick<SpendingSession, "model" | "agent" | "days">;
-  seen(session: S): Promise<SeenSession>;
+  seen(session: S): Promise<PromptSnapshot>;
   /** Returns the model calls, the oldest first. @throws {StoreError} */
   calls(session: S): Promise<readonly CallReport[]>;
   /** Applies a change and commits it with these records, created only if the session is stored. @throws {StoreError} */
@@ -377,41 +377,41 @@ export class OpenSession<Summary = unknown, Details = unknown> {
     return this.#kind.calls(this.#session);
   }
 
-  seen(): Promise<SeenSession> {
+  seen(): Promise<PromptSnapshot> {
     return this.#kind.seen(this.#session);
   }
 
   /**
-   * Pins a message, and commits the records of `keep` with the pin.
+   * Pins a message, and commits the records of `recordsOf` with the pin.
    *
    * @throws {RangeError} if it can't be pinned so.
    * @throws {StoreError}
    */
   async setPin(
     wanted: NewPin,
-    keep: (pin: PinReport) => readonly StoreRecord[] = () => [],
+    recordsOf: (pin: PinReport) => readonly StoreRecord[] = () => [],
   ): Promise<PinReport> {
     const seen = await this.seen();
     const pin = this.#session.session.makePin(seen.history.messages, wanted);
     const report = reportPins({ ...seen, pins: [pin] })[0]!;
-    await this.#kind.change(this.#session, { pins: { set: pin } }, () => keep(report));
+    await this.#kind.change(this.#session, { pins: { set: pin } }, () => recordsOf(report));
     return report;
   }
 
   /** Removes a message's pin. Returns whether there was one. @throws {StoreError} */
-  async removePin(place: number, keep: () => readonly StoreRecord[] = () => []): Promise<boolean> {
+  async removePin(place: number, recordsOf: () => readonly StoreRecord[] = () => []): Promise<boolean> {
     if (!this.#session.session.state.pins.some((pin) => pin.place === place)) return false;
-    await this.#kind.change(this.#session, { pins: { remove: place } }, keep);
+    await this.#kind.change(this.#session, { pins: { remove: place } }, recordsOf);
     return true;
   }
 
-  /** Sets its title, and commits the records of `keep` with it. @throws {StoreError} */
+  /** Sets its title, and commits the records of `recordsOf` with it. @throws {StoreError} */
   async rename(
     title: string,
-    keep: (renamed: Summary) => readonly StoreRecord[] = () => [],
+    recordsOf: (renamed: Summary) => readonly StoreRecord[] = () => [],
   ): Promise<Summary> {
     const summary = this.#kind.summary({ ...this.#kind.row(this.#session), title });
-    await this.#kind.change(this.#session, { title }, () => keep(summary));
+    await this.#kind.change(this.#session, { title }, () => recordsOf(summary));
     return summary;
   }
 

@@ -21,7 +21,7 @@ import type { Archive } from "@tare/prune";
 import { createHash } from "node:crypto";
 import { setImmediate } from "node:timers";
 import { addDays, addToDay, type CallReport, type Days, type UsageTotals } from "./report/calls.ts";
-import type { SeenSession } from "./report/prompt_report.ts";
+import type { PromptSnapshot } from "./report/prompt_report.ts";
 import type { StoredState } from "./store/session_records.ts";
 
 /** State of a conversation without its messages and its prompt session's state. Plain data. */
@@ -98,13 +98,13 @@ export interface CacheKeyOptions {
   readonly isTurn?: boolean;
 }
 
-/** Options of a glimpse. */
+/** Options of a one-shot plan. */
 export interface GlimpseOptions {
   /** Whether evictions are undone: see `PromptCall.restores`. Default: no. */
   readonly restores?: boolean;
 }
 
-/** A history at a time. */
+/** A history and the current time. */
 export interface HistoryNow extends History {
   readonly nowMs: number;
 }
@@ -187,7 +187,7 @@ export class Session {
   #state: SessionState;
   #stored: StoredCopy;
   #calls: readonly CallReport[] = [];
-  #seen: Pick<SeenSession, "history" | "view"> | undefined;
+  #seen: Pick<PromptSnapshot, "history" | "view"> | undefined;
   #requested: History | undefined;
   #changed: NonNullable<LedgerEntry["changed"]> | undefined;
 
@@ -210,7 +210,7 @@ export class Session {
     return this.#stored;
   }
 
-  wrote(stored: StoredCopy): void {
+  setStored(stored: StoredCopy): void {
     this.#stored = stored;
   }
 
@@ -223,7 +223,7 @@ export class Session {
   }
 
   /** Whether its policy reports costs and savings. */
-  get knowsCosts(): boolean {
+  get hasLedger(): boolean {
     return this.#prompts.quote !== undefined;
   }
 
@@ -232,7 +232,7 @@ export class Session {
   }
 
   /** The history and view of its newest turn; `undefined` before the first. */
-  get newest(): Pick<SeenSession, "history" | "view"> | undefined {
+  get newest(): Pick<PromptSnapshot, "history" | "view"> | undefined {
     return this.#seen;
   }
 
@@ -240,7 +240,7 @@ export class Session {
     if (model !== this.#state.model) this.#change({ model });
   }
 
-  named(title: string): void {
+  setTitle(title: string): void {
     if (title !== this.#state.title) this.#change({ title });
   }
 
@@ -251,7 +251,7 @@ export class Session {
   cacheKey(messages: readonly Message[], { isTurn = true }: CacheKeyOptions = {}): string {
     const known = this.#state.cacheKey;
     if (known !== undefined) return known;
-    const cacheKey = nameOf(opening(messages));
+    const cacheKey = uuidOf(opening(messages));
     if (isTurn) this.#change({ cacheKey });
     return cacheKey;
   }
@@ -315,7 +315,7 @@ export class Session {
   }
 
   /** Plans a request that is no turn, after the first `length` messages. Changes nothing. */
-  glimpse(length: number, { restores = false }: GlimpseOptions = {}): CallPlanner {
+  planOneShot(length: number, { restores = false }: GlimpseOptions = {}): CallPlanner {
     return this.#glimpseBy(this.#prompts.fork(length, this.archive, { aside: true }), restores);
   }
 
@@ -329,7 +329,7 @@ export class Session {
   }
 
   /** Returns what users see of the newest prompt: the newest turn's view, or a view of this history. */
-  async see(history?: HistoryNow): Promise<SeenSession> {
+  async see(history?: HistoryNow): Promise<PromptSnapshot> {
     const options = { pins: this.#state.pins, countTokens: this.#countTokens };
     if (!history) return { ...(this.#seen ?? NOTHING_SEEN), ...options };
     const { nowMs, ...messages } = history;
@@ -382,7 +382,11 @@ export class Session {
   }
 
   /** Adds totals at a time in milliseconds. Default: of the last requested model. */
-  book(more: Partial<UsageTotals>, atMs: number, { model = this.#state.model }: RecordOptions = {}): void {
+  recordTotals(
+    more: Partial<UsageTotals>,
+    atMs: number,
+    { model = this.#state.model }: RecordOptions = {},
+  ): void {
     this.#change({ days: addToDay(this.#state.days, more, { atMs, model }) });
   }
 
@@ -430,7 +434,7 @@ function opening(messages: readonly Message[]): readonly (readonly [role: string
 }
 
 /** Returns a UUID (version 8 of RFC 9562) of a value's hash: some providers accept no other keys. */
-function nameOf(value: unknown): string {
+function uuidOf(value: unknown): string {
   const hash = createHash("sha256").update(JSON.stringify(value)).digest("hex");
   return [
     hash.slice(0, 8),
@@ -452,7 +456,7 @@ function reject(
   return true;
 }
 
-const NOTHING_SEEN: Pick<SeenSession, "history" | "view"> = {
+const NOTHING_SEEN: Pick<PromptSnapshot, "history" | "view"> = {
   history: { messages: [], tools: [] },
   view: { messages: [], tools: [], places: [] },
 };

@@ -35,7 +35,7 @@ const WITH_RESULT: readonly Message[] = [
 Deno.test("Session reports the rewrites of a turn with its call", async () => {
   const conversation = newConversation();
   conversation.addRequest("m");
-  conversation.named("Look.");
+  conversation.setTitle("Look.");
   const history = { messages: WITH_RESULT, tools: [] };
   const view = await conversation.view(history, { nowMs: 7, recall: true });
   const usage = { promptTokens: 200, cachedTokens: 0, outputTokens: 5 };
@@ -50,7 +50,7 @@ Deno.test("Session reports the rewrites of a turn with its call", async () => {
   const ledger = conversation.sent(usage, view);
   const call = { number: 1, at: null, turn: null, purpose: "turn", rates: { profile }, ledger };
   conversation.note(reportCall(usage, { ...call, rewrites: unsent }));
-  conversation.book({ calls: 1 }, 0);
+  conversation.recordTotals({ calls: 1 }, 0);
   assertEquals(conversation.calls.map(({ rewrites }) => rewrites.length), [1]);
   assertEquals([conversation.state.unsent, conversation.state.days["1970-01-01 m"]?.calls], [[], 1]);
 });
@@ -60,7 +60,10 @@ Deno.test("Session changes nothing for a request that is no turn", async () => {
   const { state, prompt } = conversation;
   const before = [state, prompt.state];
   await conversation.view({ messages: [user("Sum it up.")], tools: [] }, { nowMs: 0, oneShot: true });
-  await conversation.glimpse(0).view({ messages: [user("Title?")], tools: [] }, { nowMs: 0, oneShot: true });
+  await conversation.planOneShot(0).view({ messages: [user("Title?")], tools: [] }, {
+    nowMs: 0,
+    oneShot: true,
+  });
   assertEquals([conversation.state, conversation.prompt.state], before);
   assertEquals(conversation.newest, undefined);
 });
@@ -71,7 +74,7 @@ Deno.test("Session.fork() retains the pins of shared messages and no totals", ()
   for (const place of [0, 1]) {
     conversation.pin({ set: conversation.makePin(messages, { place, wish: "retain" }) });
   }
-  conversation.book({ calls: 3 }, 0);
+  conversation.recordTotals({ calls: 3 }, 0);
   const { archive } = conversation;
   const fork = conversation.fork(1, { id: "f", archive });
   assertEquals([fork.id, fork.state.pins.map(({ place }) => place), fork.state.days], ["f", [0], {}]);

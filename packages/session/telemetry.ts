@@ -64,7 +64,7 @@ interface OperationOptions {
   readonly name: string;
   readonly kind: SpanKind;
   readonly attributes: Facts;
-  readonly duration: Figure;
+  readonly duration: MetricRecorder;
   readonly labels: Facts;
   /** Default: the active operation. */
   readonly parent?: Operation | undefined;
@@ -161,9 +161,9 @@ export interface Chat extends Operation {
 /** A local registry of metrics, in addition to an exporter. */
 export interface MetricRegistry {
   /** Returns a function that adds a value to a metric; the same one per name. */
-  figure(options: FigureOptions): (value: number, facts?: Facts) => void;
+  metric(options: MetricOptions): (value: number, facts?: Facts) => void;
   observe(
-    options: FigureOptions & { readonly kind: "sum" | "level" },
+    options: MetricOptions & { readonly kind: "sum" | "level" },
     read: () => Promise<readonly (readonly [value: number, facts?: Facts])[]>,
   ): void;
   text(): Promise<string>;
@@ -171,7 +171,7 @@ export interface MetricRegistry {
 }
 
 /** A metric. */
-export interface FigureOptions {
+export interface MetricOptions {
   /** A `sum` only grows, a `level` goes up and down, a `histogram` counts values by size. */
   readonly kind: "sum" | "level" | "histogram";
   readonly name: string;
@@ -182,7 +182,7 @@ export interface FigureOptions {
   readonly bounds?: readonly number[];
 }
 
-type Figure = ReturnType<MetricRegistry["figure"]>;
+type MetricRecorder = ReturnType<MetricRegistry["metric"]>;
 
 /** Histogram bounds prescribed by the conventions. */
 const DURATIONS_S = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
@@ -192,10 +192,10 @@ const TOKENS = Array.from({ length: 14 }, (_, power) => 4 ** power);
 const MODEL_LABELS = ["gen_ai.provider.name", "gen_ai.request.model", "server.address"];
 const CALL_LABELS = ["gen_ai.operation.name", ...MODEL_LABELS];
 
-function instruments(made: (options: FigureOptions) => Figure) {
+function instruments(made: (options: MetricOptions) => MetricRecorder) {
   const metric =
-    (kind: FigureOptions["kind"]) =>
-    (name: string, description: string, rest: Omit<FigureOptions, "kind" | "name" | "description">) =>
+    (kind: MetricOptions["kind"]) =>
+    (name: string, description: string, rest: Omit<MetricOptions, "kind" | "name" | "description">) =>
       made({ kind, name, description, ...rest });
   const [sum, level, histogram] = [metric("sum"), metric("level"), metric("histogram")];
   return {
@@ -227,7 +227,7 @@ function instruments(made: (options: FigureOptions) => Figure) {
       "tare.saved.cost_units",
       "Estimated saving against the baseline without Tare, in cost units (one = one uncached input token).",
       {
-        unit: "{token_unit}",
+        unit: "{cost_unit}",
         labels: MODEL_LABELS,
       },
     ),
@@ -266,7 +266,7 @@ function instruments(made: (options: FigureOptions) => Figure) {
         labels: ["gen_ai.request.model"],
       },
     ),
-    costWithout: sum("tare.cost.without", "Baseline cost of the same calls without Tare.", {
+    costWithout: sum("tare.cost.baseline", "Baseline cost of the same calls without Tare.", {
       unit: "usd",
       labels: ["gen_ai.request.model"],
     }),
@@ -289,17 +289,17 @@ type Instruments = ReturnType<typeof instruments>;
 
 /** Returns a function that adds a value to the exporter's metric and to the local one. */
 function instrument(
-  options: FigureOptions,
+  options: MetricOptions,
   meter: Meter,
   metricRegistry: MetricRegistry | undefined,
-): Figure {
+): MetricRecorder {
   const { kind, name, unit, description, bounds = [] } = options;
   const recorded = kind === "histogram"
     ? meter.createHistogram(name, { unit, description, advice: { explicitBucketBoundaries: [...bounds] } })
     : kind === "sum"
     ? meter.createCounter(name, { unit, description })
     : meter.createUpDownCounter(name, { unit, description });
-  const metric = metricRegistry?.figure(options);
+  const metric = metricRegistry?.metric(options);
   return (value, facts) => {
     if ("record" in recorded) recorded.record(value, facts);
     else recorded.add(value, facts);
@@ -441,7 +441,7 @@ export class Telemetry {
   }
 
   /** Records calls or the cost of keep-alive requests. */
-  booked(
+  recordCosts(
     { usd = 0, baselineUsd = 0, promptTokens = 0, cachedTokens = 0 }: {
       readonly usd?: number;
       readonly baselineUsd?: number;

@@ -169,7 +169,7 @@ export class WriteBehind<S extends RegisteredSession> {
   }
 
   /** Returns whether the session in memory is at least as new as the stored one. */
-  isNewer(session: S): boolean {
+  isUpToDate(session: S): boolean {
     if (!this.#options.store.shared || this.#writing.has(session) || this.#waiting.has(session)) return true;
     const { fence, totals } = session.session.stored;
     return fence === undefined || totals !== JSON.stringify(this.#kind.row(session).totals);
@@ -178,11 +178,11 @@ export class WriteBehind<S extends RegisteredSession> {
   /** Returns whether no other server has continued a session since it was written here. */
   async isNewest({ id, session: { stored: { fence } } }: S): Promise<boolean> {
     const { shared } = this.#options.store;
-    return !shared || fence === undefined || (await shared.look(id)).fence === fence;
+    return !shared || fence === undefined || (await shared.inspect(id)).fence === fence;
   }
 
   /** Returns whether the stored session is newer than the one in memory, as of this hold. */
-  isNews({ id, fence = 0 }: { readonly id: string; readonly fence?: number | undefined }): boolean {
+  isStoredNewer({ id, fence = 0 }: { readonly id: string; readonly fence?: number | undefined }): boolean {
     const known = this.#kind.held.find(id);
     return !known || (known.session.stored.fence ?? 0) < fence && !this.#writing.has(known);
   }
@@ -195,10 +195,10 @@ export class WriteBehind<S extends RegisteredSession> {
     const { store } = this.#options;
     const { kind, held } = this.#kind;
     const known = held.find(id);
-    if (known && this.isNewer(known)) return known;
+    if (known && this.isUpToDate(known)) return known;
     return await held.load(id, async () => {
       const fence = (await new SessionRecords(store, id).look())?.fence;
-      if (fence === undefined || known && !this.isNews({ id, fence })) return known;
+      if (fence === undefined || known && !this.isStoredNewer({ id, fence })) return known;
       const loaded = await this.#read(id, fence);
       return loaded?.record.kind === kind ? await restore(loaded) ?? known : known;
     });
@@ -219,7 +219,7 @@ export class WriteBehind<S extends RegisteredSession> {
       for (const [names, limit] of [[own, LOADED.own], [alike, LOADED.alike]] as const) {
         const named = await store.findNamed(names, limit);
         if (named.length === 0) continue;
-        const news = named.filter((one) => this.isNews(one));
+        const news = named.filter((one) => this.isStoredNewer(one));
         const loaded = await Promise.all(news.map(({ id, fence }) => this.#read(id, fence)));
         if (isLate() || take(loaded.flatMap((one) => one ?? []).reverse())) return;
       }
@@ -288,7 +288,7 @@ export class WriteBehind<S extends RegisteredSession> {
       // Until this commit is known to have succeeded, the stored names may be its.
       const { named: _, ...before } = session.session.stored;
       const attempts = [after, ...before.attempts ?? []].slice(0, MAX_WRITES);
-      session.session.wrote({ ...before, attempts });
+      session.session.setStored({ ...before, attempts });
       let fence: number | undefined;
       try {
         fence = await this.#writerOf(session).stored.commit(before.fence ?? 0, [...records, ...more]);
@@ -301,14 +301,14 @@ export class WriteBehind<S extends RegisteredSession> {
         else await this.#catchUp(session);
         continue;
       }
-      if (fence !== undefined) return session.session.wrote({ ...after, fence });
+      if (fence !== undefined) return session.session.setStored({ ...after, fence });
       await this.#catchUp(session);
     }
   }
 
   #begin({ session }: S): void {
     const { summed, parent } = session.stored;
-    session.wrote({ ...NOT_STORED, summed, parent });
+    session.setStored({ ...NOT_STORED, summed, parent });
   }
 
   /** Adds the totals that other servers have stored to those in memory. */
@@ -329,7 +329,7 @@ export class WriteBehind<S extends RegisteredSession> {
     // The server that recorded the rest has added it to the store's totals.
     const summed = Accounts.daysBeyond(session.state.days, unsummed);
     const { lastCall } = before;
-    session.wrote({ title: "", refs, parent, fence, days, summed, lastEvent, lastCall, writes });
+    session.setStored({ title: "", refs, parent, fence, days, summed, lastEvent, lastCall, writes });
   }
 
   async #recordsOf(session: S): Promise<

@@ -12,7 +12,7 @@ for (
   ]
 ) {
   const name = "content" in args ? "write_file" : "edit_file";
-  Deno.test(`${name} clears away what it left when it was killed, and nothing of other calls`, async () => {
+  Deno.test(`${name} removes its temporary files after it was killed, and none of other calls`, async () => {
     await using ws = await makeWorkspace({ "a/f": "old\n" });
     const names = () => [...Deno.readDirSync(ws.at("a"))].map(({ name }) => name).sort();
     const allowed = [`--allow-read=${ws.root}`, `--allow-write=${ws.root}`, "--allow-run"];

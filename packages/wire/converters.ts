@@ -63,9 +63,9 @@ export interface RequestView extends Pick<ModelRequest, "messages" | "tools" | "
  * const { messages, tools } = fromAnthropic(request);
  * assertEquals(messages, [{ role: "tool", tool_call_id: "1", content: "Long." }]);
  *
- * // A session's view() says what is shown of them; here the result has given way to a line.
- * const shown = [{ ...messages[0]!, content: "[elided]" }] as typeof messages;
- * const { messages: [message], model } = toAnthropic(request, { messages: shown, tools, places: [0] });
+ * // view() of a session evicts content; here a placeholder has replaced the result.
+ * const visible = [{ ...messages[0]!, content: "[elided]" }] as typeof messages;
+ * const { messages: [message], model } = toAnthropic(request, { messages: visible, tools, places: [0] });
  * assertEquals([message?.content[0]?.content, model], ["[elided]", "claude-sonnet-5"]);
  * const same = toAnthropic(request, { messages, tools, places: [0] });
  * assertStrictEquals(same.messages[0], request.messages[0]);

@@ -200,7 +200,7 @@ const SINGLE: readonly string[] = [
 ];
 
 /** Keywords that grammars ignore. */
-const UNSTATED: readonly string[] = ["not", "if", "then", "else", "contains", "propertyNames"];
+const IGNORED_BY_GRAMMARS: readonly string[] = ["not", "if", "then", "else", "contains", "propertyNames"];
 
 /** Keywords by which grammars recognize untyped schemas. */
 const RECOGNIZED: readonly string[] = [
@@ -230,7 +230,7 @@ interface SchemaPlace {
   readonly depth: number;
   readonly refs: readonly unknown[];
   /** Whether it becomes part of a grammar. */
-  readonly isStated: boolean;
+  readonly isInGrammar: boolean;
 }
 
 class Walker {
@@ -246,18 +246,21 @@ class Walker {
   }
 
   /** Returns the fixed schema; the same object if unchanged. */
-  walk(value: unknown, at: SchemaPlace = { depth: 0, refs: [], isStated: true }): unknown {
+  walk(value: unknown, at: SchemaPlace = { depth: 0, refs: [], isInGrammar: true }): unknown {
     const node = asRecord(value);
     if (!node || at.depth > MAX_DEPTH || ++this.#nodes > MAX_NODES) return {};
     const now: Record<string, unknown> = { ...node };
     const inside = { ...at, depth: at.depth + 1, refs: this.#fixRef(now, at.refs) };
     for (const fix of [fixType, fixItems, fixLimits, fixLists]) fix(now);
-    if (this.#rules.makesGrammar && at.isStated) fixForGrammar(now);
+    if (this.#rules.makesGrammar && at.isInGrammar) fixForGrammar(now);
     for (const name of NAMED) this.#walkMembers(now, name, asRecord(now[name]), inside);
     for (const name of LISTS) this.#walkMembers(now, name, listOf(now[name]), inside);
     for (const name of SINGLE) {
       if (now[name] === undefined || typeof now[name] === "boolean" && name !== "items") continue;
-      const fixed = this.walk(now[name], { ...inside, isStated: at.isStated && !UNSTATED.includes(name) });
+      const fixed = this.walk(now[name], {
+        ...inside,
+        isInGrammar: at.isInGrammar && !IGNORED_BY_GRAMMARS.includes(name),
+      });
       if (fixed === now[name]) continue;
       now[name] = fixed;
       // Relaxing a negation or condition would make the whole stricter.

@@ -7,7 +7,7 @@ import { exitCodeIn } from "@tare/messages/internal";
 import { isRecord, type JsonRecord } from "./json.ts";
 
 /** Meaningless fields, sent back inconsistently. */
-const UNTOLD: readonly string[] = ["annotations", "logprobs"];
+const MEANINGLESS_FIELDS: readonly string[] = ["annotations", "logprobs"];
 
 /** Prefix of a client's private fields, sent inconsistently. */
 const NOTE = "_";
@@ -25,7 +25,7 @@ export function isNothing(value: unknown): boolean {
 /** Returns meaningful fields. */
 export function meaningfulFields(record: JsonRecord, without: readonly string[] = []): JsonRecord {
   const isMeaningful = (name: string) =>
-    !name.startsWith(NOTE) && !UNTOLD.includes(name) && !without.includes(name);
+    !name.startsWith(NOTE) && !MEANINGLESS_FIELDS.includes(name) && !without.includes(name);
   return Object.fromEntries(
     Object.entries(record).filter(([name, value]) => isMeaningful(name) && !isNothing(value)),
   );

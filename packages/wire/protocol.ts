@@ -206,7 +206,7 @@ export interface KeepAlive {
   write(body: Uint8Array<ArrayBuffer>, answer?: readonly string[]): Uint8Array<ArrayBuffer>;
   /** @throws {SyntaxError} if the reply is no JSON. */
   readUsage(reply: Uint8Array<ArrayBuffer>): Usage | undefined;
-  isTraceless(headers: Headers): boolean;
+  isLimitExhausted(headers: Headers): boolean;
   /** Returns whether limits of a subscription apply to keep-alive requests. */
   isSubscription(headers: Headers): boolean;
   mustReply(request: WireBody): boolean;

@@ -5,7 +5,7 @@ import {
   type ToolDefinition,
   type ToolMessage,
 } from "@tare/messages";
-import { describeCall, hashBytes, hashPiece, hashText, tellBy } from "@tare/messages/internal";
+import { describeCall, hashBytes, hashPiece, hashText, setHash } from "@tare/messages/internal";
 import {
   arrayItems,
   asRecord,
@@ -151,7 +151,7 @@ function readRequestKind(body: WireBody, headers: Headers): string | undefined {
  * assertEquals(new TextDecoder().decode(bytes), body.replace("long", "[elided]"));
  * ```
  *
- * @throws {UnknownShape} if an item or a tool isn't as the protocol says.
+ * @throws {UnknownShape} if an item or a tool is invalid in the protocol.
  * @throws {SyntaxError} if there is no list of items.
  */
 export function readRequest(
@@ -220,19 +220,19 @@ export function* readingRequest(
       listed.push({ start: span.start - start, end: span.end - start, ...paired(piece, listed) });
       yield;
     }
-    const meanings = listed.map(({ piece, start: from, end }) =>
+    const listItems = listed.map(({ piece, start: from, end }) =>
       itemOf(piece, bytes.subarray(start + from, start + end), readers)
     );
-    items.push(...withThoughts(meanings));
+    items.push(...withThoughts(listItems));
     readers.lists?.keep(bytes, { start, kind, items: listed, known });
   }
-  const listed = fields.get("tools");
-  if (listed && listed.end - listed.start > MAX_TEXT_CHARS) {
+  const toolsSpan = fields.get("tools");
+  if (toolsSpan && toolsSpan.end - toolsSpan.start > MAX_TEXT_CHARS) {
     throw new RangeError(`its tools have more than ${MAX_TEXT_CHARS} bytes`);
   }
   yield;
-  const tools = listed !== undefined && bytes[listed.start] === OPEN_ARRAY
-    ? arrayItems(bytes, listed.start).map((span) => ({
+  const tools = toolsSpan !== undefined && bytes[toolsSpan.start] === OPEN_ARRAY
+    ? arrayItems(bytes, toolsSpan.start).map((span) => ({
       bytes: bytes.subarray(span.start, span.end),
       ...readers.tools.read(bytes, { ...span, kind, read: protocol.readTool }).value,
     }))
@@ -282,7 +282,7 @@ function withTools(message: Message, tools: readonly ToolDefinition[]): Message 
   const isKnown = findsTools.length === tools.length && tools.every((tool, at) => tool === findsTools[at]);
   if (known && isKnown) return known;
   const now = { ...message, findsTools: tools };
-  tellBy(now, hashText([message, ...tools].map(hashPiece).join()));
+  setHash(now, hashText([message, ...tools].map(hashPiece).join()));
   found.set(message, now);
   return now;
 }
@@ -380,12 +380,12 @@ function withIds(parts: readonly ItemPart[], ids: readonly string[]): readonly I
     const { message } = part;
     if (message.role === "tool") {
       const answer = { ...message, tool_call_id: ids[at++]! };
-      tellBy(answer, hashText(`${hashPiece(message)} ${answer.tool_call_id}`));
+      setHash(answer, hashText(`${hashPiece(message)} ${answer.tool_call_id}`));
       return { ...part, message: answer };
     }
     if (message.role !== "assistant" || !message.tool_calls?.length) return part;
     const reply = { ...message, tool_calls: message.tool_calls.map((call) => ({ ...call, id: ids[at++]! })) };
-    tellBy(reply, hashPiece(message));
+    setHash(reply, hashPiece(message));
     return { ...part, message: reply };
   });
   withOtherIds.set(parts, { ids: ids.join("\n"), parts: now });
@@ -541,7 +541,7 @@ function thinking(
     ? known.message
     : { ...part.message, ...(text !== "" && { reasoning_content: text }) };
   if (known?.message !== message) {
-    tellBy(message, hashPiece(part.message), bytesHash);
+    setHash(message, hashPiece(part.message), bytesHash);
     withThought.set(part.message, { bytesHash, message });
   }
   return { ...item, parts: [{ ...part, message }, ...others], bytes, thought };
@@ -579,7 +579,7 @@ const SPELLING: Spelling<readonly ItemPart[]> = {
       : undefined,
   named: (parts, names) =>
     parts.map(({ meaning: _, ...part }, at) => {
-      tellBy(part.message, hashText(names[at]!));
+      setHash(part.message, hashText(names[at]!));
       return part;
     }),
   adopt: withMessages,

@@ -33,7 +33,7 @@ export function remembering<T>(): JsonReader<T> {
       if (same) return same;
       const made = read(readJsonAt(bytes, { start, end }));
       const spelled = spelling?.spelled(made);
-      const key = spelled === undefined ? own : `${kind} said ${spelled}`;
+      const key = spelled === undefined ? own : `${kind} spelled ${spelled}`;
       const alike = pieces.get(key);
       const value = spelling && spelled ? spelling.named(made, spelled) : made;
       const piece = { key, value: alike && spelling ? spelling.adopt(value, alike.value) : value };

@@ -1,5 +1,5 @@
 /**
- * Prints metrics of the code: files that a request enters, type circles, names, packages, lines, and files per commit.
+ * Prints metrics of the code: files that a request enters, type cycles, names, packages, lines, and files per commit.
  * `--list` prints the counted items; `--since COMMIT` counts the commits after that one.
  *
  * @module
@@ -15,7 +15,7 @@ import {
   packageSources,
   type SourceFile,
   twofoldNames,
-  typeCircles,
+  typeCycles,
 } from "../source_rules.ts";
 import { measureWalks, walkSize } from "./walks.ts";
 
@@ -29,7 +29,7 @@ const files = await sourceFiles();
 const sources = packageSources(files);
 const entries = new Map(members.flatMap((member) => [...entryPoints(member)]));
 const walks = await measureWalks();
-const circles = typeCircles(files, entries);
+const circles = typeCycles(files, entries);
 const names = twofoldNames(files);
 const fields = assignedFields(files, entries);
 
@@ -47,7 +47,7 @@ for (const walk of walks) {
 
 const lines = new Map(sources.map(({ path, text }) => [path, lineCount(text)]));
 const linesOf = (circle: readonly string[]) => circle.reduce((sum, path) => sum + (lines.get(path) ?? 0), 0);
-say("Type circles; files and lines of the largest", [
+say("Type cycles; files and lines of the largest", [
   circles.length,
   circles[0]?.length ?? 0,
   linesOf(circles[0] ?? []),

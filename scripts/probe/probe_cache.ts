@@ -76,7 +76,7 @@ async function upgrade(
   const prefixTokens = Math.max(LEAST_UPGRADE_TOKENS, readCount("--tokens", values.tokens));
   const settings = { prefixTokens, upgrade: true };
   const bench = await openBench<UpgradeSample>({
-    task: "probe:upgrade",
+    task: "bench cache --upgrade",
     values,
     settings,
     simulated: () => ({ content: "yes" }),

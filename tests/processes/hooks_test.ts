@@ -14,10 +14,10 @@ Deno.test("hooks.ts creates, lists, changes and deletes a webhook, and lists its
       assertEquals(code, 0, err);
       return { out, err };
     };
-    const added = await run("add", url, "--types", "approval.asked,turn.ended");
+    const added = await run("add", url, "--types", "approval.requested,turn.ended");
     assertMatch(added.out, /^whsec_[\w+/]{43}=\n$/);
     const id = /wh_[0-9a-f-]{36}/.exec(added.err)![0];
-    const line = `${id}  ${url}  turn.ended,approval.asked`;
+    const line = `${id}  ${url}  turn.ended,approval.requested`;
     assertEquals((await run("list")).out, `${line}  delivering\n`);
     const session = await client.createSession();
     await Array.fromAsync(await client.startTurn(session, "Hello?"));
@@ -38,7 +38,7 @@ Deno.test("hooks.ts creates, lists, changes and deletes a webhook, and lists its
 Deno.test("hooks.ts reports invalid options and a missing server", async () => {
   assertEquals(
     (await runEntry("hooks", ["add", "https://a.example", "--types", "turn"], { TARE_PORT: "1" })).err,
-    'Cannot add a webhook: --types is "turn". Use a list of turn.ended, approval.asked.\n',
+    'Cannot add a webhook: --types is "turn". Use a list of turn.ended, approval.requested.\n',
   );
   assertMatch((await runEntry("hooks", ["list"], { TARE_PORT: "1" })).err, /^Cannot reach the server at/);
   assertEquals((await runEntry("hooks", ["remove"])).code, 2);

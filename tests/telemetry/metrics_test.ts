@@ -107,7 +107,7 @@ Deno.test("TARE_METRICS: Prometheus can read the metrics, with the same money an
     assertEquals(sum("tare_prompt_cached_tokens_total"), all.cachedTokens);
     assertEquals(all.cachedTokens > 1_000, true);
     assertAlmostEquals(sum("tare_cost_usd_total"), all.usd, 1e-9);
-    assertAlmostEquals(sum("tare_cost_without_usd_total"), all.baselineUsd, 1e-9);
+    assertAlmostEquals(sum("tare_cost_baseline_usd_total"), all.baselineUsd, 1e-9);
     const called = 'gen_ai_client_operation_duration_seconds_count{gen_ai_operation_name="chat"';
     const calls = [...samples].filter(([key]) => key.startsWith(called));
     assertEquals(calls.map(([key, value]) => [/error_type="(.*?)"/.exec(key)?.[1], value]), [

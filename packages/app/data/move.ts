@@ -20,7 +20,7 @@ Stop all servers of both first. The copy is verified; the file is renamed to tar
 nothing is lost: run it again. Texts in the bucket of TARE_ARCHIVE are read from there.
 
   --back              From the database into the data folder. The database stays unchanged.
-  --workspace, --data As the server is started with. Default: from TARE_WORKSPACE and TARE_DATA`;
+  --workspace, --data As passed to the server. Default: from TARE_WORKSPACE and TARE_DATA`;
 
 const VARIABLES = [
   ...["INIT_CWD", ...HOME_VARIABLES, "TARE_WORKSPACE", "TARE_DATA", "TARE_DATABASE", "TARE_ARCHIVE"],

@@ -1,6 +1,12 @@
 import { dataFolder, HOME_VARIABLES, isDirectory, USUAL_PORT, wholeNumber } from "@tare/cli/parts";
 import { nearestName } from "@tare/messages/internal";
-import { DEFAULT_PROVIDER, howToAsk, MESSAGES_PROVIDER, MODELS_DATE, PROFILES } from "@tare/planner/internal";
+import {
+  DEFAULT_PROVIDER,
+  MESSAGES_PROVIDER,
+  modelProtocolOf,
+  MODELS_DATE,
+  PROFILES,
+} from "@tare/planner/internal";
 import { parseArgs } from "node:util";
 import { readBucket, readDatabase } from "./database.ts";
 import {
@@ -482,7 +488,7 @@ function faultOf(settings: Settings, sources: ReadonlyMap<string, string>): stri
   }
   const { efforts } = model === undefined
     ? {}
-    : howToAsk({ model, baseURL: baseUrl ?? DEFAULT_PROVIDER.baseURL });
+    : modelProtocolOf({ model, baseURL: baseUrl ?? DEFAULT_PROVIDER.baseURL });
   if (effort !== undefined && efforts?.includes(effort) === false) {
     const right = efforts.length > 0 ? `only ${efforts.join(", ")}` : "no effort";
     return `${sources.get("effort")} is ${JSON.stringify(effort)}, but ${model} supports ${right}.`;
@@ -520,8 +526,8 @@ function isOwn(
 /** Returns the text of `--help`, with the common settings or `all` of them. */
 export function settingsHelp({ all = false }: { readonly all?: boolean } = {}): string {
   const groups = Object.entries(GROUPS).map(([group, options]) => {
-    const visible = Object.values(options).filter((option: Option<unknown>) => all || option.isCommon);
-    const rows = visible.map((option: Option<unknown>) => ({
+    const listed = Object.values(options).filter((option: Option<unknown>) => all || option.isCommon);
+    const rows = listed.map((option: Option<unknown>) => ({
       variable: option.variable,
       flag: `--${flagOf(option) ?? ""}`.replace(/^--$/, ""),
       help: option.help + (option.fallback ? `. Default: ${option.fallback}` : ""),

@@ -91,7 +91,7 @@ export function editorAgent({ client, url, realPath, maxPauseMs }: EditorAgentOp
     sessions.set(id, session);
     return [id, session];
   };
-  const known = async (id: string) => sessions.get(id) ?? (await open({}, () => Promise.resolve(id)))[1];
+  const sessionOf = async (id: string) => sessions.get(id) ?? (await open({}, () => Promise.resolve(id)))[1];
 
   const app = agent({ name: "tare" })
     .onConnect((connection) => void (editor = connection))
@@ -111,14 +111,14 @@ export function editorAgent({ client, url, realPath, maxPauseMs }: EditorAgentOp
     })
     .onRequest(
       methods.agent.session.new,
-      updateOf(async (params: NewSessionRequest) => {
+      withRequestErrors(async (params: NewSessionRequest) => {
         const [sessionId] = await open(params, () => client.createSession());
         return { sessionId };
       }),
     )
     .onRequest(
       methods.agent.session.load,
-      updateOf(async (params) => {
+      withRequestErrors(async (params) => {
         const [, session] = await open(params, () => Promise.resolve(params.sessionId));
         await session.replay();
         return {};
@@ -126,7 +126,7 @@ export function editorAgent({ client, url, realPath, maxPauseMs }: EditorAgentOp
     )
     .onRequest(
       methods.agent.session.resume,
-      updateOf(async (params) => {
+      withRequestErrors(async (params) => {
         const [, session] = await open(params, () => Promise.resolve(params.sessionId));
         await session.resume();
         return {};
@@ -134,7 +134,7 @@ export function editorAgent({ client, url, realPath, maxPauseMs }: EditorAgentOp
     )
     .onRequest(
       methods.agent.session.list,
-      updateOf(async ({ cwd, cursor }): Promise<ListSessionsResponse> => {
+      withRequestErrors(async ({ cwd, cursor }): Promise<ListSessionsResponse> => {
         const { workspace = cwd ?? "/" } = await client.agent();
         if (cwd && await realPath(cwd) !== workspace) return { sessions: [] };
         const { sessions: page, hasMore } = await client.pageOfSessions(cursor ?? undefined);
@@ -150,21 +150,21 @@ export function editorAgent({ client, url, realPath, maxPauseMs }: EditorAgentOp
     )
     .onRequest(
       methods.agent.session.close,
-      updateOf(async ({ sessionId }) => {
+      withRequestErrors(async ({ sessionId }) => {
         await sessions.get(sessionId)?.cancel();
         sessions.delete(sessionId);
       }),
     )
     .onRequest(
       methods.agent.session.delete,
-      updateOf(async ({ sessionId }) => {
+      withRequestErrors(async ({ sessionId }) => {
         await client.deleteSession(sessionId);
         sessions.delete(sessionId);
       }),
     )
     .onRequest(methods.agent.session.prompt, async ({ params: { sessionId, prompt }, signal }) => {
-      const play = updateOf(async () => {
-        const session = await known(sessionId);
+      const play = withRequestErrors(async () => {
+        const session = await sessionOf(sessionId);
         const content = promptContent(prompt, (await client.agent()).workspace);
         if (content.length === 0) throw new RangeError("Cannot send the prompt: it is empty.");
         const cancel = () => void (editor?.signal.aborted || session.cancel().catch(() => {}));
@@ -184,7 +184,7 @@ export function editorAgent({ client, url, realPath, maxPauseMs }: EditorAgentOp
   };
 }
 
-function updateOf<Params, Answer>(
+function withRequestErrors<Params, Answer>(
   answer: (params: Params) => Promise<Answer>,
 ): (context: { readonly params: Params }) => Promise<Answer> {
   return async ({ params }) => {

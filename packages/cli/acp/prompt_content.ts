@@ -7,7 +7,7 @@ import { fenced } from "@tare/server/internal/format";
 export function promptContent(blocks: readonly ContentBlock[], workspace?: string): Content {
   const parts: ContentPart[] = [];
   let text = "";
-  let behind = "";
+  let appendix = "";
   const push = (part: ContentPart) => {
     if (text !== "") parts.push({ type: "text", text: text });
     text = "";
@@ -31,12 +31,12 @@ export function promptContent(blocks: readonly ContentBlock[], workspace?: strin
         const name = nameOf(resource.uri, workspace);
         if ("text" in resource) {
           text += link({ uri: resource.uri, name }, workspace);
-          behind += `\n\n${name}:\n${fenced(resource.text)}`;
+          appendix += `\n\n${name}:\n${fenced(resource.text)}`;
         } else push(blobPart(resource, name));
       }
     }
   }
-  text += behind;
+  text += appendix;
   if (parts.length === 0) return text;
   if (text !== "") parts.push({ type: "text", text: text });
   return parts;

@@ -121,9 +121,9 @@ export class SessionUpdates {
     { key, approval, output = "", result }: EntryOf<"call">,
     by: NumberedEvent["event"]["type"],
   ): Generator<SessionUpdate, void> {
-    const visible = this.#open.get(key);
-    if (!visible || by === "subagent_started") return;
-    const { toolCallId, isEdit } = visible;
+    const openCall = this.#open.get(key);
+    if (!openCall || by === "subagent_started") return;
+    const { toolCallId, isEdit } = openCall;
     const update = { sessionUpdate: "tool_call_update", toolCallId } as const;
     if (by === "tool_output") return yield { ...update, content: toolText(output) };
     const isDenied = approval !== undefined && approval !== "requested" && approval.decision === "deny";

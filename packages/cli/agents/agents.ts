@@ -6,7 +6,7 @@ import { type FileEntry, type FileFormat, withEntries } from "./file_entries.ts"
 import { filesAbove, isSameAddress, type ProviderProtocol, type SettingsFile } from "./own_providers.ts";
 
 /** Addresses that an agent uses instead of its providers'. */
-export interface Behind {
+export interface GatewayAddresses {
   /** Address of the server, also of Messages; chat completions and responses are below `/v1`. */
   readonly url: string;
   /** Provider that chat completions and responses are forwarded to; absent if they aren't. */
@@ -21,7 +21,7 @@ export interface AgentFile {
   readonly paths: readonly string[];
   readonly format: FileFormat;
   /** Returns the entries to write; none without a provider to redirect. */
-  readonly entries: (behind: Behind, text: string) => readonly FileEntry[];
+  readonly entries: (behind: GatewayAddresses, text: string) => readonly FileEntry[];
 }
 
 export interface ProcessSettings {
@@ -37,7 +37,7 @@ export interface AgentEntry {
   readonly userAgents: readonly string[];
   /** Required protocol: chat completions or responses (`chat`), Messages, or either. */
   readonly needs: "chat" | "messages" | "any";
-  readonly settingsFor?: (behind: Behind, given: Environment) => ProcessSettings;
+  readonly settingsFor?: (behind: GatewayAddresses, given: Environment) => ProcessSettings;
   /** Returns its configuration file. Default: none, so that it can't be wrapped. */
   readonly file?: (given: Environment) => AgentFile;
   /** Returns settings with which a process reads another file. Default: none. */
@@ -52,7 +52,7 @@ export interface AgentEntry {
 type Addresses = Readonly<Partial<Record<ProviderProtocol, readonly string[]>>>;
 
 /** Returns variables of Claude Code, which its agent SDK starts too. */
-function claudeEnvironment({ url, messages }: Behind): Record<string, string> {
+function claudeEnvironment({ url, messages }: GatewayAddresses): Record<string, string> {
   const isProvider = URL.parse(messages)?.host === URL.parse(MESSAGES_PROVIDER.baseURL)?.host;
   return {
     ANTHROPIC_BASE_URL: url,
@@ -64,11 +64,15 @@ function claudeEnvironment({ url, messages }: Behind): Record<string, string> {
   };
 }
 
-function sdkEnvironment({ url, chat }: Behind): Record<string, string> {
+function sdkEnvironment({ url, chat }: GatewayAddresses): Record<string, string> {
   return chat === undefined ? {} : { OPENAI_BASE_URL: `${url}/v1` };
 }
 
-function addressEntries({ url, chat }: Behind, addresses: Addresses, messagesUrl = url): FileEntry[] {
+function addressEntries(
+  { url, chat }: GatewayAddresses,
+  addresses: Addresses,
+  messagesUrl = url,
+): FileEntry[] {
   return [
     ...(addresses.chat && chat !== undefined ? [{ path: addresses.chat, value: `${url}/v1` }] : []),
     ...(addresses.messages ? [{ path: addresses.messages, value: messagesUrl }] : []),
@@ -82,7 +86,7 @@ interface Address {
 }
 
 /** Returns entries for missing addresses, the server's own, and those that it forwards to. */
-function redirected(behind: Behind, addresses: readonly Address[]): FileEntry[] {
+function redirected(behind: GatewayAddresses, addresses: readonly Address[]): FileEntry[] {
   return addresses.flatMap(({ path, protocol, now }) => {
     const to = behind[protocol];
     if (to === undefined) return [];
@@ -107,7 +111,7 @@ function simpleFile(
     readonly path: (given: Environment) => string;
   },
 ): Pick<Required<AgentEntry>, "addresses" | "file"> {
-  const entries = (behind: Behind) => addressEntries(behind, addresses);
+  const entries = (behind: GatewayAddresses) => addressEntries(behind, addresses);
   return { addresses, file: (given) => ({ paths: [path(given)], format, entries }) };
 }
 
@@ -116,7 +120,7 @@ function openCode(name: string, variable: string) {
     chat: ["provider", "openai", "options", "baseURL"],
     messages: ["provider", "anthropic", "options", "baseURL"],
   };
-  const entries = (behind: Behind) => addressEntries(behind, addresses, `${behind.url}/v1`);
+  const entries = (behind: GatewayAddresses) => addressEntries(behind, addresses, `${behind.url}/v1`);
   const content = `${variable}_CONTENT`;
   const names = [`${name}.jsonc`, `${name}.json`];
   const userFolder = (given: Environment) =>

@@ -2,7 +2,7 @@ import { DELIMITER, join } from "@std/path";
 import { DEFAULT_PROVIDER } from "@tare/planner/internal";
 import type { AgentInfo } from "../agent_client.ts";
 import { isFile } from "../option.ts";
-import { type AgentEntry, AGENTS, type Behind, type Environment } from "./agents.ts";
+import { type AgentEntry, AGENTS, type Environment, type GatewayAddresses } from "./agents.ts";
 import { isSameAddress, type OwnProviders } from "./own_providers.ts";
 
 export function knownAgent(name: string): AgentEntry | undefined {
@@ -31,14 +31,14 @@ export const PASSES_TO = { chat: "OPENAI_BASE_URL", messages: "ANTHROPIC_BASE_UR
  *
  * @throws {Error} if the server doesn't forward what the agent needs, or forwards to another provider.
  */
-export function behind(
+export function gatewayAddresses(
   { title, needs }: Pick<AgentEntry, "title" | "needs">,
   { url, forwardsTo = {}, own: { addresses, login } }: {
     readonly url: string;
     readonly forwardsTo: AgentInfo["forwardsTo"];
     readonly own: OwnProviders;
   },
-): Behind {
+): GatewayAddresses {
   const { chat, messages = "" } = forwardsTo;
   const refuse = (why: string) => {
     throw new Error(`Cannot connect ${title} to the server at ${url}: ${why}`);

@@ -1,7 +1,7 @@
 import { agentClient, type AgentInfo, type ServerAddress } from "../agent_client.ts";
 import { counted } from "@tare/server/internal/format";
-import type { AgentEntry, Behind, Environment } from "./agents.ts";
-import { behind, programOf } from "./chosen_agent.ts";
+import type { AgentEntry, Environment, GatewayAddresses } from "./agents.ts";
+import { gatewayAddresses, programOf } from "./chosen_agent.ts";
 import { entryIn } from "./file_entries.ts";
 import { ownProviders } from "./own_providers.ts";
 import { fileText, textBeforeWrap } from "./wrapping.ts";
@@ -53,10 +53,10 @@ async function passes(
   { entry, name, server: { url }, environment, model }: Installation,
   forwardsTo: AgentInfo["forwardsTo"],
 ): Promise<Finding[]> {
-  let at: Behind;
+  let at: GatewayAddresses;
   try {
     const own = ownProviders(entry, { environment, read: textBeforeWrap(name, environment) });
-    at = behind(entry, { url, forwardsTo, own });
+    at = gatewayAddresses(entry, { url, forwardsTo, own });
   } catch (error) {
     return [wrong((error as Error).message)];
   }
@@ -73,7 +73,7 @@ function configured(
   { title, file: given }: AgentEntry,
   { name, at, environment }: {
     readonly name: string;
-    readonly at: Behind;
+    readonly at: GatewayAddresses;
     readonly environment: Environment;
   },
 ): Finding {
@@ -103,7 +103,7 @@ function access(isChat: boolean, { OPENAI_API_KEY, ANTHROPIC_API_KEY }: Environm
 }
 
 async function keyPasses(
-  { url }: Behind,
+  { url }: GatewayAddresses,
   { isChat, environment, model }: {
     readonly isChat: boolean;
     readonly environment: Environment;

@@ -15,7 +15,7 @@ import { inDollars } from "../dollars.ts";
 import { callersFolder, runningServer } from "../server/noted_server.ts";
 import { printableText } from "../terminal/printable_text.ts";
 import { type AgentEntry, AGENTS, ANY_PROGRAM } from "./agents.ts";
-import { behind, knownAgent, programOf } from "./chosen_agent.ts";
+import { gatewayAddresses, knownAgent, programOf } from "./chosen_agent.ts";
 import { ownProviders } from "./own_providers.ts";
 import { type OwnServer, startOwnServer } from "./own_server.ts";
 import { copyFile, textBeforeWrap } from "./wrapping.ts";
@@ -29,8 +29,8 @@ ${Object.entries(AGENTS).map(([name, { title }]) => `  ${name.padEnd(10)}${title
   --        any program that uses the SDKs of providers or agents: it gets their variables
 
 The gateway is the server of this folder, or of TARE_HOST and TARE_PORT. If none runs, one is started and ends with
-the agent. It forwards the agent's own key or login to the address in the agent's settings; else chat completions
-and responses to OPENAI_BASE_URL and Messages to ANTHROPIC_BASE_URL, or to OpenAI and Anthropic.
+the agent. It forwards the agent's own key or login to the address in its settings. Without one, chat completions
+and responses go to OPENAI_BASE_URL and Messages to ANTHROPIC_BASE_URL, or to OpenAI and Anthropic.
 At the end it prints the cost, the estimated saving, and the most expensive avoidable cache miss.`;
 
 const CHECK_MS = 1_000;
@@ -185,7 +185,7 @@ async function run(): Promise<number> {
   try {
     const client = agentClient(server.url, server.token);
     const { forwardsTo } = await client.agent();
-    const at = behind(entry, { url: server.url, forwardsTo, own });
+    const at = gatewayAddresses(entry, { url: server.url, forwardsTo, own });
     const before = await readLedger(server);
     const watched = started
       ? undefined

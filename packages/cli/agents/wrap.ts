@@ -10,7 +10,7 @@ import { flag, option, runCommandLine } from "../command_line.ts";
 import { runningServer, USUAL_PORT } from "../server/noted_server.ts";
 import { printableText } from "../terminal/printable_text.ts";
 import { AGENTS } from "./agents.ts";
-import { behind, knownAgent, PASSES_TO } from "./chosen_agent.ts";
+import { gatewayAddresses, knownAgent, PASSES_TO } from "./chosen_agent.ts";
 import { ownProviders } from "./own_providers.ts";
 import { assertUnwrapped, fileText, wrap } from "./wrapping.ts";
 import { writeChange } from "./write_change.ts";
@@ -58,7 +58,7 @@ await runCommandLine({
   const own = ownProviders(entry, { environment, read: fileText });
   // Defaults of a server that is started as printed below.
   const { chat = DEFAULT_PROVIDER.baseURL, messages = MESSAGES_PROVIDER.baseURL } = own;
-  const at = behind(entry, { url, own, forwardsTo: runs?.forwardsTo ?? { chat, messages } });
+  const at = gatewayAddresses(entry, { url, own, forwardsTo: runs?.forwardsTo ?? { chat, messages } });
   if (!writeChange(wrap(name, { file, behind: at, environment }), { yes })) {
     return console.log("Nothing was written.");
   }

@@ -3,7 +3,7 @@ import { structuredPatch } from "diff";
 import { dataDirectory } from "../server/data_directory.ts";
 import { WRAPPED_FOLDER } from "../server/noted_server.ts";
 import { isFile } from "../option.ts";
-import type { AgentFile, Behind, Environment } from "./agents.ts";
+import type { AgentFile, Environment, GatewayAddresses } from "./agents.ts";
 import { type FileEntry, withEntries, withoutEntries } from "./file_entries.ts";
 
 interface Wrapped {
@@ -30,13 +30,13 @@ export function wrap(
   agent: string,
   { file, behind, environment }: {
     readonly file: AgentFile;
-    readonly behind: Behind;
+    readonly behind: GatewayAddresses;
     readonly environment: Environment;
   },
 ): Change {
   assertUnwrapped(agent, environment);
   const record = recordOf(agent, environment);
-  const { path, before, after, entries } = fileBehind(file, behind);
+  const { path, before, after, entries } = redirectedFile(file, behind);
   return {
     path,
     before,
@@ -73,8 +73,8 @@ export function assertUnwrapped(agent: string, environment: Environment): void {
  *
  * @throws {Error} if the file is invalid or names no provider.
  */
-export function copyFile(file: AgentFile, behind: Behind): { readonly path: string } & Disposable {
-  const { path: own, after } = fileBehind(file, behind);
+export function copyFile(file: AgentFile, behind: GatewayAddresses): { readonly path: string } & Disposable {
+  const { path: own, after } = redirectedFile(file, behind);
   const path = join(dirname(own), `${parse(own).name}.tare-${Deno.pid}${extname(own)}`);
   const folders = missingFolders(dirname(path));
   Deno.mkdirSync(dirname(path), { recursive: true });
@@ -83,7 +83,7 @@ export function copyFile(file: AgentFile, behind: Behind): { readonly path: stri
   return { path, [Symbol.dispose]: () => removeFile(path, folders) };
 }
 
-function fileBehind({ paths, format, entries: entriesIn }: AgentFile, behind: Behind) {
+function redirectedFile({ paths, format, entries: entriesIn }: AgentFile, behind: GatewayAddresses) {
   const path = paths.find(isFile) ?? paths[0]!;
   const before = fileText(path);
   const entries = changed(path, () => entriesIn(behind, before ?? ""));

@@ -48,7 +48,7 @@ function takeMessage(
   } else if (typeof reply !== "string" || typeof model !== "string") return false;
   else if (usage) log.call({ id: `${reply} ${loggedText(line.requestId)}`, model, usage, ts, reply });
   for (const part of MESSAGES_PROTOCOL.readItem(message)) {
-    log.say(part.message, { id, ts, ...(typeof reply === "string" && { reply }) });
+    log.addMessage(part.message, { id, ts, ...(typeof reply === "string" && { reply }) });
   }
   return isUser || usage !== undefined;
 }

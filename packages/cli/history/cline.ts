@@ -19,7 +19,7 @@ export const CLINE: LogFormat = {
     );
     log.name({ project: projectOf(path) });
     const system = loggedText(file.system_prompt);
-    if (system !== "") log.say({ role: "system", content: system }, {});
+    if (system !== "") log.addMessage({ role: "system", content: system }, {});
     for (const entry of objectsIn(file.messages)) {
       const [ts, reply] = [timeOf(entry.ts), loggedText(entry.id)];
       const model = loggedText(asRecord(entry.modelInfo)?.id);
@@ -32,7 +32,7 @@ export const CLINE: LogFormat = {
       log.passed(ts);
       const messages = readMessages(entry);
       line(messages.length > 0);
-      for (const message of messages) log.say(message, { ts, reply });
+      for (const message of messages) log.addMessage(message, { ts, reply });
     }
     return log.sessions();
   },

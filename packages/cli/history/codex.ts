@@ -29,7 +29,7 @@ export const CODEX: LogFormat = {
           log.name({ id: value.id, group: value.parent_thread_id ?? value.session_id, project: value.cwd });
           origin = loggedText(value.forked_from_id, log.id);
           const instructions = loggedText(asRecord(value.base_instructions)?.text);
-          if (instructions !== "") log.say({ role: "system", content: instructions }, { ts });
+          if (instructions !== "") log.addMessage({ role: "system", content: instructions }, { ts });
           break;
         }
         case "turn_context":
@@ -46,7 +46,7 @@ export const CODEX: LogFormat = {
           if (!message) break;
           if (message.role !== "assistant" && message.role !== "tool") replies++;
           const isReasoning = message.role === "assistant" && value.type !== "message" && !message.tool_calls;
-          if (!isReasoning) log.say(message, { ts, reply: `${replies}` });
+          if (!isReasoning) log.addMessage(message, { ts, reply: `${replies}` });
           break;
         }
         case "token_usage_record":

@@ -18,9 +18,9 @@ export const COPILOT: LogFormat = {
         session = loggedText(data.sessionId);
         project = loggedText(asRecord(data.context)?.cwd);
       }
-      const subagentText = loggedText(agentId);
-      const log = logOf(subagentText);
-      log.name({ id: subagentText === "" ? session : `${session}/${subagentText}`, group: session, project });
+      const subagentId = loggedText(agentId);
+      const log = logOf(subagentId);
+      log.name({ id: subagentId === "" ? session : `${session}/${subagentId}`, group: session, project });
       const ts = timeOf(timestamp);
       if (type === "session.usage_record") {
         const took = asRecord(data.usage) ?? {};
@@ -36,7 +36,7 @@ export const COPILOT: LogFormat = {
       const isCompacted = type === "session.compaction_complete" && data.success === true;
       const message = readMessage(type, data);
       if (message) {
-        log.say(message, { ts, ...(typeof data.apiCallId === "string" && { reply: data.apiCallId }) });
+        log.addMessage(message, { ts, ...(typeof data.apiCallId === "string" && { reply: data.apiCallId }) });
       }
       if (isCompacted) log.compact();
       if (message || isCompacted) log.passed(ts);

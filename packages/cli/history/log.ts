@@ -204,7 +204,7 @@ export class SessionLog {
     if (this.#hasMessages) this.#parents.set(id, typeof parent === "string" ? parent : undefined);
   }
 
-  say(message: Message, { ts, id, reply = id ?? `${this.#entries.length}` }: Position): void {
+  addMessage(message: Message, { ts, id, reply = id ?? `${this.#entries.length}` }: Position): void {
     if (!this.#hasMessages) return;
     if (message.role === "tool") this.#results.set(message.tool_call_id, recorded(message, ts));
     else if (message.role !== "assistant") this.#entries.push({ id, message: recorded(message, ts) });

@@ -86,7 +86,7 @@ function takeMessage(
   const content = parts.flatMap(({ type, text }) => type === "text" ? [loggedText(text)] : []).join("\n");
   if (info.role === "user") {
     if (parts.some(({ type }) => type === "compaction")) log.compact();
-    if (content !== "") log.say({ role: "user", content }, { ts });
+    if (content !== "") log.addMessage({ role: "user", content }, { ts });
     log.passed(ts);
     return true;
   }
@@ -100,19 +100,19 @@ function takeMessage(
     const tool_calls = tools.flatMap(({ callID, tool, state }) =>
       loggedCall(callID, tool, asRecord(state)?.input)
     );
-    log.say({ role: "assistant", content, tool_calls }, { ts, reply: id });
-    for (const { callID, state } of tools) sayResult(log, callID, asRecord(state) ?? {});
+    log.addMessage({ role: "assistant", content, tool_calls }, { ts, reply: id });
+    for (const { callID, state } of tools) addResult(log, callID, asRecord(state) ?? {});
   }
   log.passed(timeOf(completed) ?? ts);
   return true;
 }
 
-function sayResult(log: SessionLog, id: unknown, { status, output, error, time }: JsonRecord): void {
+function addResult(log: SessionLog, id: unknown, { status, output, error, time }: JsonRecord): void {
   if (typeof id !== "string" || (status !== "completed" && status !== "error")) return;
   const failed = status === "error";
   const content = loggedText(failed ? error : output);
   const message: Message = { role: "tool", tool_call_id: id, content, ...(failed && { failed }) };
-  log.say(message, { ts: timeOf(asRecord(time)?.end) });
+  log.addMessage(message, { ts: timeOf(asRecord(time)?.end) });
 }
 
 function readUsage(value: unknown, model: string): Usage | undefined {

@@ -44,7 +44,7 @@ export const PI: LogFormat = {
         call(usage, { id: `${atMs} ${loggedText(plain.responseId)}`, model: its, ts: atMs, reply: id });
       }
       const message = readMessage(plain);
-      if (message) log.say(message, { id, ts: atMs });
+      if (message) log.addMessage(message, { id, ts: atMs });
       log.passed(atMs);
       return message !== undefined || plain.role === "custom";
     };

@@ -35,7 +35,7 @@ export const QWEN_CODE: LogFormat = {
       }
       log.passed(ts);
       const messages = readMessages(entry);
-      for (const message of messages) log.say(message, { id, ts });
+      for (const message of messages) log.addMessage(message, { id, ts });
       return messages.length > 0;
     };
   }),

@@ -33,7 +33,7 @@ interface Replay {
   /** Baseline: resending everything or, if that exceeds the window, compaction. */
   readonly without: "resend" | "compaction";
   readonly resent: number;
-  readonly alone: AtKappa;
+  readonly baselineCosts: AtKappa;
   readonly planner: AtKappa;
   readonly refetches: number;
   readonly edits: number;
@@ -43,7 +43,7 @@ interface Replay {
   readonly keepAlive?: {
     readonly none: number;
     /** If the provider accepts a time to live of one hour. */
-    readonly retained: number;
+    readonly granted: number;
     /** If it refuses that. */
     readonly refused: number;
     readonly pings: number;
@@ -133,16 +133,16 @@ async function replay(
   };
 }
 
-function sharesOf({ alone, planner, keepAlive }: Replay): Saved {
+function sharesOf({ baselineCosts, planner, keepAlive }: Replay): Saved {
   const of = (costs: AtKappa): AtKappa => ({
-    k0: 1 - costs.k0 / alone.k0,
-    k1: 1 - costs.k1 / alone.k1,
-    k3: 1 - costs.k3 / alone.k3,
+    k0: 1 - costs.k0 / baselineCosts.k0,
+    k1: 1 - costs.k1 / baselineCosts.k1,
+    k3: 1 - costs.k3 / baselineCosts.k3,
   });
   const warm = (cost: number | undefined) => keepAlive && cost !== undefined ? 1 - cost / keepAlive.none : 0;
   return {
     pruned: of(planner),
-    warm: warm(keepAlive?.retained),
+    warm: warm(keepAlive?.granted),
     warmRefused: warm(keepAlive?.refused),
     both: of(keepAlive?.planner ?? planner),
   };
@@ -169,7 +169,7 @@ function eachSaved(make: (of: (saved: Saved) => number) => number): Saved {
 /** Replays sessions of one agent, which share what was learned about keep-alive. */
 class Replays {
   readonly #countTokens: CountTokens;
-  readonly #retained = new Map<string, () => Warmer>();
+  readonly #granted = new Map<string, () => Warmer>();
   readonly #refused = new Map<string, () => Warmer>();
   readonly #trials = new Map<string, ClientTrial>();
 
@@ -193,7 +193,7 @@ class Replays {
       windowTokens,
       without: fits ? "resend" : "compaction",
       resent: resent.open.cost,
-      alone: atKappa(alone),
+      baselineCosts: atKappa(alone),
       planner: atKappa(planner),
       refetches: planner.closed.refetches,
       edits: planner.open.edits,
@@ -215,14 +215,14 @@ class Replays {
       playSession(session, warmer, { profile: priced, outputPrice: price, grants, reportsEnd: false });
     const none = play({ next: () => undefined }, true);
     const clock = () => clockRule(true)(priced);
-    const retained = play(madeOnce(this.#retained, priced, clock)(), true);
+    const granted = play(madeOnce(this.#granted, priced, clock)(), true);
     const refused = play(madeOnce(this.#refused, priced, clock)(), false);
     const trial = madeOnce(this.#trials, priced, () => new ClientTrial());
     const planner = await playPair(recording, (given) => plannerPolicy(given, { keepAlive: { trial } }), {
       ...{ ...options, profile: priced, recall: true, keepAlive: { grants: true, reportsEnd: false } },
     });
-    const costs = { none: none.cost, retained: retained.cost, refused: refused.cost };
-    return { ...costs, pings: retained.pings, planner: atKappa(planner) };
+    const costs = { none: none.cost, granted: granted.cost, refused: refused.cost };
+    return { ...costs, pings: granted.pings, planner: atKappa(planner) };
   }
 }
 
@@ -313,6 +313,6 @@ function fieldsOf(input: string): string[] {
 function fixedPrefixTokens(messages: readonly LoggedMessage[], countTokens: CountTokens): number {
   const first = messages.findIndex(({ role }) => role === "assistant");
   const { input = 0, cache_read = 0, cache_write = 0 } = messages[first]?.usage ?? {};
-  const visible = countRequestTokens({ messages: messages.slice(0, Math.max(0, first)) }, countTokens);
-  return Math.max(0, input + cache_read + cache_write - visible);
+  const messageTokens = countRequestTokens({ messages: messages.slice(0, Math.max(0, first)) }, countTokens);
+  return Math.max(0, input + cache_read + cache_write - messageTokens);
 }

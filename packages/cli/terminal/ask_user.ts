@@ -23,7 +23,7 @@ export function askUser(
   },
 ): ApprovalQuestion {
   let isOpen = false;
-  const tell = (text: string) => {
+  const writeAbove = (text: string) => {
     if (!isOpen || text === "") return write(text);
     const line = text.endsWith("\n") ? text : `${text}\n`;
     if (lines.terminal) {
@@ -34,7 +34,7 @@ export function askUser(
     lines.prompt(true);
   };
   return {
-    write: tell,
+    write: writeAbove,
     async ask(approval, signal) {
       write(`${questionOf(approval, { isColoured })}\n`);
       onAsk(true);

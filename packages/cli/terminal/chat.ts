@@ -23,7 +23,7 @@ import { STOPPING, type WatchedTurn, watchTurn } from "./watch_turn.ts";
 
 const PROMPT = "› ";
 
-const GOES_ON = "… ";
+const CONTINUATION = "… ";
 
 const REHEARSAL = "rehearsal";
 
@@ -106,13 +106,13 @@ async function chat(values: { readonly session?: string; readonly url?: string }
 
   const isColoured = isTerminal && !Deno.noColor;
   let line: ReturnType<typeof waitingLine> | undefined;
-  let person: ReturnType<typeof askUser> | undefined;
+  let approvalPrompt: ReturnType<typeof askUser> | undefined;
   let printer: { readonly of: string; readonly print: ReturnType<typeof eventPrinter> } | undefined;
   const printerOf = async (of: string) => {
     if (printer?.of === of) return printer.print;
     const { plan } = await client.session(of);
     const { columns } = process.stdout;
-    const put = (text: string) => (person?.write ?? write)(text);
+    const put = (text: string) => (approvalPrompt?.write ?? write)(text);
     const print = eventPrinter(put, {
       ...{ isColoured, plan },
       ...(columns > 0 && { columns }),
@@ -134,12 +134,13 @@ async function chat(values: { readonly session?: string; readonly url?: string }
     line = isTerminal
       ? waitingLine({ write, joins, columns: () => stdout.columns, height: () => stdout.rows })
       : undefined;
-    person = line && askUser(lines, { write: line.write, isColoured, onAsk: (asks) => isAsking = asks });
+    approvalPrompt = line &&
+      askUser(lines, { write: line.write, isColoured, onAsk: (asks) => isAsking = asks });
     turn = watchTurn(client, {
       session,
       evictNow,
       ...what,
-      ask: person?.ask,
+      ask: approvalPrompt?.ask,
       show(event) {
         line?.follow(event);
         print(event);
@@ -151,11 +152,11 @@ async function chat(values: { readonly session?: string; readonly url?: string }
     } finally {
       turn = undefined;
       line?.close();
-      line = person = undefined;
+      line = approvalPrompt = undefined;
     }
   };
-  /** Shows a running turn, and requests pending approvals unless a message follows (`says`). */
-  const comeTo = async (id: string | null, { announces = false } = {}) => {
+  /** Shows a running turn, and requests pending approvals unless a message follows (`hasMessage`). */
+  const joinSession = async (id: string | null, { hasMessage = false } = {}) => {
     if (!isTerminal || id === null) return;
     const { status, approvals, lastEvent } = await client.session(id);
     if (status === "running") {
@@ -164,16 +165,16 @@ async function chat(values: { readonly session?: string; readonly url?: string }
       console.log(printableText(`A turn is running; Ctrl-C stops it: ${line.slice(0, 80)}`));
     }
     const joins = status === "running";
-    if (joins || !announces && approvals.length > 0) await talk({ after: lastEvent, joins });
+    if (joins || !hasMessage && approvals.length > 0) await talk({ after: lastEvent, joins });
   };
-  const say = async (input: Content) => {
-    await comeTo(session, { announces: true });
+  const send = async (input: Content) => {
+    await joinSession(session, { hasMessage: true });
     await talk({ input });
   };
   const answer = async (response: string): Promise<boolean> => {
     try {
       if (!response.startsWith("/")) {
-        await say(await withImages(response, { folder }));
+        await send(await withImages(response, { folder }));
         return true;
       }
       const withNamed = (text: string) => withImages(text, { folder });
@@ -189,9 +190,9 @@ async function chat(values: { readonly session?: string; readonly url?: string }
       if (done.evictNow) evictNow = true;
       if (done.output !== "") console.log(printableText(done.output));
       if (typeof done.input === "string") {
-        await say(await withImages(done.input, { folder, typed: response }));
-      } else if (done.input) await say(done.input);
-      else if (typeof done.session === "string") await comeTo(done.session);
+        await send(await withImages(done.input, { folder, typed: response }));
+      } else if (done.input) await send(done.input);
+      else if (typeof done.session === "string") await joinSession(done.session);
       if (done.typed !== undefined) typed = done.typed;
       return !done.quits;
     } catch (error) {
@@ -203,7 +204,7 @@ async function chat(values: { readonly session?: string; readonly url?: string }
   let isOffered = false;
   let begun = "";
   const prompt = () => {
-    if (isTerminal) lines.setPrompt(begun === "" ? PROMPT : GOES_ON);
+    if (isTerminal) lines.setPrompt(begun === "" ? PROMPT : CONTINUATION);
     if (begun === "") isOffered = isTerminal && typed !== "";
     lines.prompt();
     if (isTerminal && typed !== "") lines.write(printableText(typed, { isWhole: true }));
@@ -233,7 +234,7 @@ async function chat(values: { readonly session?: string; readonly url?: string }
   console.log(printableText(session === null ? greets : `${greets}\nContinuing session ${session}.`));
   if (isTerminal) write(MARKS_PASTES.on);
   try {
-    await comeTo(session);
+    await joinSession(session);
     prompt();
     for await (const typed of typedLines) {
       if (unseen.shift()) write(`${printableText(typed)}\n`);

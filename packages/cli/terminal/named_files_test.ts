@@ -29,7 +29,7 @@ Deno.test("completeFile() completes words that begin with @", async () => {
   assertEquals(requests, [["s", 50], ["", 50], ["src/two w", 50]]);
 });
 
-Deno.test("withPictures() attaches named images, and only names other files", async () => {
+Deno.test("withImages() attaches named images, and only names other files", async () => {
   const folder = await folderWith({ "a.PNG": "png", "b c.jpg": "jpg", "d.ts": "code", "huge.gif": "" });
   await Deno.truncate(join(folder, "huge.gif"), 5 * 2 ** 20 + 1);
   for (const name of ["e.webp", "f.webp"]) {

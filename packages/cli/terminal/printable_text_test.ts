@@ -3,7 +3,7 @@ import fc from "../../../tests/cases.ts";
 import { printableJson, printableText, QUESTION_MARK } from "./printable_text.ts";
 import { codePoints } from "../../../tests/code_points.ts";
 
-Deno.test("shownText() escapes control, invisible and reordering characters", () => {
+Deno.test("printableText() escapes control, invisible and reordering characters", () => {
   const cases = [
     ["a\n\tb\r\n", "a\n\tb\n"],
     ["\x1b[8m\x07\x7f\x9b2K\r", "\\x1b[8m\\x07\\x7f\\x9b2K\\x0d"],
@@ -19,7 +19,7 @@ Deno.test("shownText() escapes control, invisible and reordering characters", ()
   assertEquals(printableText("a\nb\tc\r\n👩‍💻", { isWhole: true }), "a\\x0ab\\x09c\\x0d\\x0a👩\\u{200d}💻");
 });
 
-Deno.test("property: shownText() leaves no control character or approval mark, for any text and split", () => {
+Deno.test("property: printableText() leaves no control character or approval mark, for any text and split", () => {
   const piece = fc.oneof(
     fc.string({ unit: codePoints() }),
     fc.constantFrom("\x1b[8m", "\x9b", "\r", "\u202e", QUESTION_MARK, "\x1b]0;t\x07", "\u200b"),

@@ -6,7 +6,7 @@ const change = {
   diff: "@@ -1,3 +1,3 @@\n \tone\n-two\u202e\x1b[2K\n+three ▌\r\n\\ No newline at end of file",
 };
 
-Deno.test("shownDiff() colors added and removed lines and escapes hidden characters", () => {
+Deno.test("renderDiff() colors added and removed lines and escapes hidden characters", () => {
   assertEquals(renderDiff(change, { isColoured: true }), [
     "\x1b[36m@@ -1,3 +1,3 @@\x1b[39m",
     " \tone",

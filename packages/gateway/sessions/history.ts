@@ -213,29 +213,29 @@ export function expandHidden(
     return names.get(at) ?? "";
   };
   const gone = new Set<number>();
-  const visible = new Map<number, HiddenPlace[]>();
+  const placesAt = new Map<number, HiddenPlace[]>();
   const thoughts = new Map<number, string[]>();
-  const retained = hidden.filter((place) => {
+  const remaining = hidden.filter((place) => {
     const { after, part, replaces, before } = place;
     if (after >= items.length) return true;
-    const isFree = (at: number) => !gone.has(at) && !visible.get(at)?.some((other) => other.part === part);
+    const isFree = (at: number) => !gone.has(at) && !placesAt.get(at)?.some((other) => other.part === part);
     for (let at = after; at < Math.min(items.length, after + ANCHOR_REACH); at++) {
       if (!isFree(at) || !(replaces.includes(nameAt(at)) || before.includes(nameAt(at)))) continue;
       let next = at;
       while (replaces.includes(nameAt(next))) gone.add(next++);
-      visible.set(at, [...visible.get(at) ?? [], place]);
+      placesAt.set(at, [...placesAt.get(at) ?? [], place]);
       thoughts.set(next, [...thoughts.get(next) ?? [], ...place.thoughts]);
       return true;
     }
     return false;
   });
   const expanded = items.flatMap((item, at) => [
-    ...visible.get(at)?.flatMap(({ items, replaces }) =>
+    ...placesAt.get(at)?.flatMap(({ items, replaces }) =>
       protocol && replaces.length > 0 ? underClientIds(items, item, protocol) : items
     ) ?? [],
     ...gone.has(at) ? [] : [withoutThoughts(item, thoughts.get(at) ?? [])],
   ]);
-  return { items: expanded, hidden: retained };
+  return { items: expanded, hidden: remaining };
 }
 
 /** Newest states of a history that are looked up: a turn may add two items for each of many tools. */

@@ -30,7 +30,7 @@ function conversation(options: Partial<GatewayOptions> = {}) {
     ask,
     messages,
     overview: () => sessions.overview(),
-    visible: async () => (await sessions.open(id))!,
+    openSession: async () => (await sessions.open(id))!,
     isKnown: async () => await sessions.open(id) !== undefined,
     async step(name: string) {
       messages.push(...chatStep(name, longResult(name)));
@@ -40,47 +40,49 @@ function conversation(options: Partial<GatewayOptions> = {}) {
 }
 
 Deno.test("gateway() reports what a model sees, and restores pinned results at the next rewrite", async () => {
-  const { step, visible, bodies } = conversation();
+  const { step, openSession, bodies } = conversation();
   for (let at = 0; at < 6; at++) await step(`file${at}`);
-  const prompt = reportPrompt(await (await visible()).seen());
+  const prompt = reportPrompt(await (await openSession()).seen());
   const elided = prompt.blocks.find(({ state }) => state === "elided")!;
   assert(prompt.tokens < prompt.originalTokens && elided.tokens < elided.originalTokens);
-  const block = reportBlock(await (await visible()).seen(), elided.id)!;
+  const block = reportBlock(await (await openSession()).seen(), elided.id)!;
   assertStringIncludes(block.now!.text, "[elided: ");
   assertEquals(block.original!.text, longResult("file0"));
   const ref =
     /recall\((?:ref=)?"?([0-9a-f]{16})|([0-9a-f]{16})/.exec(block.now!.text)?.slice(1).find(Boolean) ?? "";
-  assertEquals(await (await visible()).archived(ref), longResult("file0"));
-  assertEquals(await (await visible()).archived("0123456789abcdef"), undefined);
+  assertEquals(await (await openSession()).archived(ref), longResult("file0"));
+  assertEquals(await (await openSession()).archived("0123456789abcdef"), undefined);
 
   const place = elided.place!;
   const pin = { place, wish: "retain", by: "user" } as const;
-  assertEquals(await (await visible()).setPin({ place, wish: "retain" }), { ...pin, state: "waiting" });
+  assertEquals(await (await openSession()).setPin({ place, wish: "retain" }), { ...pin, state: "waiting" });
   assert(!bodies.at(-1)!.includes(JSON.stringify(longResult("file0")).slice(1, -1)));
   for (let at = 6; at < 9; at++) await step(`file${at}`);
-  assertEquals(reportPins(await (await visible()).seen()), [{ ...pin, state: "done" }]);
+  assertEquals(reportPins(await (await openSession()).seen()), [{ ...pin, state: "done" }]);
   assert(bodies.at(-1)!.includes(JSON.stringify(longResult("file0")).slice(1, -1)));
   assertEquals(
-    (await (await visible()).calls()).flatMap(({ rewrites }) => rewrites.flatMap(({ pins = [] }) => pins)),
+    (await (await openSession()).calls()).flatMap(({ rewrites }) =>
+      rewrites.flatMap(({ pins = [] }) => pins)
+    ),
     [pin],
   );
-  assertEquals([await (await visible()).removePin(place), await (await visible()).removePin(place)], [
+  assertEquals([await (await openSession()).removePin(place), await (await openSession()).removePin(place)], [
     true,
     false,
   ]);
 });
 
 Deno.test("gateway() reports totals of calls that equal the ledger's", async () => {
-  const { step, ask, visible, overview, messages } = conversation({ holdout: 0 });
+  const { step, ask, openSession, overview, messages } = conversation({ holdout: 0 });
   for (let at = 0; at < 4; at++) await step(`file${at}`);
   await ask({ messages: [...messages, { role: "user", content: SUMMARIZE }] });
-  const calls = await (await visible()).calls();
+  const calls = await (await openSession()).calls();
   const reported = await overview();
   for (const name of ["promptTokens", "cachedTokens", "outputTokens", "costUnits"] as const) {
     const sum = calls.reduce((all, one) => all + one[name], 0);
     for (
       const totals of [
-        await (await visible()).details(),
+        await (await openSession()).details(),
         reported.all,
         reported.today,
         reported.groups.planned,
@@ -92,14 +94,14 @@ Deno.test("gateway() reports totals of calls that equal the ledger's", async () 
   assertEquals(calls.map(({ purpose }) => purpose), [...Array(4).fill("turn"), "compaction"]);
   const { planned, holdout } = reported.groups;
   assertEquals([planned.sessions, planned.calls, holdout.sessions, holdout.calls], [1, 5, 0, 0]);
-  assertEquals([(await (await visible()).details()).title, reported.all.calls], [
+  assertEquals([(await (await openSession()).details()).title, reported.all.calls], [
     "Find the constants. All four.",
     5,
   ]);
 });
 
 Deno.test("gateway() rejects impossible changes with a reason", async () => {
-  const { step, visible } = conversation();
+  const { step, openSession } = conversation();
   await step("file0");
   for (
     const [pin, expected] of [
@@ -109,10 +111,10 @@ Deno.test("gateway() rejects impossible changes with a reason", async () => {
         "Cannot retain message 99: the session has 3 messages, numbered from 0.",
       ],
     ] as const
-  ) await assertRejects(async () => await (await visible()).setPin(pin), RangeError, expected);
+  ) await assertRejects(async () => await (await openSession()).setPin(pin), RangeError, expected);
   const holdout = conversation({ holdout: 1 });
   await holdout.step("file0");
-  assertEquals([(await visible()).noPins, (await holdout.visible()).noPins], [
+  assertEquals([(await openSession()).noPins, (await holdout.openSession()).noPins], [
     undefined,
     "this session's prompts are sent unchanged",
   ]);
@@ -122,18 +124,18 @@ Deno.test("gateway() deletes a conversation and its stored state", async () => {
   const options = { store: memoryStore() };
   const first = conversation(options);
   for (let at = 0; at < 6; at++) await first.step(`file${at}`);
-  const { id } = await first.visible();
+  const { id } = await first.openSession();
   const again = conversation(options);
   again.messages.push(...first.messages.slice(1));
   await again.ask();
-  assertEquals((await again.visible()).id, id);
-  await (await again.visible()).delete();
+  assertEquals((await again.openSession()).id, id);
+  await (await again.openSession()).delete();
   assertEquals(await again.isKnown(), false);
   const later = conversation(options);
   later.messages.push(...first.messages.slice(1));
   await later.ask();
-  assert((await later.visible()).id !== id);
-  assertEquals((await (await later.visible()).calls()).length, 1);
+  assert((await later.openSession()).id !== id);
+  assertEquals((await (await later.openSession()).calls()).length, 1);
 });
 
 Deno.test("gateway() lists its conversations, the newest first", async () => {
@@ -180,13 +182,13 @@ Deno.test("gateway() uses the clock of its store", async () => {
 
 Deno.test("gateway() reports a conversation's costs, evictions with reasons, and compactions", async () => {
   let nowMs = Date.UTC(2026, 0, 1);
-  const { ask, step, messages, visible } = conversation({ now: () => nowMs += 1_000 });
+  const { ask, step, messages, openSession } = conversation({ now: () => nowMs += 1_000 });
   for (let at = 0; at < 8; at++) await step(`file${at}`);
   await ask({ messages: [...messages, { role: "user", content: SUMMARIZE }] });
-  const session = await (await visible()).details();
-  assertEquals([session.id, session.calls, session.compactions], [(await visible()).id, 9, 1]);
+  const session = await (await openSession()).details();
+  assertEquals([session.id, session.calls, session.compactions], [(await openSession()).id, 9, 1]);
   assert(session.epoch > 0 && session.rewrites.length >= session.epoch);
-  assert(session.prompt!.tokens > 0 && session.prompt!.left.prune > 0 && session.archiveBytes > 10_000);
+  assert(session.prompt!.tokens > 0 && session.prompt!.evicted.prune > 0 && session.archiveBytes > 10_000);
   const { at, reason, removed, tokensBefore, tokensAfter } = session.rewrites.at(-1)!;
   assert(at.startsWith("2026-01-01T") && tokensBefore > tokensAfter);
   assertStringIncludes(removed, "old result");

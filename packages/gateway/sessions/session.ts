@@ -178,7 +178,7 @@ interface StoredValue {
   /** Hashes of those of the last call without evictions. Absent: the same. */
   readonly unevicted?: readonly number[];
   readonly held?: StoredPrompt;
-  /** The messages of `shown` with placeholders. */
+  /** The messages of `visible` with placeholders. */
   readonly lines: readonly Message[];
   readonly ends: readonly string[];
   readonly state: unknown;
@@ -464,7 +464,7 @@ export class GatewaySession implements KnownConversation {
   precede({ items }: Pick<Recognised, "items">): void {
     this.#length = items.length;
     this.#know({ heads: countInstructions(items) });
-    if (!this.#facts.isNamed) this.session.named(firstWords(userSpoke(items)?.words ?? ""));
+    if (!this.#facts.isNamed) this.session.setTitle(firstWords(userSpoke(items)?.words ?? ""));
   }
 
   /** Begins planning with this request, of the first turn or preceding it. */
@@ -491,7 +491,7 @@ export class GatewaySession implements KnownConversation {
     if (!this.#facts.isAnswered || this.session.state.title === "") {
       const words = userSpoke(items)?.words ?? "";
       this.#know({ opening: openingText(words) });
-      if (!this.#facts.isNamed) this.session.named(firstWords(words));
+      if (!this.#facts.isNamed) this.session.setTitle(firstWords(words));
     }
     this.#know({
       historyBytes: items.reduce((sum, { bytes }) => sum + (bytes?.length ?? 0), 0),
@@ -530,7 +530,7 @@ export class GatewaySession implements KnownConversation {
   ): void {
     if (how === "grown") return;
     const same = items.slice(0, at);
-    const isBack = how === "back" || how === "anew";
+    const isBack = how === "back" || how === "compacted";
     const { hidden, length: messages } = this.#upTo(same);
     this.#cutBack(messages);
     // Hidden items keep their places; those after transient items have moved forward.
@@ -581,7 +581,7 @@ export class GatewaySession implements KnownConversation {
     let reached: Promise<ReadonlySet<string>> | undefined;
     const reach = async () => {
       const refs = new Set(archive.refs());
-      // Texts behind placeholders in listed texts are included.
+      // Texts whose placeholders occur in listed texts are included.
       const waiting = [...refs];
       const read = (text: string) => {
         for (const [ref] of text.matchAll(ANY_REF)) {
@@ -738,11 +738,11 @@ export class GatewaySession implements KnownConversation {
     const refusals = this.#facts.refusals + 1;
     const isReverted = refusals >= MAX_REFUSALS;
     this.#know({ refusals });
-    if (isReverted) this.leave();
+    if (isReverted) this.revert();
     return isReverted;
   }
 
-  leave(): void {
+  revert(): void {
     if (this.#facts.isReverted) return;
     this.#know({ isReverted: true });
     this.#hidden = [];
@@ -758,7 +758,9 @@ export class GatewaySession implements KnownConversation {
   }
 
   /** Notes a summary with which its client may begin a new history. */
-  sumUp({ text, isRequested, uncounted }: Omit<ClientSummary, "pieces"> & { readonly text: string }): void {
+  addSummary(
+    { text, isRequested, uncounted }: Omit<ClientSummary, "pieces"> & { readonly text: string },
+  ): void {
     const { summary: before } = this.#facts;
     // Some clients remove the tags that they requested.
     const pieces = text.split(/[\n"<>]/).map((piece) => piece.trim())
@@ -776,7 +778,7 @@ export class GatewaySession implements KnownConversation {
 
   /** Sets its title permanently. */
   rename(title: string): void {
-    this.session.named(title);
+    this.session.setTitle(title);
     this.#know({ isNamed: true });
   }
 

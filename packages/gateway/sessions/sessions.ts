@@ -22,8 +22,8 @@ import {
   addToDay,
   type CallReport,
   type Days,
+  type PromptSnapshot,
   ReportedWarnings,
-  type SeenSession,
   type SessionGroup,
   type SpendingSession,
   type UsageTotals,
@@ -84,7 +84,7 @@ export interface GatewaySessionDetails extends GatewaySessionSummary {
   readonly prompt: {
     readonly tokens: number;
     readonly windowTokens: number | null;
-    readonly left: Readonly<Record<keyof Mechanisms, number>>;
+    readonly evicted: Readonly<Record<keyof Mechanisms, number>>;
   } | null;
   /** The newest rewrites, the oldest first. */
   readonly rewrites: readonly (Rewrite & { readonly at: string })[];
@@ -199,7 +199,7 @@ export class GatewaySessions
     return await this.#writer?.isNewest(session) ?? true;
   }
 
-  /** Waits a while until all are stored. Never rejects. */
+  /** Waits at most two seconds until all sessions are stored. Never rejects. */
   async close(): Promise<void> {
     await this.#writer?.close();
   }
@@ -237,7 +237,7 @@ export class GatewaySessions
 
   known(row: ListedSession): ListedSession {
     const session = this.find(row.id);
-    return session && this.#writer?.isNewer(session) ? this.row(session) : row;
+    return session && this.#writer?.isUpToDate(session) ? this.row(session) : row;
   }
 
   *unsummed(by?: string): Iterable<UnsummedSessions> {
@@ -273,7 +273,7 @@ export class GatewaySessions
     return Promise.resolve({
       ...this.summary(this.row(session)),
       archiveBytes: archive.bytes,
-      prompt: metrics ? { tokens: metrics.promptTokens, windowTokens, left: metrics.saved } : null,
+      prompt: metrics ? { tokens: metrics.promptTokens, windowTokens, evicted: metrics.saved } : null,
       rewrites: rewrites.map(({ atMs, ...rest }) => ({ at: time(atMs), ...rest })),
       compactionCalls: compactions.map(({ atMs, ...rest }) => ({ at: time(atMs), ...rest })),
     });
@@ -285,7 +285,7 @@ export class GatewaySessions
     return { model, agent, days };
   }
 
-  seen({ session }: GatewaySession): Promise<SeenSession> {
+  seen({ session }: GatewaySession): Promise<PromptSnapshot> {
     return session.see();
   }
 
@@ -310,7 +310,7 @@ export class GatewaySessions
   }
 
   /** Adds to the totals of an evicted session, at this time in milliseconds since the epoch. */
-  book(session: GatewaySession, more: Partial<UsageTotals>, atMs: number): void {
+  addToEvicted(session: GatewaySession, more: Partial<UsageTotals>, atMs: number): void {
     const { group } = session;
     const evicted = this.#evicted.get(group);
     if (!evicted || this.isCurrent(session)) return;
@@ -340,7 +340,7 @@ export class GatewaySessions
     let begunWith: ClientSummary | undefined;
     if (found.type === "continue") {
       session.continueFrom(items, found);
-      if (found.how === "anew") begunWith = session.facts.summary;
+      if (found.how === "compacted") begunWith = session.facts.summary;
       // The earlier request was the first turn only if this history continues it with its reply.
       const isAnswered = found.how === "grown" && items.length > found.at;
       if (!session.isBegun && !isAnswered) session.begin(recognised);
@@ -373,14 +373,14 @@ export class GatewaySessions
   #knows(recognised: Recognised): boolean {
     if (this.#named(recognised)) return true;
     const found = this.#recognition.recognise(this.#historyOf(recognised, { learns: false }));
-    return found.type === "continue" && found.how !== "back" && found.how !== "anew";
+    return found.type === "continue" && found.how !== "back" && found.how !== "compacted";
   }
 
   /** Replaces a session in memory by the loaded one, if that is newer. Returns whether it could be read. */
   #takeIn(loaded: LoadedSession, making: Making): boolean {
     const restored = GatewaySession.restore(loaded, making);
     const { record: { id }, stored: { fence } } = loaded;
-    if (!restored || !this.#writer?.isNews({ id, fence })) return restored !== undefined;
+    if (!restored || !this.#writer?.isStoredNewer({ id, fence })) return restored !== undefined;
     const { session, history, instructions } = restored;
     const before = this.find(id);
     if (before) this.#forget(before);

@@ -161,10 +161,10 @@ export function anthropicModel(options: AnthropicModelOptions): Model {
         if (!answer) return undefined;
         const ping = PINGS.write(requestBytes, type === "upgrade" ? answer : undefined);
         try {
-          const reported = await clientFor({}, { maxRetries: 0 })
+          const response = await clientFor({}, { maxRetries: 0 })
             .post("/v1/messages", { body: JSON.parse(decoder.decode(ping)), signal })
             .asResponse();
-          return PINGS.readUsage(new Uint8Array(await reported.arrayBuffer()));
+          return PINGS.readUsage(new Uint8Array(await response.arrayBuffer()));
         } catch (error) {
           signal.throwIfAborted();
           throw toModelError(error, failed);

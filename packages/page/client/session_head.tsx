@@ -57,7 +57,7 @@ function factsOf({ model, effort, agent, totals, prompt }: Head): string[] {
     model,
     effort !== undefined && `effort ${effort}`,
     agent,
-    isPriced(totals) ? money(totals) : money(totals),
+    money(totals),
     withoutPrice(totals),
     window,
     totals.calls > 0 && `${saved(totals)} estimated saving`,

@@ -6,7 +6,7 @@ import { money, type Priced } from "./parts/spent.tsx";
 import { Trouble } from "./parts/trouble.tsx";
 import { addressOf, type Place } from "./place.ts";
 import { CHANGED } from "./chat/conversation.ts";
-import { heard, type Listed } from "./chat/session_updates.ts";
+import { type Listed, notifyListed } from "./chat/session_updates.ts";
 
 const PAGE = 50;
 
@@ -125,7 +125,7 @@ function useSessions<Kind extends keyof OfKind>(kind: Kind, search: string): Pag
     const newest = await read();
     if (!newest || isStale()) return;
     setPage((page) => ({ ...(page.search === search ? join(newest, page) : newest), search }));
-    for (const session of newest.sessions) heard(session.id, listedAs(session));
+    for (const session of newest.sessions) notifyListed(session.id, listedAs(session));
   }, search);
   const more = async () => {
     const older = await read(page.sessions.at(-1)?.id);

@@ -21,7 +21,7 @@ function after(...calls: readonly (readonly [minutes: number, warm: boolean])[])
 const estimate = (minutes: number, record: CacheLifetimeRecord) =>
   estimateCacheLifetime(profile, minutes * MINUTE, record);
 
-Deno.test("priorWarmth() reads the profile's table, and is 0 after its end", () => {
+Deno.test("priorCacheLifetime() reads the profile's table, and is 0 after its end", () => {
   assertEquals([0, 1, 2, 45, 500].map((minutes) => priorCacheLifetime(profile, minutes * MINUTE)), [
     0.994,
     0.994,
@@ -31,7 +31,7 @@ Deno.test("priorWarmth() reads the profile's table, and is 0 after its end", () 
   ]);
 });
 
-Deno.test("estimateWarmth() starts near the prior", () => {
+Deno.test("estimateCacheLifetime() starts near the prior", () => {
   for (const minutes of [0.5, 4, 8, 20, 50]) {
     assertAlmostEquals(
       estimate(minutes, NO_CACHE_LIFETIME),
@@ -41,7 +41,7 @@ Deno.test("estimateWarmth() starts near the prior", () => {
   }
 });
 
-Deno.test("estimateWarmth() expects a prefix up to the end of each entry of the profile's table", () => {
+Deno.test("estimateCacheLifetime() expects a prefix up to the end of each entry of the profile's table", () => {
   const table = {
     ttlMs: 9_000,
     cacheLifetime: [1_000, 5_000, 9_000].map((idleMs, at) => ({
@@ -64,7 +64,7 @@ Deno.test("estimateWarmth() expects a prefix up to the end of each entry of the 
   assertEquals(estimateCacheLifetime(table, 5_000, short), estimate(5_000));
 });
 
-Deno.test("estimateWarmth() learns a session's time to live from a few calls", () => {
+Deno.test("estimateCacheLifetime() learns a session's time to live from a few calls", () => {
   const hour = after([20, true], [8, true]);
   const minutes = after([8, false], [12, false]);
   assert(estimate(30, hour) > 0.7);
@@ -72,7 +72,7 @@ Deno.test("estimateWarmth() learns a session's time to live from a few calls", (
   assert(estimate(4, minutes) > 0.6);
 });
 
-Deno.test("estimateWarmth() falls for a provider that loses prefixes before their time", () => {
+Deno.test("estimateCacheLifetime() falls for a provider that loses prefixes before their time", () => {
   assert(
     estimate(3, after([3, false], [3, true], [3, false])) <
       estimate(3, after([3, true], [3, true], [3, true])),
@@ -81,7 +81,7 @@ Deno.test("estimateWarmth() falls for a provider that loses prefixes before thei
   assertAlmostEquals(estimate(0.1, losing), 0.497, 0.001);
 });
 
-Deno.test("estimateWarmth() is 0 for a profile without a cache, whatever was observed", () => {
+Deno.test("estimateCacheLifetime() is 0 for a profile without a cache, whatever was observed", () => {
   const none = profileNamed("none");
   assertEquals(
     estimateCacheLifetime(none, 0, observeCacheLifetime(none, { idleMs: 0, warm: true }, NO_CACHE_LIFETIME)),
@@ -89,7 +89,7 @@ Deno.test("estimateWarmth() is 0 for a profile without a cache, whatever was obs
   );
 });
 
-Deno.test("estimateWarmth() starts near a profile that hardly ever loses a prefix", () => {
+Deno.test("estimateCacheLifetime() starts near a profile that hardly ever loses a prefix", () => {
   const local = profileNamed("local");
   assertAlmostEquals(estimateCacheLifetime(local, 20 * 60 * MINUTE, NO_CACHE_LIFETIME), 0.99, 0.01);
 });

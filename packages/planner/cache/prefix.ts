@@ -335,7 +335,7 @@ export function timeToLive({ forAnHour = false }: SentRequest, { ttlMs }: Pick<P
   return forAnHour ? Math.max(ttlMs, HOUR_MS) : ttlMs;
 }
 
-export function requestRecord(
+export function cacheStateOf(
   sent: SentRequest,
   { profile, cacheLifetime, nowMs }: {
     readonly profile: Profile;
@@ -370,7 +370,7 @@ export function predict(
 ): Prediction {
   return servesMost(sent, model, (one) => ({
     sharedTokens: sharedTokens(one, visible),
-    ...requestRecord(one, { profile, cacheLifetime, nowMs }),
+    ...cacheStateOf(one, { profile, cacheLifetime, nowMs }),
   }));
 }
 

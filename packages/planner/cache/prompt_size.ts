@@ -199,7 +199,7 @@ interface TextKind {
 }
 
 /**
- * The kinds, in the order of every list by kind: words; digits and marks; unbroken strings such as base64;
+ * The kinds, in the order of every list by kind: words; digits and symbols; unbroken strings such as base64;
  * Latin letters beyond ASCII; Greek; Cyrillic; Hebrew; Arabic; Indic scripts; South-East Asian scripts; Kana;
  * Han; Hangul; emoji and others; and content that isn't text.
  */
@@ -226,7 +226,7 @@ const TEXT_KINDS: readonly TextKind[] = [
   { least: 0.1, usual: 1, most: 3, sample: "" },
 ];
 
-const [WORDS, BREAKPOINTS, DENSE, LATIN, GREEK, CYRILLIC, HEBREW, ARABIC] = [0, 1, 2, 3, 4, 5, 6, 7] as const;
+const [WORDS, SYMBOLS, DENSE, LATIN, GREEK, CYRILLIC, HEBREW, ARABIC] = [0, 1, 2, 3, 4, 5, 6, 7] as const;
 const [INDIC, ASIAN, KANA, HAN, HANGUL, OTHER, MEDIA] = [8, 9, 10, 11, 12, 13, 14] as const;
 
 /** Numbers by kind of text; by default tokens counted locally. */
@@ -359,7 +359,7 @@ const DENSE_SHARE = 1 / 12;
  */
 function addUnits(text: string, units: number[]): void {
   let words = 0;
-  let breakpointCount = 0;
+  let symbols = 0;
   let dense = 0;
   const { length } = text;
   for (let at = 0; at < length;) {
@@ -367,7 +367,7 @@ function addUnits(text: string, units: number[]): void {
     let ascii = unit < 128 ? ASCII[unit]! : 0;
     if (ascii <= MARK) {
       if (ascii === SPACE) words++;
-      else if (ascii === MARK) breakpointCount++;
+      else if (ascii === MARK) symbols++;
       else units[kindOf(unit)]!++;
       at++;
       continue;
@@ -391,11 +391,11 @@ function addUnits(text: string, units: number[]): void {
     if (run >= DENSE_LENGTH && Math.max(digits, changes) >= DENSE_SHARE * run) dense += run;
     else {
       words += letters;
-      breakpointCount += run - letters;
+      symbols += run - letters;
     }
   }
   units[WORDS]! += words;
-  units[BREAKPOINTS]! += breakpointCount;
+  units[SYMBOLS]! += symbols;
   units[DENSE]! += dense;
 }
 

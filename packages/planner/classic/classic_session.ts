@@ -155,7 +155,7 @@ export function classicSession({ triggers = {}, ...options }: ClassicOptions): P
   async function lineOf(left: readonly Message[], recall: boolean): Promise<Message> {
     const { messages: before = [], line } = leftOut ?? {};
     if (line && left.length === before.length && left.every((one, at) => one === before[at])) return line;
-    const archived = await archiveWithLine(left, { archive, purpose: "leave them out", recall });
+    const archived = await archiveWithLine(left, { archive, purpose: "omit", recall });
     leftOut = { messages: left, line: { role: "user", content: archived.line } };
     return leftOut.line;
   }
@@ -268,8 +268,8 @@ export function classicSession({ triggers = {}, ...options }: ClassicOptions): P
     const schemaTokens = tokensOf([], history.tools) - tokensOf([], fitted.tools);
     const left = { turns: fitted.context?.removedTurns ?? 0, schemaTokens };
     const rewrites = [...edited.rewrites, ...fittingRewrites(fitted, left, state.left)];
-    const isLeft = left.turns === state.left.turns && schemaTokens === state.left.schemaTokens;
-    if (edited.edits !== state.edits || isPauseReported !== state.isPauseReported || !isLeft) {
+    const isSameOmission = left.turns === state.left.turns && schemaTokens === state.left.schemaTokens;
+    if (edited.edits !== state.edits || isPauseReported !== state.isPauseReported || !isSameOmission) {
       state = { ...state, edits: edited.edits, isPauseReported, left };
     }
     const view = viewOf({ messages, tools: fitted.tools, places }, { edited, call }, {

@@ -210,7 +210,7 @@ Deno.test("classicSession() keeps all turns if it can't archive them, and warns"
   const messages = [...turn("a", 20_000, "ok"), ...turn("b", 10)];
   const seen = await view(messages, 2);
   assertEquals([seen.messages, seen.places.at(-1), seen.rewrites, seen.warnings], [messages, 6, [], [
-    "Cannot archive 4 messages to leave them out: the disk is full. Nothing was evicted.",
+    "Cannot archive 4 messages to omit: the disk is full. Nothing was evicted.",
   ]]);
 });
 

@@ -158,7 +158,7 @@ Deno.test("classicSession() evicts old turns, archived, when the summary fails o
   const dropped = await silent.view({ messages, tools: [LIST] }, { nowMs: 0 });
   assertEquals(outline(failed.messages), ["user: [elided: 6 ", "user: And now?"]);
   assertEquals([dropped.messages, dropped.rewrites], [failed.messages, failed.rewrites]);
-  assertEquals([failed.warnings, dropped.warnings], [["Cannot summarise 6 messages: rate limited."], []]);
+  assertEquals([failed.warnings, dropped.warnings], [["Cannot summarize 6 messages: rate limited."], []]);
   assertEquals(failed.rewrites.map(({ removed }) => removed), [
     "6 messages of old turns, including the user's, without a summary",
   ]);

@@ -7,7 +7,7 @@ import { mayUpgrade, type UpgradeOutcome, type UpgradeTrial } from "./upgrade.ts
 export interface Idle {
   readonly nowMs: number;
   /**
-   * The awaited party: a running `tool`, a working `helper` (subagent), or a `person`: the turn is over, was
+   * The awaited party: a running `tool`, a working `subagent`, or the `user`: the turn is over, was
    * interrupted or refused, or a question is open.
    */
   readonly pending: "tool" | "subagent" | "user";

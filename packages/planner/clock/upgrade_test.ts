@@ -14,7 +14,7 @@ Deno.test("mayUpgrade() starts with a probe of 20,000 tokens, and follows its ev
   assertEquals(verdicts(after("bill good")), [true, true]);
   assertEquals(verdicts(after("bill good", "return bad")), [true, true]);
   assertEquals(verdicts(after("bill good", "return bad", "return good", "return bad")), [false, false]);
-  // A provider that stopped granting it isn't asked again, whatever a later bill contains.
+  // A provider that stopped granting it isn't tried again, whatever a later bill contains.
   assertEquals(verdicts(after("bill good", "return good", "bill bad", "bill good")), [false, false]);
 });
 

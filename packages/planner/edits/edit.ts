@@ -90,14 +90,14 @@ export function fittingEdits<E extends Edit>(
     if (edit.type === "compact") return true;
     if (edit.type === "keep") return edit.index < messages.length;
     if (edit.type === "shorten") return textAt(messages[edit.index], edit.part) !== undefined;
-    if (edit.type !== "elide" && edit.type !== "say") return edit.to <= messages.length;
+    if (edit.type !== "elide" && edit.type !== "ingest") return edit.to <= messages.length;
     const message = messages[edit.index];
     if (message?.role !== "tool" || message.tool_call_id !== edit.toolCallId) return false;
-    return edit.type === "elide" || isTrue(edit, messages);
+    return edit.type === "elide" || isValid(edit, messages);
   });
 }
 
-function isTrue({ index, hash, references }: IngestEdit, messages: readonly Message[]): boolean {
+function isValid({ index, hash, references }: IngestEdit, messages: readonly Message[]): boolean {
   const isSame = (at: number, hash: number) => messages[at] !== undefined && hashPiece(messages[at]) === hash;
   return isSame(index, hash) && references.every(({ source, hash }) => isSame(source, hash));
 }

@@ -136,14 +136,14 @@ function leastGain(
 
 const FULL = "The window is full";
 
-function describeStretch({ evicted, visible }: Stretch, summarised: boolean): string[] {
+function describeStretch({ evicted, userMessages }: Stretch, summarised: boolean): string[] {
   const how = summarised ? "were summarized" : "were replaced by their archive reference";
   return [
-    `${FULL}: ${howMany(evicted.length - visible.length, "message")} of old turns ${how}.`,
-    ...(visible.length > 0
+    `${FULL}: ${howMany(evicted.length - userMessages.length, "message")} of old turns ${how}.`,
+    ...(userMessages.length > 0
       ? [
         `${FULL}: also replaced ${
-          howMany(visible.length, "message")
+          howMany(userMessages.length, "message")
         } of the user, the oldest after the first.`,
       ]
       : []),
@@ -178,10 +178,10 @@ function chooseRung(
   const enough = Math.max(least, promptTokens - WINDOW_SHARE * windowTokens);
   const ends = turnEnds(history);
   const last = ends.at(-1) ?? 0;
-  const visible = new Map(
+  const tokensAt = new Map(
     placed.messages.map((message, row) => [placed.places[row]!, countMessageTokens(message, countTokens)]),
   );
-  const recent = recentStart(ends, visible, RECENT_SHARE * windowTokens);
+  const recent = recentStart(ends, tokensAt, RECENT_SHARE * windowTokens);
   const shortable = new Map(
     [...longTexts(history, placed, { before: last, countTokens })].filter(([place]) => !retained.has(place)),
   );
@@ -212,7 +212,7 @@ function chooseRung(
     // Computed incrementally, because there may be thousands.
     let { evicted, summaries, shortened } = rung(end, { short: true }).parts;
     for (const [at, place] of all.slice(0, -1).entries()) {
-      evicted += visible.get(place) ?? 0;
+      evicted += tokensAt.get(place) ?? 0;
       shortened -= (shortable.get(place) ?? SHORT_TOKENS) - SHORT_TOKENS;
       if (shortened + wonBy(evicted, summaries) < roomy) continue;
       return rung(end, { short: true, users: all.slice(0, at + 1) });
@@ -246,13 +246,13 @@ function turnEnds(history: readonly Message[]): number[] {
 
 function recentStart(
   ends: readonly number[],
-  visible: ReadonlyMap<number, number>,
+  tokensAt: ReadonlyMap<number, number>,
   mostTokens: number,
 ): number {
   let start = ends.at(-1) ?? 0;
   let tokens = 0;
   for (const end of ends.toReversed()) {
-    for (let place = start - 1; place >= end; place--) tokens += visible.get(place) ?? 0;
+    for (let place = start - 1; place >= end; place--) tokens += tokensAt.get(place) ?? 0;
     if (tokens > mostTokens) break;
     start = end;
   }
@@ -332,7 +332,7 @@ export async function cutNewest(
   },
 ): Promise<ElideEdit[]> {
   const newest = history.findLastIndex(({ role }) => role === "assistant");
-  const visible = messages.flatMap((message, row) => {
+  const newResults = messages.flatMap((message, row) => {
     const index = places[row]!;
     const source = history[index];
     if (index < newest || message.role !== "tool" || source?.role !== "tool" || source.keep) return [];
@@ -345,9 +345,9 @@ export async function cutNewest(
       tokens: countMessageTokens(message, countTokens),
     }];
   });
-  const limitTokens = commonLimit(visible.map(({ tokens }) => tokens), neededTokens);
+  const limitTokens = commonLimit(newResults.map(({ tokens }) => tokens), neededTokens);
   const edits: ElideEdit[] = [];
-  for (const { index, original, toolCallId, tokens } of visible) {
+  for (const { index, original, toolCallId, tokens } of newResults) {
     if (tokens <= limitTokens) continue;
     const ref = await archiveText(original, archive, "a result");
     const tool = resultTools(history).get(index) ?? "tool";

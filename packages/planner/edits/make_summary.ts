@@ -33,14 +33,14 @@ export type Summarise = (request: SummaryRequest) => Promise<{
 export interface Stretch {
   readonly end: number;
   readonly users: readonly number[];
-  readonly visible: readonly Message[];
+  readonly userMessages: readonly Message[];
   readonly messages: readonly Message[];
   readonly evicted: readonly Message[];
 }
 
 /**
- * Returns the range before `end`. Its answers are evicted except `kept` ones, and so are the user's messages
- * at these positions.
+ * Returns the range before `end`. Its answers are evicted except `retained` ones, and so are the user's
+ * messages at these positions.
  */
 export function findStretch(
   { messages, places }: PlacedMessages,
@@ -54,16 +54,16 @@ export function findStretch(
   const joined = new Set(users);
   const stretch: Message[] = [];
   const evicted: Message[] = [];
-  const visible: Message[] = [];
+  const userMessages: Message[] = [];
   for (const [at, message] of messages.slice(0, behind < 0 ? messages.length : behind).entries()) {
     if (message.role === "system" || message.role === "developer") continue;
     const place = places[at] ?? -1;
     stretch.push(message);
-    if (joined.has(place)) visible.push(message);
+    if (joined.has(place)) userMessages.push(message);
     if (retained?.has(place)) continue;
     if (message.role !== "user" || place < 0 || joined.has(place)) evicted.push(message);
   }
-  return { end, users, visible, messages: stretch, evicted };
+  return { end, users, userMessages, messages: stretch, evicted };
 }
 
 export interface SummaryOptions extends Pick<SummaryRequest, "signal" | "progress"> {
@@ -93,7 +93,7 @@ export interface MadeSummary {
 export async function makeSummary(stretch: Stretch, options: MakeSummaryOptions): Promise<MadeSummary> {
   const { archive, countTokens, recall = false, minGainTokens } = options;
   const { end, users, evicted } = stretch;
-  const { ref, line } = await archiveWithLine(evicted, { archive, purpose: "summarise", recall });
+  const { ref, line } = await archiveWithLine(evicted, { archive, purpose: "summarize", recall });
   const edit = { type: "summarise", from: 0, to: end, ref, ...(users.length > 0 && { users }) } as const;
   const before = evicted.filter(isSummary).map(summaryText);
   const silent: SummariseEdit = before.length === 0
@@ -117,12 +117,12 @@ function summaryText({ content }: Message): string {
 }
 
 async function ask(
-  { messages, visible }: Stretch,
+  { messages, userMessages }: Stretch,
   { summarise, sent, next, windowTokens, signal, progress }: MakeSummaryOptions,
 ): Promise<Partial<Awaited<ReturnType<Summarise>>> & Pick<MadeSummary, "failure">> {
   if (!summarise) return {};
   const request: SummaryRequest = {
-    ...{ sent, messages, users: visible },
+    ...{ sent, messages, users: userMessages },
     ...(next && { next }),
     ...(windowTokens !== undefined && { windowTokens }),
     ...(signal && { signal }),

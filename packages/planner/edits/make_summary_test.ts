@@ -118,6 +118,6 @@ Deno.test("makeSummary() rejects with its signal, unless that was a timeout, and
   await assertRejects(
     () => made({ archive }),
     Error,
-    "Cannot archive 2 messages to summarise: the disk is full",
+    "Cannot archive 2 messages to summarize: the disk is full",
   );
 });

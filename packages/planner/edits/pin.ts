@@ -129,7 +129,7 @@ export function findWishes(
   const back: OpenWish[] = [];
   const gone: OpenWish[] = [];
   const newest = Math.min(seenMessages, history.findLastIndex(({ role }) => role === "assistant"));
-  const isAlive = (at: number) => layout.find(at)?.message === history[at];
+  const isIntact = (at: number) => layout.find(at)?.message === history[at];
   const candidate = (at: number, isRequested: boolean): ElisionCandidate | undefined => {
     const message = history[at];
     if (message?.role !== "tool" || resultOriginal(message, isRequested) === undefined) return undefined;
@@ -146,7 +146,7 @@ export function findWishes(
       gone.push({ pin, start, tokens: layout.tokensAt(place) - EXPECTED_LINE_TOKENS, candidates: [one] });
       continue;
     }
-    if (isAlive(place)) continue;
+    if (isIntact(place)) continue;
     const step = stepsOf(history).find((step) => step.includes(place)) ?? [place];
     const beside = layout.hasLeft(place) ? step.filter((at) => at !== place && layout.hasLeft(at)) : [];
     const candidates = beside.flatMap((at) => layout.isElided(at) ? [] : candidate(at, false) ?? [])
@@ -186,7 +186,7 @@ function isEvicted(evicted: readonly Eviction[], at: number): boolean {
 
 /**
  * Returns where pins change a prompt and the tokens they free, as the provider counts, in addition to
- * `leaving`; `undefined` without pins.
+ * `evicted`; `undefined` without pins.
  */
 export function rideOf(
   { back, gone }: Wishes,
@@ -202,11 +202,11 @@ export function rideOf(
   };
 }
 
-export function tellNoRoom({ place, by }: Pin): string {
+export function describeNoRoom({ place, by }: Pin): string {
   return `Cannot restore message ${place}, pinned by ${by}: it would fill the window. The pin has ended.`;
 }
 
-export function tellOver({ place, by }: Pin): string {
+export function describeEvictedPin({ place, by }: Pin): string {
   return `The window is full: message ${place}, pinned by ${by}, was evicted. The pin has ended.`;
 }
 

@@ -13,7 +13,7 @@ import {
   type RewriteRequest,
 } from "../rule/inspect.ts";
 import type { Edit } from "./edit.ts";
-import { ingestionEdits } from "./view.ts";
+import { firstIngestEdits } from "./view.ts";
 
 export interface Restored {
   readonly view: SessionView;
@@ -73,7 +73,7 @@ function unrestored(
   const tokensOf = (from: number, to: number) =>
     history.slice(from, to).reduce((sum, message) => sum + countMessageTokens(message, countTokens), 0);
   const removals = edits.flatMap((edit) => {
-    if (edit.type === "say" || edit.type === "keep" || edit.type === "compact") return [];
+    if (edit.type === "ingest" || edit.type === "keep" || edit.type === "compact") return [];
     const [from, to] = "index" in edit ? [edit.index, edit.index + 1] : [edit.from, edit.to];
     return [{ edit, from, to, tokens: tokensOf(from, to) - countTokens(edit.text) }];
   }).sort((a, b) => b.to - a.to);
@@ -85,21 +85,21 @@ function unrestored(
       tokens: countToolTokens(tool, countTokens) - countToolTokens(compactTool(tool), countTokens),
     }];
   });
-  const visible = new Set<Edit>();
+  const restored = new Set<Edit>();
   let left = room;
   for (const { edit, tokens } of [...removals, ...schemas]) {
     if (tokens > left) continue;
     left -= Math.max(0, tokens);
-    visible.add(edit);
+    restored.add(edit);
   }
-  const retained = edits.filter((edit) => !visible.has(edit));
-  const arrived = ingestionEdits(edits);
+  const retained = edits.filter((edit) => !restored.has(edit));
+  const arrived = firstIngestEdits(edits);
   // The eviction of a source expanded its references; once the source is restored, the result gets its first
   // form again.
   const isHidden = ({ source }: { readonly source: number }) =>
-    removals.some(({ edit, from, to }) => !visible.has(edit) && from <= source && source < to);
+    removals.some(({ edit, from, to }) => !restored.has(edit) && from <= source && source < to);
   return retained.filter((edit) => {
-    const first = edit.type === "say" ? arrived.get(edit.index) : undefined;
+    const first = edit.type === "ingest" ? arrived.get(edit.index) : undefined;
     return !first || edit === first || first.references.some(isHidden);
   });
 }

@@ -22,7 +22,14 @@ import {
 } from "../rule/inspect.ts";
 import { cutNewest, relieveWindow } from "./full_window.ts";
 import { type Layout, placedView } from "./view.ts";
-import { type Pin, type PinnedPlaces, pinnedPlaces, removalsOf, tellNoRoom, tellOver } from "./pin.ts";
+import {
+  describeEvictedPin,
+  describeNoRoom,
+  type Pin,
+  type PinnedPlaces,
+  pinnedPlaces,
+  removalsOf,
+} from "./pin.ts";
 import {
   candidateOf,
   type DropEdit,
@@ -96,14 +103,14 @@ class Rewriting {
       ({ promptTokens } = this.#prompt);
       await this.#settle();
       const held = this.#pins.filter(({ wish }) => wish === "retain");
-      if (held.length > 0 && this.#isFull()) await this.#letGo(held);
+      if (held.length > 0 && this.#isFull()) await this.#evictRetained(held);
       if (this.#isOver()) await this.#cutResults();
       if (this.#isOver()) await this.#makeSpace(true);
       if (this.#overflows()) await this.#dropSteps();
     } while (this.#made.length > made && (this.#prompt.promptTokens < promptTokens || this.#isOver()));
     const { size, situation: { windowUse, windowTokens } } = this.#prompt;
     const staysFull = this.#options.relievesWindow && size.tokens > WINDOW_SHARE * windowTokens;
-    this.#tellFull(staysFull && !this.#failed);
+    this.#reportFull(staysFull && !this.#failed);
     if (wasFull && this.#made.length > 0) {
       this.#fullWindow = { ...this.#fullWindow, emptiedTokens: Math.round(windowUse) };
     }
@@ -121,7 +128,7 @@ class Rewriting {
   }
 
   /** Evicts retained messages last, and ends the pins of evicted ones. */
-  async #letGo(held: readonly Pin[]): Promise<void> {
+  async #evictRetained(held: readonly Pin[]): Promise<void> {
     const { messages: history } = this.#request;
     this.#pins = this.#pins.filter((pin) => !held.includes(pin));
     this.#lookAgain();
@@ -129,7 +136,7 @@ class Rewriting {
     const { layout } = this.#prompt;
     const over = held.filter(({ place }) => layout.find(place)?.message !== history[place]);
     this.#ended.push(...over);
-    this.#warnings.push(...over.map(tellOver));
+    this.#warnings.push(...over.map(describeEvictedPin));
     this.#pins = [...this.#pins, ...held.filter((pin) => !over.includes(pin))];
     this.#lookAgain();
     await this.#settle();
@@ -142,7 +149,7 @@ class Rewriting {
       const rides = this.#isBought || isFree || evicted.length > 0;
       const gone = rides ? wishes.gone.filter(({ pin }) => !this.#requested.includes(pin)) : [];
       if (evicted.length + gone.length === 0) return;
-      if (!await this.#leave(gone.length > 0 ? [...evicted, ...removalsOf(gone, evicted)] : evicted)) return;
+      if (!await this.#evict(gone.length > 0 ? [...evicted, ...removalsOf(gone, evicted)] : evicted)) return;
       this.#requested.push(...gone.map(({ pin }) => pin));
       if (evicted.length > 0) {
         this.#isBought = true;
@@ -205,7 +212,7 @@ class Rewriting {
       const unpinned = find(pinnedPlaces(this.#pins, history).retained);
       const old = unpinned.length > 0 ? unpinned : find(new Set());
       if (old.length > 0) {
-        if (!await this.#leave(old.map((candidate) => ({ how: { type: "elide", candidate } })))) return;
+        if (!await this.#evict(old.map((candidate) => ({ how: { type: "elide", candidate } })))) return;
         this.#endPins(new Set(old.map(({ index }) => index)));
       } else {
         try {
@@ -237,7 +244,7 @@ class Rewriting {
       return true;
     });
     if (evicted.length === 0) return;
-    if (!await this.#leave(evicted.map(({ from, to }) => ({ how: { type: "drop", from, to } })))) return;
+    if (!await this.#evict(evicted.map(({ from, to }) => ({ how: { type: "drop", from, to } })))) return;
     this.#isBought = true;
     this.#warnings.push(
       `The window is full: the oldest ${evicted.length} steps of the active turn were evicted.`,
@@ -248,7 +255,7 @@ class Rewriting {
   #endPins(gone: ReadonlySet<number>): void {
     const over = this.#pins.filter(({ wish, place }) => wish === "retain" && gone.has(place));
     this.#ended.push(...over);
-    this.#warnings.push(...over.map(tellOver));
+    this.#warnings.push(...over.map(describeEvictedPin));
     this.#pins = this.#pins.filter((pin) => !over.includes(pin));
   }
 
@@ -263,12 +270,12 @@ class Rewriting {
       if (fits) room += perToken * tokens;
       else {
         this.#ended.push(pin);
-        this.#warnings.push(tellNoRoom(pin));
+        this.#warnings.push(describeNoRoom(pin));
       }
       return fits;
     });
     this.#pins = this.#pins.filter((pin) => !this.#ended.includes(pin));
-    if (fitting.length > 0 && await this.#leave(removalsOf(fitting, []))) {
+    if (fitting.length > 0 && await this.#evict(removalsOf(fitting, []))) {
       const pins = fitting.map(({ pin }) => pin);
       const before = this.#edits;
       this.#edits = withRetained(before, pinnedPlaces(pins, this.#request.messages));
@@ -279,7 +286,7 @@ class Rewriting {
     await this.#rewrite();
   }
 
-  async #leave(evicted: readonly Pick<Removal, "how">[]): Promise<boolean> {
+  async #evict(evicted: readonly Pick<Removal, "how">[]): Promise<boolean> {
     const { messages: history, recall } = this.#request;
     try {
       const more = await makeEdits({ history, edits: this.#edits }, evicted, { ...this.#options, recall });
@@ -312,7 +319,7 @@ class Rewriting {
     this.#prompt = this.#look();
   }
 
-  #tellFull(isFull: boolean): void {
+  #reportFull(isFull: boolean): void {
     if (this.#fullWindow.isFullReported === isFull) return;
     this.#fullWindow = { ...this.#fullWindow, isFullReported: isFull };
     if (!isFull) return;
@@ -520,7 +527,7 @@ export function withEdits(edits: readonly Edit[], made: readonly Edit[]): readon
   const retained = edits.filter((edit) => {
     if (edit.type === "compact" || edit.type === "summarise" || edit.type === "keep") return true;
     // References of hidden results still record when their sources were used.
-    if (edit.type === "say") return true;
+    if (edit.type === "ingest") return true;
     if (edit.type === "drop") return !left(edit.from, edit.to);
     return !elided.has(edit.index) && (stays.has(edit.index) || !left(edit.index, edit.index + 1));
   });
@@ -532,7 +539,7 @@ function withRetained(edits: readonly Edit[], { retained, steps }: PinnedPlaces)
   const known = new Set(edits.flatMap((edit) => edit.type === "keep" ? [edit.index] : []));
   const added = [...steps].filter((at) => !known.has(at) && edits.some(covers(at))).sort((a, b) => a - b);
   const hides = (edit: Edit) =>
-    (edit.type === "elide" || edit.type === "shorten" || edit.type === "say") && retained.has(edit.index);
+    (edit.type === "elide" || edit.type === "shorten" || edit.type === "ingest") && retained.has(edit.index);
   if (added.length === 0 && !edits.some(hides)) return edits;
   const all = new Set([...known, ...added]);
   const isEmpty = (edit: Edit) =>

@@ -94,7 +94,7 @@ function withIngested(
   edits: readonly Edit[],
   elisions: readonly ElideEdit[],
 ): readonly Message[] {
-  const edit = ingestEdits(edits);
+  const edit = lastIngestEdits(edits);
   if (edit.size === 0) return history;
   const elided = new Set(elisions.map(({ index }) => index));
   const visible = [...history];
@@ -121,11 +121,11 @@ export function standsForAll(edit: ElideEdit): boolean {
 const placeholders = new WeakMap<ElideEdit, boolean>();
 
 /** Returns the last compression of each result, by position. */
-export function ingestEdits(edits: readonly Edit[]): ReadonlyMap<number, IngestEdit> {
+export function lastIngestEdits(edits: readonly Edit[]): ReadonlyMap<number, IngestEdit> {
   return sortedOut(edits).ingested;
 }
 
-export function ingestionEdits(edits: readonly Edit[]): ReadonlyMap<number, IngestEdit> {
+export function firstIngestEdits(edits: readonly Edit[]): ReadonlyMap<number, IngestEdit> {
   return sortedOut(edits).arrived;
 }
 
@@ -144,7 +144,7 @@ function sortedOut(edits: readonly Edit[]): SortedOut {
   const compact = new Set<number>();
   for (const edit of edits) {
     if (edit.type === "compact") compact.add(edit.definition);
-    if (edit.type !== "say") continue;
+    if (edit.type !== "ingest") continue;
     if (!arrived.has(edit.index)) arrived.set(edit.index, edit);
     ingested.set(edit.index, edit);
   }
@@ -201,13 +201,13 @@ function lineOf(edit: DropEdit | SummariseEdit): Message {
 interface LayoutTotals {
   readonly all: number;
   readonly core: number;
-  readonly ingested: number;
+  readonly dialogue: number;
   readonly results: number;
   readonly placeholders: number;
   readonly elided: number;
 }
 
-const NOTHING: LayoutTotals = { all: 0, core: 0, ingested: 0, results: 0, placeholders: 0, elided: 0 };
+const NOTHING: LayoutTotals = { all: 0, core: 0, dialogue: 0, results: 0, placeholders: 0, elided: 0 };
 
 type ResultEdit = ElideEdit | IngestEdit;
 
@@ -281,10 +281,10 @@ export class Layout {
       const changes = this.#changesOf(edits);
       if (changes) {
         this.#edits = edits;
-        const retained = this.#change(changes.filter(({ index }) => index < shared));
+        const unchangedTokens = this.#change(changes.filter(({ index }) => index < shared));
         const arrived = new Map(changes.map((edit) => [edit.index, edit]));
         for (let at = shared; at < history.length; at++) this.#append(history[at]!, arrived.get(at));
-        return retained;
+        return unchangedTokens;
       }
     }
     const before = this.#placed.messages;
@@ -348,8 +348,8 @@ export class Layout {
     return this.#recalls.isAll && this.#history.at(-1)?.role === "tool";
   }
 
-  ingestedBefore(at: number): number {
-    return this.#before(this.#rows[at] ?? this.#totals.length).ingested;
+  dialogueBefore(at: number): number {
+    return this.#before(this.#rows[at] ?? this.#totals.length).dialogue;
   }
 
   find(at: number): Row | undefined {
@@ -450,7 +450,7 @@ export class Layout {
     const changes: ResultEdit[] = [];
     for (const edit of edits.slice(known)) {
       if (edit.type === "compact") continue;
-      if (edit.type !== "elide" && edit.type !== "say") return undefined;
+      if (edit.type !== "elide" && edit.type !== "ingest") return undefined;
       if (
         edit.index < this.#history.length && (this.#rows[edit.index]! < 0 || this.#elided.has(edit.index))
       ) {
@@ -480,7 +480,7 @@ export class Layout {
   }
 
   #edited(message: Message, edit: ResultEdit): Message {
-    if (edit.type === "say") return ingested(message, edit);
+    if (edit.type === "ingest") return ingested(message, edit);
     if (standsForAll(edit)) this.#elided.add(edit.index);
     return applyElisions([message], [{ ...edit, index: 0 }])[0]!;
   }
@@ -533,7 +533,7 @@ export class Layout {
     const row = this.#totals.length;
     const message = this.#placed.messages[row]!;
     const place = this.#placed.places[row]!;
-    const { all, core, ingested, results, placeholders, elided } = this.#before(row);
+    const { all, core, dialogue, results, placeholders, elided } = this.#before(row);
     const tokens = countMessageTokens(message, this.#countTokens);
     const isLine = message !== this.#history[place] && (message.role !== "tool" || this.#elided.has(place));
     const isCore = !isLine && (message.role === "system" || message.role === "developer");
@@ -542,7 +542,7 @@ export class Layout {
     this.#totals.push({
       all: all + tokens,
       core: core + (isCore ? tokens : 0),
-      ingested: ingested + (isLine || isCore || isResult ? 0 : tokens),
+      dialogue: dialogue + (isLine || isCore || isResult ? 0 : tokens),
       results: results + (isResult ? tokens : 0),
       placeholders: placeholders + (isLine ? tokens : 0),
       elided: elided + full - tokens,

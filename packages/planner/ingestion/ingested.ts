@@ -245,7 +245,7 @@ export interface Reference {
 }
 
 export interface IngestEdit {
-  readonly type: "say";
+  readonly type: "ingest";
   readonly index: number;
   readonly toolCallId: string;
   readonly hash: number;

@@ -3,7 +3,7 @@ import { CallPairing, hashPiece, meantCall, reasonOf } from "@tare/messages/inte
 import { applyElisions, RECALL_TOOL, truncateResults } from "@tare/prune";
 import { archiveText, parsePlaceholder, reportsError, resultText, traitsOf } from "@tare/prune/internal";
 import type { DropEdit, Edit, ElideEdit, SummariseEdit } from "../edits/edit.ts";
-import { ingestEdits, standsForAll } from "../edits/view.ts";
+import { lastIngestEdits, standsForAll } from "../edits/view.ts";
 import { allAtOnce, type FlatSessionOptions } from "../prompt_session.ts";
 import { howMany } from "../rule/decide.ts";
 import { type CallFacts, readCall } from "../tools_of_agents.ts";
@@ -114,9 +114,11 @@ export class Ingestion {
     hidden.follow(edits);
     const isVisible = (place: number) => !hidden.has(place);
     const cutAt = new Map(edits.flatMap((edit, at) => edit.type === "elide" ? [[edit.index, at]] : []));
-    const lastIngested = new Map(edits.flatMap((edit, at) => edit.type === "say" ? [[edit.index, at]] : []));
+    const lastIngested = new Map(
+      edits.flatMap((edit, at) => edit.type === "ingest" ? [[edit.index, at]] : []),
+    );
     const made: IngestEdit[] = [];
-    for (const edit of ingestEdits(edits).values()) {
+    for (const edit of lastIngestEdits(edits).values()) {
       if (edit.references.length === 0 || hidden.has(edit.index) || cutAt.has(edit.index)) continue;
       const lastAt = lastIngested.get(edit.index)!;
       const cut = edit.references.filter(({ source }) => (cutAt.get(source) ?? -1) > lastAt);
@@ -125,7 +127,7 @@ export class Ingestion {
         if (shorter?.type === "elide" && isVisible(source)) this.#show(source, { text: shorter.text });
       }
       if (cut.length === 0 && edit.references.every(({ source }) => isVisible(source))) continue;
-      const again: IngestEdit = { ...edit, ...AS_IT_IS, ...this.#say(edit.index, { isVisible, recall }) };
+      const again: IngestEdit = { ...edit, ...AS_IT_IS, ...this.#draftOf(edit.index, { isVisible, recall }) };
       this.#show(edit.index, { edit: again });
       made.push(again);
     }
@@ -142,7 +144,7 @@ export class Ingestion {
   ): Generator<void, void> {
     this.#follow(history, edits, references);
     const hidden = this.#hidden;
-    const ingestedBefore = ingestEdits(edits);
+    const ingestedBefore = lastIngestEdits(edits);
     for (let at = this.#taken.length; at < history.length; at++) {
       const message = history[at]!;
       this.#history.push(message);
@@ -151,7 +153,9 @@ export class Ingestion {
       const text = hidden.cutAt(at);
       const isNew = at > from && at >= this.#decided && !edit && text === undefined && !hidden.has(at) &&
         !stays.has(at);
-      const draft = isNew ? this.#say(at, { isVisible: (place) => !hidden.has(place), recall }) : undefined;
+      const draft = isNew
+        ? this.#draftOf(at, { isVisible: (place) => !hidden.has(place), recall })
+        : undefined;
       const isIngested = draft && this.#options.countTokens(ingestedText(message, draft)) <= limitTokens;
       if (isIngested) drafts.set(at, draft);
       this.#show(at, { edit: edit ?? (isIngested ? draft : undefined), ...(text !== undefined && { text }) });
@@ -169,7 +173,7 @@ export class Ingestion {
   ): Promise<Arrived> {
     if (limitTokens === undefined) return NOTHING;
     if (history.slice(from).every(({ role }, at) => role !== "tool" || stays.has(from + at))) return NOTHING;
-    const [before, now] = [ingestEdits(edits), ingestEdits(made)];
+    const [before, now] = [lastIngestEdits(edits), lastIngestEdits(made)];
     const visible = history.slice(from).map((message, at) => {
       const edit = now.get(from + at) ?? before.get(from + at);
       return edit ? ingested(message, edit) : message;
@@ -230,7 +234,7 @@ export class Ingestion {
   }
 
   #isVisibleIn(edits: readonly Edit[]): boolean {
-    const ingested = ingestEdits(edits);
+    const ingested = lastIngestEdits(edits);
     return this.#taken.every(({ edit, text }, place) => {
       const its = ingested.get(place);
       return text === this.#hidden.cutAt(place) && edit?.references === its?.references &&
@@ -257,7 +261,7 @@ export class Ingestion {
     }
   }
 
-  #say(
+  #draftOf(
     place: number,
     { isVisible, recall }: { readonly isVisible: (place: number) => boolean; readonly recall: boolean },
   ): Draft | undefined {
@@ -277,7 +281,7 @@ export class Ingestion {
       countTokens(ingestedText(message, { how, normalization, references: found })) < allTokens;
     if (!isShorter) return undefined;
     return {
-      type: "say",
+      type: "ingest",
       index: place,
       toolCallId: message.tool_call_id,
       hash: hashPiece(message),

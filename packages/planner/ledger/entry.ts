@@ -104,7 +104,7 @@ export interface LedgerEntry {
   readonly decision?: {
     /**
      * Reason for the rewrite: `price`, the carrying cost equals the rewrite cost; `window`, the prompt would
-     * not fit; `asked`, on request. Or against it: `wait`, the carrying cost is lower; `loss_limit`, a
+     * not fit; `requested`, on request. Or against it: `wait`, the carrying cost is lower; `loss_limit`, a
      * rewrite could exceed the limit; `stopped`, because of earlier losses.
      */
     readonly cause: "price" | "window" | "requested" | "wait" | "loss_limit" | "stopped";

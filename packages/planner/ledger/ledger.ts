@@ -10,13 +10,13 @@ import { countMessageTokens } from "@tare/messages/internal";
 import {
   type CacheChange,
   type CacheLifetimeRecord,
+  cacheStateOf,
   findChange,
   hashEach,
   lastUseMs,
   NO_CACHE_LIFETIME,
   observeCacheLifetime,
   type Prediction,
-  requestRecord,
   type SentRequest,
   servedOf,
   servesMost,
@@ -88,7 +88,7 @@ export interface PlannerState {
 interface LearnedWindow {
   readonly tokens: number;
   /** Whether the provider reported it. Otherwise a longer prompt that succeeds refutes it. */
-  readonly isLearned: boolean;
+  readonly isReported: boolean;
 }
 
 export interface OwnCompaction {
@@ -225,7 +225,7 @@ export function bookCall(
   const { request, alone } = plan;
   const { nowMs, model } = request;
   const { cacheLifetime } = before;
-  const aliveBy = (sent: SentRequest) => requestRecord(sent, { profile, cacheLifetime, nowMs }).alive;
+  const aliveBy = (sent: SentRequest) => cacheStateOf(sent, { profile, cacheLifetime, nowMs }).alive;
   const visible = { tools: plan.view.tools, countTokens };
   const own = { tools: alone.tools, ownTokens: alone.ownTokens, countTokens };
   const known = observes
@@ -271,8 +271,8 @@ export function bookCall(
   });
   const resent = observes ? actual : aloneCall.resend;
   // Without reports and a known cache nothing is claimed.
-  const isUntold = !reported && profile.name === "none";
-  const taken: AloneCall = isUntold
+  const isUnreported = !reported && profile.name === "none";
+  const taken: AloneCall = isUnreported
     ? { usage: actual, whole: actual, resend: actual, compacted: before.compacted }
     : isSame || observes
     ? { usage: actual, whole: actual, resend: resent, compacted: before.compacted }
@@ -663,10 +663,10 @@ export function mostOfCall(
   const { promptTokens, outputTokens } = usage;
   const written = { cacheWriteTokens: promptTokens, hourWriteTokens: promptTokens };
   const plain = callCost({ promptTokens, cachedTokens: 0, outputTokens }, rates);
-  const uncachedCost = callCost({ promptTokens, cachedTokens: 0, outputTokens, ...written }, rates);
-  const usd = plain.usd === undefined ? undefined : Math.max(plain.usd, uncachedCost.usd ?? 0);
+  const hourWriteCost = callCost({ promptTokens, cachedTokens: 0, outputTokens, ...written }, rates);
+  const usd = plain.usd === undefined ? undefined : Math.max(plain.usd, hourWriteCost.usd ?? 0);
   return {
-    costUnits: Math.max(plain.costUnits, uncachedCost.costUnits),
+    costUnits: Math.max(plain.costUnits, hourWriteCost.costUnits),
     ...(usd !== undefined && { usd }),
   };
 }
@@ -866,21 +866,21 @@ export function callAlone(
   const refutes = before.messages > messages.length;
   const compacted = refutes ? NOT_COMPACTED : before;
   const tokens = ownTokens - compacted.tokens;
-  const requestedShare = compacted.tokens > 0 ? take(tokens, Math.max(0, last - compacted.tokens), 0) : whole;
+  const baselineUsage = compacted.tokens > 0 ? take(tokens, Math.max(0, last - compacted.tokens), 0) : whole;
   const fullFrom = habit.fullFrom?.(windowTokens, replyTokens) ?? usuallyFullFrom(windowTokens);
-  const stays = { usage: requestedShare, whole, resend, compacted, refutes };
-  if (requestedShare.promptTokens <= fullFrom) return stays;
+  const stays = { usage: baselineUsage, whole, resend, compacted, refutes };
+  if (baselineUsage.promptTokens <= fullFrom) return stays;
   const tokensOf = (some: readonly Message[]) =>
     sumOf(some, (message) => countMessageTokens(message, countTokens));
   const answers = habit.isLate
     ? messages.slice(messages.findLastIndex(({ role }) => role === "assistant") + 1)
     : [];
-  if (requestedShare.promptTokens - scale.perToken * tokensOf(answers) <= fullFrom) return stays;
+  if (baselineUsage.promptTokens - scale.perToken * tokensOf(answers) <= fullFrom) return stays;
   const from = tailFrom(messages, habit.retainedChars?.(fullFrom) ?? 0);
   const left = frontTokens + tokensOf(messages.slice(from)) + (habit.retainedTokens ?? 0) / scale.perToken;
   if (left >= tokens) return stays;
   const { resultChars } = habit;
-  const compaction = resultChars === undefined ? requestedShare : writtenLike(
+  const compaction = resultChars === undefined ? baselineUsage : writtenLike(
     usage,
     scale.perToken * transcriptTokens(messages.slice(compacted.gone, from), { resultChars, countTokens }),
     0,

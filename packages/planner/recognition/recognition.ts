@@ -72,10 +72,10 @@ export type Continuation<Known> =
     readonly length: number;
     /**
      * `grown`: its whole history stays. `transient`: the end of the previous request was transient.
-     * `cleared`: the client replaced old results. `back`: the client went back. `anew`: the client compacted
-     * it.
+     * `cleared`: the client replaced old results. `back`: the client went back.
+     * `compacted`: the client compacted the history.
      */
-    readonly how: "grown" | "transient" | "cleared" | "back" | "anew";
+    readonly how: "grown" | "transient" | "cleared" | "back" | "compacted";
   }
   | { readonly type: "fork"; readonly known: Known; readonly at: number }
   | { readonly type: "new" };
@@ -185,7 +185,7 @@ export class Recognition<Known extends KnownConversation> {
     if (grown && isBegun(grown.known)) return grown;
     const anew = [this.#quotedBy(request, candidates, named), this.#endOf(request)]
       .find((known) => known && (!named || known === named));
-    if (anew) return { ...this.#back(anew, items), how: "anew" };
+    if (anew) return { ...this.#back(anew, items), how: "compacted" };
     if (named) return grown ?? this.#back(named, items);
     const alike = candidates.filter(({ shared }) => shared > countHeads(items));
     const unbegun =

@@ -197,7 +197,7 @@ class Play {
     if (before && before !== known && talk.lasting) this.#left.push(talk.lasting);
     talk.lasting = talk.items;
     const { summary, ...facts } = known.facts;
-    const isRestarted = outcome === "continue" && recognised.how === "anew";
+    const isRestarted = outcome === "continue" && recognised.how === "compacted";
     const pieces = isRestarted ? summary?.pieces : facts.begunWith?.pieces;
     const isAnswered = !isRestarted && request.items.some(({ role }) => role === "reply");
     const begunWith = pieces && { pieces, isAnswered };

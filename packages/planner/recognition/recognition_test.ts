@@ -56,7 +56,7 @@ for (
     ["an interrupted turn", { one: ONE }, "S u1 a1 r1 a2 r2 u2", "continue one 6 back", { isAmidTurn: true }],
     ["another branch", { one: ONE }, "S u1 a1 r1 a2 r2 u2", "fork one 6"],
     ["an opening", { one: ONE }, "S u1", "new"],
-    ["its end after another start", { one: ONE }, "S uX a2 r2 a3 r3 a4 r4", "continue one 1 anew"],
+    ["its end after another start", { one: ONE }, "S uX a2 r2 a3 r3 a4 r4", "continue one 1 compacted"],
     ["the newest of equal ones", { one: ONE, other: ONE }, `${ONE} a4`, "continue other 8 grown"],
     [
       "the longer of two",
@@ -74,11 +74,11 @@ for (
 
 Deno.test("Recognition.recognise() continues a conversation whose summary is quoted with a new history", () => {
   const request = { ...history("S u1"), textsOf: () => ["Continued from a summary."] };
-  assertEquals(recognised({ one: "S u0 a1 u2" }, request, { summary }), "continue one 1 anew");
+  assertEquals(recognised({ one: "S u0 a1 u2" }, request, { summary }), "continue one 1 compacted");
   const requested = { summary: { pieces: [], isRequested: true } };
   assertEquals(
     recognised({ one: "S u0 a1 u2" }, history("S u1", { isKeyed: true }), requested),
-    "continue one 1 anew",
+    "continue one 1 compacted",
   );
   assertEquals(recognised({ one: "S u0 a1 u2" }, history("S u1"), requested), "new");
 });

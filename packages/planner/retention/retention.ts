@@ -108,7 +108,7 @@ interface Bearer {
   readonly edits: boolean;
   readonly files: readonly string[];
   arrivedAt: number;
-  /** The call before which it came, or that last used one of its names. */
+  /** The call before which it entered, or that last used one of its names. */
   wanted: number;
   names: number;
   /** Unanswered error, or one whose call has succeeded since. */
@@ -690,7 +690,7 @@ function worth(
 }
 
 /**
- * Returns the tools that were shown in full and called. Tools that weren't called need their prose, and so
+ * Returns the tools that were sent in full and called. Tools that weren't called need their prose, and so
  * does `recall`.
  */
 function findCompactions(

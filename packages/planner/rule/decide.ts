@@ -5,7 +5,7 @@ import type { Quote, QuotedPrompt } from "../prompt_session.ts";
 import type { Profile } from "../providers.ts";
 import type { Removal } from "../retention/retention.ts";
 
-/** Share of the window from which price no longer decides. The rest is for the answer. */
+/** Share of the window from which cost no longer decides. The rest is for the answer. */
 export const WINDOW_SHARE = 0.9;
 
 const ROOMY_SHARE = 0.6;
@@ -155,8 +155,8 @@ function brokenBy(
   start: number,
   { profile, promptTokens, cachedTokens }: Omit<CachedPrompt, "alive">,
 ): number {
-  const servedCount = servedTokens(profile, { promptTokens, sharedTokens: start });
-  return Math.max(0, cachedTokens - servedCount);
+  const remainingTokens = servedTokens(profile, { promptTokens, sharedTokens: start });
+  return Math.max(0, cachedTokens - remainingTokens);
 }
 
 export function isSurelyCold(alive: number): boolean {
@@ -242,12 +242,12 @@ export function quotePrompt(
   let removed = 0;
   for (const { tokens } of removals) removed += tokens;
   const [first] = removals;
-  const evicted = first
+  const cachedAfter = first
     ? Math.min(cachedTokens, servedTokens(profile, { promptTokens, sharedTokens: first.start }))
     : cachedTokens;
   return {
     asIs: quoted(Math.round(promptTokens), Math.round(cachedTokens)),
-    rewritten: quoted(Math.max(0, Math.round(promptTokens - removed)), evicted),
+    rewritten: quoted(Math.max(0, Math.round(promptTokens - removed)), cachedAfter),
     alive,
   };
 }

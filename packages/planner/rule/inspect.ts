@@ -7,7 +7,7 @@ import {
   type Usage,
 } from "@tare/messages";
 import { countMessageTokens, countToolTokens, hashPiece } from "@tare/messages/internal";
-import { predict, type Prediction, requestRecord, servedOf, servedTokens } from "../cache/prefix.ts";
+import { cacheStateOf, predict, type Prediction, servedOf, servedTokens } from "../cache/prefix.ts";
 import {
   type ByKind,
   longestSize,
@@ -28,9 +28,9 @@ import { currentProfile, currentWindow, type Profile, profileNamed, withoutCache
 import { ingested } from "../ingestion/ingested.ts";
 import {
   compactedTools,
+  firstIngestEdits,
   type History,
-  ingestEdits,
-  ingestionEdits,
+  lastIngestEdits,
   Layout,
   type PlacedView,
 } from "../edits/view.ts";
@@ -155,7 +155,7 @@ export class KnownSession {
   readonly #layout: Layout;
   #standings: Standings;
   #taken: Message[] = [];
-  readonly #retained: number[] = [];
+  readonly #unchangedTokens: number[] = [];
   #isNew: boolean;
   #before: Inspection | undefined;
   #judgedBy = "";
@@ -216,9 +216,9 @@ export class KnownSession {
   isSureOfWindow(model: string | undefined): boolean {
     const { assumesWindow = false, windowTokens } = this.#options;
     const isAssumed = typeof assumesWindow === "function" ? assumesWindow() : assumesWindow;
-    const { tokens, isLearned } = this.#account.windows[model ?? ""] ??
-      { tokens: Infinity, isLearned: false };
-    return tokens < currentWindow(windowTokens) ? isLearned : !isAssumed || isLearned;
+    const { tokens, isReported } = this.#account.windows[model ?? ""] ??
+      { tokens: Infinity, isReported: false };
+    return tokens < currentWindow(windowTokens) ? isReported : !isAssumed || isReported;
   }
 
   /**
@@ -274,7 +274,7 @@ export class KnownSession {
       this.#taken = [];
     }
     const taken = this.#taken;
-    const arrived = taken.length < history.length ? ingestionEdits(edits) : undefined;
+    const arrived = taken.length < history.length ? firstIngestEdits(edits) : undefined;
     while (taken === this.#taken && taken.length < history.length) {
       const message = history[taken.length]!;
       const at = taken.push(message) - 1;
@@ -366,7 +366,7 @@ export class KnownSession {
       alive: reckoned,
       aliveOf: (sent) =>
         reckonedAlive(
-          requestRecord(sent, { profile, cacheLifetime: account.cacheLifetime, nowMs: request.nowMs }).alive,
+          cacheStateOf(sent, { profile, cacheLifetime: account.cacheLifetime, nowMs: request.nowMs }).alive,
         ),
     });
     return {
@@ -429,13 +429,13 @@ export class KnownSession {
     const { sent, cacheLifetime } = this.#account;
     const { sharedTokens } = predictAlone(call, {
       ...{ sent, nowMs, countTokens: this.#options.countTokens },
-      aliveOf: (one) => requestRecord(one, { profile, cacheLifetime, nowMs }).alive,
+      aliveOf: (one) => cacheStateOf(one, { profile, cacheLifetime, nowMs }).alive,
     });
     return servedTokens(profile, { promptTokens: call.ownTokens, sharedTokens });
   }
 
   notePlan(plan: Plan): void {
-    this.#plannedAt.set(plan, this.#retained.length);
+    this.#plannedAt.set(plan, this.#unchangedTokens.length);
     if (plan.edits.length > 0) this.#account = { ...this.#account, rewritten: "here" };
   }
 
@@ -453,7 +453,7 @@ export class KnownSession {
     const { countTokens, lossLimit, compaction = USUAL_COMPACTION, dryRun = false } = this.#options;
     const toolTokens = countRequestTokens({ messages: [], tools: plan.view.tools }, countTokens);
     // Later rewrites may have left fewer tokens unchanged.
-    const retained = this.#retained.slice(this.#plannedAt.get(plan) ?? 0);
+    const retained = this.#unchangedTokens.slice(this.#plannedAt.get(plan) ?? 0);
     const { state, entry } = bookCall(this.#account, {
       plan,
       usage,
@@ -507,7 +507,7 @@ export class KnownSession {
       ...this.#account,
       windows: {
         ...this.#account.windows,
-        [model ?? ""]: { tokens: Math.floor(limit), isLearned: windowTokens !== undefined },
+        [model ?? ""]: { tokens: Math.floor(limit), isReported: windowTokens !== undefined },
       },
       ...(!isCounted && !fits && { doubted: true }),
     };
@@ -516,7 +516,7 @@ export class KnownSession {
 
   #refuteWindow(model = "", promptTokens: number): void {
     const { [model]: learned, ...windows } = this.#account.windows;
-    if (learned && !learned.isLearned && promptTokens > learned.tokens) {
+    if (learned && !learned.isReported && promptTokens > learned.tokens) {
       this.#account = { ...this.#account, windows };
     }
   }
@@ -580,15 +580,17 @@ export class KnownSession {
     const shared = this.#sharedLength(history);
     const { ownTokens = 0, fullTokens = 0 } = (this.#isNew ? this.#before : this.#layout) ?? {};
     for (const _ of this.take(history, edits)) { /* Runs all steps. */ }
-    let retained = this.#layout.update(history, edits);
+    let unchangedTokens = this.#layout.update(history, edits);
     const { forked = false, seen } = this.#account;
     // A stored fork's shared start is known by its number of messages only.
     const isCounted = this.#isNew && forked && !this.#before;
-    if (this.#isNew) retained = isCounted ? this.#layout.startAt(seen) : this.#retainedOf(this.#before);
+    if (this.#isNew) {
+      unchangedTokens = isCounted ? this.#layout.startAt(seen) : this.#retainedOf(this.#before);
+    }
     this.#isNew = false;
     this.#before = undefined;
-    if (retained === Infinity) return;
-    this.#retained.push(retained);
+    if (unchangedTokens === Infinity) return;
+    this.#unchangedTokens.push(unchangedTokens);
     const gone = shared === Infinity ? 0 : ownTokens - this.#layout.ownTokensOf(shared);
     const allGone = shared === Infinity ? 0 : fullTokens - this.#layout.fullTokensOf(shared);
     const account = this.#account;
@@ -597,7 +599,7 @@ export class KnownSession {
       seen: Math.min(account.seen, shared),
       sent: account.sent.map((one) => {
         const toolTokens = one.promptTokens - one.messageTokens;
-        const messageTokens = Math.min(one.messageTokens, retained);
+        const messageTokens = Math.min(one.messageTokens, unchangedTokens);
         const most = (tokens: number) => isCounted ? toolTokens + tokens : Infinity;
         return {
           ...one,
@@ -633,7 +635,7 @@ export class KnownSession {
     const judgedBy = `${basis} ${this.#layout.version}`;
     if (judgedBy !== this.#judgedBy) this.#standings.wakeAll();
     const { changed } = this.#layout;
-    const arrived = changed.length > 0 ? ingestionEdits(edits) : undefined;
+    const arrived = changed.length > 0 ? firstIngestEdits(edits) : undefined;
     for (const at of changed) {
       this.#standings.wake(at);
       for (const { source } of arrived?.get(at)?.references ?? []) this.#standings.wake(source);
@@ -708,17 +710,17 @@ export function planOf(
 }
 
 function ingestedPlaces(edits: readonly Edit[]): number[] {
-  const arrived = ingestionEdits(edits);
-  return [...ingestEdits(edits)].flatMap(([index, edit]) => arrived.get(index) === edit ? [index] : []);
+  const arrived = firstIngestEdits(edits);
+  return [...lastIngestEdits(edits)].flatMap(([index, edit]) => arrived.get(index) === edit ? [index] : []);
 }
 
 export function sharePrompt(
   layout: Layout,
   { activeStart, toolTokens }: { readonly activeStart: number; readonly toolTokens: number },
 ): PromptShares {
-  const { core, ingested, results, placeholders } = layout.totals;
-  const oldTurns = layout.ingestedBefore(activeStart);
-  return { tools: toolTokens, core, oldTurns, activeTurn: ingested - oldTurns, results, placeholders };
+  const { core, dialogue, results, placeholders } = layout.totals;
+  const oldTurns = layout.dialogueBefore(activeStart);
+  return { tools: toolTokens, core, oldTurns, activeTurn: dialogue - oldTurns, results, placeholders };
 }
 
 function savedTokens(
@@ -732,7 +734,7 @@ function savedTokens(
 ): SessionView["saved"] {
   const truncate = truncated.reduce((sum, at) => sum + layout.savedAt(at), 0);
   let [normalization, references] = [0, 0];
-  for (const { index, normalizationTokens } of ingestEdits(edits).values()) {
+  for (const { index, normalizationTokens } of lastIngestEdits(edits).values()) {
     if (!layout.shows(index)) continue;
     normalization += normalizationTokens;
     references += layout.savedAt(index) - normalizationTokens;
@@ -745,7 +747,7 @@ function savedTokens(
 /** Returns the tokens that references to each message save; evicting it would expand them. */
 function referredTokens(edits: readonly Edit[], layout: Layout): ReadonlyMap<number, number> {
   const tokens = new Map<number, number>();
-  for (const { index, references } of ingestEdits(edits).values()) {
+  for (const { index, references } of lastIngestEdits(edits).values()) {
     if (!layout.shows(index)) continue;
     for (const { source, tokens: its } of references) tokens.set(source, (tokens.get(source) ?? 0) + its);
   }

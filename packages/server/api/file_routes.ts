@@ -145,7 +145,7 @@ const REFUSED = {
 };
 
 export function undoRoutes(sessions: Sessions, checkpoints: Omit<Checkpoints, "close"> | undefined) {
-  const retain = () => {
+  const requireCheckpoints = () => {
     if (checkpoints) return checkpoints;
     throw notSupported("Cannot undo: the server has no checkpoints.");
   };
@@ -175,7 +175,7 @@ export function undoRoutes(sessions: Sessions, checkpoints: Omit<Checkpoints, "c
       },
       async answer({ path: { id } }) {
         const session = await sessions.get(id);
-        const turns = await retain().changes(session.id);
+        const turns = await requireCheckpoints().changes(session.id);
         return { json: { turns: turns.map((turn) => ({ ...turn, ...arrays(turn) })) } };
       },
     }),
@@ -196,7 +196,7 @@ export function undoRoutes(sessions: Sessions, checkpoints: Omit<Checkpoints, "c
         ...REFUSED,
       },
       async answer({ path: { id }, body: { turn, conversation = false, force }, caller, keep }) {
-        const files = retain();
+        const files = requireCheckpoints();
         const session = await sessions.get(id);
         const { settings: { instructions } } = session;
         const lengthOf = (turn: number) => lengthBefore(id, { turn, instructions, store: sessions.store });
@@ -210,11 +210,11 @@ export function undoRoutes(sessions: Sessions, checkpoints: Omit<Checkpoints, "c
             }
             throw error;
           }));
-        const goOn = async () => {
+        const forkBefore = async () => {
           const length = known ?? await lengthOf(done.turns[0]!);
           return await sessions.fork(session, { length, by: Keys.nameOf(caller) });
         };
-        const made = conversation ? await goOn() : undefined;
+        const made = conversation ? await forkBefore() : undefined;
         keep({ sessionId: id });
         return {
           json: { ...arrays(done), turns: [...done.turns], ...(made && { session: sessionBody(made) }) },
@@ -233,7 +233,7 @@ export function undoRoutes(sessions: Sessions, checkpoints: Omit<Checkpoints, "c
         ...REFUSED,
       },
       async answer({ path: { id }, body: { force }, keep }) {
-        const files = retain();
+        const files = requireCheckpoints();
         const done = await putBack(await sessions.get(id), "redo", () => files.redo(id, { force }));
         keep({ sessionId: id });
         return { json: { ...arrays(done), turns: [...done.turns] } };

@@ -53,12 +53,12 @@ export const ASSISTANT_MESSAGE = Type.Unsafe<AssistantMessage>(Type.Object({
   })),
 }, { title: "AssistantMessage" }));
 
-const SAID = Type.Object({ role: Type.Enum(["system", "developer", "user"]), content: CONTENT });
+const INPUT_MESSAGE = Type.Object({ role: Type.Enum(["system", "developer", "user"]), content: CONTENT });
 
 export const MESSAGE_BY_ROLE: Readonly<Record<Message["role"], TSchema>> = {
-  system: SAID,
-  developer: SAID,
-  user: SAID,
+  system: INPUT_MESSAGE,
+  developer: INPUT_MESSAGE,
+  user: INPUT_MESSAGE,
   assistant: ASSISTANT_MESSAGE,
   tool: Type.Object({
     role: Type.Literal("tool"),

@@ -20,7 +20,7 @@ export function metricsRoutes({ metricRegistry, isOpen }: NonNullable<HttpOption
       operationId: "getMetrics",
       summary: "Returns the server's metrics in Prometheus format.",
       ...(isOpen ? { isPublic: true } : { who: "metrics" as const }),
-      responses: { 200: { description: "The figures.", content: { "text/plain": Type.String() } } },
+      responses: { 200: { description: "The metrics.", content: { "text/plain": Type.String() } } },
       answer: async () =>
         new Response(await metricRegistry.text(), { headers: { "content-type": metricRegistry.mediaType } }),
     }),
@@ -102,7 +102,7 @@ export function measured(
   answer: ReturnType<typeof guard>,
   placeOf: (response: Response) => string,
 ): ReturnType<typeof guard> {
-  const duration = metricRegistry.figure({
+  const duration = metricRegistry.metric({
     kind: "histogram",
     name: "http.server.request.duration",
     unit: "s",

@@ -28,7 +28,7 @@ function recorder() {
       | Promise<Readings>
   >();
   const metricRegistry: MetricRegistry = {
-    figure: ({ name }) => (value, facts) => recorded.push([name, value, facts]),
+    metric: ({ name }) => (value, facts) => recorded.push([name, value, facts]),
     observe: ({ name }, read) => void observed.set(name, read),
     text: () => Promise.resolve("a 1\n"),
     mediaType: "text/plain; version=0.0.4",
@@ -140,7 +140,7 @@ Deno.test("metrics: calls of the agent are recorded with their tokens and cost",
   // Nothing was evicted, so that the baseline cost the same.
   assertEquals(ours, [
     ["tare.cost", 9.5, { "gen_ai.request.model": "scripted" }],
-    ["tare.cost.without", 9.5, { "gen_ai.request.model": "scripted" }],
+    ["tare.cost.baseline", 9.5, { "gen_ai.request.model": "scripted" }],
     ["tare.prompt.tokens", 10, { "gen_ai.request.model": "scripted" }],
     ["tare.prompt.cached_tokens", 5, { "gen_ai.request.model": "scripted" }],
   ]);

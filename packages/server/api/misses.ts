@@ -1,5 +1,5 @@
 import type { SessionCalls } from "@tare/session/internal";
-import { type CallReport, dearest } from "@tare/session/internal/report";
+import { byCostDescending, type CallReport } from "@tare/session/internal/report";
 import { type Static, Type } from "typebox";
 import type { Reads } from "../http/route.ts";
 import { closed, COUNT } from "../http/schema.ts";
@@ -15,8 +15,8 @@ export const MISSES: Readonly<
     | "not_marked"
     | "routed"
     | "expired_tool"
-    | "expired_question"
-    | "expired_person"
+    | "expired_approval"
+    | "expired_user"
     | "own_rewrite"
     | "model_changed"
     | "evicted"
@@ -68,17 +68,17 @@ export const MISSES: Readonly<
       "TARE_KEEP_ALIVE=$0.50/day. Otherwise use tools that are faster than the cache's time to live, or " +
       "a cache for an hour (anthropic-1h).",
   },
-  expired_question: {
+  expired_approval: {
     name: "expired while an approval was pending",
     isAvoidable: true,
     remedy: "Answer sooner, or allow such calls by a rule. Tare keeps a cache with a time to live of five " +
       "minutes alive for about twenty minutes, but not longer.",
   },
-  expired_person: {
+  expired_user: {
     name: "expired while the user paused",
     isAvoidable: true,
     remedy:
-      "Keep the cache alive: TARE_KEEP_ALIVE=$0.50/day, or for one session with keep_warm. After it has " +
+      "Keep the cache alive: TARE_KEEP_ALIVE=$0.50/day, or for one session with POST …/keep_alive. After it has " +
       "expired, Tare prunes before the prompt is cached again.",
   },
   own_rewrite: {
@@ -186,7 +186,7 @@ export async function reportMisses(
     const { name, isAvoidable: avoidable, remedy } = MISSES[miss.cause];
     return { ...miss, name, avoidable, remedy };
   });
-  misses.sort((a, b) => Number(b.avoidable) - Number(a.avoidable) || dearest(a, b));
+  misses.sort((a, b) => Number(b.avoidable) - Number(a.avoidable) || byCostDescending(a, b));
   return { ...totals, misses };
 }
 
@@ -202,8 +202,8 @@ function causeOf(
     case "tools_changed":
       return "changed_tools";
     case "expired":
-      if (call.afterQuestion) return "expired_question";
-      return call.turn !== null && before?.turn === call.turn ? "expired_tool" : "expired_person";
+      if (call.afterQuestion) return "expired_approval";
+      return call.turn !== null && before?.turn === call.turn ? "expired_tool" : "expired_user";
     case "provider_lost":
       if (tokens <= BLOCK_TOKENS) return "new";
       return before && pauseMs(before, call) < ROUTED_MS ? "routed" : "evicted";

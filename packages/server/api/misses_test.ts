@@ -56,9 +56,9 @@ Deno.test("reportMisses() separates causes by the event that a call waited for, 
   const reported = misses.map(({ cause, avoidable, calls, tokens }) => [cause, avoidable, calls, tokens]);
   assertEquals(reported[0], ["changed_instructions", true, 2, 20_000]);
   assertEquals(reported.slice(1, 5).map(([cause]) => cause).sort(), [
-    "expired_person",
-    "expired_question",
+    "expired_approval",
     "expired_tool",
+    "expired_user",
     "routed",
   ]);
   assertEquals(reported.slice(1, 5).every(([, avoidable]) => avoidable), true);
@@ -93,7 +93,7 @@ Deno.test("reportMisses() reports the requested days", async () => {
     "first_call",
   ]);
   assertEquals((await report(sessions, { from: "2026-01-02" })).misses.map(({ cause }) => cause), [
-    "expired_person",
+    "expired_user",
   ]);
   assertEquals((await report(sessions, { from: "2026-01-03" })).sessions, 0);
 });

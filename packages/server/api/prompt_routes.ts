@@ -8,7 +8,7 @@ import {
   CALL_LIST,
   CALLS_QUERY,
   KEEP_ALIVE,
-  KEPT_ALIVE,
+  KEEP_ALIVE_RESPONSE,
   LEDGER_REPORT,
   MISSES_QUERY,
   NEW_PIN,
@@ -45,8 +45,8 @@ export function promptRoutes(registry: ServerSessions) {
       },
       async answer({ path: { id }, query: { after, limit } }) {
         const calls = await (await openSession(registry, id)).calls();
-        const behind = calls.filter(({ number }) => number > after);
-        return { json: { calls: behind.slice(0, limit), hasMore: behind.length > limit } };
+        const later = calls.filter(({ number }) => number > after);
+        return { json: { calls: later.slice(0, limit), hasMore: later.length > limit } };
       },
     }),
     route({
@@ -98,7 +98,8 @@ export function promptRoutes(registry: ServerSessions) {
       path: "/sessions/{id}/pins",
       operationId: "setPin",
       isAtomic: true,
-      summary: "Retains or restores a message (`keep`), or evicts a result (`evict`), at the next rewrite; " +
+      summary:
+        "Retains or restores a message (`retain`), or evicts a result (`evict`), at the next rewrite; " +
         "replaces the message's earlier pin. Causes no rewrite by itself.",
       body: NEW_PIN,
       responses: {
@@ -141,14 +142,14 @@ export function promptRoutes(registry: ServerSessions) {
     route({
       method: "POST",
       path: "/sessions/{id}/keep_alive",
-      operationId: "keepWarm",
+      operationId: "keepAlive",
       summary:
         "Keeps the cache of the session's newest prompt alive while it is idle, by requests at a cost: " +
         "as long as they pay, and at most for this time. Each request ends it; it resumes afterwards if " +
         "time remains.",
       body: KEEP_ALIVE,
       responses: {
-        200: json("Until when.", KEPT_ALIVE),
+        200: json("Until when.", KEEP_ALIVE_RESPONSE),
         400: "Cache keep-alive is off, the price is unknown, or the body isn't valid.",
         404: "There is no such session.",
         409: "There is no cache to keep alive now.",
@@ -156,7 +157,7 @@ export function promptRoutes(registry: ServerSessions) {
       async answer({ path: { id }, body: { minutes }, keep }) {
         const session = await openSession(registry, id);
         const outcome = session.keepFor(minutes * 60_000);
-        if (typeof outcome !== "object") throw notRetained(id, outcome);
+        if (typeof outcome !== "object") throw keepAliveRefusal(id, outcome);
         keep({ sessionId: id });
         const { untilMs, maxUsd } = outcome;
         return { json: { until: new Date(untilMs).toISOString(), maxUsd } };
@@ -237,7 +238,7 @@ export function promptRoutes(registry: ServerSessions) {
   ];
 }
 
-function notRetained(
+function keepAliveRefusal(
   id: string,
   why: Extract<ReturnType<CacheKeepAlive["keepFor"]>, string> | undefined,
 ): HttpError {

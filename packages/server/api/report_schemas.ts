@@ -61,7 +61,7 @@ const CALL = closed({
     ...numbers(["promptTokens", "cachedTokens", "costUnits"]),
     usd: orNull(NUMBER),
     compacts: FLAG,
-  }, "WithoutTare")),
+  }, "Baseline")),
   resendCostUnits: orNull(NUMBER),
   projected: orNull(closed({
     ...numbers(["promptTokens", "cachedTokens", "costUnits", "refetchCostUnits"]),
@@ -101,7 +101,7 @@ export const NEW_PIN = closed(
     place: count("Position of the message in the history."),
     wish: Type.Enum(["retain", "evict"], {
       description:
-        "`keep` restores the message at the next rewrite and retains it; `evict` evicts the result.",
+        "`retain` restores the message at the next rewrite and retains it; `evict` evicts the result.",
     }),
     by: Type.Optional(
       Type.String({ minLength: 1, maxLength: 100, description: "Name of the author. Default: `user`." }),
@@ -113,20 +113,20 @@ export const NEW_PIN = closed(
 
 export const KEEP_ALIVE = closed(
   { minutes: Type.Integer({ minimum: 5, maximum: 1_440, description: "Duration from now." }) },
-  "KeepWarm",
+  "KeepAliveRequest",
   { minutes: 60 },
 );
 
-export const KEPT_ALIVE = closed({
+export const KEEP_ALIVE_RESPONSE = closed({
   until: Type.String({ format: "date-time", description: "End of keep-alive requests." }),
   maxUsd: Type.Number({
     description:
       "Highest cost of keep-alive requests until then, in US dollars. They end earlier if they don't pay.",
   }),
-}, "KeptWarm");
+}, "KeepAliveResponse");
 
 export const BLOCK_STATE = Type.Enum([
-  ...["alive", "said_once", "elided", "truncated", "summarised", "left", "compact"] as const,
+  ...["alive", "deduplicated", "elided", "truncated", "summarised", "evicted", "compact"] as const,
 ]);
 
 const BLOCK = {
@@ -176,15 +176,18 @@ export const BLOCK_QUERY = {
   }),
 };
 
-export const TOTALS = numbers(Object.keys(usageTotals.nothing) as (keyof UsageTotals)[]);
-const GROUP_TOTALS = closed({ ...TOTALS, sessions: COUNT }, "GroupTotals");
+export const TOTAL_FIELDS = numbers(Object.keys(usageTotals.nothing) as (keyof UsageTotals)[]);
+const GROUP_TOTALS = closed({ ...TOTAL_FIELDS, sessions: COUNT }, "GroupTotals");
 
 export const OVERVIEW = closed({
-  today: closed(TOTALS, "UsageTotals"),
-  all: closed(TOTALS, "UsageTotals"),
+  today: closed(TOTAL_FIELDS, "UsageTotals"),
+  all: closed(TOTAL_FIELDS, "UsageTotals"),
   groups: closed({ planned: GROUP_TOTALS, holdout: GROUP_TOTALS }, "Groups"),
   warnings: Type.Array(
-    closed({ at: TIME, session: TEXT, message: TEXT } satisfies Fields<Overview["warnings"]>, "ToldWarning"),
+    closed(
+      { at: TIME, session: TEXT, message: TEXT } satisfies Fields<Overview["warnings"]>,
+      "SessionWarning",
+    ),
   ),
 }, "Overview");
 
@@ -201,7 +204,7 @@ export const SPEND_QUERY = {
 };
 
 export const SPEND_REPORT = closed({
-  all: closed(TOTALS, "UsageTotals"),
+  all: closed(TOTAL_FIELDS, "UsageTotals"),
   rows: Type.Array(closed({
     key: text("Day, model, name of the agent or id of the session; empty if unknown."),
     session: orNull(closed({
@@ -210,7 +213,7 @@ export const SPEND_REPORT = closed({
       model: TEXT,
       agent: orNull(TEXT),
     }, "SpendingSession")),
-    ...TOTALS,
+    ...TOTAL_FIELDS,
   }, "SpendRow")),
   hasMore: FLAG,
 }, "Spend");
@@ -225,7 +228,7 @@ export const MISSES_QUERY = {
 type Fields<List extends readonly object[]> = Record<keyof List[number], TSchema>;
 
 const LEDGER_GROUP = closed({
-  ...TOTALS,
+  ...TOTAL_FIELDS,
   sessions: COUNT,
   costUnitsPerSession: NUMBER,
   baselineCostUnitsPerSession: NUMBER,
@@ -236,7 +239,7 @@ const LEDGER_GROUP = closed({
 
 export const LEDGER_REPORT = closed({ planned: LEDGER_GROUP, holdout: LEDGER_GROUP }, "GatewayLedger");
 
-const PASSING = {
+const GATEWAY_FIELDS = {
   kind: Type.Literal("gateway"),
   id: TEXT,
   key: optionalText("Name of the key that created it; absent: the owner's."),
@@ -251,21 +254,21 @@ const PASSING = {
   holdout: FLAG,
   reverted: FLAG,
   epoch: NUMBER,
-  ...TOTALS,
+  ...TOTAL_FIELDS,
   savedCostUnits: NUMBER,
 };
 
-export const GATEWAY_SESSION = closed(PASSING, "GatewaySession");
+export const GATEWAY_SESSION = closed(GATEWAY_FIELDS, "GatewaySession");
 
 export const GATEWAY_SESSION_DETAILS = closed({
-  ...PASSING,
+  ...GATEWAY_FIELDS,
   archiveBytes: NUMBER,
   prompt: orNull(closed({
     tokens: NUMBER,
     windowTokens: orNull(NUMBER),
-    left: closed(
+    evicted: closed(
       numbers(["context", "prune", "schemas", "truncate", "references", "normalization"]),
-      "GatewayLeft",
+      "GatewayEvicted",
     ),
   }, "GatewayPrompt")),
   rewrites: Type.Array(closed({ at: TIME, ...REWRITE }, "GatewayRewrite")),

@@ -12,10 +12,10 @@ import {
   storedSettings,
 } from "../sessions/session_settings.ts";
 import { sessionNotFound } from "../sessions/session_errors.ts";
-import { NO_TURNS, type Question, type SessionTotals } from "../sessions/session_types.ts";
+import { NO_TURNS, type PendingApproval, type SessionTotals } from "../sessions/session_types.ts";
 import { BEGUN, EFFECTS, FILE_CHANGE, LEDGER, PARENT, WHY } from "./event_schema.ts";
 import { MESSAGE } from "./message_schemas.ts";
-import { GATEWAY_SESSION, GATEWAY_SESSION_DETAILS, TOTALS } from "./report_schemas.ts";
+import { GATEWAY_SESSION, GATEWAY_SESSION_DETAILS, TOTAL_FIELDS } from "./report_schemas.ts";
 
 const FIELDS = {
   kind: Type.Literal("agent"),
@@ -31,7 +31,7 @@ const FIELDS = {
   parent: Type.Optional(closed({
     session: text("Id of the session that the subagent works for."),
     call: text("Id of the call that it was started for."),
-  }, "HelperParent")),
+  }, "SubagentParent")),
   forkedFrom: Type.Optional(closed({
     session: text("Id of the session that it was forked from, which is unchanged."),
     messages: count("Number of inherited messages."),
@@ -39,7 +39,7 @@ const FIELDS = {
   turns: COUNT,
   lastEvent: COUNT,
   ledger: LEDGER,
-  totals: closed(TOTALS, "UsageTotals"),
+  totals: closed(TOTAL_FIELDS, "UsageTotals"),
 };
 
 export const SESSION = closed(FIELDS, "Session", {
@@ -81,7 +81,7 @@ export const APPROVAL = closed({
   }),
 }, "Approval");
 
-const HELPER = closed({
+const SUBAGENT = closed({
   id: text("Id of the call that it was started for."),
   session: text("Id of its session."),
 }, "Subagent");
@@ -104,7 +104,7 @@ const SESSION_WITH_MESSAGES = closed({
   messages: Type.Array(MESSAGE, {
     description: "Messages, including the running turn's replies and results.",
   }),
-  subagents: Type.Array(HELPER, { description: "Sessions of its subagents, the oldest first." }),
+  subagents: Type.Array(SUBAGENT, { description: "Sessions of its subagents, the oldest first." }),
   approvals: Type.Array(APPROVAL),
   plan: Type.Optional(closed({
     steps: Type.Array(Type.String()),
@@ -145,7 +145,7 @@ export async function assertSees(registry: ServerSessions, id: string, caller: C
   if (!found || !Keys.sees(caller, found.by)) throw sessionNotFound(id);
 }
 
-export function approvalBodies(questions: readonly Question[]) {
+export function approvalBodies(questions: readonly PendingApproval[]) {
   return questions.map(({ approvalId, id: callId, pin: _pin, beganAtMs: _began, ...question }) => ({
     id: approvalId,
     callId,

@@ -56,7 +56,7 @@ export function sessionRoutes(registry: ServerSessions, sessions: Sessions) {
       operationId: "createSession",
       isAtomic: true,
       begins: true,
-      summary: "Makes a session.",
+      summary: "Creates a session.",
       body: CREATE_SESSION,
       responses: {
         201: json("The session.", SESSION),
@@ -252,7 +252,7 @@ export function agentSessionRoutes(sessions: Sessions) {
           closed({
             asIs: QUOTED_PROMPT,
             rewritten: QUOTED_PROMPT,
-            alive: Type.Number({ minimum: 0, maximum: 1 }),
+            alive: Type.Number({ minimum: 0, maximum: 1, description: "Probability of a cache hit." }),
           }, "Quote"),
         ),
         404: "There is no such session.",

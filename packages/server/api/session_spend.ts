@@ -1,15 +1,15 @@
 import {
+  byCostDescending,
   type CallReport,
-  dearest,
+  type PromptSnapshot,
   reportPrompt,
-  type SeenSession,
   type UsageTotals,
   usageTotals,
 } from "@tare/session/internal/report";
 import { type Static, Type } from "typebox";
 import type { Reads } from "../http/route.ts";
 import { closed, COUNT, orNull } from "../http/schema.ts";
-import { BLOCK_STATE, numbers, PIN_REPORT, TOTALS } from "./report_schemas.ts";
+import { BLOCK_STATE, numbers, PIN_REPORT, TOTAL_FIELDS } from "./report_schemas.ts";
 
 const CARRIED = { ...numbers(["costUnits", "usd"]), unpricedCalls: COUNT };
 const RESULTS_SPEND = Type.Array(
@@ -30,9 +30,12 @@ const RESULT_SPENDS = Type.Array(closed({
 }, "ResultSpend"));
 
 export const SESSION_SPEND = closed({
-  all: closed(TOTALS, "UsageTotals"),
+  all: closed(TOTAL_FIELDS, "UsageTotals"),
   turns: Type.Array(
-    closed({ turn: orNull(COUNT), at: orNull(Type.String({ format: "date-time" })), ...TOTALS }, "TurnSpend"),
+    closed(
+      { turn: orNull(COUNT), at: orNull(Type.String({ format: "date-time" })), ...TOTAL_FIELDS },
+      "TurnSpend",
+    ),
   ),
   tools: RESULTS_SPEND,
   subjects: RESULTS_SPEND,
@@ -63,7 +66,7 @@ const MOST = { rows: 100, results: 10 };
  * rewrite, which may be too long. Results that the client has dropped from its history are omitted.
  */
 export function reportSessionSpend(
-  seen: SeenSession,
+  seen: PromptSnapshot,
   { calls, isAnswered, totals = usageTotals.nothing }: {
     readonly calls: readonly CallReport[];
     /** Whether the history contains the answer to the newest call. */
@@ -81,7 +84,7 @@ export function reportSessionSpend(
     ...{ turn, at: its[0]!.at },
   }));
   const turnCalls = calls.filter(({ purpose }) => purpose === "turn");
-  const results = spendOfResults(seen, turnCalls, isAnswered).sort(dearest);
+  const results = spendOfResults(seen, turnCalls, isAnswered).sort(byCostDescending);
   const by = (keyOf: (result: ResultSpend) => string | null) => {
     const totals = new Map<string, SessionSpend["tools"][number]>();
     for (const result of results) {
@@ -96,11 +99,11 @@ export function reportSessionSpend(
         unpricedCalls: unpricedCalls + result.unpricedCalls,
       });
     }
-    return [...totals.values()].sort(dearest).slice(0, MOST.rows);
+    return [...totals.values()].sort(byCostDescending).slice(0, MOST.rows);
   };
   return {
     all: usageTotals.all(calls.map(usageTotals.call)),
-    turns: turns.sort(dearest).slice(0, MOST.rows),
+    turns: turns.sort(byCostDescending).slice(0, MOST.rows),
     tools: by(({ tool }) => tool),
     subjects: by(({ subject }) => subject),
     results: results.slice(0, MOST.results),
@@ -119,7 +122,7 @@ function programsIn(
 }
 
 function spendOfResults(
-  seen: SeenSession,
+  seen: PromptSnapshot,
   calls: readonly CallReport[],
   isAnswered: boolean,
 ): ResultSpend[] {
@@ -151,13 +154,13 @@ function spendOfResults(
 
 /** Returns whether the model still receives its first version. */
 function isWhole({ state }: Pick<ResultSpend, "state">): boolean {
-  return state === "alive" || state === "said_once" || state === "truncated";
+  return state === "alive" || state === "deduplicated" || state === "truncated";
 }
 
 /**
  * Returns the first call, from 0, that contained each message, if the last answer belongs to the call before `end`.
  */
-function firstCallsOf({ history: { messages } }: SeenSession, end: number): readonly number[] {
+function firstCallsOf({ history: { messages } }: PromptSnapshot, end: number): readonly number[] {
   const answers = messages.map(({ role }, at) =>
     role === "assistant" && messages[at + 1]?.role !== "assistant" ? 1 : 0
   );

@@ -1,5 +1,5 @@
 import { assertAlmostEquals, assertEquals } from "@std/assert";
-import { reportCall, type SeenSession } from "@tare/session/internal/report";
+import { type PromptSnapshot, reportCall } from "@tare/session/internal/report";
 import type { Message } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { reportSessionSpend } from "./session_spend.ts";
@@ -53,7 +53,7 @@ Deno.test(
       tools: [],
       places: messages.map((_, at) => at),
     };
-    const seen: SeenSession = {
+    const seen: PromptSnapshot = {
       history: { messages, tools: [] },
       view,
       pins: [],

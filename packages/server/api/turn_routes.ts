@@ -46,7 +46,7 @@ const STEER_OR_WAIT =
   "Cannot steer in the background: with steer the input enters the running turn, with background it " +
   "waits for its end. Use one of them.";
 
-const LEAVES_LATER =
+const EVICT_OR_WAIT =
   "Cannot evict now in the background: evictNow is for a turn that begins immediately. Use one of them.";
 
 const STEER_OR_CHOOSE =
@@ -115,7 +115,7 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
         const session = await sessions.load(id);
         if (background) {
           if (steer) throw invalidRequest(STEER_OR_WAIT);
-          if (evictNow) throw invalidRequest(LEAVES_LATER);
+          if (evictNow) throw invalidRequest(EVICT_OR_WAIT);
           await sessions.queue.admit();
           const requested = {
             input,

@@ -22,7 +22,8 @@ const SETTINGS = {
   types: Type.Array(Type.Enum([...WEBHOOK_TYPES]), {
     minItems: 1,
     uniqueItems: true,
-    description: "`turn.ended`: a turn has ended, for any reason; `approval.asked`: an approval is pending.",
+    description:
+      "`turn.ended`: a turn has ended, for any reason; `approval.requested`: an approval is pending.",
   }),
 };
 
@@ -46,7 +47,7 @@ const WEBHOOK = closed(
       reason: Type.Enum([...DISABLED_REASONS], {
         description:
           "`gone`: the receiver responded with 410; `failing`: all attempts failed for about a day; " +
-          "`asked`: disabled on request.",
+          "`requested`: disabled on request.",
       }),
       at: TIME,
     }, "WebhookDisabled")),
@@ -125,7 +126,7 @@ export function webhookRoutes(
       isSentOnce: true,
       body: closed(SETTINGS, "NewWebhook", {
         url: "https://hooks.example/tare",
-        types: ["turn.ended", "approval.asked"],
+        types: ["turn.ended", "approval.requested"],
       }),
       responses: {
         201: json(

@@ -8,7 +8,7 @@ import type { SessionOptions } from "../sessions/session_options.ts";
 import type {
   Answer,
   ApprovalAnswered,
-  Question,
+  PendingApproval,
   SessionEvent,
   TurnRequest,
   WaitingTurn,
@@ -23,7 +23,7 @@ export interface Opening extends Pick<WaitingTurn, "budget"> {
   readonly answers: readonly ToolMessage[];
   readonly answered: readonly AnsweredCall[];
   /** Calls that are always allowed. */
-  readonly always: SessionQuestions["always"];
+  readonly always: SessionApprovals["always"];
 }
 
 interface Closing {
@@ -34,18 +34,18 @@ interface Closing {
   readonly asks?: WaitingTurn | undefined;
 }
 
-export function hear(
-  questions: SessionQuestions,
-  say: (questions: SessionQuestions) => readonly ApprovalAnswered[],
+export function takeDecisions(
+  questions: SessionApprovals,
+  decide: (questions: SessionApprovals) => readonly ApprovalAnswered[],
 ): { readonly decisions: readonly ApprovalAnswered[]; readonly isAll: boolean } {
-  const decisions = say(questions);
-  const left = openQuestions(decisions.reduce(questionsAfter, questions));
+  const decisions = decide(questions);
+  const left = openApprovals(decisions.reduce(approvalsAfter, questions));
   return { decisions, isAll: decisions.length > 0 && left.length === 0 };
 }
 
 /** Returns the opening that abandons a turn: each open call gets its result, or an error. */
-export function leaveTurn(
-  questions: SessionQuestions,
+export function abandonTurn(
+  questions: SessionApprovals,
   history: readonly Message[],
   { by, results = [] }: {
     readonly by: Exclude<Answer["by"], "user">;
@@ -54,7 +54,7 @@ export function leaveTurn(
 ): Opening {
   const decisions = denials(questions, by);
   const calls = openCalls(history);
-  const denied = deniedResults(decisions.reduce(questionsAfter, questions), calls);
+  const denied = deniedResults(decisions.reduce(approvalsAfter, questions), calls);
   const answers = answersTo(calls, [...results, ...denied]);
   const added = answers.map((message) => ({ type: "message_added", message }) as const);
   return { events: [...decisions, ...added], answers, answered: [], always: questions.always };
@@ -70,20 +70,20 @@ export function openTurn(
   { id, history, questions, asks }: {
     readonly id: string;
     readonly history: readonly Message[];
-    readonly questions: SessionQuestions;
+    readonly questions: SessionApprovals;
     readonly asks: WaitingTurn | undefined;
   },
 ): Opening {
   if (decisions) {
-    const after = decisions.reduce(questionsAfter, questions);
+    const after = decisions.reduce(approvalsAfter, questions);
     const answered = answeredCalls(after.pending, openCalls(history));
     return {
       ...{ events: decisions, answers: [], answered, always: after.always },
       ...{ budget: asks?.budget, spent: asks?.spent },
     };
   }
-  if (input === undefined && openQuestions(questions).length > 0) throw stillPending(id);
-  const left = leaveTurn(questions, history, { by: "message", results });
+  if (input === undefined && openApprovals(questions).length > 0) throw stillPending(id);
+  const left = abandonTurn(questions, history, { by: "message", results });
   // The server's description of tools needs no answer.
   const last = left.answers.at(-1) ?? history.findLast(({ role }) => role !== "system");
   if (input === undefined && !["user", "tool"].includes(last?.role ?? "")) throw nothingToContinue(id);
@@ -114,22 +114,22 @@ export function closeTurn(
   };
 }
 
-interface PutQuestion extends Question {
+interface TrackedApproval extends PendingApproval {
   readonly answer?: Answer;
 }
 
 /** Approvals of a session, by its events. Pending ones concern calls of the newest reply. */
-export interface SessionQuestions {
+export interface SessionApprovals {
   /** Approvals that the last turn ended with, until all are answered. */
-  readonly pending: readonly PutQuestion[];
+  readonly pending: readonly TrackedApproval[];
   /** Approvals whose answers the newest turn began with. */
-  readonly settled: readonly PutQuestion[];
+  readonly settled: readonly TrackedApproval[];
   readonly always: readonly PendingCall[];
 }
 
-export const NO_QUESTIONS: SessionQuestions = { pending: [], settled: [], always: [] };
+export const NO_APPROVALS: SessionApprovals = { pending: [], settled: [], always: [] };
 
-export function questionsAfter(questions: SessionQuestions, event: SessionEvent): SessionQuestions {
+export function approvalsAfter(questions: SessionApprovals, event: SessionEvent): SessionApprovals {
   const { pending, always } = questions;
   switch (event.type) {
     case "approval_requested": {
@@ -166,7 +166,7 @@ export function questionsAfter(questions: SessionQuestions, event: SessionEvent)
   }
 }
 
-export function openQuestions({ pending }: SessionQuestions): readonly Question[] {
+export function openApprovals({ pending }: SessionApprovals): readonly PendingApproval[] {
   return pending.filter(({ answer }) => !answer);
 }
 
@@ -179,7 +179,7 @@ interface GivenAnswer extends Pick<Answer, "reason"> {
  * Returns the event of a user's answer. @throws {HttpError} 404 if there is no such approval, 409 if it is answered.
  */
 export function answerTo(
-  questions: SessionQuestions,
+  questions: SessionApprovals,
   approvalId: string,
   { decision, reason, key }: GivenAnswer,
 ): readonly ApprovalAnswered[] {
@@ -206,16 +206,16 @@ export function answerTo(
 
 /** Returns the events that deny pending approvals; by time, those that are overdue at `whenMs`. */
 function denials(
-  questions: SessionQuestions,
+  questions: SessionApprovals,
   by: Exclude<Answer["by"], "user">,
   whenMs: number = Infinity,
 ): readonly ApprovalAnswered[] {
-  return openQuestions(questions).filter(({ expiresAtMs }) => by !== "time" || expiresAtMs <= whenMs)
+  return openApprovals(questions).filter(({ expiresAtMs }) => by !== "time" || expiresAtMs <= whenMs)
     .map(({ approvalId, id }) => ({ type: "approval_answered", approvalId, id, decision: "deny", by }));
 }
 
 /** Returns why a call was denied, for the model; `undefined` if it was allowed. */
-function denialOf({ answer, begun }: PutQuestion): string | undefined {
+function denialOf({ answer, begun }: TrackedApproval): string | undefined {
   if (!answer || answer.decision === "allow") return undefined;
   return begun ? `${BEGUN} ${whyDenied(answer)}` : whyDenied(answer);
 }
@@ -242,26 +242,26 @@ const NO_APPROVER = "Do what is possible without it, and report what remains.";
 export const CANNOT_ASK = `it needs approval, and no user can give it here. ${NO_APPROVER}`;
 
 export function answeredCalls(
-  pending: SessionQuestions["pending"],
+  pending: SessionApprovals["pending"],
   calls: readonly ToolCall[],
 ): readonly AnsweredCall[] {
   return calls.flatMap((call) =>
     pending.filter(({ id, parent = id, answer }) => parent === call.id && answer).map((question) => {
       const denied = denialOf(question);
-      return { call, question: question, ...(denied !== undefined && { denied }) };
+      return { call, question, ...(denied !== undefined && { denied }) };
     })
   );
 }
 
 /** Returns the results of denied calls, and of programs with a denied call. */
-function deniedResults({ pending }: SessionQuestions, calls: readonly ToolCall[]): readonly ToolMessage[] {
+function deniedResults({ pending }: SessionApprovals, calls: readonly ToolCall[]): readonly ToolMessage[] {
   return calls.flatMap((call): ToolMessage[] => {
     const content = deniedResult(pending, call) ?? stoppedResult(pending, call);
     return content === undefined ? [] : [{ role: "tool", tool_call_id: call.id, content }];
   });
 }
 
-function stoppedResult(pending: SessionQuestions["pending"], call: ToolCall): string | undefined {
+function stoppedResult(pending: SessionApprovals["pending"], call: ToolCall): string | undefined {
   const made = pending.filter(({ parent }) => parent === call.id);
   const denied = made.find(({ answer }) => answer?.decision === "deny");
   if (!denied?.answer) return undefined;
@@ -273,7 +273,7 @@ function stoppedResult(pending: SessionQuestions["pending"], call: ToolCall): st
 }
 
 /** Returns the result of a denied call; `undefined` for any other. */
-export function deniedResult(pending: SessionQuestions["pending"], call: ToolCall): string | undefined {
+export function deniedResult(pending: SessionApprovals["pending"], call: ToolCall): string | undefined {
   const question = pending.find(({ id }) => id === call.id);
   const denied = question && denialOf(question);
   return denied === undefined ? undefined : `Cannot run ${describeCall(call).name}: ${denied}`;
@@ -305,7 +305,7 @@ const ANSWER_WITHIN_MS = 24 * 60 * 60_000;
 
 interface AskingSession {
   readonly answer: (
-    say: (questions: SessionQuestions) => readonly ApprovalAnswered[],
+    decide: (questions: SessionApprovals) => readonly ApprovalAnswered[],
     request: Pick<TurnRequest, "unattended">,
   ) => Promise<unknown>;
 }

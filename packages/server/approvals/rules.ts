@@ -5,7 +5,7 @@ import type { Effects, ResolvedCall } from "@tare/messages";
 import { basename, isAbsolute, relative, resolve, SEPARATOR } from "@std/path";
 import { isDeepStrictEqual } from "node:util";
 import { type TUnsafe, Type } from "typebox";
-import { isRunner, staysInside, whatElse } from "./commands/programs.ts";
+import { describeSideEffect, isRunner, staysInside } from "./commands/programs.ts";
 import { type CommandWord, readCommand, wordsIn } from "./commands/read_command.ts";
 import { checker, closed } from "../http/schema.ts";
 
@@ -274,7 +274,7 @@ function verdictBy(list: readonly ApprovalRule[], subject: Subject): Verdict {
       if (commands.some(({ words }) => words && prefixes.some((one) => beginning(words, one, isStrict)))) {
         return { list, rule, decision };
       }
-      // The program that such a command runs can't be told from its first words.
+      // The program that such a command runs can't be determined from its first words.
       const isUnclear = commands.some(({ words }) => !words || isRunner(words[0]!.text));
       if (isUnclear) return { list, rule, decision: "ask" };
       continue;
@@ -323,7 +323,7 @@ function beyondOf(
     const protectedPlace = words.length > allowed
       ? places.find(({ display }) => isProtected(display))
       : undefined;
-    const found = whatElse(words, allowed) ??
+    const found = describeSideEffect(words, allowed) ??
       (outside && `${outside.display} is outside the workspace.`) ??
       (protectedPlace && `${protectedPlace.display} may be run or obeyed later without approval.`);
     if (found === undefined) return NOTHING;

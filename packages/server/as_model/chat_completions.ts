@@ -33,8 +33,8 @@ import {
   type ConversationTurn,
   readAnswer,
   SESSION_HEADER,
+  streamError,
   streamTurn,
-  tellError,
 } from "./turn_answer.ts";
 
 type CompletionHead = ConstructorParameters<typeof CompletionWriter>[0];
@@ -161,7 +161,7 @@ async function* chunks(
     for (const chunk of writer.usage(ledger)) yield message(chunk);
     yield { data: "[DONE]" };
   } catch (error) {
-    yield message(tellError(error, onError));
+    yield message(streamError(error, onError));
   }
 }
 

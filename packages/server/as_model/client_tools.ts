@@ -29,7 +29,7 @@ export const SAMPLING = {
   top_p: nullable(Type.Number({ minimum: 0, maximum: 1 })),
 };
 
-/** A tool of a request; `shown` is the definition of a function. */
+/** A tool of a request; `spec` is the definition of a function. */
 export interface ClientToolFields {
   readonly type: string;
   readonly spec?: {

@@ -8,7 +8,7 @@ const PICK = { type: "function", spec } as const;
 const read = (fields: Partial<ToolFields>) =>
   readToolFields({ tools: [PICK], toolChoice: undefined, settings: {}, ...fields }, ["read"]);
 
-Deno.test("readAsked() returns the client's tools and the settings other than null", () => {
+Deno.test("readToolFields() returns the client's tools and the settings other than null", () => {
   const { parameters, strict } = spec;
   const clientTools = [{ type: "function", function: { name: "pick", parameters, strict } }] as const;
   const settings = { temperature: null, top_p: 0, seed: undefined };
@@ -21,7 +21,7 @@ Deno.test("readAsked() returns the client's tools and the settings other than nu
   });
 });
 
-Deno.test("readAsked() names a refused parameter and the accepted values", () => {
+Deno.test("readToolFields() names a refused parameter and the accepted values", () => {
   const refusal = (fields: Partial<ToolFields>) => {
     const { status, message, details } = assertThrows(() => read(fields), ApiError);
     return [status, details.param, message];

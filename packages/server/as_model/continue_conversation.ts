@@ -45,7 +45,7 @@ export interface AsModelOptions {
   readonly onError: (error: unknown) => void;
 }
 
-type GoingOn = Pick<AsModelOptions, "sessions" | "store" | "instructions"> & {
+type ContinueOptions = Pick<AsModelOptions, "sessions" | "store" | "instructions"> & {
   /** The caller, who continues only own conversations. Default: the owner. */
   readonly caller?: Caller;
 };
@@ -64,7 +64,7 @@ type GoingOn = Pick<AsModelOptions, "sessions" | "store" | "instructions"> & {
  */
 export async function continueConversation(
   request: ConversationRequest,
-  options: GoingOn,
+  options: ContinueOptions,
 ): Promise<ConversationTurn> {
   const giveBack = options.sessions.slots.take();
   try {
@@ -77,7 +77,9 @@ export async function continueConversation(
 
 async function findAndStart(
   { dialogue, after, user, metadata, ...request }: ConversationRequest,
-  { sessions, giveBack, caller = Keys.OWNER, ...options }: GoingOn & { readonly giveBack: () => void },
+  { sessions, giveBack, caller = Keys.OWNER, ...options }: ContinueOptions & {
+    readonly giveBack: () => void;
+  },
 ): Promise<ConversationTurn> {
   const instructions = [options.instructions ?? DEFAULT_INSTRUCTIONS, request.instructions]
     .filter((text) => text !== "").join("\n\n");

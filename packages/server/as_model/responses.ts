@@ -29,8 +29,8 @@ import {
   cancelWithClient,
   type ConversationTurn,
   SESSION_HEADER,
+  streamError,
   streamTurn,
-  tellError,
 } from "./turn_answer.ts";
 
 type ResponseEvent = ReturnType<ResponseEventWriter["begin"]>[number];
@@ -178,7 +178,7 @@ async function* toSse(
   } catch (error) {
     if (!begun) throw error;
     // `response.failed` has reported it.
-    tellError(error, onError);
+    streamError(error, onError);
   }
 }
 

@@ -2,7 +2,13 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { EMPTY_LEDGER } from "@tare/loop/internal";
 import { ApiError } from "@tare/wire/internal";
 import type { SseMessage } from "@tare/wire/internal/sse";
-import { cancelWithClient, type ConversationTurn, readAnswer, streamTurn, tellError } from "./turn_answer.ts";
+import {
+  cancelWithClient,
+  type ConversationTurn,
+  readAnswer,
+  streamError,
+  streamTurn,
+} from "./turn_answer.ts";
 
 function turn(cancelled: string[] = []): ConversationTurn {
   return {
@@ -65,11 +71,11 @@ Deno.test("readAnswer() returns the answer", async () => {
   assertEquals((await readAnswer(turn())).text, "a");
 });
 
-Deno.test("tellError() reports hidden errors to onError", () => {
+Deno.test("streamError() reports hidden errors to onError", () => {
   const reported: unknown[] = [];
   const bug = new Error("secret");
-  const body = tellError(bug, (error) => reported.push(error));
+  const body = streamError(bug, (error) => reported.push(error));
   assertEquals([body.error.code, reported], ["internal_error", [bug]]);
   const known = new ApiError(502, "No.", { code: "bad_key" });
-  assertEquals([tellError(known, (error) => reported.push(error)).error.message, reported], ["No.", [bug]]);
+  assertEquals([streamError(known, (error) => reported.push(error)).error.message, reported], ["No.", [bug]]);
 });

@@ -59,13 +59,13 @@ export async function* turnParts(
   let stopped: FinishReason | undefined;
   let open: readonly FunctionToolCall[] = [];
 
-  const say = (piece: string): TurnPart[] => {
+  const addText = (piece: string): TurnPart[] => {
     const parting = stepText === "" && text !== "" ? "\n\n" : "";
     stepText += piece;
     text += parting + piece;
-    return [...tell(""), { type: "text", text: parting + piece }];
+    return [...addProgress(""), { type: "text", text: parting + piece }];
   };
-  const tell = (piece: string): TurnPart[] => {
+  const addProgress = (piece: string): TurnPart[] => {
     const chunk = `${waiting === "" ? "" : newLine()}${waiting}${piece}`;
     waiting = "";
     progress += chunk;
@@ -87,23 +87,23 @@ export async function* turnParts(
         break;
       }
       case "text_delta":
-        if (event.text !== "") yield* say(event.text);
+        if (event.text !== "") yield* addText(event.text);
         break;
       case "reasoning_delta":
-        yield* tell(event.text);
+        yield* addProgress(event.text);
         break;
       case "assistant_message": {
         // Not every model streams its text.
         const { content, refusal } = event.message;
-        const rest = unsaid(contentText(content) || (refusal ?? ""), stepText);
-        if (rest !== "") yield* say(rest);
+        const rest = missingText(contentText(content) || (refusal ?? ""), stepText);
+        if (rest !== "") yield* addText(rest);
         open = (event.message.tool_calls ?? []).filter((call) => call.type === "function");
         break;
       }
       case "tool_call":
-        yield* tell("");
+        yield* addProgress("");
         if (clientTools.some((tool) => tool.function.name === event.name)) break;
-        yield* tell(
+        yield* addProgress(
           `${newLine()}${event.parent === undefined ? "" : "  "}${event.name} ${shorten(event.arguments)}\n`,
         );
         break;
@@ -116,7 +116,7 @@ export async function* turnParts(
       case "turn_end": {
         const finish = finishOf(event, stopped);
         if (!finish) throw turnError(event, await failure());
-        yield* tell("");
+        yield* addProgress("");
         return { text, progress, calls: open, finish, ledger: event.ledger };
       }
     }
@@ -134,7 +134,7 @@ function finishOf(
   return reason === "model_error" && stopped === "content_filter" ? "content_filter" : undefined;
 }
 
-function unsaid(whole: string, sent: string): string {
+function missingText(whole: string, sent: string): string {
   return whole.startsWith(sent) ? whole.slice(sent.length) : "";
 }
 
@@ -188,7 +188,7 @@ export async function readAnswer({ parts }: ConversationTurn): Promise<TurnAnswe
 }
 
 /** Returns the error for a stream that has begun; `onError` receives the hidden details. */
-export function tellError(error: unknown, onError: (error: unknown) => void): ReturnType<ApiError["body"]> {
+export function streamError(error: unknown, onError: (error: unknown) => void): ReturnType<ApiError["body"]> {
   if (!(error instanceof ApiError)) onError(error);
   return toApiError(error).body();
 }

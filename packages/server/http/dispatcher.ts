@@ -371,9 +371,9 @@ type Answerer = (call: RouteCall) => Promise<Response>;
 const readStoredAnswer = storedReader(STORED_ANSWER, "the answer for an Idempotency-Key");
 
 /** Thousands of keys are stored. */
-const MAX_RETAINED_CHARS = 64 * 1024;
+const MAX_STORED_CHARS = 64 * 1024;
 
-const KEPT_HEADERS = ["content-type", "location"];
+const STORED_HEADERS = ["content-type", "location"];
 
 /** @throws {HttpError} 400 if the key is invalid. */
 function keyOf(
@@ -496,8 +496,8 @@ function storedAnswer({ status = 200, headers = {}, json }: JsonAnswer): StoredA
 function stored(
   { status, headers, body }: Pick<Response, "status" | "headers"> & { readonly body: string },
 ): StoredAnswer {
-  if (body.length > MAX_RETAINED_CHARS) return { kind: "too_large", status, chars: body.length };
-  const named = Object.fromEntries([...headers].filter(([name]) => KEPT_HEADERS.includes(name)));
+  if (body.length > MAX_STORED_CHARS) return { kind: "too_large", status, chars: body.length };
+  const named = Object.fromEntries([...headers].filter(([name]) => STORED_HEADERS.includes(name)));
   return { kind: "response", status, headers: named, body };
 }
 
@@ -510,9 +510,9 @@ async function replay(route: Route, call: RouteCall, stored: StoredAnswer): Prom
     case "too_large":
       throw new HttpError(
         409,
-        "idempotency_answer_not_kept",
+        "idempotency_answer_not_stored",
         `Conflict: the first request with this Idempotency-Key was answered with ${stored.status}, but ` +
-          `its ${stored.chars} characters exceed the ${MAX_RETAINED_CHARS} that are stored. Check the current ` +
+          `its ${stored.chars} characters exceed the ${MAX_STORED_CHARS} that are stored. Check the current ` +
           "state.",
       );
     case "reference":

@@ -27,7 +27,7 @@ export const ERROR_CODES = [
   "already_answered",
   "webhook_disabled",
   "backup_running",
-  "idempotency_answer_not_kept",
+  "idempotency_answer_not_stored",
   "idempotency_key_in_use",
   "idempotency_key_interrupted",
   "idempotency_key_reused",
@@ -77,7 +77,7 @@ export function notSupported(message: string): HttpError {
 }
 
 export function refusedBy(
-  { status, code, message, retryAfterS }: NonNullable<ReturnType<Keys["spent"]>>,
+  { status, code, message, retryAfterS }: NonNullable<ReturnType<Keys["budgetRefusal"]>>,
 ): HttpError {
   return new HttpError(status, code, message, {
     ...(retryAfterS !== undefined && { "retry-after": String(retryAfterS) }),

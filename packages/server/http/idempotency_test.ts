@@ -238,7 +238,7 @@ Deno.test("answerOnce() acts once and reports an answer that is too large to sto
     await answerOf(await make()),
     error(
       409,
-      "idempotency_answer_not_kept",
+      "idempotency_answer_not_stored",
       `Conflict: the first request with this Idempotency-Key was answered with 201, but its ${length} characters ` +
         "exceed the 65536 that are stored. Check the current state.",
     ),

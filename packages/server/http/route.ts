@@ -160,13 +160,13 @@ type ContentOf<Responses, Media extends string, Status = SuccessStatus> = Status
 
 type JsonOf<Responses> = ContentOf<Responses, "application/json">;
 
-export interface Asks<Path, Query, Body> {
+export interface RouteInput<Path, Query, Body> {
   readonly path: Path;
   readonly query: Query;
   readonly body: Body;
 }
 
-export interface Sends<Json, Event> {
+export interface RouteOutput<Json, Event> {
   readonly json: Json;
   readonly event: Event;
 }
@@ -198,8 +198,8 @@ export function route<
 ): Route<
   M,
   P,
-  Asks<PathOf<P>, Partial<Reads<Static<TObject<Query>>>>, Reads<Static<Body>>>,
-  Sends<JsonOf<Responses>, ContentOf<Responses, "text/event-stream">>
+  RouteInput<PathOf<P>, Partial<Reads<Static<TObject<Query>>>>, Reads<Static<Body>>>,
+  RouteOutput<JsonOf<Responses>, ContentOf<Responses, "text/event-stream">>
 > {
   return description as unknown as Route<M, P, never, never>;
 }

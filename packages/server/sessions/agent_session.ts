@@ -19,16 +19,16 @@ import {
   type StoreRecord,
 } from "@tare/session/internal";
 import {
+  abandonTurn,
+  approvalsAfter,
   closeTurn,
-  hear,
-  leaveTurn,
-  NO_QUESTIONS,
+  NO_APPROVALS,
+  openApprovals,
   openCalls,
   type Opening,
-  openQuestions,
   openTurn,
-  questionsAfter,
-  type SessionQuestions,
+  type SessionApprovals,
+  takeDecisions,
 } from "../approvals/approvals.ts";
 import { Subagents, TurnAccount } from "../subagents/subagents.ts";
 import { HttpError, toHttpError } from "../http/http_error.ts";
@@ -65,8 +65,8 @@ import {
   type ApprovalAnswered,
   NO_TURNS,
   type OpenTurn,
+  type PendingApproval,
   type PinChange,
-  type Question,
   type RunningTurn,
   type SessionEnvironment,
   type SessionEvent,
@@ -78,7 +78,7 @@ import {
 
 /** A request to the server that owns a session. If no turn runs there, the caller may make the change itself. */
 type OwnerRequest =
-  | { readonly do: "know" }
+  | { readonly do: "check" }
   | { readonly do: "cancel" }
   | ChangeRequest;
 
@@ -128,7 +128,7 @@ export class AgentSession {
   #known: KnownHistory | undefined;
   /** Cost of all turns, without keep-alive requests between them. */
   #cost = EMPTY_LEDGER;
-  #questions = NO_QUESTIONS;
+  #approvals = NO_APPROVALS;
   #prompt!: SessionPrompt;
   #waiting: readonly Content[] = [];
   #taken = 0;
@@ -176,7 +176,7 @@ export class AgentSession {
         await notifier?.refresh();
         if (store.shared) events.reach(await store.lastEvent(id));
         // A turn that ended because the disk was full continues on the next request.
-        await this.#mend(store.shared ? { continues: true } : { isLate: true });
+        await this.#recover(store.shared ? { continues: true } : { isLate: true });
       },
       read: async (isOther) => {
         const { waiting, runningAfter } = await this.#read({});
@@ -190,7 +190,7 @@ export class AgentSession {
         const last = events.newest;
         if (last?.type !== "turn_end" || last.reason === "approval") return false;
         this.#queued = (await store.readState(id, "queued") ?? []) as readonly QueuedTurn[];
-        this.#questions = { ...this.#questions, pending: [] };
+        this.#approvals = { ...this.#approvals, pending: [] };
         this.#release({});
         return true;
       },
@@ -217,10 +217,10 @@ export class AgentSession {
     const session = new AgentSession(record, environment, { countTokens, lastEvent });
     if (environment.store.shared) await session.ready();
     else {
-      await session.#mend({ isLate: true, continues: true }).catch(async (error) => {
+      await session.#recover({ isLate: true, continues: true }).catch(async (error) => {
         if (!(error instanceof StoreError && error.code === "full")) throw error;
         environment.onError?.(error);
-        await session.#mend({ isLate: true });
+        await session.#recover({ isLate: true });
       });
     }
     return session;
@@ -279,8 +279,8 @@ export class AgentSession {
     return this.#prompt;
   }
 
-  get questions(): readonly Question[] {
-    return openQuestions(this.#questions);
+  get questions(): readonly PendingApproval[] {
+    return openApprovals(this.#approvals);
   }
 
   /**
@@ -352,7 +352,7 @@ export class AgentSession {
         totals: { ...this.totals, chosen },
         committed: () => choose(settings, chosen),
       });
-      if (now !== before) this.#prompt.continues();
+      if (now !== before) this.#prompt.stopKeepAlive();
     });
   }
 
@@ -485,7 +485,7 @@ export class AgentSession {
     const { store } = this.#needs.environment;
     try {
       if (request.do === "cancel") return this.#turn?.cancel(), false;
-      if (request.do === "know") await store.commit([answer({})]);
+      if (request.do === "check") await store.commit([answer({})]);
       else await this.#take({ ...request, records: [...request.records, answer({})] });
     } catch (error) {
       if (isFenced(error)) throw error;
@@ -502,7 +502,7 @@ export class AgentSession {
   #exclusively<T>(
     work: () => Promise<T>,
     {
-      request = () => ({ do: "know" }),
+      request = () => ({ do: "check" }),
       answered = () => {
         throw turnRunning(this.id);
       },
@@ -520,20 +520,20 @@ export class AgentSession {
   /**
    * Answers pending approvals. After the last one the turn continues and is returned.
    *
-   * @throws {HttpError} as {@linkcode AgentSession.start} does, and errors of `say`. Nothing has changed then.
+   * @throws {HttpError} as {@linkcode AgentSession.start} does, and errors of `decide`. Nothing has changed then.
    */
   answer(
-    say: (questions: SessionQuestions) => readonly ApprovalAnswered[],
+    decide: (questions: SessionApprovals) => readonly ApprovalAnswered[],
     request: Pick<TurnRequest, "unattended"> = {},
   ): Promise<RunningTurn | undefined> {
     return this.#exclusively(async () => {
-      const { decisions, isAll } = hear(this.#questions, say);
+      const { decisions, isAll } = takeDecisions(this.#approvals, decide);
       if (isAll) return await this.#start({ ...request, decisions });
       await this.#append(decisions);
       return undefined;
     }, {
       answered: () => {
-        if (hear(this.#questions, say).decisions.length > 0) throw turnRunning(this.id);
+        if (takeDecisions(this.#approvals, decide).decisions.length > 0) throw turnRunning(this.id);
         return undefined;
       },
     });
@@ -542,7 +542,7 @@ export class AgentSession {
   withdraw(): Promise<boolean> {
     return this.#exclusively(async () => {
       if (this.questions.length === 0) return false;
-      const { events, answers } = leaveTurn(this.#questions, this.#history, { by: "cancel" });
+      const { events, answers } = abandonTurn(this.#approvals, this.#history, { by: "cancel" });
       await this.#commit(events, {
         ended: { asks: undefined },
         committed: () => {
@@ -655,7 +655,7 @@ export class AgentSession {
 
   async #resume(open: OpenTurn): Promise<void> {
     const { before, resumed, events, request: { budget, spent, ...given } } = open;
-    const { always } = this.#questions;
+    const { always } = this.#approvals;
     const opening = { budget, spent, always, events: [], answers: [], answered: [] };
     const release = this.#needs.environment.takeSlot("running");
     const begin = (committed: () => void) => {
@@ -722,7 +722,7 @@ export class AgentSession {
           const committed = (waiting: readonly Content[]) => {
             this.#release({
               waiting,
-              ended: () => this.#prompt.rests(end, messages, this.parent !== undefined),
+              ended: () => this.#prompt.turnEnded(end, messages, this.parent !== undefined),
             });
           };
           const isStopped = end.reason === "cancelled" && this.#turn?.ending === "stops";
@@ -747,7 +747,7 @@ export class AgentSession {
         .finally(release);
       const cancel = () => {
         controller.abort();
-        this.#prompt.continues();
+        this.#prompt.stopKeepAlive();
       };
       this.#turn = { before, cancel, done };
       this.#account = account;
@@ -797,7 +797,7 @@ export class AgentSession {
 
   /** Marks the session as idle. Waiting inputs enter the next turn. */
   #release(
-    { failure, waiting = [], continues = false, ended = () => this.#prompt.continues() }: {
+    { failure, waiting = [], continues = false, ended = () => this.#prompt.stopKeepAlive() }: {
       readonly failure?: unknown;
       readonly waiting?: readonly Content[];
       readonly continues?: boolean;
@@ -820,7 +820,7 @@ export class AgentSession {
    * Reads the store. An abandoned turn continues here or ends, unless this server is shutting down. @throws
    * {StoreError}
    */
-  async #mend(how: Omit<ReadOptions, "end">): Promise<void> {
+  async #recover(how: Omit<ReadOptions, "end">): Promise<void> {
     const open = await this.#settle(
       this.#needs.environment.isEnding() ? {} : { ...how, end: INTERRUPTED },
     );
@@ -859,14 +859,14 @@ export class AgentSession {
     const ledger = pinged ? addLedgers(rebuilt.ledger, pinged) : rebuilt.ledger;
     const totals = { ...known, ledger, turns: rebuilt.turns };
     const records = stateRecords(id, { totals, steering: [], turn: null });
-    if (open) events.mend([], []);
-    else if (isLate) events.mend(recovery, recovery.length === 0 ? [] : records);
+    if (open) events.addRecovered([], []);
+    else if (isLate) events.addRecovered(recovery, recovery.length === 0 ? [] : records);
     else if (recovery.length > 0 || end && end !== INTERRUPTED) await events.append(recovery, { records });
     this.#history = rebuilt.messages;
     this.#known = history;
     this.#cost = rebuilt.ledger;
     subagents.adopt(links);
-    this.#questions = rebuilt.questions;
+    this.#approvals = rebuilt.questions;
     this.#isOpen = open !== undefined;
     this.#queued = queued;
     const { title } = stored;
@@ -885,7 +885,7 @@ export class AgentSession {
 
   #opening(request: Parameters<typeof openTurn>[0]): Opening {
     const { id, history, totals: { asks } } = this;
-    return openTurn(request, { id, history, questions: this.#questions, asks });
+    return openTurn(request, { id, history, questions: this.#approvals, asks });
   }
 
   async #refuse({ id, input }: QueuedTurn, message: string): Promise<void> {
@@ -975,7 +975,7 @@ export class AgentSession {
         this.#cost = addLedgers(this.#cost, end.ledger);
         this.#known = {
           ...{ after: events.last, messages: this.#history, links: subagents.links },
-          ...{ ledger: this.#cost, turns: this.totals.turns, questions: this.#questions },
+          ...{ ledger: this.#cost, turns: this.totals.turns, questions: this.#approvals },
         };
         committed(waiting);
       },
@@ -996,8 +996,8 @@ export class AgentSession {
       records: [...own, ...stateRecords(id, { ...asks, ...states }), ...records],
       committed: () => {
         this.#stored = { ...after, totals };
-        this.#questions = events.reduce(questionsAfter, this.#questions);
-        this.#prompt.conversation.named(title);
+        this.#approvals = events.reduce(approvalsAfter, this.#approvals);
+        this.#prompt.conversation.setTitle(title);
         committed?.();
       },
     });

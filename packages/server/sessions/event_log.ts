@@ -1,15 +1,15 @@
 import type { Store } from "@tare/session";
-import type { OwnedEvents, Sighting, StoredEvent, StoreRecord } from "@tare/session/internal";
+import type { OwnedEvents, SessionSnapshot, StoredEvent, StoreRecord } from "@tare/session/internal";
 import { notFound } from "../http/http_error.ts";
-import type { NumberedEvent, SessionEvent, Teller } from "./session_types.ts";
+import type { Notifier, NumberedEvent, SessionEvent } from "./session_types.ts";
 
 type FollowedLog = NonNullable<Parameters<OwnedEvents["follow"]>[0]>;
 
-interface ReportedLog extends Pick<Teller, "isHeard" | "wake" | "onError"> {
-  readonly recordsOf: (committed: Parameters<Teller["recordsOf"]>[1]) => readonly StoreRecord[];
+interface ReportedLog extends Pick<Notifier, "hasWebhooks" | "wake" | "onError"> {
+  readonly recordsOf: (committed: Parameters<Notifier["recordsOf"]>[1]) => readonly StoreRecord[];
 }
 
-const TOLD: readonly SessionEvent["type"][] = ["turn_end", "approval_requested"];
+const REPORTED_EVENTS: readonly SessionEvent["type"][] = ["turn_end", "approval_requested"];
 
 const PAGE = 256;
 
@@ -25,7 +25,7 @@ export class EventLog implements OwnedEvents {
   readonly #reporter: ReportedLog | undefined;
   #turn: { readonly id: string | undefined } | undefined;
   #last: number;
-  #mended: readonly SessionEvent[] = [];
+  #recovered: readonly SessionEvent[] = [];
   #records: readonly StoreRecord[] = [];
   /** The newest commit, which readers get without the store. */
   #newest: { readonly after: number; readonly events: readonly SessionEvent[] } = { after: 0, events: [] };
@@ -61,9 +61,9 @@ export class EventLog implements OwnedEvents {
    * Adds events that an earlier process did not commit. They are committed with the next events, so that reading
    * works on a full disk.
    */
-  mend(events: readonly SessionEvent[], records: readonly StoreRecord[]): void {
-    this.#last += events.length - this.#mended.length;
-    this.#mended = events;
+  addRecovered(events: readonly SessionEvent[], records: readonly StoreRecord[]): void {
+    this.#last += events.length - this.#recovered.length;
+    this.#recovered = events;
     this.#records = records;
   }
 
@@ -85,9 +85,9 @@ export class EventLog implements OwnedEvents {
     this.#wake();
   }
 
-  /** Records that other servers have written up to `last`. `told` contains the newest known events. */
+  /** Records that other servers have written up to `last`. `reported` contains the newest known events. */
   reach(last: number, reported: readonly StoredEvent[] = []): void {
-    if (last === this.#last && this.#mended.length === 0) return;
+    if (last === this.#last && this.#recovered.length === 0) return;
     const { after, events } = this.#newest;
     const known = after + events.length;
     const news = reported.filter(({ number }) => number > known);
@@ -98,12 +98,12 @@ export class EventLog implements OwnedEvents {
       : { after: last - reported.length, events: added };
     if (last !== this.#last) this.#turn = undefined;
     this.#last = last;
-    this.#mended = [];
+    this.#recovered = [];
     this.#records = [];
     this.#wake();
   }
 
-  async catchUp({ lastEvent, events = [] }: Sighting): Promise<void> {
+  async catchUp({ lastEvent, events = [] }: SessionSnapshot): Promise<void> {
     const first = events[0]?.number ?? lastEvent + 1;
     const isRead = first > this.#last + 1 && lastEvent - this.#last <= MAX_REPORTED;
     const page = { after: this.#last, limit: lastEvent - this.#last };
@@ -143,10 +143,10 @@ export class EventLog implements OwnedEvents {
     } = {},
   ): Promise<void> {
     const sessionId = this.#sessionId;
-    const after = this.#last - this.#mended.length;
-    const all = [...this.#mended, ...events];
-    const isReported = all.some(({ type }) => TOLD.includes(type));
-    const reporter = isReported && this.#reporter?.isHeard() ? this.#reporter : undefined;
+    const after = this.#last - this.#recovered.length;
+    const all = [...this.#recovered, ...events];
+    const isReported = all.some(({ type }) => REPORTED_EVENTS.includes(type));
+    const reporter = isReported && this.#reporter?.hasWebhooks() ? this.#reporter : undefined;
     const turn = reporter && (this.#turn ??= await this.#findTurn(reporter));
     const written: StoreRecord[] = [
       ...this.#records,
@@ -156,10 +156,10 @@ export class EventLog implements OwnedEvents {
     if (all.length > 0) written.unshift({ type: "events", sessionId, after, events: all });
     if (written.length > 0) await this.#store.commit(written);
     this.#last += events.length;
-    this.#mended = [];
+    this.#recovered = [];
     this.#records = [];
     if (all.length > 0) this.#newest = { after, events: all.length <= PAGE ? all : [] };
-    this.#turn = turnBehind(all) ?? this.#turn;
+    this.#turn = newestTurnIn(all) ?? this.#turn;
     committed?.();
     if (events.length > 0) this.#wake();
     reporter?.wake();
@@ -196,7 +196,7 @@ export class EventLog implements OwnedEvents {
         position = event.number;
       }
       if (stored.length > 0) continue;
-      const mended = this.#mended.slice(position - (this.#last - this.#mended.length));
+      const mended = this.#recovered.slice(position - (this.#last - this.#recovered.length));
       for (const event of mended) yield { number: ++position, event };
       if (position < this.#last) continue;
       if (this.#live) {
@@ -214,7 +214,7 @@ export class EventLog implements OwnedEvents {
       onError(error);
       return [];
     });
-    return turnBehind(eventsOf(starts)) ?? { id: undefined };
+    return newestTurnIn(eventsOf(starts)) ?? { id: undefined };
   }
 
   async #explain(error: unknown): Promise<never> {
@@ -242,7 +242,7 @@ export class EventLog implements OwnedEvents {
   }
 }
 
-export function turnBehind(
+export function newestTurnIn(
   events: readonly SessionEvent[],
 ): { readonly id: string | undefined } | undefined {
   const start = events.findLast((event) => event.type === "turn_start");

@@ -20,11 +20,11 @@ import {
 } from "@tare/messages/internal";
 import {
   answeredCalls,
+  approvalsAfter,
   deniedResult,
-  NO_QUESTIONS,
+  NO_APPROVALS,
   openCalls,
-  questionsAfter,
-  type SessionQuestions,
+  type SessionApprovals,
 } from "../approvals/approvals.ts";
 import { notFound } from "../http/http_error.ts";
 import { eventsOf } from "./event_log.ts";
@@ -57,14 +57,14 @@ interface RestingHistory {
   readonly messages: readonly Message[];
   readonly ledger: TurnLedger;
   readonly turns: number;
-  readonly questions: SessionQuestions;
+  readonly questions: SessionApprovals;
 }
 
 const NO_TEXT: RestingHistory = {
   messages: [],
   ledger: EMPTY_LEDGER,
   turns: 0,
-  questions: NO_QUESTIONS,
+  questions: NO_APPROVALS,
 };
 
 /** The history up to an event; later events continue from it. */
@@ -125,7 +125,7 @@ export function rebuildHistory(
   };
 
   for (const event of events) {
-    questions = questionsAfter(questions, event);
+    questions = approvalsAfter(questions, event);
     switch (event.type) {
       case "message_added":
         // Messages that are added to a turn that has begun precede its input.
@@ -154,7 +154,7 @@ export function rebuildHistory(
         break;
       case "tool_result":
         if (event.parent !== undefined) {
-          // Progress of the program shows that it doesn't end every process.
+          // The program made progress, so it doesn't crash every process that resumes it.
           if (turn) turn = { ...turn, resumed: 0 };
           break;
         }

@@ -120,7 +120,7 @@ function served(options: TestOptions = {}, world = newWorld()) {
     },
   };
   const server = agent(anthropicModel({ model: "m", baseURL: "http://provider", fetch }), {
-    ...{ now, profile: PROFILE, price: () => PRICE, tools: [slow], keepWarm: keepAlive },
+    ...{ now, profile: PROFILE, price: () => PRICE, tools: [slow], keepAlive },
     instructions: "Be brief. ".repeat(PREFIX / 10 + 10),
     windowTokens: 1_000_000,
     onError: (error) => errors.push(error),
@@ -175,7 +175,7 @@ Deno.test(
   async () => {
     for (const keeps of [true, false]) {
       const { requests, errors, server, session, pass, timers, keepAlive, began, release } = served(
-        keeps ? {} : { keepWarm: "off" },
+        keeps ? {} : { keepAlive: "off" },
       );
       const path = await session();
       const playing = turn(server, path, "Work.");
@@ -198,7 +198,7 @@ Deno.test(
 Deno.test("cache keep-alive: session and turn ledgers contain the cost and estimated saving of the bill", async () => {
   const bills: number[] = [];
   for (const keeps of [true, false]) {
-    const { bill, server, session, pass, began, release } = served(keeps ? {} : { keepWarm: "off" });
+    const { bill, server, session, pass, began, release } = served(keeps ? {} : { keepAlive: "off" });
     const path = await session();
     const playing = turn(server, path, "Work.");
     await began;
@@ -307,9 +307,9 @@ Deno.test("cache keep-alive: a closed server stops requested keep-alive", async 
   assertEquals(requests, ["call writes"]);
 });
 
-Deno.test("POST keep_warm reports why a session's cache can't be kept alive", async () => {
+Deno.test("POST keep_alive reports why a session's cache can't be kept alive", async () => {
   const reasons: [TestOptions, number, string][] = [
-    [{ keepWarm: "off" }, 400, "cache keep-alive is off"],
+    [{ keepAlive: "off" }, 400, "cache keep-alive is off"],
     [{ price: () => undefined }, 400, "the price of its model is unknown"],
     [{ profile: profileNamed("openai") }, 409, "there is no cache"],
     [{ instructions: "Be brief." }, 409, "there is no cache"],
@@ -375,8 +375,8 @@ Deno.test("cache keep-alive: its cost outlives a restart, which ends it", async 
 
 Deno.test("cache keep-alive: a budget in dollars includes its cost", async () => {
   const costs: number[] = [];
-  for (const keepWarm of ["off", "off", undefined] as const) {
-    const { server, session, pass, began, release } = served(keepWarm && { keepWarm });
+  for (const keepAlive of ["off", "off", undefined] as const) {
+    const { server, session, pass, began, release } = served(keepAlive && { keepAlive });
     const path = await session();
     // Cost of the first call, and half a keep-alive request.
     const budget = { maxUsd: (costs[0] ?? 1) * (1 + 0.04) };
@@ -388,7 +388,7 @@ Deno.test("cache keep-alive: a budget in dollars includes its cost", async () =>
     const end = seen.at(-1)!.event as Extract<LoopEvent, { type: "turn_end" }>;
     const step = seen.find(({ event }) => event.type === "step_end")!.event;
     costs.push((step as Extract<LoopEvent, { type: "step_end" }>).cost?.usd ?? 0);
-    assertEquals(end.reason, keepWarm === "off" ? "completed" : "budget");
+    assertEquals(end.reason, keepAlive === "off" ? "completed" : "budget");
     await server.close();
   }
 });

@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import fc from "../../../tests/cases.ts";
 import { EMPTY_LEDGER } from "@tare/loop/internal";
 import type { Message, Usage } from "@tare/messages";
-import { NO_QUESTIONS } from "../approvals/approvals.ts";
+import { NO_APPROVALS } from "../approvals/approvals.ts";
 import { HISTORY_EVENTS, rebuildHistory } from "./history.ts";
 import type { SessionEvent } from "./session_types.ts";
 
@@ -58,7 +58,7 @@ Deno.test("rebuildHistory() puts answers in the order of their calls, and steeri
     "user: more",
     "assistant: done",
   ]);
-  assertEquals([interrupted, totals], [undefined, { ledger, turns: 1, questions: NO_QUESTIONS }]);
+  assertEquals([interrupted, totals], [undefined, { ledger, turns: 1, questions: NO_APPROVALS }]);
 });
 
 Deno.test("rebuildHistory() returns the missing part of an unfinished turn", () => {
@@ -96,7 +96,7 @@ Deno.test("rebuildHistory() appends messages that were exchanged elsewhere uncha
     messages: added,
     ledger: EMPTY_LEDGER,
     turns: 0,
-    questions: NO_QUESTIONS,
+    questions: NO_APPROVALS,
   });
   const { messages } = rebuildHistory([
     ...events,

@@ -25,7 +25,7 @@ export interface SessionOptions {
   /** Folder that the tools work in. Default: none is described. */
   readonly workspace?: WorkspaceOptions | undefined;
   /** Keys that pay for the sessions that they create. Default: none. */
-  readonly keys?: Pick<Keys, "spent" | "paid" | "reserve"> | undefined;
+  readonly keys?: Pick<Keys, "budgetRefusal" | "paid" | "reserve"> | undefined;
   /** Records turns, model calls and tools. Default: nothing is recorded. */
   readonly telemetry?: Telemetry | undefined;
   /** Called with every error that clients don't receive. Default: such errors are dropped. */
@@ -127,7 +127,7 @@ export interface AdvancedOptions {
    * Cache keep-alive of waiting sessions' prompts; it is closed with the sessions. `off`: none. Default: only during
    * a turn.
    */
-  readonly keepWarm?: CacheKeepAlive | "off" | undefined;
+  readonly keepAlive?: CacheKeepAlive | "off" | undefined;
   /** Time of the loop. Default: the real time. */
   readonly clock?: Clock | undefined;
   /** Timer: calls back after `ms` milliseconds; returns a function that cancels it. Default: the real time. */

@@ -2,8 +2,8 @@ import { CacheKeepAlive } from "@tare/session";
 import { type Pingable, Session } from "@tare/session/internal";
 import {
   type CallReport,
+  type PromptSnapshot,
   reportCall,
-  type SeenSession,
   UNFINISHED,
   usageTotals,
 } from "@tare/session/internal/report";
@@ -104,7 +104,7 @@ export class SessionPrompt implements TurnPrompt {
   /** Every tool that was ever offered, by name: results of removed tools may remain. */
   readonly #known: Record<string, Tool>;
   /** The newest request's prompt, if it can be sent again while the session waits. */
-  #retained: KeepablePrompt | undefined;
+  #keepable: KeepablePrompt | undefined;
 
   constructor(options: SessionPromptOptions) {
     const { id, environment, settings, archive, countTokens, stored } = options;
@@ -184,7 +184,7 @@ export class SessionPrompt implements TurnPrompt {
   }
 
   made(prompt: KeepablePrompt): void {
-    this.#retained = prompt;
+    this.#keepable = prompt;
   }
 
   learns({ keepAlive }: Pick<LedgerEntry, "keepAlive">): void {
@@ -199,37 +199,37 @@ export class SessionPrompt implements TurnPrompt {
   }
 
   /** Starts cache keep-alive after a turn. A subagent isn't used again, nor, probably, a stopped or failed turn. */
-  rests({ reason }: Pick<TurnEnd, "reason">, messages: readonly Message[], isSubagent: boolean): void {
+  turnEnded({ reason }: Pick<TurnEnd, "reason">, messages: readonly Message[], isSubagent: boolean): void {
     const hasCommitted = CacheKeepAlive.hasCommitted(messages);
     if (reason === "approval") return this.#wait({ pending: "user", consent: "turn", hasCommitted });
     if (reason === "tool_calls") return this.#wait({ pending: "tool", consent: "turn" });
-    if (isSubagent || GIVEN_UP.includes(reason)) return this.continues();
+    if (isSubagent || GIVEN_UP.includes(reason)) return this.stopKeepAlive();
     this.#wait({ pending: "user", consent: "budget", hasCommitted });
   }
 
   /** Stops cache keep-alive: a request begins, or the last one is abandoned. */
-  continues(): void {
-    this.#retained = undefined;
+  stopKeepAlive(): void {
+    this.#keepable = undefined;
     this.#options.environment.keepAlive?.cancelNext(this.#options.id);
   }
 
   forget(): void {
-    this.continues();
+    this.stopKeepAlive();
     this.#options.environment.keepAlive?.forget(this.#options.id);
   }
 
   #wait({ consent, ...idle }: Waits): void {
     const { paid, environment: { keepAlive } } = this.#options;
-    const retained = this.#retained;
-    if (!retained || !keepAlive) return;
+    const keepable = this.#keepable;
+    if (!keepable || !keepAlive) return;
     const rates = this.#rates;
     keepAlive.waits({
       ...{ session: this.conversation, consent, key: this.#key },
-      idle: { ...idle, answerBlocks: retained.answerBlocks },
+      idle: { ...idle, answerBlocks: keepable.answerBlocks },
       bytes: BYTES_A_TOKEN * (this.conversation.state.metrics?.promptTokens ?? 0),
       price: () => rates.price,
-      ping: (type, signal) => this.#ping(retained, type, signal),
-      booked: (entry) => {
+      ping: (type, signal) => this.#ping(keepable, type, signal),
+      onRecorded: (entry) => {
         const { usage, atMs } = entry;
         const { promptTokens, cachedTokens, outputTokens } = usage;
         this.#book(usageTotals.ping(entry, this.#rates), atMs);
@@ -281,8 +281,8 @@ export class SessionPrompt implements TurnPrompt {
   }
 
   book(events: readonly SessionEvent[]): void {
-    const book: Session["book"] = (...booked) => this.#book(...booked);
-    bookCalls({ book }, events, { rates: this.#rates, nowMs: this.#now() });
+    const recordTotals: Session["recordTotals"] = (...costs) => this.#book(...costs);
+    bookCalls({ recordTotals }, events, { rates: this.#rates, nowMs: this.#now() });
   }
 
   #bookUnfinished(usage: Usage): void {
@@ -293,10 +293,10 @@ export class SessionPrompt implements TurnPrompt {
     keys?.paid(by, call.usd ?? 0);
   }
 
-  #book(...booked: Parameters<Session["book"]>): void {
+  #book(...booked: Parameters<Session["recordTotals"]>): void {
     const { environment: { telemetry }, settings: { model } } = this.#options;
-    this.conversation.book(...booked);
-    telemetry?.booked(booked[0], model);
+    this.conversation.recordTotals(...booked);
+    telemetry?.recordCosts(booked[0], model);
   }
 
   fork(length: number): PromptState {
@@ -315,7 +315,7 @@ export class SessionPrompt implements TurnPrompt {
       readonly history: readonly Message[];
       readonly isRunning: boolean;
     },
-  ): Promise<SeenSession> {
+  ): Promise<PromptSnapshot> {
     if (isRunning && this.conversation.newest) return await this.conversation.see();
     return await this.conversation.see({ messages, tools: this.#tools(), nowMs: this.#now() });
   }
@@ -408,26 +408,26 @@ export function callsOf(events: Iterable<SessionEvent>, rates: Rates): CallRepor
 }
 
 function bookCalls(
-  conversation: Pick<Session, "book">,
+  conversation: Pick<Session, "recordTotals">,
   events: readonly SessionEvent[],
   { rates, nowMs }: { readonly rates: Rates; readonly nowMs: number },
 ): void {
   for (const call of callsOf(events, rates)) {
-    conversation.book(usageTotals.call(call), call.at === null ? nowMs : Date.parse(call.at));
+    conversation.recordTotals(usageTotals.call(call), call.at === null ? nowMs : Date.parse(call.at));
   }
   for (const event of events) {
     if (event.type === "step_end") {
       const { keepAlive } = event.ledger as LedgerEntry | undefined ?? {};
       const atMs = event.atMs ?? nowMs;
-      if (keepAlive) conversation.book({ pingCreditCostUnits: keepAlive.creditCostUnits }, atMs);
+      if (keepAlive) conversation.recordTotals({ pingCreditCostUnits: keepAlive.creditCostUnits }, atMs);
     }
     if (event.type === "tool_result" && event.made) {
       const { calls, failed, omittedTokens } = event.made;
       const made = { programCalls: calls, failedProgramCalls: failed, programOmittedTokens: omittedTokens };
-      conversation.book({ programs: 1, ...made }, nowMs);
+      conversation.recordTotals({ programs: 1, ...made }, nowMs);
     }
     if (event.type !== "turn_end") continue;
     const savedTokens = Object.values(event.ledger.saved).reduce((sum, tokens) => sum + tokens, 0);
-    conversation.book({ savedTokens }, nowMs);
+    conversation.recordTotals({ savedTokens }, nowMs);
   }
 }

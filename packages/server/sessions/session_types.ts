@@ -29,10 +29,10 @@ export interface NotifiedSession {
   readonly settings: SessionSettings;
 }
 
-export interface Teller {
-  /** Reads the notified programs. Called before a turn begins, so that no commit waits for it. Never rejects. */
+export interface Notifier {
+  /** Refreshes the list of webhooks. Called before a turn begins, so that no commit waits for it. Never rejects. */
   readonly refresh: () => Promise<void>;
-  readonly isHeard: () => boolean;
+  readonly hasWebhooks: () => boolean;
   readonly recordsOf: (
     session: NotifiedSession,
     committed: {
@@ -49,7 +49,7 @@ export interface Teller {
 export interface SessionEnvironment extends SessionOptions {
   readonly ratesOf: (model: string) => Rates & { readonly profile: Profile };
   readonly windowOf: (model: string) => number;
-  readonly notifier?: Teller | undefined;
+  readonly notifier?: Notifier | undefined;
   readonly keepAlive: CacheKeepAlive | undefined;
   /**
    * Takes a slot for a turn; one that runs already gets one beyond the limit. Returns the function that frees it.
@@ -79,7 +79,7 @@ export interface WatchedSession {
   readonly id: string;
   readonly isPlayed: boolean;
   readonly isGone: boolean;
-  readonly questions: readonly Question[];
+  readonly questions: readonly PendingApproval[];
   readonly queued: readonly { readonly id: string }[];
   readonly ready: () => Promise<void>;
 }
@@ -178,13 +178,13 @@ interface TurnOutcome {
 export type SessionEvent =
   | LoopEvent
   /**
-   * The history continues with this message, exactly as it is. Those after a turn's start, which describe tools and folder,
-   * are before the input of the turn.
+   * The history continues with this message, unchanged. Those after a turn's start, which describe tools and environment,
+   * precede the turn's input.
    */
   | { readonly type: "message_added"; readonly message: Message }
   /**
-   * Another process continues the turn. Its next model call is this step: what was streamed of it before, or of one that
-   * has no reply, is void.
+   * Another process continues the turn. Its next model call is this step: discard earlier deltas of it, and of any step
+   * without a reply.
    */
   | { readonly type: "turn_resumed"; readonly step: number }
   /** A subagent works for the call of this id, in a session of its own. */
@@ -209,7 +209,7 @@ export interface NumberedEvent {
   readonly event: SessionEvent;
 }
 
-export interface Question extends PendingCall {
+export interface PendingApproval extends PendingCall {
   /** Id that the server makes: a model may reuse the ids of calls. */
   readonly approvalId: string;
   readonly requestedAtMs: number;

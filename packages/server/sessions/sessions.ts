@@ -11,8 +11,8 @@ import {
 } from "@tare/session/internal";
 import {
   type CallReport,
+  type PromptSnapshot,
   ReportedWarnings,
-  type SeenSession,
   type SpendingSession,
 } from "@tare/session/internal/report";
 import { systemClock } from "@tare/loop/internal";
@@ -47,10 +47,10 @@ import {
 } from "./session_settings.ts";
 import {
   NO_TURNS,
+  type Notifier,
   OWN_AGENT,
   type SessionTotals,
   type SubagentLink,
-  type Teller,
   type WaitingTurn,
   type WatchedSession,
 } from "./session_types.ts";
@@ -85,7 +85,7 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
   readonly kind = "agent";
   readonly slots: TurnSlots;
   readonly #options: SessionOptions;
-  readonly #notifier: Teller | undefined;
+  readonly #notifier: Notifier | undefined;
   readonly store: Store;
   /** A caller may still start a turn in an evicted session, so that it must not be loaded twice. */
   readonly held: HeldSessions<AgentSession> = new HeldSessions<AgentSession>({
@@ -107,16 +107,16 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
   #mayWait = false;
   #isClosed = false;
 
-  constructor(options: SessionOptions, notifier?: Teller) {
+  constructor(options: SessionOptions, notifier?: Notifier) {
     this.#options = options;
     this.store = options.store;
     this.#notifier = notifier;
-    const { store, onError = () => {}, limits = {}, advanced: { keepWarm } = {} } = options;
+    const { store, onError = () => {}, limits = {}, advanced: { keepAlive } = {} } = options;
     const after = this.#after;
     this.slots = new TurnSlots(limits.maxRunningTurns ?? 100, { freed: () => this.#freed(), after });
-    this.keepAlive = keepWarm === "off"
+    this.keepAlive = keepAlive === "off"
       ? undefined
-      : keepWarm ?? new CacheKeepAlive({ now: store.now, onError });
+      : keepAlive ?? new CacheKeepAlive({ now: store.now, onError });
     this.#approvals = new ApprovalTimers({ sessions: this, now: store.now, after, onError });
     this.queue = new TurnQueue({
       store,
@@ -278,7 +278,7 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     return { model: storedSettings(settings, chosen).model, agent: OWN_AGENT, days };
   }
 
-  seen(session: AgentSession): Promise<SeenSession> {
+  seen(session: AgentSession): Promise<PromptSnapshot> {
     return session.prompt.seen(session);
   }
 
@@ -333,19 +333,19 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
   async expire(idleMs: number): Promise<number> {
     const { store } = this.#options;
     const beforeMs = store.now() - idleMs;
-    const retained = new Set<string>();
+    const skipped = new Set<string>();
     for (let expired = 0;;) {
-      const idle = await store.idleSessions({ kind: "agent", beforeMs, limit: retained.size + 1 });
-      const id = idle.find((id) => !retained.has(id));
+      const idle = await store.idleSessions({ kind: "agent", beforeMs, limit: skipped.size + 1 });
+      const id = idle.find((id) => !skipped.has(id));
       if (id === undefined) return expired;
       const session = this.held.find(id);
       const isFree = !this.held.isLoading(id);
       const isDeleted = isFree &&
-        await (session ? session.deleteIdle() : this.#remove(id, beforeMs, retained.size + 1));
+        await (session ? session.deleteIdle() : this.#remove(id, beforeMs, skipped.size + 1));
       if (isDeleted) {
         await this.#options.workspace?.background?.end(id);
         expired += 1;
-      } else retained.add(id);
+      } else skipped.add(id);
     }
   }
 
@@ -433,7 +433,7 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
 
   async #takeLeft(shared: SharedStore): Promise<void> {
     const { store } = this.#options;
-    for (const id of await shared.left()) {
+    for (const id of await shared.abandonedSessions()) {
       if ((await new SessionRecords(store, id).look())?.holder !== "left") continue;
       if ((await store.getSession(id))?.kind === "agent") await this.get(id);
       // A session of a gateway has no turn that must end.

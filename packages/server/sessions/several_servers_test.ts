@@ -146,7 +146,7 @@ Deno.test("several servers: a dead server's gateway session is released, and del
   a!.opening.kill();
   memory.pass(10_000);
   await b!.handler.attend();
-  assertEquals([await b!.opening.store.shared!.left(), b!.errors], [[], []]);
+  assertEquals([await b!.opening.store.shared!.abandonedSessions(), b!.errors], [[], []]);
   const ended = await follow(b!, path);
   await b!.stepped.reply("one");
   assertEquals(brief(await events(ended)), goneOn);
@@ -188,7 +188,7 @@ Deno.test("several servers: a turn starts without reading the store first, and w
   let looks = 0;
   const [a, b] = [0, 1].map(() => {
     const { store } = memory.open();
-    const shared = { ...store.shared!, look: (id: string) => (looks++, store.shared!.look(id)) };
+    const shared = { ...store.shared!, look: (id: string) => (looks++, store.shared!.inspect(id)) };
     const stepped = steppedModel();
     return { stepped, handler: agent(stepped.model, { store: { ...store, shared } }) };
   });
@@ -331,7 +331,7 @@ Deno.test("close() releases sessions after their turns have ended, and the next 
   await a!.stepped.requested();
   const onB = events(await follow(b!, path));
   await a!.handler.close();
-  assertEquals(await b!.opening.store.shared.look(path.split("/").at(-1)!), {
+  assertEquals(await b!.opening.store.shared.inspect(path.split("/").at(-1)!), {
     fence: 1,
     holder: "nobody",
     lastEvent: 3,
@@ -412,7 +412,7 @@ function askingServer(memory: ReturnType<typeof sharedMemory>) {
       readState: (id, name) => (asks.push(`state ${name}`), store.readState(id, name)),
       shared: {
         ...shared,
-        look: (id) => (asks.push("look"), shared.look(id)),
+        inspect: (id) => (asks.push("look"), shared.inspect(id)),
         watch: (id, changed) => (asks.push("watch"), shared.watch(id, changed)),
       },
     },

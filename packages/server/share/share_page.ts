@@ -99,7 +99,7 @@ const NOTE =
 function entryHtml(entry: TranscriptEntry): string {
   switch (entry.kind) {
     case "user":
-      return `<article class="said" aria-label="User">${partsOf(entry.content)}</article>`;
+      return `<article class="user" aria-label="User">${partsOf(entry.content)}</article>`;
     case "reply": {
       const thought = entry.reasoning ? folded("Reasoning", entry.reasoning) : "";
       return `<article class="reply" aria-label="Agent">${thought}${markdownHtml(entry.text)}</article>`;
@@ -183,7 +183,7 @@ p{margin:.5em 0}
 header{border-bottom:1px solid var(--line);margin-bottom:1rem;color:var(--soft)}
 header h1{color:var(--ink)}
 .note{font-size:.875rem}
-.said{margin:1.5rem 0 1rem auto;width:fit-content;max-width:90%;padding:.4rem .9rem;border-radius:.7rem;background:var(--sunken)}
+.user{margin:1.5rem 0 1rem auto;width:fit-content;max-width:90%;padding:.4rem .9rem;border-radius:.7rem;background:var(--sunken)}
 .plain{white-space:pre-wrap}
 .reply{margin:1rem 0}
 details{margin:.4rem 0;padding:.2rem .7rem;border:1px solid var(--line);border-radius:.4rem;background:var(--raised);font-size:.875rem}

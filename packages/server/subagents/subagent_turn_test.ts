@@ -67,7 +67,7 @@ Deno.test("delegate: a turn that ended after any write reports its subagent's co
   ]);
 });
 
-Deno.test("resultOfHelper() reports why there is no answer, and the last text", () => {
+Deno.test("resultOfSubagent() reports why there is no answer, and the last text", () => {
   const resultFor = (end: Partial<Parameters<typeof resultOfSubagent>[0]>) =>
     resultOfSubagent({ reason: "model_error", text: "", ...end }, "s").content;
   assertEquals(

@@ -117,7 +117,7 @@ export function turnPlayer(
   const {
     limits: { turn: limits = {} } = {},
     models: { model: portOf, notice, supportsImages },
-    workspace: { place: place, checkpoints, background } = {},
+    workspace: { place, checkpoints, background } = {},
     store: { now },
     advanced: { clock } = {},
     approvals = {},
@@ -133,15 +133,15 @@ export function turnPlayer(
   const judge = payer?.judge ?? (mayAll ? allowingRequested(usual) : usual);
   const rates = environment.ratesOf(modelName);
   const measure = { before: session.ledger, spent, model: modelName, rates };
-  const unpriced = rates.price ? undefined : keys?.spent(by, false);
+  const unpriced = rates.price ? undefined : keys?.budgetRefusal(by, false);
   if (unpriced) throw refusedBy(unpriced);
   const overOwn = overBudget({ turn, session: own.budget }, measure);
   const most = Math.min(pending.maxOutputTokens ?? Infinity, limits.maxOutputTokens ?? Infinity);
   const { prompt: keepAlive } = session;
-  const writes = modelSettings(own, settings);
-  const observed = tellingKeepable(portOf(modelName), keepAlive);
+  const turnSettings = modelSettings(own, settings);
+  const observed = reportingKeepable(portOf(modelName), keepAlive);
   // The client of an agent as a model can't discard streamed text.
-  const asks = clientTools ? withoutRestarts(observed) : observed;
+  const turnModel = clientTools ? withoutRestarts(observed) : observed;
   const watch = payer?.watch ??
     ((tool) => checkpoints?.watch(tool, { session: session.id, turn: number }) ?? tool);
   const about = { session: session.id, supportsImages: supportsImages?.(modelName) ?? false };
@@ -154,14 +154,14 @@ export function turnPlayer(
   // Earlier cost was paid where it occurred.
   let paidUsd = resumed?.ledger.usd ?? 0;
   const overBudgets = (ledger: TurnLedger) =>
-    overOwn(ledger) ?? payer?.overBudget() ?? keys?.spent(by)?.message;
+    overOwn(ledger) ?? payer?.overBudget() ?? keys?.budgetRefusal(by)?.message;
   const options = {
     ...more,
     limits: { ...limits, ...(most < Infinity && { maxOutputTokens: most }) },
     ...(input !== undefined && { input }),
     ...(resumed && { resumed: { ...resumed, judge: askingAgain(judge, approvals.unknownOutcome) } }),
     ...(signal && { signal }),
-    ...(writes && { settings: writes }),
+    ...(turnSettings && { settings: turnSettings }),
     approvals: { judge, answered, journal, ...(unattended && { cannotAsk: CANNOT_ASK }) },
     time: { now, ...(clock && { clock }) },
     clientTools: clientTools ?? [],
@@ -170,7 +170,7 @@ export function turnPlayer(
       const running = background ? runningIn(messages) : [];
       return running.length === 0 ? undefined : background?.news(session.id, running);
     },
-    model: reserved.model(assertOwn ? ownModel(asks, assertOwn) : asks),
+    model: reserved.model(assertOwn ? ownModel(turnModel, assertOwn) : turnModel),
     async takeTools(signal) {
       const found = tools ? { tools, warnings: [] } : await takeTools(signal);
       const watched = found.tools.map((tool) =>
@@ -239,9 +239,9 @@ export class TurnLeft extends Error {
   override readonly name = "TurnLeft";
 }
 
-type TurnKeepAlive = Pick<SessionPrompt, "made" | "learns" | "waitsForCalls" | "continues">;
+type TurnKeepAlive = Pick<SessionPrompt, "made" | "learns" | "waitsForCalls" | "stopKeepAlive">;
 
-function tellingKeepable(model: Model, keepAlive: TurnKeepAlive): Model {
+function reportingKeepable(model: Model, keepAlive: TurnKeepAlive): Model {
   return (request) => model({ ...request, keepable: (prompt) => keepAlive.made(prompt) });
 }
 
@@ -435,14 +435,14 @@ async function runTurn(
       ...options,
       time,
       signal: AbortSignal.any([...options.signal ? [options.signal] : [], failed.signal]),
-      ...(resumed ? { resumed: { ...resumed, messages: tellingToo(resumed.messages, news) } } : {
+      ...(resumed ? { resumed: { ...resumed, messages: withNews(resumed.messages, news) } } : {
         history: [...history, ...news],
       }),
       tools: listed,
       unlisted,
       async context({ messages, tools, turnStart, step, signal, progress }) {
         if (isLeft()) throw new TurnLeft();
-        keepAlive.continues();
+        keepAlive.stopKeepAlive();
         // The view's changes are stored with the event that reports them, not before.
         await reply;
         const out = deferred(messages);
@@ -521,7 +521,7 @@ async function runTurn(
   }
 }
 
-function tellingToo(messages: readonly Message[], news: readonly Message[]): readonly Message[] {
+function withNews(messages: readonly Message[], news: readonly Message[]): readonly Message[] {
   const opener = messages.findIndex(({ role }) => role !== "system");
   return messages.toSpliced(opener < 0 ? messages.length : opener, 0, ...news);
 }

@@ -157,7 +157,7 @@ const lookUp = async (host: string) =>
   (await lookupAddresses(host, { all: true })).map(({ address }) => address);
 
 function notPublic(host: string): string {
-  return `${host} isn't a public address. TARE_WEBHOOK_HOSTS lists those of this machine's own network by name`;
+  return `${host} isn't a public address. List hosts of your own network in TARE_WEBHOOK_HOSTS by name`;
 }
 
 /** Loopback, private, reserved and multicast addresses. */

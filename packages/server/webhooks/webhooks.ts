@@ -11,12 +11,12 @@ import { randomBytes } from "node:crypto";
 import { type Static, Type } from "typebox";
 import { HttpError, invalidRequest, notFound } from "../http/http_error.ts";
 import { storedReader } from "../http/schema.ts";
-import { turnBehind } from "../sessions/event_log.ts";
-import type { Teller } from "../sessions/session_types.ts";
+import { newestTurnIn } from "../sessions/event_log.ts";
+import type { Notifier } from "../sessions/session_types.ts";
 import { type Reach, refusedUrl, SECRET_PREFIX } from "./send_webhook.ts";
 
 /** Reported events. */
-export const WEBHOOK_TYPES = ["turn.ended", "approval.asked"] as const;
+export const WEBHOOK_TYPES = ["turn.ended", "approval.requested"] as const;
 
 export type WebhookType = typeof WEBHOOK_TYPES[number];
 
@@ -252,7 +252,7 @@ export class Webhooks {
   }
 
   /** Returns the records of a session's events; none for subagents, which work for a reported turn. */
-  recordsOf(...[session, committed]: Parameters<Teller["recordsOf"]>): readonly StoreRecord[] {
+  recordsOf(...[session, committed]: Parameters<Notifier["recordsOf"]>): readonly StoreRecord[] {
     if (session.parent) return [];
     const payload = payloadOf(session, committed);
     const timestamp = new Date(this.#store.now()).toISOString();
@@ -360,7 +360,7 @@ function newWebhookSecret(): string {
 
 /** Returns the events to report. */
 function payloadOf(
-  ...[{ id, by, settings: { metadata } }, { events, after, turn: before }]: Parameters<Teller["recordsOf"]>
+  ...[{ id, by, settings: { metadata } }, { events, after, turn: before }]: Parameters<Notifier["recordsOf"]>
 ): readonly { readonly type: WebhookType; readonly data: unknown }[] {
   const isShort = JSON.stringify(metadata).length <= MAX_TEXT;
   const session = { id, ...(by !== undefined && { key: by }), ...(isShort && { metadata }) };
@@ -371,11 +371,11 @@ function payloadOf(
   });
   const pendingPayload = approvals.length === 0 ? [] : [
     {
-      type: "approval.asked" as const,
+      type: "approval.requested" as const,
       data: {
         session,
         event: after + 1 + events.findLastIndex(({ type }) => type === "approval_requested"),
-        turn: { id: (turnBehind(events) ?? before)?.id },
+        turn: { id: (newestTurnIn(events) ?? before)?.id },
         approvals,
       },
     },
@@ -383,7 +383,7 @@ function payloadOf(
   const ended = [...events.entries()].flatMap(([place, event]) => {
     if (event.type !== "turn_end") return [];
     const { reason, text, message, code, ledger, whole } = event;
-    const turnId = (turnBehind(events.slice(0, place)) ?? before)?.id;
+    const turnId = (newestTurnIn(events.slice(0, place)) ?? before)?.id;
     const turn = {
       id: turnId,
       reason,

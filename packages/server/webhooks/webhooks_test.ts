@@ -64,7 +64,7 @@ const play = async (handler: HttpAgent) => await turn(handler, await newSession(
 Deno.test("webhooks: the end of a turn is sent, signed per the specification, and recorded", async () => {
   await using there = receiver();
   const { handler, clock, attempted } = telling([there.host]);
-  const { id, path, secret } = await addWebhook(handler, there.url, ["turn.ended", "approval.asked"]);
+  const { id, path, secret } = await addWebhook(handler, there.url, ["turn.ended", "approval.requested"]);
   const session = await newSession(handler, { metadata: { ticket: "7" } });
   await turn(handler, session, "Hi");
   const received = await there.next();
@@ -93,7 +93,7 @@ Deno.test("webhooks: the end of a turn is sent, signed per the specification, an
     attempts: [{ at, status: 204 }],
   }]);
   assertEquals((await call(handler, "GET", "/tare/v1/webhooks")).body, {
-    webhooks: [{ id, url: there.url, types: ["turn.ended", "approval.asked"], createdAt: at }],
+    webhooks: [{ id, url: there.url, types: ["turn.ended", "approval.requested"], createdAt: at }],
   });
   await handler.close();
 });
@@ -110,15 +110,15 @@ Deno.test("webhooks: a pending approval is sent to its subscribers", async () =>
     approvals: {},
     after: () => () => {},
   });
-  await addWebhook(handler, `${there.url}/both`, ["turn.ended", "approval.asked"]);
-  await addWebhook(handler, `${there.url}/asked`, ["approval.asked"]);
+  await addWebhook(handler, `${there.url}/both`, ["turn.ended", "approval.requested"]);
+  await addWebhook(handler, `${there.url}/asked`, ["approval.requested"]);
   await play(handler);
   const received = [await there.next(), await there.next(), await there.next()];
   const deliveries = received.map(({ path, body }) => ({ path, ...JSON.parse(body) }))
     .sort((a, b) => a.path + a.type < b.path + b.type ? -1 : 1);
   assertEquals(deliveries.map(({ path, type }) => `${path} ${type}`), [
-    "/hook/asked approval.asked",
-    "/hook/both approval.asked",
+    "/hook/asked approval.requested",
+    "/hook/both approval.requested",
     "/hook/both turn.ended",
   ]);
   const { id, requestedAtMs, expiresAtMs, ...approval } = deliveries[0].data.approvals[0];
@@ -476,7 +476,7 @@ Deno.test("webhooks: hosts are listed by name, and * allows public ones by HTTPS
   const unlisted = (host: string) =>
     `TARE_WEBHOOK_HOSTS doesn't list ${host}, only hooks.example, 127.0.0.1:9000.`;
   const own = (host: string) =>
-    `${host} isn't a public address. TARE_WEBHOOK_HOSTS lists those of this machine's own network by name.`;
+    `${host} isn't a public address. List hosts of your own network in TARE_WEBHOOK_HOSTS by name.`;
   const wanted: readonly (readonly [readonly string[], string, string])[] = [
     [few, "https://hooks.example/a", "taken"],
     [few, "http://hooks.example:81/a", "taken"],
@@ -590,7 +590,7 @@ Deno.test("webhooks: concurrent changes, removals and deliveries are atomic or r
         const send = (method: string, at = "", body?: unknown) => call(handler, method, `${path}${at}`, body);
         const does: Readonly<Record<string, () => ReturnType<typeof call>>> = {
           url: () => send("POST", "", { url: "http://127.0.0.1:9/b" }),
-          types: () => send("POST", "", { types: ["approval.asked"] }),
+          types: () => send("POST", "", { types: ["approval.requested"] }),
           rotate: () => send("POST", "/secret"),
           disable: () => send("POST", "", { isEnabled: false }),
           redeliver: () => send("POST", `/deliveries/${delivery!.id}`),
@@ -620,7 +620,7 @@ Deno.test("webhooks: concurrent changes, removals and deliveries are atomic or r
             [webhook!.url, webhook!.types, webhook!.disabled !== undefined, stored.length],
             [
               `http://127.0.0.1:9/${actions.includes("url") ? "b" : "a"}`,
-              [actions.includes("types") ? "approval.asked" : "turn.ended"],
+              [actions.includes("types") ? "approval.requested" : "turn.ended"],
               actions.includes("disable"),
               1,
             ],

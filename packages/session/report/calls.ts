@@ -64,8 +64,8 @@ export interface ProjectedReport
   readonly refetchCostUnits: number;
 }
 
-/** Options of a report. */
-export interface ReportedCall extends Pick<CallReport, "number" | "at" | "turn" | "purpose"> {
+/** Parts of a call report, in addition to the usage. */
+export interface CallReportOptions extends Pick<CallReport, "number" | "at" | "turn" | "purpose"> {
   readonly ledger?: LedgerEntry | undefined;
   readonly rates: Rates;
   /** Cost as of the call. Default: by these rates. */
@@ -95,7 +95,7 @@ export const UNFINISHED = "unfinished";
 export function reportCall(
   usage: Usage,
   { ledger, rates, cost: its = callCost(usage, rates), rewrites = [], afterQuestion = false, ...rest }:
-    ReportedCall,
+    CallReportOptions,
 ): CallReport {
   const { promptTokens, cachedTokens, cacheWriteTokens = 0, outputTokens, estimated = false } = usage;
   const { summary } = ledger ?? {};
@@ -111,8 +111,8 @@ export function reportCall(
     estimated,
     costUnits: its.costUnits + (paid?.costUnits ?? 0),
     usd: its.usd === undefined ? null : its.usd + (paid?.usd ?? 0),
-    spent: cutCost(usage, { cost: its, rates, uncached: ledger?.uncached, summary: paid }),
-    without: ledger ? reportAlone(ledger, rates) : null,
+    spent: splitCost(usage, { cost: its, rates, uncached: ledger?.uncached, summary: paid }),
+    without: ledger ? reportBaseline(ledger, rates) : null,
     resendCostUnits: ledger?.resendCostUnits ?? null,
     projected: ledger?.projected ? reportProjected(ledger.projected, { outputTokens, rates }) : null,
     summary: summary
@@ -128,7 +128,7 @@ export function reportCall(
   };
 }
 
-function reportAlone(
+function reportBaseline(
   { without, withoutCompaction, baselineCostUnits }: LedgerEntry,
   rates: Rates,
 ): BaselineReport {
@@ -245,7 +245,7 @@ const PARTS: Readonly<Record<LedgerEntry["uncached"][number]["cause"], keyof Spe
  * Splits a call's cost: the prompt in cost units, prompt and reply in US dollars. All uncached tokens cost the same;
  * those without a reason are new.
  */
-function cutCost(
+function splitCost(
   usage: Usage,
   { cost, rates, uncached = [], summary }: {
     readonly cost: Cost;

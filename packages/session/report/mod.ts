@@ -25,6 +25,7 @@ export {
   addToDay,
   type BaselineReport,
   type CallReport,
+  type CallReportOptions,
   callToStore,
   type Days,
   type GroupReport,
@@ -33,7 +34,6 @@ export {
   type Overview,
   type ProjectedReport,
   reportCall,
-  type ReportedCall,
   ReportedWarnings,
   type SessionGroup,
   type SessionTotalsRecord,
@@ -48,7 +48,7 @@ export {
   type WarningReport,
 } from "./calls.ts";
 export {
-  dearest,
+  byCostDescending,
   pingUsdOfToday,
   reportSpend,
   SPEND_BY,
@@ -65,8 +65,8 @@ export {
   type BlockText,
   type PinReport,
   type PromptReport,
+  type PromptSnapshot,
   reportBlock,
   reportPins,
   reportPrompt,
-  type SeenSession,
 } from "./prompt_report.ts";

@@ -34,10 +34,10 @@ export interface BlockSummary {
   /** Tokens of the original; zero for a line. */
   readonly originalTokens: number;
   /**
-   * Visible part: all (`alive`); all new parts, normalized (`said_once`); a line in its place (`elided`); head and tail
-   * (`truncated`); a summary with others (`summarised`); a mention (`left`); a tool's names and types (`compact`).
+   * Visible part: all (`alive`); all new parts, normalized (`deduplicated`); a line in its place (`elided`); head and tail
+   * (`truncated`); a summary with others (`summarised`); a mention (`evicted`); a tool's names and types (`compact`).
    */
-  readonly state: "alive" | "said_once" | "elided" | "truncated" | "summarised" | "left" | "compact";
+  readonly state: "alive" | "deduplicated" | "elided" | "truncated" | "summarised" | "evicted" | "compact";
   readonly pin: PinReport | null;
   readonly title: string;
 }
@@ -81,7 +81,7 @@ export interface BlockReport extends BlockSummary {
 const TEXT_CHARS = 100_000;
 
 /** A history and its view. */
-export interface SeenSession {
+export interface PromptSnapshot {
   readonly history: History;
   readonly view: Pick<SessionView, "messages" | "tools" | "places">;
   readonly pins: readonly Pin[];
@@ -112,7 +112,7 @@ interface Sides {
  * ```
  */
 export function reportPrompt(
-  seen: SeenSession,
+  seen: PromptSnapshot,
   { from = 0, limit = Infinity }: BlocksOptions = {},
 ): PromptReport {
   const { history, view, countTokens } = seen;
@@ -145,7 +145,7 @@ export function reportPrompt(
  * ```
  */
 export function reportBlock(
-  seen: SeenSession,
+  seen: PromptSnapshot,
   id: string,
   { offset = 0 }: BlockOptions = {},
 ): BlockReport | undefined {
@@ -173,10 +173,10 @@ export function reportBlock(
  * assertEquals(reportPins(seen), []);
  * ```
  */
-export function reportPins({ history, view, pins }: Omit<SeenSession, "countTokens">): PinReport[] {
-  const visible = new Map(view.places.map((place, row) => [place, view.messages[row]!]));
+export function reportPins({ history, view, pins }: Omit<PromptSnapshot, "countTokens">): PinReport[] {
+  const messagesByPlace = new Map(view.places.map((place, row) => [place, view.messages[row]!]));
   return fittingPins(pins, history.messages).map(({ place, wish, by }) => {
-    const now = visible.get(place);
+    const now = messagesByPlace.get(place);
     const isDone = wish === "retain"
       ? now !== undefined && isSame(now, history.messages[place]!)
       : now === undefined || stateOf(now, history.messages[place]!) === "elided";
@@ -185,7 +185,7 @@ export function reportPins({ history, view, pins }: Omit<SeenSession, "countToke
 }
 
 /** Returns tools, messages and lines in prompt order; evicted blocks precede their line. */
-function sidesOf({ history, view }: SeenSession): Sides[] {
+function sidesOf({ history, view }: PromptSnapshot): Sides[] {
   const { places } = view;
   const sides: Sides[] = history.tools.map((original, at) => ({
     id: `tool-${at}`,
@@ -215,7 +215,7 @@ function sidesOf({ history, view }: SeenSession): Sides[] {
 }
 
 function describer(
-  { history, view, pins, countTokens }: SeenSession,
+  { history, view, pins, countTokens }: PromptSnapshot,
 ): (sides: Sides) => BlockSummary {
   const answered = new Map(
     pairCalls(history.messages).flatMap(({ call, answer }) =>
@@ -250,12 +250,12 @@ function stateOf(
   original: Message | ToolDefinition,
   line?: Message,
 ): BlockSummary["state"] {
-  if (!now) return line && isSummary(line) ? "summarised" : "left";
+  if (!now) return line && isSummary(line) ? "summarised" : "evicted";
   if (isSame(now, original)) return "alive";
   if (isTool(now)) return "compact";
   const lines = contentText(now.content).split("\n");
   if (parsePlaceholder(lines[0] ?? "")?.of === "result") return "elided";
-  return lines.some((line) => parsePlaceholder(line)) ? "truncated" : "said_once";
+  return lines.some((line) => parsePlaceholder(line)) ? "truncated" : "deduplicated";
 }
 
 function isSame(now: Message | ToolDefinition, original: Message | ToolDefinition): boolean {

@@ -84,7 +84,7 @@ export function reportSpend(
     costUnits: sumOf(days, "costUnits"),
   }));
   if (by === "day") rows.sort((a, b) => a.key < b.key ? 1 : -1);
-  else rows.sort(dearest);
+  else rows.sort(byCostDescending);
   return {
     all: usageTotals.all(rows.flatMap(({ days }) => days)),
     rows: rows.slice(0, limit).map(({ key, session, days }) => ({ ...usageTotals.all(days), key, session })),
@@ -97,7 +97,7 @@ function sumOf(all: readonly Partial<UsageTotals>[], name: keyof UsageTotals): n
 }
 
 /** Compares rows, the most expensive first, by dollars, then cost units. */
-export function dearest(
+export function byCostDescending(
   a: Pick<UsageTotals, "usd" | "costUnits">,
   b: Pick<UsageTotals, "usd" | "costUnits">,
 ): number {

@@ -36,9 +36,9 @@ export interface StoreContents {
   readonly name: string;
   isEmpty(): Promise<boolean>;
   read(): AsyncIterable<ContentsItem>;
-  /** Writes items in the order of `read()` into an empty store; not visible until `keep()`. */
+  /** Writes items in the order of `read()` into an empty store; not visible until `commit()`. */
   write(items: AsyncIterable<ContentsItem>): Promise<void>;
-  keep(): Promise<void>;
+  commit(): Promise<void>;
   /** Closes the store; written items that weren't committed are discarded. */
   close(): Promise<void>;
 }
@@ -80,7 +80,7 @@ export async function copyContents(from: StoreContents, to: StoreContents): Prom
   else for await (const _ of items);
   const [expected, found] = [sum(), await sumContents(to)];
   if (found.hash === expected.hash) {
-    if (isEmpty) await to.keep();
+    if (isEmpty) await to.commit();
     return found;
   }
   const [given, there] = [expected, found].map(({ counts }) =>

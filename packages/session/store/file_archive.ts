@@ -10,7 +10,7 @@ import { bytesFromText, isArchiveRef, textFromBytes } from "@tare/prune/internal
  *
  * Files are written under a temporary name, flushed and renamed: once `put` has resolved, the text survives a crash,
  * and remains of an interrupted write are never read. `get` throws if a file's content doesn't match its name; putting
- * the text again refetches it.
+ * the text again restores it.
  *
  * @example
  * ```ts

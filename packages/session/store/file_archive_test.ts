@@ -64,7 +64,7 @@ Deno.test("openFileArchive() ignores references of another form", () =>
     assertEquals(await Deno.readTextFile(join(folder, "secret.txt")), "secret");
   }));
 
-Deno.test("openFileArchive() detects a damaged file, and putting the text again refetches it", () =>
+Deno.test("openFileArchive() detects a damaged file, and putting the text again restores it", () =>
   withArchive(async (archive, folder) => {
     const ref = await archive.put("the whole text, flushed and renamed");
     const path = join(folder, `${ref}.txt`);

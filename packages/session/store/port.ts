@@ -350,10 +350,10 @@ export interface Hold {
 }
 
 /** A session's state as seen by an opening. */
-export interface Sighting {
+export interface SessionSnapshot {
   /** Fencing number of its newest hold, or 0. Its releasing holder knows everything that was written. */
   readonly fence: number;
-  /** The holder: this opening, another live one, one that is gone, or none. */
+  /** The holder: this opening, another live one, a dead one, or none. */
   readonly holder: "this" | "other" | "left" | "nobody";
   readonly lastEvent: number;
   /** Its last events, if the notification contained them. Default: none. */
@@ -407,7 +407,7 @@ export interface OpeningListener {
    * with the effect.
    */
   readonly onRequest: (request: HolderRequest) => void;
-  /** Called when another opening is gone: see {@linkcode SharedStore.left}. */
+  /** Called when another opening is gone: see {@linkcode SharedStore.abandonedSessions}. */
   readonly gone: () => void;
 }
 
@@ -433,21 +433,21 @@ export interface SharedStore {
    */
   commitBriefly(commit: BriefCommit): Promise<number | undefined>;
   release(sessionId: string): Promise<void>;
-  look(sessionId: string): Promise<Sighting>;
-  left(): Promise<readonly string[]>;
+  inspect(sessionId: string): Promise<SessionSnapshot>;
+  abandonedSessions(): Promise<readonly string[]>;
   /**
    * Reports a session's state, initially and after each write or change of holder, in commit order: at once with short
    * events, within two seconds at the latest. Without `seen` the store must be queried. Returns a function that ends
    * it.
    */
-  watch(sessionId: string, changed: (seen?: Sighting) => void): () => void;
+  watch(sessionId: string, changed: (seen?: SessionSnapshot) => void): () => void;
   /**
    * Sends a request to a session's holder.
    *
    * @returns The answer; `undefined` if there is no holder, or it lost the session first: then the request has no
    * effect.
    */
-  ask(sessionId: string, body: unknown): Promise<HolderAnswer | undefined>;
+  request(sessionId: string, body: unknown): Promise<HolderAnswer | undefined>;
   metrics(): OpeningMetrics;
   /** Sets the callbacks. To be called once, before sessions are held. */
   listen(listener: OpeningListener): void;

@@ -1,7 +1,7 @@
 import { hashText } from "@tare/messages/internal";
 import { createHash } from "node:crypto";
 import { Accounts, type Days, type SessionTotalsRecord } from "../report/calls.ts";
-import type { Sighting, Store, StoreRecord } from "./port.ts";
+import type { SessionSnapshot, Store, StoreRecord } from "./port.ts";
 import { StoreError } from "./store_error.ts";
 
 /** Longest patch, as JSON in UTF-16 code units; larger changes store the whole value. */
@@ -79,11 +79,11 @@ export class SessionRecords {
    *
    * @throws {StoreError}
    */
-  look(): Promise<Sighting | undefined> {
+  look(): Promise<SessionSnapshot | undefined> {
     const { shared } = this.#store;
     return this.ifThere(async () =>
       shared
-        ? await shared.look(this.#id)
+        ? await shared.inspect(this.#id)
         : { fence: 0, holder: "nobody", lastEvent: await this.#store.lastEvent(this.#id) }
     );
   }

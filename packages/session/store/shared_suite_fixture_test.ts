@@ -26,20 +26,20 @@ export function testSharedStore(name: string, place: SharedPlace): void {
     "hold() grants a session to one opening at a time, with an increasing fence",
     async (one, two) => {
       const nobody = { fence: 0, holder: "nobody", lastEvent: 0 } as const;
-      assertEquals([await one.shared.look("a"), await two.shared.look("a")], [nobody, nobody]);
+      assertEquals([await one.shared.inspect("a"), await two.shared.inspect("a")], [nobody, nobody]);
       const first = await held(one, "a");
       assert(first.fence > 0);
       assertEquals([first.isSure(), first.signal.aborted], [true, false]);
       assertStrictEquals(await one.shared.hold("a"), first);
       assertEquals(await two.shared.hold("a"), undefined);
-      assertEquals(await one.shared.look("a"), { fence: first.fence, holder: "this", lastEvent: 0 });
-      assertEquals(await two.shared.look("a"), { fence: first.fence, holder: "other", lastEvent: 0 });
+      assertEquals(await one.shared.inspect("a"), { fence: first.fence, holder: "this", lastEvent: 0 });
+      assertEquals(await two.shared.inspect("a"), { fence: first.fence, holder: "other", lastEvent: 0 });
       await one.commit([events("a", 0, "1", "2")]);
       await two.shared.release("a");
       assertEquals(await two.shared.hold("a"), undefined);
       await one.shared.release("a");
       await one.shared.release("a");
-      assertEquals(await two.shared.look("a"), { fence: first.fence, holder: "nobody", lastEvent: 2 });
+      assertEquals(await two.shared.inspect("a"), { fence: first.fence, holder: "nobody", lastEvent: 2 });
       const second = await held(two, "a");
       assert(second.fence > first.fence);
       assertEquals([first.isSure(), second.isSure()], [false, true]);
@@ -59,8 +59,8 @@ export function testSharedStore(name: string, place: SharedPlace): void {
     assertStrictEquals(same, again);
   });
 
-  test("hold(), look() and ask() refuse a missing session", async ({ shared }) => {
-    for (const act of [() => shared.hold("c"), () => shared.look("c"), () => shared.ask("c", 1)]) {
+  test("hold(), inspect() and request() refuse a missing session", async ({ shared }) => {
+    for (const act of [() => shared.hold("c"), () => shared.inspect("c"), () => shared.request("c", 1)]) {
       await assertRejects(act, Error, 'Cannot find session "c": there is no such session');
     }
     await shared.release("c");
@@ -83,7 +83,7 @@ export function testSharedStore(name: string, place: SharedPlace): void {
     assertEquals(await isHeld(two), [["b", undefined], ["a", undefined]]);
   });
 
-  test("figures() reports lease, holds and takeovers", async (one, two, { stop }) => {
+  test("metrics() reports lease, holds and takeovers", async (one, two, { stop }) => {
     const seenBy = ({ shared }: Opening) => {
       const { leaseMs, lostLeases, held, takenOver } = shared.metrics();
       return [leaseMs > 0, lostLeases, held, takenOver];
@@ -174,15 +174,15 @@ export function testSharedStore(name: string, place: SharedPlace): void {
       const { gone } = listen(two);
       const [lost, alsoLost] = [await held(one, "a"), await held(one, "b")];
       await one.commit([events("a", 0, "1")]);
-      assertEquals(await two.shared.left(), []);
+      assertEquals(await two.shared.abandonedSessions(), []);
       await stop(one);
       assertEquals([lost.isSure(), alsoLost.isSure()], [false, false]);
       await gone();
-      assertEquals((await two.shared.left()).toSorted(), ["a", "b"]);
-      assertEquals(await two.shared.look("a"), { fence: lost.fence, holder: "left", lastEvent: 1 });
+      assertEquals((await two.shared.abandonedSessions()).toSorted(), ["a", "b"]);
+      assertEquals(await two.shared.inspect("a"), { fence: lost.fence, holder: "left", lastEvent: 1 });
       const taken = await held(two, "a");
       assert(taken.fence > lost.fence);
-      assertEquals(await two.shared.left(), ["b"]);
+      assertEquals(await two.shared.abandonedSessions(), ["b"]);
       await two.commit([events("a", 1, "2")]);
       goOn(one);
       await assertFenced(() => one.commit([events("a", 1, "other")]), "a");
@@ -191,14 +191,14 @@ export function testSharedStore(name: string, place: SharedPlace): void {
       }
       await assertFenced(() => one.commit([events("b", 0, "other")]), "b");
       assertEquals([lost.isSure(), taken.isSure()], [false, true]);
-      assertEquals(await one.shared.look("a"), { fence: taken.fence, holder: "other", lastEvent: 2 });
+      assertEquals(await one.shared.inspect("a"), { fence: taken.fence, holder: "other", lastEvent: 2 });
       assertEquals((await one.readEvents("a")).map(({ event }) => event), [delta("1"), delta("2")]);
 
       const own = await held(one, "b");
       assert(own.fence > alsoLost.fence);
       await one.commit([events("b", 0, "3")]);
-      assertEquals(await two.shared.look("b"), { fence: own.fence, holder: "other", lastEvent: 1 });
-      assertEquals(await two.shared.left(), []);
+      assertEquals(await two.shared.inspect("b"), { fence: own.fence, holder: "other", lastEvent: 1 });
+      assertEquals(await two.shared.abandonedSessions(), []);
     },
   );
 
@@ -208,7 +208,7 @@ export function testSharedStore(name: string, place: SharedPlace): void {
       const write = ({ shared }: Opening, fence: number, ...records: StoreRecord[]) =>
         shared.commitBriefly({ sessionId: "a", fence, records });
       const state = (value: number): StoreRecord => ({ type: "state", sessionId: "a", name: "x", value });
-      const seen = async () => [await one.shared.look("a"), await two.readState("a", "x")];
+      const seen = async () => [await one.shared.inspect("a"), await two.readState("a", "x")];
       const free = (fence: number, lastEvent: number) => ({ fence, holder: "nobody", lastEvent });
       assertEquals(
         await write(one, 0, state(1), events("a", 0, "1"), { type: "names", sessionId: "a", names: ["n"] }),
@@ -255,10 +255,10 @@ export function testSharedStore(name: string, place: SharedPlace): void {
       const make = ({ shared }: Opening, fence = 0) =>
         shared.commitBriefly({ sessionId: "c", fence, records });
       assertEquals(await make(one), 1);
-      assertEquals(await two.shared.look("c"), { fence: 1, holder: "nobody", lastEvent: 1 });
+      assertEquals(await two.shared.inspect("c"), { fence: 1, holder: "nobody", lastEvent: 1 });
       await assertRejects(() => make(two), Error, 'Cannot create session "c"');
       await two.shared.commitBriefly({ sessionId: "c", fence: 1, records: records.slice(1, 2) });
-      assertEquals((await one.shared.look("c")).fence, 2);
+      assertEquals((await one.shared.inspect("c")).fence, 2);
       const none = { sessionId: "none", fence: 0, records: [] };
       await assertRejects(() => one.shared.commitBriefly(none), Error, 'Cannot find session "none"');
     },
@@ -275,7 +275,7 @@ export function testSharedStore(name: string, place: SharedPlace): void {
       await stop(one);
       await gone();
       assertEquals(await two.shared.commitBriefly(brief), lost.fence + 1);
-      assertEquals(await two.shared.left(), []);
+      assertEquals(await two.shared.abandonedSessions(), []);
       goOn(one);
       await assertFenced(() => one.commit([events("a", 1, "2")]), "a");
       assertEquals((await one.readEvents("a")).map(({ event }) => event), [delta("1")]);
@@ -340,11 +340,11 @@ export function testSharedStore(name: string, place: SharedPlace): void {
       await held(one, "b");
       await stop(one);
       await Promise.all([heard.gone(), heardToo.gone()]);
-      assertEquals((await third.shared.left()).toSorted(), ["a", "b"]);
+      assertEquals((await third.shared.abandonedSessions()).toSorted(), ["a", "b"]);
       await held(two, "a");
       await two.shared.release("a");
       await held(third, "b");
-      assertEquals([await two.shared.left(), await third.shared.left()], [[], []]);
+      assertEquals([await two.shared.abandonedSessions(), await third.shared.abandonedSessions()], [[], []]);
     },
   );
 
@@ -354,8 +354,8 @@ export function testSharedStore(name: string, place: SharedPlace): void {
     await one.close();
     await gone();
     assertEquals(hold.isSure(), false);
-    assertEquals(await two.shared.left(), []);
-    assertEquals(await two.shared.look("a"), { fence: hold.fence, holder: "nobody", lastEvent: 0 });
+    assertEquals(await two.shared.abandonedSessions(), []);
+    assertEquals(await two.shared.inspect("a"), { fence: hold.fence, holder: "nobody", lastEvent: 0 });
     assert((await held(two, "a")).fence > hold.fence);
   });
 }

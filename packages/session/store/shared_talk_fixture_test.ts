@@ -1,7 +1,7 @@
 /** Tests of messages between openings, and of shared idempotency keys, for any store. @module */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { StoreError } from "@tare/session";
-import type { HolderRequest, Sighting, StoreRecord } from "@tare/session/internal";
+import type { HolderRequest, SessionSnapshot, StoreRecord } from "@tare/session/internal";
 import { delta, events, held, listen, type Opening, type TestOfOpenings } from "./openings_fixture_test.ts";
 import { key, other, request, sessionRecord } from "./store_suite_fixture_test.ts";
 
@@ -25,13 +25,13 @@ async function changedUntil(
 
 export function testTalk(test: TestOfOpenings): void {
   test(
-    "ask() reaches the holder of a session, which commits effect and answer together",
+    "request() reaches the holder of a session, which commits effect and answer together",
     async (one, two) => {
       const requested = Promise.withResolvers<HolderRequest>();
       listen(one, requested.resolve);
       await held(one, "a");
       const body = { steer: "Über\ud83d" };
-      const answered = two.shared.ask("a", body);
+      const answered = two.shared.request("a", body);
       const { id: requestId, ...request } = await requested.promise;
       assertEquals(request, { sessionId: "a", body });
       const answer: StoreRecord = { type: "answer", requestId, answer: { took: body } };
@@ -41,11 +41,11 @@ export function testTalk(test: TestOfOpenings): void {
       const twice = `Cannot answer request "${requestId}"`;
       await assertRejects(() => one.commit([events("a", 1, "twice"), answer]), Error, twice);
       assertEquals((await two.readEvents("a")).map(({ event }) => event), [delta("steered")]);
-      assertEquals(await two.shared.ask("b", body), undefined);
+      assertEquals(await two.shared.request("b", body), undefined);
     },
   );
 
-  test("ask() matches concurrent requests with their answers", async (one, two) => {
+  test("request() matches concurrent requests with their answers", async (one, two) => {
     const requests: string[] = [];
     listen(one, ({ id, body }) => {
       requests.push(id);
@@ -55,7 +55,7 @@ export function testTalk(test: TestOfOpenings): void {
     await held(one, "b");
     const bodies = Array.from({ length: 8 }, (_, index) => index);
     assertEquals(
-      await Promise.all(bodies.map((body) => two.shared.ask(body % 2 === 0 ? "a" : "b", body))),
+      await Promise.all(bodies.map((body) => two.shared.request(body % 2 === 0 ? "a" : "b", body))),
       bodies.map((answer) => ({ answer })),
     );
     assertEquals(new Set(requests).size, requests.length);
@@ -63,12 +63,12 @@ export function testTalk(test: TestOfOpenings): void {
 
   for (const how of ["release()", "close()"] as const) {
     test(
-      `ask() returns undefined once ${how} releases the session, and can't be answered`,
+      `request() returns undefined once ${how} releases the session, and can't be answered`,
       async (one, two) => {
         const requested = Promise.withResolvers<HolderRequest>();
         listen(one, requested.resolve);
         await held(one, "a");
-        const answer = two.shared.ask("a", 1);
+        const answer = two.shared.request("a", 1);
         const { id } = await requested.promise;
         if (how === "close()") await one.close();
         else await one.shared.release("a");
@@ -85,16 +85,16 @@ export function testTalk(test: TestOfOpenings): void {
     );
   }
 
-  test("ask() returns undefined if the holder is gone", async (one, two, { stop, goOn }) => {
+  test("request() returns undefined if the holder is gone", async (one, two, { stop, goOn }) => {
     const requested = Promise.withResolvers<HolderRequest>();
     listen(one, requested.resolve);
     listen(two);
     await held(one, "a");
-    const answer = two.shared.ask("a", 1);
+    const answer = two.shared.request("a", 1);
     const { id } = await requested.promise;
     await stop(one);
     assertEquals(await answer, undefined);
-    assertEquals(await two.shared.ask("a", 1), undefined);
+    assertEquals(await two.shared.request("a", 1), undefined);
     goOn(one);
     await assertRejects(() => one.commit([{ type: "answer", requestId: id, answer: 1 }]));
   });
@@ -111,7 +111,7 @@ export function testTalk(test: TestOfOpenings): void {
     await one.commit([events("a", 1, "2", "3")]);
     await all;
     assertEquals(seen, ["1", "2", "3"].map(delta));
-    const isFree = changedUntil(two, "a", async () => (await two.shared.look("a")).holder === "nobody");
+    const isFree = changedUntil(two, "a", async () => (await two.shared.inspect("a")).holder === "nobody");
     await one.shared.release("a");
     await isFree;
     assert((await held(two, "a")).fence > hold.fence);
@@ -119,14 +119,14 @@ export function testTalk(test: TestOfOpenings): void {
   });
 
   test("watch() reports a session's state, with short events", async (one, two) => {
-    const seen: (Sighting | undefined)[] = [];
+    const seen: (SessionSnapshot | undefined)[] = [];
     let changed = Promise.withResolvers<void>();
     const end = two.shared.watch("a", (sighting) => {
       seen.push(sighting);
       changed.resolve();
     });
     /** Waits for this report. Polls may repeat the state, but not the events. */
-    const becomes = async (expected: Sighting | undefined) => {
+    const becomes = async (expected: SessionSnapshot | undefined) => {
       for (;; await changed.promise) {
         changed = Promise.withResolvers();
         const found = seen.splice(0).filter((one) =>

@@ -6,7 +6,7 @@ import { RECALL_TOOL } from "@tare/prune";
 import { HourCache } from "../keep_alive/hour_cache.ts";
 import { playPause } from "../keep_alive/play_pause.ts";
 import type { WarmOptions } from "../keep_alive/play_session.ts";
-import { awaitedBehind } from "../keep_alive/timed_session.ts";
+import { awaitedAfter } from "../keep_alive/timed_session.ts";
 import { outputPrice } from "./assumptions.ts";
 import { isRefused } from "./is_refused.ts";
 import { wantedBy } from "./needs.ts";
@@ -70,10 +70,10 @@ export async function play(recording: Recording, make: MakePolicy, options: Play
     refused: 0,
   };
   let cost = 0;
-  const say = (messages: readonly Message[]): void => {
+  const addMessages = (messages: readonly Message[]): void => {
     for (const message of messages) {
       history.push(message);
-      sight.say(message, (user) => countMessageTokens(user, countTokens));
+      sight.add(message, (user) => countMessageTokens(user, countTokens));
     }
   };
   const send = async (nowMs: number, answer: Message | undefined): Promise<number> => {
@@ -87,7 +87,7 @@ export async function play(recording: Recording, make: MakePolicy, options: Play
   let taken = 0;
   for (const [at, call] of recording.calls.entries()) {
     if (at > 0) cost += desk.pause(policy, { at: at - 1, nextMs: call.timeMs });
-    say(recording.messages.slice(taken, call.messages));
+    addMessages(recording.messages.slice(taken, call.messages));
     taken = call.messages;
     const answer = recording.messages[call.messages];
     cost += await send(call.timeMs, answer);
@@ -102,7 +102,7 @@ export async function play(recording: Recording, make: MakePolicy, options: Play
     if (!refetches) continue;
     const bearers = sight.bearers(lost).flatMap((place) => history[place] ?? []);
     const trip = await repair(bearers, { lost, number: totals.refetches, countTokens });
-    say(trip);
+    addMessages(trip);
     totals.refetchCost += await send(call.timeMs + REFETCH_MS, trip[0]);
   }
   cost += desk.pause(policy, { at: recording.calls.length - 1, nextMs: Infinity });
@@ -160,7 +160,7 @@ class Desk {
     if (!warmer || !answer) return 0;
     const [unit] = PrefixCache.unitsOf({ messages: [answer], tools: [] }, countTokens);
     const { pings, cost } = playPause(warmer, {
-      ...awaitedBehind(this.#recording, messages),
+      ...awaitedAfter(this.#recording, messages),
       atMs: this.#requestedAtMs,
       units: this.units,
       promptTokens: this.usage.promptTokens,

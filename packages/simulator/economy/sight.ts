@@ -26,10 +26,10 @@ export class Sight {
   }
 
   /** Adds the session's next message. `tokens` is counted for user messages only. */
-  say(message: Message, countTokens: (message: Extract<Message, { readonly role: "user" }>) => number): void {
+  add(message: Message, countTokens: (message: Extract<Message, { readonly role: "user" }>) => number): void {
     const { lines, names } = visibleSetsOf(message);
-    this.#lines.say(lines, this.#ingested);
-    this.#names.say(names, this.#ingested);
+    this.#lines.add(lines, this.#ingested);
+    this.#names.add(names, this.#ingested);
     this.#ingested++;
     if (message.role !== "user") return;
     const tokens = countTokens(message);
@@ -89,7 +89,7 @@ class Tally {
   readonly #ingested = new Map<string, number>();
   readonly #visible = new Map<string, number>();
 
-  say(texts: Iterable<string>, place: number): void {
+  add(texts: Iterable<string>, place: number): void {
     for (const text of texts) this.#ingested.set(text, place);
   }
 

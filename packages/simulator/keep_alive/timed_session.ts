@@ -59,7 +59,7 @@ export function timedSession(recording: Recording, countTokens: CountTokens): Ti
         hash: `${id} ${at} answer`,
         tokens: grown > 0 ? Math.min(answerTokens, grown) : answerTokens,
       },
-      ...awaitedBehind(recording, at),
+      ...awaitedAfter(recording, at),
     });
   }
   return { id, group, calls: timed };
@@ -99,20 +99,20 @@ function commits(message: Message): boolean {
 }
 
 /** Returns whether a session waited for tools, until all had results, or for the user. */
-export function awaitedBehind({ messages, times }: Recording, at: number): Awaited {
+export function awaitedAfter({ messages, times }: Recording, at: number): Awaited {
   const history = messages.slice(0, at + 1).filter(({ role }) => role === "assistant");
   const hasCommitted = history.slice(-LAST_CALLS).some(commits);
   const answer = messages[at];
-  const person = (fromMs: number) => ({ fromMs, pending: "user" as const });
+  const user = (fromMs: number) => ({ fromMs, pending: "user" as const });
   if (answer?.role !== "assistant" || !answer.tool_calls?.length) {
-    return { pending: [person(-Infinity)], hasCommitted };
+    return { pending: [user(-Infinity)], hasCommitted };
   }
   const others = messages.slice(at + 1).findIndex(({ role }) => role !== "tool");
   const end = others < 0 ? messages.length : at + 1 + others;
   const answeredMs = end > at + 1 ? times[end - 1] : undefined;
   const pending = [
     { fromMs: -Infinity, pending: "tool" as const },
-    ...(answeredMs === undefined ? [] : [person(answeredMs)]),
+    ...(answeredMs === undefined ? [] : [user(answeredMs)]),
   ];
   return { pending, hasCommitted };
 }

@@ -144,7 +144,7 @@ Deno.test("simulator() rejects invalid Messages requests with the provider's mes
   const turned = { system: [text("S", MARK)], messages: [{ role: "user", content: [text("Go.", HOUR)] }] };
   assertEquals((await replyTo(turned)).slice(2), [
     "invalid_request_error",
-    "A cache_control block with ttl 1h must not stand behind one with ttl 5m.",
+    "A cache_control block with ttl 1h must not come after one with ttl 5m.",
   ]);
   const lone = [{ type: "tool_result", tool_use_id: "c", content: "A." }];
   assertEquals((await replyTo({ messages: [{ role: "user", content: lone }] }))[0], 400);

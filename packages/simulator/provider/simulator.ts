@@ -480,7 +480,7 @@ function readMessagesRequest(bytes: Uint8Array<ArrayBuffer>): MessagesRequest {
     );
   }
   if (breakpoints.some(({ ttlMs }, at) => ttlMs > (breakpoints[at - 1]?.ttlMs ?? Infinity))) {
-    throw new ApiError(400, "A cache_control block with ttl 1h must not stand behind one with ttl 5m.");
+    throw new ApiError(400, "A cache_control block with ttl 1h must not come after one with ttl 5m.");
   }
   // With the ids as sent, which a provider compares.
   const asSent = wire.items.map((item) => {

@@ -147,7 +147,7 @@ function missing(turn: RehearsalTurn): WantedCall[] {
   const gone = files.filter((path) => readingOf(turn, path) === undefined);
   return [
     ...elided,
-    ...leftMessages(turn).flatMap(({ ref, answer }) => [
+    ...evictedMessages(turn).flatMap(({ ref, answer }) => [
       ...(answer === undefined
         ? [
           ...(rememberedWord(turn) === undefined ? [recall({ ref, find: "remember the word" })] : []),
@@ -206,7 +206,7 @@ function placeOf(path: string): string {
 }
 
 /** Returns references to evicted messages, with the review after them if they are its steps. */
-function leftMessages(
+function evictedMessages(
   { texts }: RehearsalTurn,
 ): { readonly ref: string; readonly answer: string | undefined }[] {
   return texts.flatMap((text, at) => {

@@ -54,7 +54,7 @@ export async function resolveInWorkspace(
   path: string,
   limits: WorkspaceLimits = {},
 ): Promise<WorkspacePath> {
-  if (path.includes("\0")) throw new ToolRefusal("a path cannot hold a NUL character.");
+  if (path.includes("\0")) throw new ToolRefusal("a path cannot contain a NUL character.");
   const [{ root, absolute }, hidden] = await both(realPlace(workspace, path), hiddenFolder(limits));
   const relative = pathWithin(root, absolute);
   if (relative === undefined) {

@@ -74,7 +74,7 @@ Deno.test("write_file explains paths where no file can be", async () => {
   assertEquals(await error("."), 'Cannot write ".": it is a folder. Name a file in it.');
   assertStringIncludes(await error("pipe"), "it is a pipe");
   assertEquals(await error("file/x"), 'Cannot write "file/x": a part of its path is a file, not a folder.');
-  assertStringIncludes(await error("a\0b"), "a path cannot hold a NUL character");
+  assertStringIncludes(await error("a\0b"), "a path cannot contain a NUL character");
 });
 
 Deno.test("writeFileTool() declares what it writes", () => {

@@ -422,7 +422,7 @@ export async function writeAtomically(
       file.check(absolute);
     };
     if (own === undefined) {
-      return await onNewFile(createBeside(folder, absolute, { name: temporary, bits }), async (file) => {
+      return await onNewFile(createTemporary(folder, absolute, { name: temporary, bits }), async (file) => {
         await file.write(bytes, bits);
         await place(file);
       });
@@ -503,7 +503,7 @@ class NewFile {
   }
 }
 
-async function createBeside(
+async function createTemporary(
   folder: Folder,
   absolute: string,
   { name, bits }: { readonly name: string; readonly bits: number | undefined },
@@ -512,7 +512,7 @@ async function createBeside(
   const handle = await create(path, bits).catch((error) => {
     if (systemCode(error) !== "EEXIST") throw error;
   });
-  if (!handle) return await createBeside(folder, absolute, { name: randomName(), bits });
+  if (!handle) return await createTemporary(folder, absolute, { name: randomName(), bits });
   const file = new NewFile(path, handle);
   try {
     file.check(join(dirname(absolute), name));

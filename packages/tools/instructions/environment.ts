@@ -215,7 +215,7 @@ async function readFiles(
   const files: DescribedFile[] = [];
   for (const one of found.reverse()) {
     if (!one) continue;
-    const text = tell(one.path, one.file, room);
+    const text = fileElement(one.path, one.file, room);
     if ("bytes" in one.file) room = Math.max(0, room - one.file.bytes.length);
     files.unshift({ path: one.path, text });
   }
@@ -293,7 +293,7 @@ function opening(path: string): string {
 /** Opening tag of each file and folder of skills, with its path as JSON. */
 const OPENING = /^<(?:file|skills) path="(?:[^"\\]|\\.)*"/gm;
 
-function tell(path: string, file: FoundFile, room: number): string {
+function fileElement(path: string, file: FoundFile, room: number): string {
   if ("why" in file) return `${opening(path)} unread=${JSON.stringify(file.why)}/>`;
   const { bytes, size } = file;
   const isCut = size > bytes.length || size > room;
@@ -445,7 +445,7 @@ export function skillTool(folders: readonly string[]): Tool | undefined {
       type: "function",
       function: {
         name: "read_skill",
-        description: "Reads a file of a skill that lies outside of the workspace.",
+        description: "Reads a file of a skill outside of the workspace.",
         parameters: {
           type: "object",
           properties: { path: { type: "string", description: "Whole path, such as that of its SKILL.md." } },
@@ -461,7 +461,7 @@ export function skillTool(folders: readonly string[]): Tool | undefined {
       const isThere = there.some((folder) => isWithin(realPath(given), realPath(folder)));
       const file = isThere ? await readFound(given, {}) : undefined;
       if (!file || "why" in file) {
-        const why = file?.why ?? (isThere ? "it does not exist" : `it lies in none of ${there.join(", ")}`);
+        const why = file?.why ?? (isThere ? "it does not exist" : `it is in none of ${there.join(", ")}`);
         return { content: `Cannot read ${given}: ${why}.`, error: true };
       }
       const { bytes, size } = file;

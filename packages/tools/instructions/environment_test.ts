@@ -405,7 +405,7 @@ Deno.test("skillTool() reads the files of skills outside of the workspace, and n
   const [folder] = skillsOutside(places);
   for (const path of ["ann/secret", "ann/.claude/skills/mine/leak.md", "ann/.claude/skills/../../secret"]) {
     assertEquals(await read(path), {
-      content: `Cannot read ${join(top, path)}: it lies in none of ${folder}.`,
+      content: `Cannot read ${join(top, path)}: it is in none of ${folder}.`,
       error: true,
     });
   }

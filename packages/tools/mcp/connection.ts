@@ -263,7 +263,7 @@ class StdioTransport {
 
   /** Handles messages before it reads more: backpressure for a program that floods. */
   async #read(chunk: Uint8Array<ArrayBuffer>): Promise<void> {
-    this.#breaks.goOn();
+    this.#breaks.resume();
     let from = 0;
     for (let at = chunk.indexOf(LINE_FEED); at >= 0; at = chunk.indexOf(LINE_FEED, from)) {
       this.#take(chunk.subarray(from, at));

@@ -7,7 +7,7 @@ export class Breaks {
   #worked = 0;
   #since = performance.now();
 
-  goOn(): void {
+  resume(): void {
     this.#since = performance.now();
   }
 
@@ -19,7 +19,7 @@ export class Breaks {
     if (this.#worked < STRETCH_MS) return;
     await new Promise((resolve) => setTimeout(resolve, STRETCH_MS));
     this.#worked = 0;
-    this.goOn();
+    this.resume();
   }
 }
 

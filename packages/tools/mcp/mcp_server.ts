@@ -63,7 +63,7 @@ export class McpServer {
   #known: ReadonlyMap<string, Tool | string> = new Map();
   #listing: Promise<void> | undefined;
   #isStale = false;
-  #renamed: PromiseWithResolvers<void> | undefined;
+  #relisted: PromiseWithResolvers<void> | undefined;
   readonly #reportedFaults = new Set<string>();
 
   constructor(entry: McpServerEntry, options: McpOptions) {
@@ -77,7 +77,7 @@ export class McpServer {
 
   /** Resolves once the tools are listed, also after a change notification, or the start has failed. */
   get started(): Promise<void> {
-    return this.#renamed?.promise ?? this.#started.promise;
+    return this.#relisted?.promise ?? this.#started.promise;
   }
 
   get tools(): readonly Tool[] {
@@ -140,7 +140,7 @@ export class McpServer {
     } finally {
       this.#connection = undefined;
       this.#problem ??= "was lost just now";
-      this.#letGoOn();
+      this.#releaseWaiting();
       signal.removeEventListener("abort", onAbort);
       await connection?.close();
       await listed?.catch(() => {});
@@ -149,7 +149,7 @@ export class McpServer {
 
   #changed(): void {
     this.#isStale = true;
-    this.#renamed ??= Promise.withResolvers();
+    this.#relisted ??= Promise.withResolvers();
     const connection = this.#connection;
     if (!connection || this.#listing) return;
     const look = async () => {
@@ -167,7 +167,7 @@ export class McpServer {
         this.#listing = undefined;
         // The list may have changed since, or belong to another server by now.
         if (this.#isStale && this.#connection) this.#changed();
-        else this.#letGoOn();
+        else this.#releaseWaiting();
       });
   }
 
@@ -179,12 +179,12 @@ export class McpServer {
     for (const fault of faults) this.#warn(fault);
     this.#known = known;
     this.#tools = tools;
-    this.#letGoOn();
+    this.#releaseWaiting();
   }
 
-  #letGoOn(): void {
-    this.#renamed?.resolve();
-    this.#renamed = undefined;
+  #releaseWaiting(): void {
+    this.#relisted?.resolve();
+    this.#relisted = undefined;
   }
 
   #warn(sentence: string): void {
@@ -209,7 +209,7 @@ export class McpServer {
     const enough = (what: string) =>
       faults.push(`Cannot use all tools of MCP server ${server}: ${what} are taken.`);
     pages: for await (const page of pages) {
-      breaks.goOn();
+      breaks.resume();
       for (const one of page) {
         await breaks.due();
         const text = JSON.stringify(one) ?? "";

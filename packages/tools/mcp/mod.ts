@@ -60,7 +60,7 @@ export interface McpServerSet {
  * import { mcpServers } from "@tare/tools/mcp";
  *
  * // With servers: sdk: () => import("@modelcontextprotocol/client")
- * const servers = mcpServers([], { cwd: "/", sdk: () => Promise.reject(new Error("never asked")) });
+ * const servers = mcpServers([], { cwd: "/", sdk: () => Promise.reject(new Error("never called")) });
  * assertEquals(await servers.take([]), { tools: [], warnings: [] });
  * await servers.close();
  * ```

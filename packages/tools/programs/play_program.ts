@@ -147,7 +147,7 @@ process.on("worker", (worker: EngineWorker) => {
   });
 });
 
-const users = new WeakMap<EngineWorker, EngineUsage>();
+const usageByWorker = new WeakMap<EngineWorker, EngineUsage>();
 
 const baselines = new WeakMap<EngineWorker, number>();
 
@@ -170,9 +170,9 @@ class EngineUsage {
   }
 
   attach(worker: EngineWorker): void {
-    if (users.get(worker) === this) return;
+    if (usageByWorker.get(worker) === this) return;
     this.#worker = worker;
-    users.set(worker, this);
+    usageByWorker.set(worker, this);
     if (!baselines.has(worker)) baselines.set(worker, process.memoryUsage.rss() + ENGINE_BYTES);
     void this.#read();
   }
@@ -184,7 +184,7 @@ class EngineUsage {
   end(): void {
     clearInterval(this.#timer);
     const worker = this.#worker;
-    if (!worker || users.get(worker) !== this) return;
+    if (!worker || usageByWorker.get(worker) !== this) return;
     if (process.memoryUsage.rss() < baselines.get(worker)! + RETAINED_BYTES) return;
     // The engine doesn't reuse a worker that failed.
     if (worker.listenerCount("error") > 0) worker.emit("error", new Error("It retains too much memory."));

@@ -91,7 +91,7 @@ function guardGit(workspace: string): () => void {
   const found = lstatSync(git, { throwIfNoEntry: false });
   if (found?.isSymbolicLink()) {
     throw new ToolRefusal(
-      "the workspace's .git is a link, which a sandbox can't protect. Request with outside what the " +
+      "the workspace's .git is a link, which a sandbox can't protect. Use outside and state what the " +
         "command needs.",
     );
   }
@@ -224,7 +224,7 @@ export function describeRenamed(renamed: readonly Renamed[]): string {
       : `\n[${from} was renamed to ${
         basename(to)
       }: it may be executed or followed later without approval. Write it with ` +
-        "write_file, or request with outside that the command may.]"
+        "write_file, or run the command with outside.]"
   ).join("");
 }
 

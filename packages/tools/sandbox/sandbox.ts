@@ -169,8 +169,8 @@ function inside(
   const seen = [...system.map(({ path }) => path), ...mounted.map(({ at }) => at), ...reads, ...writable];
   const hides = hidden.filter(({ path }) => seen.some((folder) => isWithin(path, folder)));
   const git = join(workspace, ".git");
-  const retained = [...readOnly, ...given];
-  const fixed = [git, ...retained, ...hides.map(({ path }) => path)];
+  const readOnlyPaths = [...readOnly, ...given];
+  const fixed = [git, ...readOnlyPaths, ...hides.map(({ path }) => path)];
   return [
     ...APART,
     ...system.flatMap(({ path, link }) => link === undefined ? show(path) : ["--symlink", link, path]),
@@ -187,7 +187,7 @@ function inside(
     // A folder around a read-only path could be renamed and replaced unless it is a mount itself.
     ...pinned(fixed, workspace).flatMap((path) => ["--bind-try", path, path]),
     ...(isThere(git) ? show(git) : []),
-    ...retained.flatMap((path) => ["--ro-bind-try", path, path]),
+    ...readOnlyPaths.flatMap((path) => ["--ro-bind-try", path, path]),
     ...hide(hides),
     ...(proxy === undefined ? [] : [proxy.socket, ...proxy.files].flatMap(show)),
     ...["--remount-ro", "/"],
@@ -305,7 +305,7 @@ const USUAL_PATH = "/usr/local/bin:/usr/bin:/bin";
  * import { findSandbox } from "@tare/tools/sandbox";
  *
  * const found = await findSandbox({ workspace: "/", tryOut: () => Promise.resolve(undefined) });
- * assertEquals(found, { why: "the workspace / is the home folder or holds what a sandbox must hide" });
+ * assertEquals(found, { why: "the workspace / is the home folder or contains what a sandbox must hide" });
  * ```
  */
 export async function findSandbox(options: SandboxOptions): Promise<Sandbox | NoSandbox> {
@@ -313,9 +313,11 @@ export async function findSandbox(options: SandboxOptions): Promise<Sandbox | No
   const workspace = realPath(options.workspace);
   const houses = [realPath(home), ...SYSTEM, "/tmp", "/run", "/var/tmp"];
   if (houses.some((folder) => folder !== workspace ? isWithin(folder, workspace) : !isTemporary(folder))) {
-    return { why: `the workspace ${workspace} is the home folder or holds what a sandbox must hide` };
+    return { why: `the workspace ${workspace} is the home folder or contains what a sandbox must hide` };
   }
-  if (isWithin("/usr", realPath(home))) return { why: `the home folder is ${home}, which holds the system` };
+  if (isWithin("/usr", realPath(home))) {
+    return { why: `the home folder is ${home}, which contains the system` };
+  }
   const folders = path.split(DELIMITER).filter(isAbsolute);
   const by = MAKERS[process.platform];
   if (by === undefined) return { why: `there is none for ${process.platform}` };
@@ -334,7 +336,7 @@ export async function findSandbox(options: SandboxOptions): Promise<Sandbox | No
   const hidden = [
     ...(options.hiddenFolders ?? []).map((path) => ({ path: realPath(path), isFolder: true })),
     ...(options.hiddenFiles ?? []).map((path) => ({ path: realPath(path), isFolder: false })),
-    ...(by === "bubblewrap" ? retainedIn("/etc") : []),
+    ...(by === "bubblewrap" ? privatePathsIn("/etc") : []),
   ];
   return {
     ...{ by, program, workspace, home: realPath(home), hidden },
@@ -378,13 +380,13 @@ function partsOf(path: string): number {
   return path.split(SEPARATOR).filter(Boolean).length;
 }
 
-function retainedIn(folder: string): Sandbox["hidden"] {
+function privatePathsIn(folder: string): Sandbox["hidden"] {
   return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
     const path = join(folder, entry.name);
     if (entry.isSymbolicLink()) return [];
     const { mode } = statSync(path);
     if (!entry.isDirectory()) return (mode & 0o004) === 0 ? [{ path, isFolder: false }] : [];
-    return (mode & 0o001) === 0 ? [{ path, isFolder: true }] : retainedIn(path);
+    return (mode & 0o001) === 0 ? [{ path, isFolder: true }] : privatePathsIn(path);
   });
 }
 

@@ -79,7 +79,7 @@ Deno.test(needs(BUBBLEWRAP, "findSandbox() returns the reason if there is none")
   const home = ws.at("home");
   for (const workspace of [home, ws.root, "/", "/usr"]) {
     const found = await sandboxOf(workspace, { home });
-    assertMatch("why" in found ? found.why : "", /is the home folder or holds what a sandbox must hide$/);
+    assertMatch("why" in found ? found.why : "", /is the home folder or contains what a sandbox must hide$/);
   }
   const project = join(home, "project");
   assertEquals(await sandboxOf(project, { home, path: ws.root }), {

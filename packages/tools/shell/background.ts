@@ -141,7 +141,7 @@ export class BackgroundCommand {
   #runs = "";
   #isReported = false;
   #isStopped = false;
-  #besides: Besides | undefined;
+  #besides: SandboxShell | undefined;
   #renamed: CommandEnd["renamed"] = [];
 
   constructor(
@@ -164,7 +164,7 @@ export class BackgroundCommand {
   async begin(command: string): Promise<void> {
     const { sandbox, isOutside = false } = this.#options;
     const isShared = sandbox?.by === "bubblewrap" && !isOutside;
-    const besides = isShared ? new Besides((text) => this.#started?.stdin?.write(text)) : undefined;
+    const besides = isShared ? new SandboxShell((text) => this.#started?.stdin?.write(text)) : undefined;
     this.#besides = besides;
     const started = await startCommand(command, {
       ...this.#options,
@@ -217,7 +217,7 @@ export class BackgroundCommand {
     return `${this.#state()}.`;
   }
 
-  async beside(
+  async runInSandbox(
     command: string,
     options: { readonly signal: AbortSignal; readonly onOutput: (piece: Uint8Array) => void },
   ): Promise<number | undefined> {
@@ -261,7 +261,7 @@ const BESIDES = "exec 3<&0 4>&2; while IFS= read -r line <&3; do rest=${line#* }
   'pid=$!;; stop*) kill -KILL "-$pid" 2>/dev/null; printf "\\n%s stopped\\n" "$mark" >&4;; esac; done & ' +
   '/bin/sh -c "$1" </dev/null 2>&1 3<&- 4>&-';
 
-class Besides {
+class SandboxShell {
   readonly #write: (text: string) => void;
   #before: Promise<unknown> = Promise.resolve();
   #reader: ((piece: Uint8Array) => void) | undefined;

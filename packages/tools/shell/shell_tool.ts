@@ -90,7 +90,7 @@ export function shellTool(options: ShellToolOptions): Tool {
     timeoutMs: timeoutMs + 5 * GRACE_MS,
     attempt: () => "run the command",
     async run({ command, timeout_ms: limitMs = defaultTimeoutMs, outside, ...given }, context) {
-      if (command.includes("\0")) throw new ToolRefusal("it holds a NUL character.");
+      if (command.includes("\0")) throw new ToolRefusal("it contains a NUL character.");
       const { root } = await resolveInWorkspace(workspace, ".");
       const { session = "", confirm } = context;
       const start = {
@@ -137,7 +137,7 @@ async function runBeside(
   const { output, onOutput } = collectOutput(options);
   const limit = AbortSignal.timeout(timeoutMs);
   context.confirm?.();
-  const code = await background.beside(command, {
+  const code = await background.runInSandbox(command, {
     signal: AbortSignal.any([limit, context.signal]),
     onOutput,
   });

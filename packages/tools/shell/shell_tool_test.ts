@@ -143,7 +143,7 @@ Deno.test("shell rejects commands that can't be run", async () => {
   const shell = shellTool({ workspace: ws.root });
   assertEquals(
     await callError(shell, { command: "echo a\0b" }),
-    "Cannot run the command: it holds a NUL character.",
+    "Cannot run the command: it contains a NUL character.",
   );
   assertMatch(
     await callError(shell, { command: `: ${"x".repeat(3_000_000)}` }),

@@ -8,11 +8,11 @@ import {
   type FileState,
   type FileStateChange,
   isFolder,
-  isUnkept,
-  isUnkeptChange,
+  isUnstored,
+  isUnstoredChange,
   modeOf,
   reversed,
-  unkept,
+  unstoredWarnings,
 } from "./file_state.ts";
 import {
   type CheckpointOptions,
@@ -143,12 +143,12 @@ class StoredCheckpoints implements Checkpoints {
     this.#onError = onError;
     this.#opened = FileStates.open({ ...options, folder });
     this.#queue = this.#opened.then(async (states) => {
-      await this.#goOn(states);
+      await this.#recover(states);
       await states.sweep(new Set([...await this.#journals.sweep(keepMs), ...states.contents()]));
     }).catch(onError);
   }
 
-  async #goOn(states: FileStates): Promise<void> {
+  async #recover(states: FileStates): Promise<void> {
     const call = await readJson<OpenCall>(this.#openCall);
     if (call) {
       if (!call.isInspected) {
@@ -229,7 +229,7 @@ class StoredCheckpoints implements Checkpoints {
           "nothing",
           `Cannot undo in session ${session}: ${
             turn === undefined ? "no turn" : `no turn from ${turn} on`
-          } has changes of files that could be put back here. They are kept on the machine where the turn ran, for 30 days.`,
+          } has file changes that can be restored here. They are stored on the machine where the turn ran, for 30 days.`,
         );
       }
       const steps = undone.flatMap(({ steps }) => steps);
@@ -240,7 +240,7 @@ class StoredCheckpoints implements Checkpoints {
         force,
       );
       const notCovered = [
-        ...new Set([...unmade, ...left.flatMap((one) => one.notCovered), ...unkept(steps.flat())]),
+        ...new Set([...unmade, ...left.flatMap((one) => one.notCovered), ...unstoredWarnings(steps.flat())]),
       ];
       const turns = undone.map(({ turn }) => turn);
       await this.#carryOut(states, {
@@ -280,7 +280,7 @@ class StoredCheckpoints implements Checkpoints {
   ): Promise<{ readonly targets: readonly FileStateChange[]; readonly unmade: readonly string[] }> {
     const wanted = new Map<string, { now: FileState; to: FileState; why?: string }>();
     // A path whose content isn't stored is unchanged, and reported.
-    const left = new Set(steps.flat().filter(isUnkeptChange).map(([path]) => path));
+    const left = new Set(steps.flat().filter(isUnstoredChange).map(([path]) => path));
     const paths = new Set(steps.flat().map(([path]) => path)).difference(left);
     await inGroups([...paths], async (path) => {
       const now = await states.stateOf(path);
@@ -301,18 +301,18 @@ class StoredCheckpoints implements Checkpoints {
         unmade.push(`${path}: it was a link, and the server isn't allowed to make links.`);
         continue;
       }
-      if (isUnkept(now) && force) {
+      if (isUnstored(now) && force) {
         unmade.push(`${path}: ${CANNOT_KEEP}.`);
         continue;
       }
-      if (isUnkept(now)) conflicts.push(`${path}: ${CANNOT_KEEP}`);
+      if (isUnstored(now)) conflicts.push(`${path}: ${CANNOT_KEEP}`);
       else if (why !== undefined && !force) conflicts.push(`${path}: ${why}`);
       targets.push([path, now, to]);
     }
     const removed = new Set(targets.filter(([, , to]) => to === "none").map(([path]) => path));
     for (const [path, now, to] of targets) {
       if (isFolder(now) && !isFolder(to) && to !== "none" && !await states.holdsOnly(path, removed)) {
-        conflicts.push(`${path}: it is a folder that holds other files now`);
+        conflicts.push(`${path}: it is a folder that contains other files now`);
       }
     }
     if (conflicts.length === 0) return { targets, unmade };

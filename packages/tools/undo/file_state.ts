@@ -4,7 +4,7 @@
 export type FileState =
   | "none"
   | `folder ${string}`
-  | `unkept${string}`
+  | `unstored${string}`
   | `file ${string} ${string}`
   | `link ${string}`;
 
@@ -18,18 +18,18 @@ export interface ChangedFile {
 }
 
 /** Returns whether the content of a path isn't stored. */
-export function isUnkept(state: FileState): boolean {
-  return state.startsWith("unkept");
+export function isUnstored(state: FileState): boolean {
+  return state.startsWith("unstored");
 }
 
 /** Returns whether a change can't be undone because a content isn't stored. */
-export function isUnkeptChange([, before, after]: FileStateChange): boolean {
-  return isUnkept(before) || isUnkept(after);
+export function isUnstoredChange([, before, after]: FileStateChange): boolean {
+  return isUnstored(before) || isUnstored(after);
 }
 
 /** Returns a sentence for each change that can't be undone. */
-export function unkept(changes: readonly FileStateChange[]): readonly string[] {
-  return changes.filter(isUnkeptChange).map(([path]) =>
+export function unstoredWarnings(changes: readonly FileStateChange[]): readonly string[] {
+  return changes.filter(isUnstoredChange).map(([path]) =>
     `${path}: its content isn't stored: too large, no regular file, or ignored before.`
   );
 }

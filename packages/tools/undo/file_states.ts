@@ -171,7 +171,7 @@ export class FileStates {
       if (before) seen.push([path, before, after]);
       else if (this.#isWhole) {
         // An ignored path existed already, with unknown content.
-        seen.push([path, { state: this.#wasIgnored(path) ? "unkept" : "none", isLinked: false }, after]);
+        seen.push([path, { state: this.#wasIgnored(path) ? "unstored" : "none", isLinked: false }, after]);
       }
     });
     const retained = new Set(withFolders(written));
@@ -249,7 +249,7 @@ export class FileStates {
         own: this.#folder,
       }).catch((cause) => {
         if (!(cause instanceof ToolRefusal)) throw cause;
-        throw new Error(`Cannot put ${absolute} back: ${cause.message}`, { cause });
+        throw new Error(`Cannot restore ${absolute}: ${cause.message}`, { cause });
       });
     }
   }
@@ -290,13 +290,13 @@ export class FileStates {
     return known;
   }
 
-  async #stat(absolute: string): Promise<Stats | "none" | "unkept"> {
+  async #stat(absolute: string): Promise<Stats | "none" | "unstored"> {
     try {
       return await inFolder(dirname(absolute), (folder) => lstat(folder.at(basename(absolute))));
     } catch (error) {
       if (systemCode(error) === "ENOENT") return "none";
-      if (systemCode(error) === "ENOTDIR") return await isBehindLink(absolute) ? "unkept" : "none";
-      if (error instanceof ToolRefusal || isForbidden(error)) return "unkept";
+      if (systemCode(error) === "ENOTDIR") return await isBehindLink(absolute) ? "unstored" : "none";
+      if (error instanceof ToolRefusal || isForbidden(error)) return "unstored";
       throw error;
     }
   }
@@ -308,13 +308,13 @@ export class FileStates {
         const target = await inFolder(dirname(absolute), (folder) => readlink(folder.at(basename(absolute))));
         return `link ${await this.#keep(new TextEncoder().encode(target))}`;
       }
-      if (!info.isFile() || info.size > this.#limits.maxFileBytes) return unkeptState(info);
+      if (!info.isFile() || info.size > this.#limits.maxFileBytes) return unstoredState(info);
       const read = await readKnown(absolute, this.#limits.maxFileBytes);
-      if (!read.bytes) return unkeptState(read.info);
+      if (!read.bytes) return unstoredState(read.info);
       return `file ${permissionsOf(read.info)} ${await this.#keep(read.bytes)}`;
     } catch (error) {
       if (systemCode(error) === "ENOENT") return "none";
-      if (error instanceof ToolRefusal || isForbidden(error)) return unkeptState(info);
+      if (error instanceof ToolRefusal || isForbidden(error)) return unstoredState(info);
       throw error;
     }
   }
@@ -484,8 +484,8 @@ function foldersAbove(path: string): string[] {
   return parts.map((_, index) => parts.slice(0, index + 1).join("/"));
 }
 
-function unkeptState({ size, mtimeMs }: Stats): FileState {
-  return `unkept ${size} ${mtimeMs}`;
+function unstoredState({ size, mtimeMs }: Stats): FileState {
+  return `unstored ${size} ${mtimeMs}`;
 }
 
 /** Returns the permissions, set-user-ID and the like included, in octal digits. */

@@ -1,7 +1,13 @@
 import { appendFile, mkdir, readdir, readFile, rm, stat } from "node:fs/promises";
 import { join } from "@std/path";
 import { ignoreMissing } from "../define_tool.ts";
-import { type ChangedFile, changedFiles, contentsOf, type FileStateChange, unkept } from "./file_state.ts";
+import {
+  type ChangedFile,
+  changedFiles,
+  contentsOf,
+  type FileStateChange,
+  unstoredWarnings,
+} from "./file_state.ts";
 
 /** Line of a session's journal: changes of a turn, an undo or a redo. */
 export type JournalLine =
@@ -137,7 +143,7 @@ export function changesOfTurn({ steps, ...turn }: JournaledTurn): TurnChanges {
     whole.set(path, [path, whole.get(path)?.[1] ?? before, after]);
   }
   const all = [...whole.values()];
-  return { ...turn, notCovered: [...turn.notCovered, ...unkept(all)], files: changedFiles(all) };
+  return { ...turn, notCovered: [...turn.notCovered, ...unstoredWarnings(all)], files: changedFiles(all) };
 }
 
 export function hasChanges({ steps }: JournaledTurn): boolean {

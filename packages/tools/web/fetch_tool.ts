@@ -78,7 +78,7 @@ export function fetchTool(options: FetchToolOptions): Tool {
         for (let redirects = 0; redirects <= MAX_REDIRECTS; redirects++) {
           const answer = await get(address, { socket, maxBytes, signal: limit, progress });
           const next = answer.status >= 300 && answer.status < 400 ? answer.location : undefined;
-          if (next === undefined) return await tell(address, answer, limit);
+          if (next === undefined) return await pageResult(address, answer, limit);
           address = allowed(next, address, domains);
         }
       } catch (error) {
@@ -184,7 +184,7 @@ function joined(pieces: readonly Uint8Array[], size: number): Uint8Array {
 }
 
 /** Returns a response for the model. @throws {ToolRefusal} if it is an error, or no text. */
-async function tell(address: URL, answer: Answer, signal: AbortSignal): Promise<string> {
+async function pageResult(address: URL, answer: Answer, signal: AbortSignal): Promise<string> {
   const { status, type, bytes, isCut } = answer;
   const isText = type === "" ||
     /^text\/|[/+](json|xml|yaml|javascript|ecmascript|x-sh|toml|x-ndjson)$/.test(type);

@@ -60,7 +60,7 @@ function ttlOf(mark: unknown): number {
 
 /**
  * Returns the items of a changed list with cache breakpoints; those of evicted blocks move to the nearest
- * block before. If the client sets breakpoints, or `completesMarks` permits it, unused ones are placed by
+ * block before. If the client sets breakpoints, or `completesBreakpoints` permits it, unused ones are placed by
  * benefit: at the end of a continued conversation or after added items; before the first change, or at the
  * previous request's end if beyond the lookback; after the last change. A final request yields its last
  * breakpoint for these. `ends` are the message counts before added breakpoints.

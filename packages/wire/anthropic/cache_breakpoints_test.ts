@@ -261,7 +261,7 @@ Deno.test("arrangeItems() keeps breakpoints of replaced messages and adds one af
   assertEquals([moved(), moved(3)], ["2.0 4.0", "0.0 4.0"]);
 });
 
-Deno.test("readCacheMarks() returns all breakpoints in prompt order", () => {
+Deno.test("readCacheBreakpoints() returns all breakpoints in prompt order", () => {
   const body = {
     model: "m",
     tools: [{ name: "t", input_schema: {} }, { name: "u", input_schema: {}, cache_control: HOUR }],
@@ -284,29 +284,29 @@ Deno.test("readCacheMarks() returns all breakpoints in prompt order", () => {
 });
 
 Deno.test("writeRequest() reports the message counts before its breakpoints, including added ones", () => {
-  const sharedCount = (body: object, changed: Parameters<typeof visible>[1], sharedCount?: number) => {
+  const endsOf = (body: object, changed: Parameters<typeof visible>[1], sharedCount?: number) => {
     const request = requestOf({ model: "m", messages: TWO_STEPS(SHORT), ...body }, MESSAGES_PROTOCOL);
     let ends: readonly number[] = [];
     const stable = { shared: 0, edited: 1 + Math.max(-1, ...Object.keys(changed ?? {}).map(Number)) };
     writeRequest(request, { ...visible(request, changed), sharedCount, stable, marked: (at) => ends = at });
     return [...ends].sort((a, b) => a - b);
   };
-  assertEquals(sharedCount({}, {}), [4, 7]);
+  assertEquals(endsOf({}, {}), [4, 7]);
   const tools = [{ name: "read", input_schema: {}, cache_control: SHORT }];
-  assertEquals(sharedCount({ tools, system: [text("S", SHORT)] }, {}), [0, 1, 5, 8]);
+  assertEquals(endsOf({ tools, system: [text("S", SHORT)] }, {}), [0, 1, 5, 8]);
   // The first block of a system prompt may be cached without the second.
-  assertEquals(sharedCount({ system: [text("S", SHORT), text("T"), text("U", SHORT), text("V")] }, {}), [
+  assertEquals(endsOf({ system: [text("S", SHORT), text("T"), text("U", SHORT), text("V")] }, {}), [
     1,
     3,
     8,
     11,
   ]);
-  assertEquals(sharedCount({ cache_control: SHORT }, {}), [4, 7, 7]);
+  assertEquals(endsOf({ cache_control: SHORT }, {}), [4, 7, 7]);
   // Breakpoints are added before the edited result and after its message.
-  assertEquals(sharedCount({}, { 2: { content: "line" } }, 2), [2, 4, 5, 7]);
+  assertEquals(endsOf({}, { 2: { content: "line" } }, 2), [2, 4, 5, 7]);
   // An edited result keeps its breakpoint.
-  assertEquals(sharedCount({}, { 3: { content: "B" } }), [4, 5, 7]);
+  assertEquals(endsOf({}, { 3: { content: "B" } }), [4, 5, 7]);
   // No breakpoints, no cache.
   const messages = [{ role: "user", content: "Go." }];
-  assertEquals(sharedCount({ messages }, {}), []);
+  assertEquals(endsOf({ messages }, {}), []);
 });

@@ -40,7 +40,7 @@ import { errorBody } from "./write_message.ts";
 import { toolOf } from "./write_messages_body.ts";
 import { type RawEvent, splitEvents, SseSplitter, typedEvent } from "../sse.ts";
 import { readMessagesUsage, readStreamedBlocks, writeMessagesUsage } from "./message_assembler.ts";
-import { isSubscription, isTraceless, pingBody, readAnswerBlocks } from "./ping.ts";
+import { isLimitExhausted, isSubscription, pingBody, readAnswerBlocks } from "./ping.ts";
 import { isSearch, TOOL_SEARCH } from "./tool_search.ts";
 import { anchorOf, readCommonHints, readField, wholeTool } from "../request.ts";
 
@@ -129,7 +129,7 @@ export const MESSAGES_PROTOCOL: Protocol = {
     readAnswerBlocks,
     write: pingBody,
     readUsage: (reply) => readMessagesUsage(asRecord(JSON.parse(decoder.decode(reply)))?.usage),
-    isTraceless,
+    isLimitExhausted,
     isSubscription,
     mustReply: (request) => asRecord(readField(request, "thinking"))?.type === "enabled",
   },
@@ -395,12 +395,12 @@ function readMessage(value: unknown): readonly ItemPart[] {
   if (!isRecord(value)) throw unknown("a message");
   const { role, content } = value;
   if (role !== "user" && role !== "assistant" && role !== "system") throw unknown("the role of a message");
-  const entry = (blocks: unknown) => ({
+  const meaningOf = (blocks: unknown) => ({
     role,
     parts: meaningfulParts(withoutBreakpoints(blocks), blockMeaning),
   });
   if (typeof content === "string") {
-    return [{ message: { role, content }, text: ["content"], meaning: entry(content) }];
+    return [{ message: { role, content }, text: ["content"], meaning: meaningOf(content) }];
   }
   const blocks = blocksOf(content);
   if (role === "assistant") {
@@ -412,13 +412,13 @@ function readMessage(value: unknown): readonly ItemPart[] {
     return [{
       message,
       // A reply with only reasoning is identified by that.
-      meaning: entry(spoken.length > 0 ? spoken : blocks),
+      meaning: meaningOf(spoken.length > 0 ? spoken : blocks),
       ...(mark !== undefined && { mark: JSON.stringify(mark) }),
       ...(finds.length > 0 && { finds }),
     }];
   }
   // An empty message is still one.
-  if (blocks.length === 0) return [{ message: { role, content: [] }, meaning: entry([]) }];
+  if (blocks.length === 0) return [{ message: { role, content: [] }, meaning: meaningOf([]) }];
   return blocks.map((block, at): ItemPart => {
     const path = ["content", at];
     const mark = markOf(block);
@@ -441,7 +441,7 @@ function readMessage(value: unknown): readonly ItemPart[] {
       const holdsMark = mark !== undefined && !isRecord(block.cache_control);
       return {
         message,
-        meaning: entry([block]),
+        meaning: meaningOf([block]),
         at: path,
         ...text,
         ...marked,
@@ -453,7 +453,7 @@ function readMessage(value: unknown): readonly ItemPart[] {
     const read = isText ? textOf(block.text) : readPart(block);
     return {
       message: { role, content: read },
-      meaning: entry([block]),
+      meaning: meaningOf([block]),
       at: path,
       ...(isText && { text: [...path, "text"] }),
       ...marked,
@@ -478,18 +478,20 @@ function referencesIn({ content }: JsonRecord): unknown {
  * @throws {UnknownShape} if it isn't valid.
  */
 function readSystem(system: unknown): readonly ItemPart[] {
-  const entry = (blocks: unknown) => ({
+  const meaningOf = (blocks: unknown) => ({
     role: "system",
     parts: meaningfulParts(withoutBreakpoints(blocks), blockMeaning),
   });
   if (typeof system === "string") {
-    return system === "" ? [] : [{ message: { role: "system", content: system }, meaning: entry(system) }];
+    return system === ""
+      ? []
+      : [{ message: { role: "system", content: system }, meaning: meaningOf(system) }];
   }
   return blocksOf(system ?? []).map((block): ItemPart => {
     const mark = markOf(block);
     return {
       message: { role: "system", content: readPart(block) },
-      meaning: entry([block]),
+      meaning: meaningOf([block]),
       ...(mark !== undefined && { mark: JSON.stringify(mark) }),
     };
   });

@@ -60,7 +60,7 @@ export function readAnswerBlocks(
   }
 }
 
-export function isTraceless(headers: Headers): boolean {
+export function isLimitExhausted(headers: Headers): boolean {
   return [...headers].some(([name, value]) =>
     /^anthropic-ratelimit-.*-remaining$/.test(name) && Number(value) <= 0
   );

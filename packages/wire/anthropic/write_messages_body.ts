@@ -98,7 +98,7 @@ export function messagesBody(
   const first = sent.findIndex(({ message }) => !isInstruction(message));
   const heads = first < 0 ? sent.length : first;
   const system = sent.slice(0, heads).flatMap(({ message }) => contentBlocks(message.content));
-  const visible = legal.tools.map(({ definition }) => toolOf(definition));
+  const toolBlocks = legal.tools.map(({ definition }) => toolOf(definition));
   const written = sent.slice(heads).flatMap((legal, place): PlacedBlock[] => {
     const role = legal.message.role === "assistant" ? "assistant" : "user";
     const isLast = heads + place === sent.length - 1;
@@ -106,14 +106,14 @@ export function messagesBody(
   });
   const blocks = withLegalEnds(written, heads);
   const useful = usefulPlaces(blocks, { messages, ...stable });
-  const marked = [...useful, system.at(-1), visible.at(-1)].filter((block) => block !== undefined);
+  const marked = [...useful, system.at(-1), toolBlocks.at(-1)].filter((block) => block !== undefined);
   const mark = { type: "ephemeral", ...(cacheTtlMs >= HOUR_MS && { ttl: "1h" }) };
   const most = cacheTtlMs > 0 ? MAX_CACHE_BREAKPOINTS : 0;
   for (const block of [...new Set(marked)].slice(0, most)) block.cache_control = mark;
   return wellFormed({
     max_tokens: maxTokens,
     ...(system.length > 0 && { system }),
-    ...(visible.length > 0 && { tools: visible }),
+    ...(toolBlocks.length > 0 && { tools: toolBlocks }),
     messages: grouped(blocks),
     ...settingsOf(settings, { thinking, maxTokens, messages, nameOf: legal.nameOf }),
   });

@@ -143,7 +143,7 @@ function partFor(role: Parameters<typeof contentFor>[0], part: ContentPart): Con
   return role === "user" ? part : { type: "text", text: absentPart(part.type) };
 }
 
-const VISIBLE = "Images from the calls above:";
+const IMAGES_HEADING = "Images from the calls above:";
 
 /** Moves images of results, which may only contain text, to a user message after a step. */
 function imagesAfter(messages: readonly Message[]): readonly Message[] {
@@ -160,7 +160,7 @@ function imagesAfter(messages: readonly Message[]): readonly Message[] {
       parts.push(...images);
     } else sent.push(message);
     if (parts.length === 0 || messages[at + 1]?.role === "tool") continue;
-    sent.push({ role: "user", content: [{ type: "text", text: VISIBLE }, ...parts] });
+    sent.push({ role: "user", content: [{ type: "text", text: IMAGES_HEADING }, ...parts] });
     parts = [];
   }
   return sent;

@@ -14,8 +14,8 @@ import { writeUsage } from "./chat_completions.ts";
  * const writer = new CompletionWriter({ id: "chatcmpl-1", created: 0, model: "m" });
  * const reply = new ReplyAssembler();
  * for (const chunk of writer.chunks({ message, finishReason: "stop", usage })) reply.read(chunk);
- * const { message: read, usage: told } = reply.finish(new Set())!;
- * assertEquals([read, told], [message, usage]);
+ * const { message: read, usage: reported } = reply.finish(new Set())!;
+ * assertEquals([read, reported], [message, usage]);
  * ```
  */
 export class CompletionWriter {

@@ -129,7 +129,7 @@ Deno.test("keep-alive clock: sends nothing without a budget, and one extension c
   assertEquals(played("exact").pings[0], "exact 1580 41001");
 });
 
-Deno.test("measureWarmth() returns a row per client and rule and for all, and shares observed extensions by client", async () => {
+Deno.test("measureKeepAlive() returns a row per client and rule and for all, and shares observed extensions by client", async () => {
   const sources = [{ name: "a", recordings: [recorded("one"), recorded("two")] }, {
     name: "b",
     recordings: [recorded("three")],

@@ -105,7 +105,7 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
         leave={() => setEditing(undefined)}
         {...(edit && { edit })}
         {...(session && !isRunning && conversation.approvals.length === 0 && !conversation.isAnswered &&
-          { goOn: (budget?: TurnBudget) => conversation.continue(budget) })}
+          { onContinue: (budget?: TurnBudget) => conversation.continue(budget) })}
       />
     </section>
   );
@@ -165,7 +165,7 @@ function useConversation(id: string): SessionTalk {
   const [, draw] = useState(0);
   const [conversation] = useState(() => new SessionTalk(id, () => draw((n) => n + 1)));
   useEffect(() => {
-    const stop = listen(id, ({ session }) => session && conversation.heard(session));
+    const stop = listen(id, ({ session }) => session && conversation.updateFromList(session));
     const first = takeOver(id);
     conversation.open().then(() => first && conversation.send(first));
     return () => {

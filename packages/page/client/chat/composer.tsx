@@ -16,7 +16,7 @@ export interface ComposerProps {
   /** Whether the model accepts images. Default: unknown. */
   readonly supportsImages?: boolean | undefined;
   /** Continues an interrupted turn. Default: unavailable. */
-  readonly goOn?: (budget?: TurnBudget) => void;
+  readonly onContinue?: (budget?: TurnBudget) => void;
   /** The last message, to be edited. Default: a new message. */
   readonly edits?: Content | undefined;
   readonly leave?: () => void;
@@ -25,7 +25,8 @@ export interface ComposerProps {
 }
 
 export function Composer(
-  { send, isRunning = false, cancel, goOn, supportsImages, edits, leave = () => {}, edit }: ComposerProps,
+  { send, isRunning = false, cancel, onContinue, supportsImages, edits, leave = () => {}, edit }:
+    ComposerProps,
 ): JSX.Element {
   const [text, setText] = useState("");
   const [files, setFiles] = useState<readonly Attached[]>([]);
@@ -173,7 +174,9 @@ export function Composer(
         <input ref={chooser} type="file" multiple hidden aria-label="Files to attach" onChange={onChoose} />
         {!isRunning && <Limits texts={limits} change={setLimits} />}
         <span class="space" />
-        {goOn && <button type="button" onClick={() => goOn(limitsOf(limits))}>Continue the turn</button>}
+        {onContinue && (
+          <button type="button" onClick={() => onContinue(limitsOf(limits))}>Continue the turn</button>
+        )}
         {isRunning && <button type="button" class="stop" onClick={() => cancel?.()}>Stop</button>}
         <button type="submit" class="primary" disabled={isEmpty}>{isRunning ? "Steer" : "Send"}</button>
       </div>
@@ -234,7 +237,7 @@ const MAX_BYTES = 7 * 2 ** 20;
 const MAX_SENT = 9.5 * 2 ** 20;
 
 /** In bytes, before scaling. */
-const MAX_PICTURE = 40 * 2 ** 20;
+const MAX_IMAGE_BYTES = 40 * 2 ** 20;
 
 /** Longest edge of an image in pixels: models use no more of a larger one. */
 const MAX_EDGE = 2_000;
@@ -301,7 +304,7 @@ async function partOf(file: File): Promise<ContentPart> {
 
 async function fitted(file: File): Promise<File> {
   const { name, type } = file;
-  assertFits(file, type === "image/gif" ? MAX_BYTES : MAX_PICTURE);
+  assertFits(file, type === "image/gif" ? MAX_BYTES : MAX_IMAGE_BYTES);
   const image = await createImageBitmap(file).catch((cause) => {
     throw new RangeError(
       `Cannot attach ${name}: this browser can’t decode the image. Attach another format.`,

@@ -103,7 +103,7 @@ export class SessionTalk {
   }
 
   /** Takes the session's entry in the list, and follows a turn that another client started. */
-  async heard(listed: OwnSession): Promise<void> {
+  async updateFromList(listed: OwnSession): Promise<void> {
     if (!this.session) return;
     const { effort, supportsImages, ...known } = this.session;
     const isChosen = listed.model === known.model && listed.effort === effort;
@@ -114,7 +114,7 @@ export class SessionTalk {
       ...listed,
       ...(isChosen && supportsImages !== undefined && { supportsImages }),
     };
-    if (isNamed || !isChosen) this.#tell();
+    if (isNamed || !isChosen) this.#render();
     if (this.#isReading || (listed.lastEvent <= this.#last && listed.status === "idle")) return;
     this.isRunning = listed.status === "running";
     await this.follow();
@@ -184,7 +184,7 @@ export class SessionTalk {
     const sent = await this.#post({ input, steer: true, ...(budget && !this.isRunning && { budget }) }, key);
     this.isSending = false;
     if (sent) this.unsent = undefined;
-    this.#tell();
+    this.#render();
   }
 
   async #post(body: Body<"POST /sessions/{id}/turns">, key: string): Promise<boolean> {
@@ -213,7 +213,7 @@ export class SessionTalk {
       this.isRunning = false;
     } finally {
       this.#isReading = false;
-      this.#tell();
+      this.#render();
       dispatchEvent(new Event(CHANGED));
     }
   }
@@ -225,7 +225,7 @@ export class SessionTalk {
     for await (const { number, event } of this.#connection.events(follow, { after: this.#last })) {
       this.trouble = undefined;
       this.#take(number, event);
-      this.#tell();
+      this.#render();
     }
   }
 
@@ -257,14 +257,14 @@ export class SessionTalk {
 
   #failed(error: unknown): void {
     this.trouble = errorMessage(error);
-    this.#tell();
+    this.#render();
   }
 
   async #attempt(act: () => Promise<void>): Promise<boolean> {
     try {
       await act();
       this.trouble = undefined;
-      this.#tell();
+      this.#render();
       return true;
     } catch (error) {
       this.#failed(error);
@@ -273,7 +273,7 @@ export class SessionTalk {
   }
 
   /** Renders at most once per frame; a page in the background renders when it becomes visible. */
-  #tell(): void {
+  #render(): void {
     if (this.#closing.signal.aborted) return;
     this.#frame ??= requestAnimationFrame(() => {
       this.#frame = undefined;

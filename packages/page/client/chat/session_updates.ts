@@ -10,7 +10,7 @@ type Listener = (listed: Listed) => void;
 
 const listeners = new Map<string, Listener>();
 
-export function heard(id: string, listed: Listed): void {
+export function notifyListed(id: string, listed: Listed): void {
   listeners.get(id)?.(listed);
 }
 

@@ -100,15 +100,15 @@ function Groups({ session, gateway }: Reports) {
 }
 
 function Warnings({ session, gateway }: Reports) {
-  const reported = (["session", "gateway"] as const)
+  const warnings = (["session", "gateway"] as const)
     .flatMap((kind) => ({ session, gateway })[kind].warnings.map((warning) => ({ ...warning, kind })))
     .sort((a, b) => a.at < b.at ? 1 : -1);
   return (
     <>
       <h2>Warnings</h2>
-      {reported.length === 0 && <p>None since the server started.</p>}
+      {warnings.length === 0 && <p>None since the server started.</p>}
       <ul class="warnings">
-        {reported.map(({ at, session: id, message, kind }) => (
+        {warnings.map(({ at, session: id, message, kind }) => (
           <li key={`${id} ${message}`}>
             <time dateTime={at}>{new Date(at).toLocaleTimeString("en-GB")}</time> <bdi>{message}</bdi>{" "}
             <a href={addressOf(kind === "session" ? { view: "talk", id } : { view: "calls", kind, id })}>

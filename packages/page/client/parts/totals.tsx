@@ -39,16 +39,18 @@ export function costsOf(
     "costUnits" | "baselineCostUnits" | "usd" | "baselineUsd" | "unpricedCalls"
   >,
 ): Sum[] {
-  const beside = (cost: number, without: number, format: (cost: number) => string) =>
+  const withBaseline = (cost: number, without: number, format: (cost: number) => string) =>
     `baseline ${format(without)}: ${share(without - cost, without)} estimated saving`;
   const cost = { usd, costUnits, unpricedCalls };
-  const note = [isPriced(cost) ? beside(usd, baselineUsd, dollars) : "", withoutPrice(cost)].filter(Boolean);
+  const note = [isPriced(cost) ? withBaseline(usd, baselineUsd, dollars) : "", withoutPrice(cost)].filter(
+    Boolean,
+  );
   return [
     { name: "US dollars", value: isPriced(cost) ? dollars(usd) : "–", note: note.join("; ") },
     {
       name: "Cost units",
       value: formatCount(costUnits),
-      note: beside(costUnits, baselineCostUnits, formatCount),
+      note: withBaseline(costUnits, baselineCostUnits, formatCount),
     },
   ];
 }

@@ -18,11 +18,11 @@ type Block = PromptReport["blocks"][number];
 
 const STATES: Readonly<Record<Block["state"], string>> = {
   alive: "unchanged",
-  said_once: "compressed: repeated content and redundant formatting are removed",
+  deduplicated: "compressed: repeated content and redundant formatting are removed",
   elided: "evicted: replaced by a one-line placeholder",
   truncated: "truncated: only head and tail are visible",
   summarised: "summarized with other messages",
-  left: "evicted: mentioned in a one-line placeholder",
+  evicted: "evicted: mentioned in a one-line placeholder",
   compact: "compact: names and types only",
 };
 
@@ -67,9 +67,9 @@ export function Prompt(
               { name: "Blocks", value: formatCount(value.prompt.total) },
             ]}
           />
-          <Image blocks={blocks} at={at} choose={choose} />
+          <PromptStrip blocks={blocks} at={at} choose={choose} />
           <Detail key={blocks[at]!.id} subject={subject} block={blocks[at]!} changed={reload} />
-          <Left blocks={blocks} choose={choose} />
+          <ChangedBlocks blocks={blocks} choose={choose} />
         </>
       )}
     </section>
@@ -84,7 +84,7 @@ const NAMES: Readonly<Record<Kind, string>> = {
   result: "Tool results",
 };
 
-function Image(
+function PromptStrip(
   { blocks, at, choose }: {
     readonly blocks: readonly Block[];
     readonly at: number;
@@ -224,7 +224,7 @@ function Wishes(
   );
 }
 
-function Left(
+function ChangedBlocks(
   { blocks, choose }: { readonly blocks: readonly Block[]; readonly choose: (at: number) => void },
 ) {
   const left = [...blocks.entries()].filter(([, { state, pin }]) => state !== "alive" || pin !== null);

@@ -337,7 +337,7 @@ function Results({ label, subject, rows, changed }: {
   readonly changed: () => Promise<void>;
 }) {
   const [trouble, attempt] = useAttempt();
-  const letGo = (place: number) =>
+  const evict = (place: number) =>
     attempt(async () => {
       await pin(subject, place, "evict");
       await changed();
@@ -376,22 +376,22 @@ function Results({ label, subject, rows, changed }: {
           ["Cost", money],
           ["Calls", ({ calls }) => formatCount(calls)],
           ["Tokens now", ({ tokens }) => formatCount(tokens)],
-          ["Eviction", (result) => standing(result, letGo), "words"],
+          ["Eviction", (result) => evictionCell(result, evict), "words"],
         ]}
       />
     </>
   );
 }
 
-function standing(
+function evictionCell(
   { pin, state, place, subject, tool }: SessionSpend["results"][number],
-  letGo: (place: number) => void,
+  evict: (place: number) => void,
 ): JSX.Element | string {
   if (pin?.wish === "retain") return "retained";
   if (pin?.state === "waiting") return "evicted at the next rewrite";
-  if (state !== "alive" && state !== "said_once" && state !== "truncated") return "evicted";
+  if (state !== "alive" && state !== "deduplicated" && state !== "truncated") return "evicted";
   const what = subject ?? tool ?? "the result";
-  return <button type="button" aria-label={`Evict: ${what}`} onClick={() => letGo(place)}>Evict</button>;
+  return <button type="button" aria-label={`Evict: ${what}`} onClick={() => evict(place)}>Evict</button>;
 }
 
 function Carried(

@@ -116,7 +116,7 @@ export function staysInside(program: string): boolean {
  * Returns what a command may do beyond its first `allowed` words, which a rule allows, in a sentence for users;
  * `undefined` if nothing is known.
  */
-export function whatElse(words: readonly CommandWord[], allowed: number): string | undefined {
+export function describeSideEffect(words: readonly CommandWord[], allowed: number): string | undefined {
   const [program = "", ...others] = words.map(({ text }) => text);
   const named = others.slice(0, allowed - 1);
   if (isRunner(program)) {
@@ -124,7 +124,7 @@ export function whatElse(words: readonly CommandWord[], allowed: number): string
     const isNamed = named.some((word) => !/^(?:-|\d)|=/.test(word));
     if (!isNamed && words.length > allowed) return `${basename(program)} runs another command.`;
     const inner = named.findIndex((word) => optionsOf(word) !== undefined || isRunner(word));
-    if (inner >= 0) return whatElse(words.slice(inner + 1), allowed - inner - 1);
+    if (inner >= 0) return describeSideEffect(words.slice(inner + 1), allowed - inner - 1);
   }
   const options = optionsOf(program);
   if (!options) return undefined;
@@ -135,7 +135,7 @@ export function whatElse(words: readonly CommandWord[], allowed: number): string
   const texts = more.map(({ text }) => text);
   return name === "git"
     ? gitDoes(options, { named, more: texts })
-    : doesElse(name, options, { named, more: texts });
+    : sideEffectOf(name, options, { named, more: texts });
 }
 
 /** Global options of git change every subcommand. */
@@ -173,7 +173,7 @@ const HARMLESS_SUBCOMMANDS: ReadonlySet<string> = new Set(
     "verify-commit worktree write-tree").split(" "),
 );
 
-function doesElse(
+function sideEffectOf(
   program: string,
   options: ProgramOptions,
   { named, more }: { readonly named: readonly string[]; readonly more: readonly string[] },

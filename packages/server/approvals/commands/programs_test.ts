@@ -2,16 +2,16 @@ import { assert, assertEquals } from "@std/assert";
 import fc from "../../../../tests/cases.ts";
 import { CURL, FIND, GIT, MAKE, needs, NPM, RSYNC, SSH, TAR, WGET } from "../../../../tests/needs.ts";
 import type { Need } from "../../../../tests/needs.ts";
-import { gitLetters, isRunner, judgedOf, staysInside, whatElse } from "./programs.ts";
+import { describeSideEffect, gitLetters, isRunner, judgedOf, staysInside } from "./programs.ts";
 import { JUDGED_OPTIONS } from "./program_options.ts";
 
 /** Returns what a command does beyond its allowed first words. */
 function elseOf(prefix: string, more: readonly string[]): string | undefined {
   const words = [...prefix.split(" "), ...more].map((text) => ({ text, isPattern: false }));
-  return whatElse(words, prefix.split(" ").length);
+  return describeSideEffect(words, prefix.split(" ").length);
 }
 
-Deno.test("whatElse() reports options that write, read or run something, in short, long and abbreviated form", () => {
+Deno.test("describeSideEffect() reports options that write, read or run something, in short, long and abbreviated form", () => {
   const requests: readonly (readonly [string, ...string[]])[] = [
     ["make test", "-E", "$(shell ./evil)"],
     ["make test", "--eval=$(shell ./evil)"],
@@ -73,7 +73,7 @@ Deno.test("whatElse() reports options that write, read or run something, in shor
   for (const [prefix, ...more] of allowed) assertEquals(elseOf(prefix, more), undefined, `${prefix} ${more}`);
 });
 
-Deno.test("whatElse() reports each listed effect, its pairs and the beginnings of its long name", () => {
+Deno.test("describeSideEffect() reports each listed effect, its pairs and the beginnings of its long name", () => {
   const programs = Object.entries(JUDGED_OPTIONS).filter(([name]) => name !== "find");
   for (const [program, { effects, harmless }] of programs) {
     const lengthOf = (name: string) => name.length;

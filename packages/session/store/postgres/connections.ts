@@ -61,7 +61,7 @@ export interface OwnConnection extends Connection {
 
 const MAX_PREPARED = 500;
 
-const text = { getTypeParser: (oid: number) => PARSERS[oid] ?? ((value: string) => value) };
+const typeParsers = { getTypeParser: (oid: number) => PARSERS[oid] ?? ((value: string) => value) };
 
 const PARSERS: Readonly<Record<number, (value: string) => unknown>> = {
   16: (value) => value === "t",
@@ -87,7 +87,7 @@ export function connectionsTo(options: ConnectionOptions): Connections {
     const connection = shared.reduce((best, one) => one.waiting < best.waiting ? one : best);
     return connection.run(sql, { values, name: nameOf(sql) });
   };
-  const untilReleased = async <T>(attempt: () => Promise<T>): Promise<T> => {
+  const withRetries = async <T>(attempt: () => Promise<T>): Promise<T> => {
     const endMs = performance.now() + timeoutMs;
     for (let attempts = 0;; attempts++) {
       try {
@@ -105,8 +105,8 @@ export function connectionsTo(options: ConnectionOptions): Connections {
   };
   return {
     query: <Row>(sql: string, values: readonly SqlValue[] = []) =>
-      untilReleased(async () => await attempt(sql, values) as Row[]),
-    open: (limitMs) => untilReleased(() => ownConnection(options, limitMs)),
+      withRetries(async () => await attempt(sql, values) as Row[]),
+    open: (limitMs) => withRetries(() => ownConnection(options, limitMs)),
     metrics: () => {
       const open = shared.filter(({ isOpen }) => isOpen);
       return {
@@ -130,7 +130,7 @@ async function connect(options: ConnectionOptions, pipeline: boolean): Promise<C
     application_name: "tare",
     connectionTimeoutMillis: connectMs,
     keepAlive: true,
-    types: text,
+    types: typeParsers,
     pipeline,
   });
   // Failures reject calls; an `error` event without a listener would end the process.

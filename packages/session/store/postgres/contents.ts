@@ -55,7 +55,7 @@ export async function openPostgresContents(
   const connection = await connections.open();
   try {
     await createTables(connection, name);
-    // One transaction, which is rolled back without `keep()`.
+    // One transaction, which is rolled back without `commit()`.
     await connection.query("BEGIN ISOLATION LEVEL REPEATABLE READ");
     await connection.query("LOCK TABLE tare.servers IN SHARE ROW EXCLUSIVE MODE");
     const [servers] = await connection.query<{ count: number }>(
@@ -92,7 +92,7 @@ export async function openPostgresContents(
       );
       await connection.query("SELECT setval('namings', 1 + (SELECT coalesce(max(named), 0) FROM heads))");
     },
-    async keep() {
+    async commit() {
       await connection.query("COMMIT");
       await connection.query("ANALYZE");
       await connection.query("BEGIN");

@@ -14,7 +14,7 @@ export function databaseError(error: unknown): DatabaseError | undefined {
 }
 
 /**
- * Returns whether a retry may succeed: lost or refused connections, a starting, ending or full server, or conflicting
+ * Returns whether a retry may succeed: lost or refused connections, a server that is starting, stopping or full, or conflicting
  * transactions.
  */
 export function isPassing(error: unknown): boolean {

@@ -1,5 +1,12 @@
 import { columnText, jsonText, nameIn } from "../json_text.ts";
-import type { Hold, HolderRequest, OpeningListener, SharedStore, Sighting, StoredEvent } from "../port.ts";
+import type {
+  Hold,
+  HolderRequest,
+  OpeningListener,
+  SessionSnapshot,
+  SharedStore,
+  StoredEvent,
+} from "../port.ts";
 import type { SqlValue } from "../queries.ts";
 import type { Connections, OwnConnection } from "./connections.ts";
 import { HeldPlace, type Writer } from "./records.ts";
@@ -130,12 +137,12 @@ export async function openLeases(connections: Connections, options: LeaseOptions
       listener.gone();
       talk.wake();
     }
-    await letGo(member);
+    await releaseUnknownHolds(member);
     await renewed();
     await talk.lookForRequests();
   };
-  /** Releases sessions of a hold whose reply was lost and that arrived after their release. */
-  const letGo = async (member: Member) => {
+  /** Releases sessions that this opening holds without knowing it, because the reply to the hold was lost. */
+  const releaseUnknownHolds = async (member: Member) => {
     const rows = await connections.query<{ id: string; fence: number }>(
       "SELECT s.id, h.fence FROM tare.heads h JOIN tare.sessions s ON s.key = h.session WHERE h.holder = $1",
       [member.id],
@@ -210,14 +217,14 @@ export async function openLeases(connections: Connections, options: LeaseOptions
         member.held.delete(id);
         await query("SELECT tare.release($1, $2, $3)", [columnText(id), member.id, held.place.fence]);
       }),
-    async look(id) {
+    async inspect(id) {
       const row = await query<Omit<SeenRow, "id">>("SELECT * FROM tare.look($1, $2)", [
         columnText(id),
         me.id,
       ]);
       return sightingOf(row);
     },
-    async left() {
+    async abandonedSessions() {
       const rows = await connections.query<{ id: string }>(
         // By openings that are gone, which are few: every holder has a row.
         `SELECT s.id FROM (SELECT id FROM tare.servers gone WHERE tare.is_gone(gone) OFFSET 0) AS gone
@@ -227,7 +234,7 @@ export async function openLeases(connections: Connections, options: LeaseOptions
       return rows.map(({ id }) => nameIn(id));
     },
     watch: (id, changed) => talk.watch(id, changed),
-    ask: (id, body) => talk.ask(id, body),
+    request: (id, body) => talk.request(id, body),
     metrics: () => ({
       leaseMs: Math.max(0, me.sureUntilMs - clock()),
       lostLeases,
@@ -283,24 +290,24 @@ function newMember(): Member {
 }
 
 /** Messages between openings, on a separate connection. */
-interface Talk extends Pick<SharedStore, "watch" | "ask"> {
+interface Talk extends Pick<SharedStore, "watch" | "request"> {
   query<Row>(sql: string, values: readonly SqlValue[]): Promise<Row[]>;
   wake(): void;
   lookForRequests(): Promise<void>;
   close(): Promise<void>;
 }
 
-interface SeenRow extends Pick<Sighting, "fence" | "holder"> {
+interface SeenRow extends Pick<SessionSnapshot, "fence" | "holder"> {
   readonly id: string;
   readonly last: number;
 }
 
-function sightingOf({ fence, holder, last }: Omit<SeenRow, "id">): Sighting {
+function sightingOf({ fence, holder, last }: Omit<SeenRow, "id">): SessionSnapshot {
   return { fence, holder, lastEvent: last };
 }
 
 /** Returns a session's state as `tare.news()` compares it. */
-function stateOf(seen: Sighting | undefined): string {
+function stateOf(seen: SessionSnapshot | undefined): string {
   return seen ? `${seen.fence} ${seen.lastEvent} ${seen.holder === "nobody"}` : "";
 }
 
@@ -335,19 +342,19 @@ type Notification = readonly [string, number, string | null, number, readonly St
 
 /** Opens the message connection. */
 async function openTalk(connections: Connections, talker: Talker): Promise<Talk> {
-  const watchers = new Map<string, Set<(seen?: Sighting) => void>>();
+  const watchers = new Map<string, Set<(seen?: SessionSnapshot) => void>>();
   let isOpen = true;
   let connection: Promise<OwnConnection> | undefined;
   let poll: ReturnType<typeof setInterval> | undefined;
   let requested = new Set<string>();
 
-  const wake = (name: string, seen?: Sighting) => {
+  const wake = (name: string, seen?: SessionSnapshot) => {
     for (const changed of [...watchers.get(name) ?? []]) changed(seen);
   };
   const wakeAll = () => {
     for (const name of [...watchers.keys()]) wake(name);
   };
-  const listen = (name: string, changed: (seen?: Sighting) => void): () => void => {
+  const listen = (name: string, changed: (seen?: SessionSnapshot) => void): () => void => {
     const heard = watchers.get(name) ?? new Set();
     watchers.set(name, heard.add(changed));
     poll ??= setInterval(tick, POLL_MS);
@@ -366,9 +373,13 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
   const watched = () =>
     [...watchers.keys()].filter((name) => name.startsWith("w")).map((name) => name.slice(1));
   /** Last reported state of each session. */
-  const known = new Map<string, Sighting>();
+  const known = new Map<string, SessionSnapshot>();
   let news = 0;
-  const tell = (name: string, seen: Sighting | undefined, events: readonly StoredEvent["event"][] = []) => {
+  const tell = (
+    name: string,
+    seen: SessionSnapshot | undefined,
+    events: readonly StoredEvent["event"][] = [],
+  ) => {
     if (!watchers.has(name)) return;
     if (seen) known.set(name, seen);
     if (!seen || events.length === 0) return wake(name, seen);
@@ -489,7 +500,7 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
       else known.delete(`w${name}`);
       return end;
     },
-    async ask(sessionId, body) {
+    async request(sessionId, body) {
       const id = crypto.randomUUID();
       const values = [columnText(sessionId), id, jsonText(body)];
       const name = columnText(sessionId).slice(0, NOTIFIED_LENGTH);

@@ -177,9 +177,9 @@ function storeOver(
           }
           // An earlier write succeeded though its reply was lost.
           const other = refused(error, "otherCommits");
-          const place = other && writer.placeOf(nameIn(other.about));
-          if (!place) throw error;
-          place.committed(Number(other.more));
+          const hold = other && writer.placeOf(nameIn(other.about));
+          if (!hold) throw error;
+          hold.committed(Number(other.more));
         }
       }
     });

@@ -223,8 +223,8 @@ const TABLES = `
 /** Share of writes that fold earlier additions. */
 const FOLD_SHARE = 1 / 128;
 
-/** Advisory lock of folds: "totals" in ASCII. */
-const FOLD_LOCK = 0x73756d73;
+/** Advisory lock of folds: "fold" in ASCII. */
+const FOLD_LOCK = 0x666f6c64;
 
 /**
  * Write functions, one per record type, so that a commit is one round trip. A commit has an id, by which the refusal
@@ -292,7 +292,7 @@ const FUNCTIONS = `
   CREATE TRIGGER attention AFTER INSERT OR UPDATE ON tare.state
     FOR EACH ROW WHEN (NEW.name IN ('turn', 'asks', 'queue')) EXECUTE FUNCTION tare.keep_attention();
 
-  -- After a restart of the database all openings have the time of a lease to return.
+  -- After a restart of the database every opening has one lease period to reconnect.
   CREATE FUNCTION tare.is_gone(s tare.servers) RETURNS boolean LANGUAGE sql STABLE AS $$
     SELECT s.is_dead OR greatest(s.expires_at, pg_postmaster_start_time() + s.lease) < clock_timestamp()
   $$;
@@ -611,7 +611,7 @@ const FUNCTIONS = `
     SELECT name FROM tare.objects WHERE is_left ORDER BY made_at LIMIT slice
   $$;
 
-  -- Returns the object store, by default this one if there is none yet.
+  -- Returns the object store in use; records this one if none is in use. NULL: none.
   CREATE FUNCTION tare.objects_in(here text) RETURNS text LANGUAGE plpgsql AS $$
   DECLARE
     is_used boolean := EXISTS (SELECT FROM tare.texts WHERE object IS NOT NULL) OR EXISTS (SELECT FROM tare.objects);

@@ -49,7 +49,7 @@ export function openFileContents(path: string): StoreContents {
       written = open(part);
       await writeTables(copyDialect(written), items);
     },
-    keep() {
+    commit() {
       return promiseOf(() => {
         // Everything is in the file then, on disk.
         written?.close();

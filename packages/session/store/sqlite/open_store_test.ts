@@ -176,7 +176,7 @@ Deno.test("archive() compresses", () =>
     assertLess(Deno.statSync(path).size, 200_000);
   }));
 
-Deno.test("archive() detects a damaged text, and putting it again refetches it", () =>
+Deno.test("archive() detects a damaged text, and putting it again restores it", () =>
   withStore(async (store, path) => {
     const text = "the whole text";
     const [ref = "", other] = await putAll(store, "a", [text, "another text altogether"]);

@@ -1,6 +1,6 @@
 /**
- * In the sandbox, which has no network but its own loopback: takes connections on the proxy's port there, and carries each to
- * the proxy's socket. Its one argument is that socket's path. It says a word once it listens.
+ * Runs in the sandbox, which has only a loopback interface: accepts connections on the proxy's port and forwards each to
+ * the proxy's socket. Argument: the socket's path. Prints a line once it listens.
  *
  * @module
  */

@@ -112,12 +112,12 @@ function wantedBy(head: string): Wanted | undefined {
   if (url?.protocol !== "http:" && url?.protocol !== "https:") return undefined;
   const isSecure = url.protocol === "https:";
   // One request per connection: the next one might be for another host.
-  const retained = fields.filter((field) => !/^(proxy-[^:]*|connection|host)\s*:/i.test(field));
+  const forwardedFields = fields.filter((field) => !/^(proxy-[^:]*|connection|host)\s*:/i.test(field));
   const lines = [
     `${method} ${url.pathname}${url.search} ${version}`,
     `host: ${url.host}`,
     "connection: close",
-    ...retained,
+    ...forwardedFields,
   ];
   const port = Number(url.port || (isSecure ? 443 : 80));
   return { host: url.hostname, port, isSecure, head: `${lines.join("\r\n")}\r\n\r\n` };

@@ -1,6 +1,6 @@
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
 import { contentText } from "@tare/messages";
-import type { Books, TareOptions } from "@tare/adapters/types";
+import type { AdapterLedger, TareOptions } from "@tare/adapters/types";
 import { type Archive, memoryArchive } from "@tare/prune";
 import { parsePlaceholder } from "@tare/prune/internal";
 import { scripted, type SimulatedModel, toolCall } from "@tare/simulator";
@@ -16,7 +16,7 @@ export interface Played {
 
 export type Options = Omit<TareOptions<never>, "conversation">;
 
-export interface Player<Adapter extends Books> {
+export interface Player<Adapter extends AdapterLedger> {
   readonly adapt: (client: Client, options: Options) => Adapter;
   readonly play: (
     client: Client,
@@ -43,7 +43,9 @@ function optionsFor(upstream: Upstream, archive: Archive): Options {
  *
  * @returns The share of the cost that the adapter saves.
  */
-export async function compareAdapted<Adapter extends Books>(player: Player<Adapter>): Promise<number> {
+export async function compareAdapted<Adapter extends AdapterLedger>(
+  player: Player<Adapter>,
+): Promise<number> {
   await using direct = await startUpstream(scripted(SCRIPT));
   let alone: Played | undefined;
   const { calls } = await play(direct.baseURL, async (client) => {
@@ -81,7 +83,7 @@ const threadModel: SimulatedModel = ({ messages }) => {
  * Plays 100 concurrent threads: as baseline, with an adapter each, and with one for all. Both must cost the
  * same, as in the ledger.
  */
-export async function threadsAdapted<Adapter extends Books>(player: Player<Adapter>): Promise<void> {
+export async function threadsAdapted<Adapter extends AdapterLedger>(player: Player<Adapter>): Promise<void> {
   const run = async (adapterOf?: (client: Client, upstream: Upstream, thread: number) => Adapter) => {
     await using upstream = await startUpstream(threadModel, { timeOf: (request) => request * 200 });
     await play(upstream.baseURL, async (client) => {
@@ -115,7 +117,7 @@ const JOBS = 12;
 const JOB = [...SCRIPT.slice(0, 14), ...SCRIPT.slice(-1)];
 
 /** Plays equal jobs through one adapter. None may cost more than the first, within a twentieth. */
-export async function jobsAdapted<Adapter extends Books>(player: Player<Adapter>): Promise<void> {
+export async function jobsAdapted<Adapter extends AdapterLedger>(player: Player<Adapter>): Promise<void> {
   await using upstream = await startUpstream(scripted(Array.from({ length: JOBS }, () => JOB).flat()));
   const costs: number[] = [];
   let adapter: Adapter | undefined;
@@ -154,7 +156,7 @@ function recallingModel(): { readonly model: SimulatedModel; readonly recalled: 
 }
 
 /** Plays the long session with a model whose recalled results must appear in its prompt. */
-export async function recallAdapted<Adapter extends Books>(player: Player<Adapter>): Promise<void> {
+export async function recallAdapted<Adapter extends AdapterLedger>(player: Player<Adapter>): Promise<void> {
   const { model, recalled } = recallingModel();
   await using upstream = await startUpstream(model);
   const { answer, calls } = await play(upstream.baseURL, async (client) => {

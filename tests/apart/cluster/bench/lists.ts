@@ -160,7 +160,7 @@ const ACTS: Readonly<Record<string, (server: Server) => Promise<unknown> | undef
   "the longest idle": ({ store }) => store.idleSessions({ kind: "agent", beforeMs: nowMs, limit: 100 }),
   "expiry of nothing": ({ store }) =>
     store.expireSessions({ kind: "gateway", beforeMs: 0, maxBytes: 2 ** 50 }),
-  "what a gone server held": ({ store }) => store.shared?.left(),
+  "what a gone server held": ({ store }) => store.shared?.abandonedSessions(),
 };
 
 /** Assigns five thousand sessions to two servers, a hundred of them to one that is gone. */

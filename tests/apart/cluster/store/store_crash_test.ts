@@ -102,7 +102,7 @@ Deno.test(
           for (const [index, id] of ids.entries()) await assertWhole(other, id, last[index]!);
         }
         for (const { isSure, signal } of holds) assertEquals([isSure(), signal.aborted], [true, false]);
-        assertEquals(await other.shared.left(), []);
+        assertEquals(await other.shared.abandonedSessions(), []);
         assertEquals(await Promise.all(ids.map((id) => store.shared.hold(id))), holds);
       } finally {
         await store.close();
@@ -124,7 +124,7 @@ Deno.test("openPostgresStore() reports an unresponsive server in time, and conti
       assert(!Deno.inspect(error).includes(new URL(url).password));
       proxy.set({ type: "open" });
       const patient = await openPostgresStore(through(url, proxy), PATIENT);
-      assertEquals((await patient.shared.look("a")).holder, "other");
+      assertEquals((await patient.shared.inspect("a")).holder, "other");
       await patient.close();
       // The same opening still holds the session: lost messages don't end a lease.
       while (await store.lastEvent("a").catch(() => -1) !== 0);
@@ -146,7 +146,7 @@ Deno.test("openPostgresStore() loses everything when its paused opening's lease 
       const hold = await held(store, "a");
       proxy.set({ type: "stuck" });
       await heardToo.gone();
-      assertEquals(await other.shared.left(), ["a"]);
+      assertEquals(await other.shared.abandonedSessions(), ["a"]);
       if (!hold.signal.aborted) {
         await new Promise((resolve) => hold.signal.addEventListener("abort", resolve));
       }
@@ -154,7 +154,7 @@ Deno.test("openPostgresStore() loses everything when its paused opening's lease 
       const taken = await held(other, "a");
       proxy.set({ type: "open" });
       await heard.gone();
-      assertEquals((await store.shared.look("a")).holder, "other");
+      assertEquals((await store.shared.inspect("a")).holder, "other");
       await other.shared.release("a");
       assert((await held(store, "a")).fence > taken.fence);
     } finally {
@@ -180,7 +180,7 @@ Deno.test("watch() and requests continue when the notification connection is los
           `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
            WHERE datname = current_database() AND pid <> pg_backend_pid()`,
         );
-        assertEquals(await other.shared.ask("a", round), { answer: round });
+        assertEquals(await other.shared.request("a", round), { answer: round });
         const before = changed.length;
         await store.commit([{ type: "events", sessionId: "a", after: round - 1, events: [event(round)] }]);
         while (changed.length === before) await other.lastEvent("a");

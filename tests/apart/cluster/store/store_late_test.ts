@@ -132,11 +132,11 @@ Deno.test("commitBriefly() is done once when its answer is lost, also after othe
       return await done;
     };
     const made: StoreRecord = { ...sessionRecord("a"), kind: "gateway" };
-    const seen = async () => [await other.lastEvent("a"), (await other.shared.look("a")).fence];
+    const seen = async () => [await other.lastEvent("a"), (await other.shared.inspect("a")).fence];
     assertEquals([await losing(0, () => Promise.resolve(), made, event(0)), await seen()], [1, [1, 1]]);
     assertEquals([await losing(1, () => Promise.resolve(), event(1)), await seen()], [2, [2, 2]]);
     const inBetween = async () => {
-      while ((await other.shared.look("a")).fence < 3);
+      while ((await other.shared.inspect("a")).fence < 3);
       assertEquals(await other.shared.commitBriefly(brief(3, event(3))), 4);
       await held(other, "a");
     };
@@ -163,7 +163,7 @@ Deno.test("commitBriefly() writes nothing when it reaches the server late, after
       "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
     while ((await query(url, connected)).length > 0);
     const later = await openPostgresStore(url, FEW);
-    assertEquals([await later.readState("a", "x"), (await later.shared.look("a")).fence], [2, 2]);
+    assertEquals([await later.readState("a", "x"), (await later.shared.inspect("a")).fence], [2, 2]);
     await later.close();
   }));
 
