@@ -281,7 +281,7 @@ const RECORDED: Readonly<Record<string, readonly string[]>> = {
     "38: 6 elide; window rent 0 price 1073; 4749 tokens, own_rewrite 1101; 1192 of 62 units",
     "43: 1 elide; window rent 0 price 231; 5247 tokens, own_rewrite 407, new 24; 551 of 470 units",
     "46: 3 compact, 8 elide; window rent 0 price 4104; 4339 tokens, own_rewrite 4339; 4339 of 660 units",
-    "49 calls, 16513 units, 11asub4hft8",
+    "49 calls, 16513 units, 27ao15chk2j",
   ],
 };
 

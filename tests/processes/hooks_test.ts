@@ -27,7 +27,7 @@ Deno.test("hooks.ts creates, lists, changes and deletes a webhook, and lists its
     assert(
       (await run("redeliver", id, delivery)).out.includes(`  ${delivery}  turn.ended  ${session}  waiting`),
     );
-    assertMatch((await run("disable", id)).out, /disabled \(asked\) since \S+\n$/);
+    assertMatch((await run("disable", id)).out, /disabled \(requested\) since \S+\n$/);
     assertEquals((await run("enable", id)).out, `${line}  delivering\n`);
     assertMatch((await run("rotate", id)).out, /^whsec_/);
     assertEquals((await run("remove", id)).out, `Removed webhook ${id}.\n`);

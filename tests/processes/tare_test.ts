@@ -27,7 +27,7 @@ Deno.test("tare: an installed command works in the current folder", async () => 
   const start = await run([...tare, "start", "--port", "x"], workspace);
   assertEquals([start.code, start.err], [
     1,
-    'Cannot start: --port is "x", but it must be a whole number from 0 to 65535.\n',
+    'Cannot start: --port is "x". It must be a whole number from 0 to 65535.\n',
   ]);
   for (
     const command of [

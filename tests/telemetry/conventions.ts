@@ -39,7 +39,7 @@ const REWRITE = { "tare.rewrite.mechanism": "string", "tare.rewrite.cause": "str
 const SPANS: readonly SpanRule[] = [
   {
     scope: /^@tare\/server$/,
-    name: /^invoke_agent (tare|helper)$/,
+    name: /^invoke_agent (tare|subagent)$/,
     kind: 1,
     required: {
       ...{ ...OPERATION, ...PROVIDER, ...MODEL, ...CONVERSATION },

@@ -187,7 +187,7 @@ Deno.test("telemetry: a server reports turns, model calls and tools as the conve
     "invoke_agent tare",
     "  chat scripted-1",
     "  execute_tool delegate",
-    "    invoke_agent helper",
+    "    invoke_agent subagent",
     "      chat scripted-1",
     "  chat scripted-1",
     "invoke_agent tare !bad_key",

@@ -75,8 +75,8 @@ Deno.test("promptRoutes() return the prompt and restore retained messages at the
   const session = await newSession(handler);
   await play(handler, session, "abcd");
   const before = [
-    ...["message-0 alive", "message-1 alive", "message-2 left", "message-3 left", "line-0 alive"],
-    ...["message-4 alive", "message-5 alive", "message-6 left", "message-7 left", "line-1 alive"],
+    ...["message-0 alive", "message-1 alive", "message-2 evicted", "message-3 evicted", "line-0 alive"],
+    ...["message-4 alive", "message-5 alive", "message-6 evicted", "message-7 evicted", "line-1 alive"],
     ...["message-8 alive", "message-9 alive", "message-10 alive", "message-11 elided", "message-12 alive"],
     ...["message-13 alive", "message-14 alive", "message-15 alive", "message-16 alive"],
   ];
@@ -103,7 +103,7 @@ Deno.test("promptRoutes() return the prompt and restore retained messages at the
   assertEquals(await pinsOf(handler, session), wished.map((pin) => ({ ...pin, state: "done" })));
   assertEquals((await standing(handler, session)).slice(0, 17), [
     ...["message-0 alive", "message-1 alive", "message-2 alive", "message-3 alive"],
-    ...["message-4 alive", "message-5 alive", "message-6 left", "message-7 left", "line-0 alive"],
+    ...["message-4 alive", "message-5 alive", "message-6 evicted", "message-7 evicted", "line-0 alive"],
     ...["message-8 alive", "message-9 alive", "message-10 alive", "message-11 alive", "message-12 alive"],
     ...["message-13 alive", "message-14 alive", "message-15 elided"],
   ]);
@@ -128,7 +128,7 @@ Deno.test("promptRoutes() return the prompt and restore retained messages at the
   const visible = await standing(handler, session);
   assertEquals(
     visible.filter((one) => /^message-(3|11|15) /.test(one)),
-    ["message-3 alive", "message-11 alive", "message-15 left"],
+    ["message-3 alive", "message-11 alive", "message-15 evicted"],
   );
   assertEquals(await standing(twin, session), visible);
   assert(requests.at(-1)?.includes(`1 ${LONG}`));
@@ -137,8 +137,8 @@ Deno.test("promptRoutes() return the prompt and restore retained messages at the
   assertEquals((await call(handler, "DELETE", `${session}/pins/3`)).status, 204);
   await play(handler, session, "h");
   assertEquals((await standing(handler, session)).slice(2, 5), [
-    "message-2 left",
-    "message-3 left",
+    "message-2 evicted",
+    "message-3 evicted",
     "line-0 alive",
   ]);
   assertEquals((await pinsOf(handler, session)).map(({ place }) => place), [11, 15]);

@@ -551,8 +551,8 @@ Deno.test("webhooks: with * a name is resolved once, and private addresses are r
   assertEquals([received.path, received.headers.host], ["/x", "inside.example"]);
   await attempted();
   const not =
-    " Not sent: inside.example isn't a public address. TARE_WEBHOOK_HOSTS lists those of this machine's " +
-    "own network by name.";
+    " Not sent: inside.example isn't a public address. List hosts of your own network in TARE_WEBHOOK_HOSTS " +
+    "by name.";
   assertEquals(await outcomes(handler, path), [`waiting${not}${not} 503`]);
   assertEquals(delays, [
     ...["inside.example", "inside.example", "inside.example"],

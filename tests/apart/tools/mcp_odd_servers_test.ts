@@ -287,7 +287,7 @@ Deno.test("images: a model with image input receives them, and others their desc
   const tools = await servers.tools();
   const url = `data:image/gif;base64,${btoa("GIF89a\x80\x02\xe0\x01")}`;
   const left = "omitted, because";
-  const binary = `{"picture":"[binary, of no type, 1,500 bytes: ${left} a tool result is text only]"}`;
+  const binary = `{"image":"[binary, of no type, 1,500 bytes: ${left} a tool result is text only]"}`;
   assertEquals(await call(tools, "odd__show", { supportsImages: true }), {
     content: [
       "two of them",
