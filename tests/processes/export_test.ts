@@ -30,7 +30,7 @@ Deno.test("export.ts --html writes a session as a page", async () => {
     assertEquals(html.startsWith("<!DOCTYPE html>"), true);
     assertStringIncludes(
       html,
-      '<article class="said" aria-label="User"><p class="plain" dir="auto">Hello?</p>',
+      '<article class="user" aria-label="User"><p class="plain" dir="auto">Hello?</p>',
     );
     assertEquals((await runEntry("export", ["--html", "none.html", "none"], env)).code, 1);
     assertEquals(await Deno.stat(join(folder, "none.html")).catch(() => undefined), undefined);

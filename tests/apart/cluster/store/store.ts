@@ -54,7 +54,7 @@ export function inOneDatabase(postgres: Postgres): Place {
     const url = await (made ??= postgres.makeDatabase());
     const tables = [
       ..."sessions heads names events state titles attention texts archived documents".split(" "),
-      ..."deliveries keys requests servers sums totals_added".split(" "),
+      ..."deliveries keys requests servers totals totals_added".split(" "),
     ];
     try {
       await test(async (options) => holding(await openPostgresStore(url, { ...FEW, ...options })));
