@@ -19,7 +19,7 @@ const MAX_BYTES: Readonly<Record<string, number>> = {
   "planner/policies": 138_000,
   "adapters/ai-sdk": 148_000,
   "adapters/langchain": 146_000,
-  "adapters/mastra": 146_000,
+  "adapters/mastra": 147_000,
   "adapters/openai-agents": 146_000,
   "session/internal/report": 100_000,
   "wire": 120_000,
