@@ -27,7 +27,7 @@ Deno.test("many tools: the prompt contains the names of a server's tools, and ne
   assertStringIncludes(results[0]!, '"name":"odd__many_42"');
   assertStringIncludes(results[0]!, "here they are.");
   const done = new Set(results.slice(1, 5));
-  assert(done.isSupersetOf(new Set(["did 42: asked", "did 44: directly", "changed"])));
+  assert(done.isSupersetOf(new Set(["did 42: requested", "did 44: directly", "changed"])));
   assertStringIncludes(results.slice(1, 5).join(), "must have required property 'why'");
   assertStringIncludes(results.slice(5).join(), 'Cannot call "odd__sleep": there is no such tool.');
   assertStringIncludes(results.slice(5).join(), "new here");
