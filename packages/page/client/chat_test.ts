@@ -363,7 +363,7 @@ Deno.test("page: a turn continues after the server was killed and restarted", as
   go();
   await server.restart();
   // The turn resumes without input, and the partial reply is discarded.
-  await seen(page, ".warning", "the turn goes on");
+  await seen(page, ".warning", "the turn continues");
   await seen(page, ".reply", "It continued.");
   await seen(page, ".end", "1 call");
   assertEquals(await texts(".reply", page), ["It continued."]);
