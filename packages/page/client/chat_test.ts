@@ -132,7 +132,7 @@ Deno.test("page: a call that needs approval waits for a decision by keyboard, he
   await page.keyboard.press("Enter");
   await seen(page, ".question .asks", "Run shell?");
   await seen(page, ".question pre", '"command": "echo one >> log"');
-  await seen(page, ".call.asked .state", "waiting for approval");
+  await seen(page, ".call.requested .state", "waiting for approval");
   await seen(page, "[role=status]", "The agent waits for an approval.");
   await assertAccessible(page, "question");
   await page.focus("textarea");
@@ -168,7 +168,7 @@ Deno.test("page: a call that needs approval waits for a decision by keyboard, he
   await seen(page, ".question pre", "echo three");
   await open.reload();
   await seen(page, ".question pre", "echo three");
-  await seen(page, ".call.asked .state", "waiting for approval");
+  await seen(page, ".call.requested .state", "waiting for approval");
   const { sessions: [{ id }] } = await (await server.ask("/tare/v1/sessions")).json();
   const { approvals: [approval] } = await (await server.ask(`/tare/v1/sessions/${id}/approvals`)).json();
   await (await server.ask(`/tare/v1/sessions/${id}/approvals/${approval.id}`, { decision: "allow" })).text();
