@@ -50,7 +50,7 @@ const FUNCTIONS: Readonly<
   plannerSession: {
     right: () => ({ ...eliding(), profile: profileNamed("openai"), windowTokens: 200_000 }),
     more: [
-      "observe",
+      "dryRun",
       "mechanisms",
       "truncateTokens",
       "alwaysFull",

@@ -194,8 +194,10 @@ function madeText(made: Extract<SessionEvent, { readonly type: "tool_result" }>[
 export function ledgerLine(
   { calls, promptTokens, cachedTokens, outputTokens, saved, estimated, costUnits, usd }: TurnLedger,
 ): string {
+  // Loops may have mechanisms of their own.
+  const names: Readonly<Record<string, string>> = MECHANISM_NAMES;
   const savings = Object.entries(saved).filter(([, tokens]) => tokens !== 0).map(([mechanism, tokens]) =>
-    `${MECHANISM_NAMES[mechanism] ?? mechanism} ${formatCount(tokens)}`
+    `${names[mechanism] ?? mechanism} ${formatCount(tokens)}`
   );
   const costs = [
     ...(usd === undefined ? [] : [usdText(usd)]),

@@ -1,5 +1,8 @@
+import type { Mechanisms } from "@tare/planner";
+import type { ResponseOf } from "../server/client.ts";
+
 /** User-facing names of the ledger's mechanisms. */
-export const MECHANISM_NAMES: Readonly<Record<string, string>> = {
+export const MECHANISM_NAMES: Readonly<Record<keyof Mechanisms, string>> = {
   context: "old turns",
   prune: "old results",
   truncate: "huge results",
@@ -9,10 +12,14 @@ export const MECHANISM_NAMES: Readonly<Record<string, string>> = {
 };
 
 /** User-facing names of the states of prompt blocks. */
-export const STATE_NAMES: Readonly<Record<string, string>> = {
+export const STATE_NAMES: Readonly<
+  Record<ResponseOf<"GET /sessions/{id}/prompt">["blocks"][number]["state"], string>
+> = {
   alive: "visible",
   deduplicated: "deduplicated",
   elided: "evicted",
-  evicted: "evicted",
+  truncated: "truncated",
   summarised: "summarized",
+  evicted: "evicted with its turn",
+  compact: "compact",
 };

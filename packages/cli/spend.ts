@@ -146,7 +146,7 @@ function sessionSpendText({ all, turns, tools, subjects, results, programs }: Se
             formatCount(calls),
             formatCount(tokens),
             String(place),
-            STATE_NAMES[state] ?? state,
+            STATE_NAMES[state],
           ],
         ]),
       ),

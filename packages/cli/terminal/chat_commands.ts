@@ -350,7 +350,7 @@ async function listResults(_: string, { client, session }: InSession): Promise<s
   const results = blocks.filter(({ role, place }) => role === "tool" && place !== null);
   if (results.length === 0) return "No tool results yet.";
   return results.map(({ place, tool, tokens, originalTokens, state, pin }) =>
-    `${String(place).padStart(4)}  ${tool}, ${STATE_NAMES[state] ?? state}: ${formatCount(tokens)} of ${
+    `${String(place).padStart(4)}  ${tool}, ${STATE_NAMES[state]}: ${formatCount(tokens)} of ${
       formatCount(originalTokens)
     } tokens` +
     (pin === null ? "" : `; ${pin.wish === "retain" ? "retain" : "evict"}: ${pin.state}`)
