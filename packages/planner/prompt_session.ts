@@ -1,11 +1,11 @@
 import type { CountTokens, Rewrite, StableMessages, ToolMessage, Usage } from "@tare/messages";
 import type { Archive, ToolTraits } from "@tare/prune";
 import type { Profile } from "./providers.ts";
-import type { Summarise } from "./edits/make_summary.ts";
+import type { Summarize } from "./edits/make_summary.ts";
 import type { Pin } from "./edits/pin.ts";
 import type { History } from "./edits/view.ts";
-import type { Idle, Ping } from "./clock/clock.ts";
-import type { LedgerEntry, PingEntry, PingSent } from "./ledger/entry.ts";
+import type { Idle, KeepAliveRequest } from "./clock/clock.ts";
+import type { KeepAliveEntry, LedgerEntry, SentKeepAlive } from "./ledger/entry.ts";
 
 /** Mechanisms that keep a prompt small, each on or off. */
 export interface Mechanisms {
@@ -57,7 +57,7 @@ export interface PromptSessionOptions {
    * Summarizes old messages if the window is full of messages other than tool results. Default: old turns are
    * evicted.
    */
-  readonly summarise?: Summarise | undefined;
+  readonly summarize?: Summarize | undefined;
   /** Longest result that isn't truncated, in tokens. Default: 16,000; 8,000 for classic sessions. */
   readonly truncateTokens?: number | undefined;
   /** Names of tools whose schemas stay full. Default: none. */
@@ -279,7 +279,7 @@ export interface Quote {
   /** The prompt without everything evictable, estimated. */
   readonly rewritten: Quote["asIs"];
   /** Cache hit probability. */
-  readonly alive: number;
+  readonly cacheHitProbability: number;
 }
 
 /** Options of {@linkcode PromptSession.fork}. */
@@ -356,8 +356,8 @@ export interface PromptSession {
    * }
    * // To be stored for each provider, key and model.
    * let trial = UNTRIED;
-   * const ping = session.nextPing({ nowMs: 40 * 60_000, pending: "user", trial });
-   * assertEquals([ping?.type, ping?.atMs], ["upgrade", 39 * 60_000 + 280_000]);
+   * const request = session.nextKeepAlive({ nowMs: 40 * 60_000, pending: "user", trial });
+   * assertEquals([request?.type, request?.atMs], ["upgrade", 39 * 60_000 + 280_000]);
    * // Send it then, and pass the reported usage: here the provider grants the hour.
    * const usage = {
    *   promptTokens: 50_305,
@@ -366,19 +366,19 @@ export interface PromptSession {
    *   hourWriteTokens: 300,
    *   outputTokens: 0,
    * };
-   * const { costUnits, upgrade } = session.pinged({ type: "upgrade", atMs: ping!.atMs, usage });
+   * const { costUnits, upgrade } = session.recordKeepAlive({ type: "upgrade", atMs: request!.atMs, usage });
    * if (upgrade) trial = observeUpgrade(trial, upgrade); // also with `keepAlive.upgrade` of each ledger entry
    * assertEquals([costUnits, trial.isBilled], [5_605, true]);
-   * assertEquals(session.nextPing({ nowMs: ping!.atMs, pending: "user", trial }), undefined);
+   * assertEquals(session.nextKeepAlive({ nowMs: request!.atMs, pending: "user", trial }), undefined);
    * ```
    */
-  readonly nextPing?: (idle: Idle) => Ping | undefined;
+  readonly nextKeepAlive?: (idle: Idle) => KeepAliveRequest | undefined;
   /**
    * Records a successful keep-alive request and returns its cost. The state must be stored afterwards. Absent
-   * if `nextPing` is.
+   * if `nextKeepAlive` is.
    * @throws {Error} if nothing was sent yet.
    */
-  readonly pinged?: (ping: PingSent) => PingEntry;
+  readonly recordKeepAlive?: (request: SentKeepAlive) => KeepAliveEntry;
   /** Reason why messages can't be pinned, to follow "Cannot pin". Absent: they can. */
   readonly noPins?: string | undefined;
   /** The current cache rules and prices. */

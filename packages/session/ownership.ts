@@ -23,7 +23,7 @@ export interface OwnedEvents {
   follow(
     followed: {
       readonly watch: (changed: (seen?: SessionSnapshot) => void) => () => void;
-      readonly look: (seen?: SessionSnapshot) => Promise<void>;
+      readonly inspect: (seen?: SessionSnapshot) => Promise<void>;
     } | undefined,
   ): void;
   removed(): void;
@@ -288,7 +288,7 @@ export class Ownership {
     this.#drop();
     this.#session.lost();
     this.#follow();
-    this.#look();
+    this.#inspect();
   }
 
   #follow(): void {
@@ -296,12 +296,12 @@ export class Ownership {
     if (!shared) return;
     this.#session.events.follow({
       watch: (changed) => shared.watch(this.#session.id, changed),
-      look: (seen) => this.#look(seen),
+      inspect: (seen) => this.#inspect(seen),
     });
   }
 
   /** Notes writes of other servers. Never rejects. */
-  #look(seen?: SessionSnapshot): Promise<void> {
+  #inspect(seen?: SessionSnapshot): Promise<void> {
     return this.#queue.run(() => this.#see(seen)).catch((error) => {
       if (this.#isGone) return;
       this.#session.onError?.(error);

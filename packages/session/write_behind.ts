@@ -197,7 +197,7 @@ export class WriteBehind<S extends RegisteredSession> {
     const known = held.find(id);
     if (known && this.isUpToDate(known)) return known;
     return await held.load(id, async () => {
-      const fence = (await new SessionRecords(store, id).look())?.fence;
+      const fence = (await new SessionRecords(store, id).inspect())?.fence;
       if (fence === undefined || known && !this.isStoredNewer({ id, fence })) return known;
       const loaded = await this.#read(id, fence);
       return loaded?.record.kind === kind ? await restore(loaded) ?? known : known;
@@ -316,7 +316,7 @@ export class WriteBehind<S extends RegisteredSession> {
     const { store } = this.#options;
     const { id, session } = own;
     const { stored } = this.#writerOf(own);
-    const seen = await stored.look();
+    const seen = await stored.inspect();
     const totals = seen && await stored.ifThere(() => store.readState(id, "totals"));
     if (!totals) return this.#begin(own);
     const { fence, holder, lastEvent } = seen;

@@ -132,7 +132,7 @@ export interface Protocol {
   /** Returns a writer of one turn's replies. */
   writer(request: WireRequest, options: TurnWriterOptions): TurnWriter;
   /** Cache keep-alive. Default: unsupported without a reply's cost. */
-  readonly pings?: KeepAlive;
+  readonly keepAlive?: KeepAlive;
   /** Returns an error response. `code` is machine-readable. */
   refuse(status: number, message: string, code: string): Response;
 }

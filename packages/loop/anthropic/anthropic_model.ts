@@ -29,7 +29,7 @@ type Completed = Extract<ModelEvent, { readonly type: "completed" }>;
 
 const MAX_PAUSES = 100;
 
-const PINGS = MESSAGES_PROTOCOL.pings!;
+const KEEP_ALIVE = MESSAGES_PROTOCOL.keepAlive!;
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
@@ -154,17 +154,17 @@ export function anthropicModel(options: AnthropicModelOptions): Model {
     return {
       // Nothing can follow a paused or cut-off reply.
       answerBlocks: isFinished && endsWithUser(body) ? reply.content.length : Infinity,
-      async ping(type, signal) {
+      async keepAliveBytes(type, signal) {
         const requestBytes = encoder.encode(JSON.stringify(body));
         const replyBytes = encoder.encode(JSON.stringify(reply));
-        const answer = type === "upgrade" ? PINGS.readAnswerBlocks(requestBytes, replyBytes, false) : [];
+        const answer = type === "upgrade" ? KEEP_ALIVE.readAnswerBlocks(requestBytes, replyBytes, false) : [];
         if (!answer) return undefined;
-        const ping = PINGS.write(requestBytes, type === "upgrade" ? answer : undefined);
+        const keepAliveBytes = KEEP_ALIVE.write(requestBytes, type === "upgrade" ? answer : undefined);
         try {
           const response = await clientFor({}, { maxRetries: 0 })
-            .post("/v1/messages", { body: JSON.parse(decoder.decode(ping)), signal })
+            .post("/v1/messages", { body: JSON.parse(decoder.decode(keepAliveBytes)), signal })
             .asResponse();
-          return PINGS.readUsage(new Uint8Array(await response.arrayBuffer()));
+          return KEEP_ALIVE.readUsage(new Uint8Array(await response.arrayBuffer()));
         } catch (error) {
           signal.throwIfAborted();
           throw toModelError(error, failed);

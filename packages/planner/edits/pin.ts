@@ -148,21 +148,26 @@ export function findWishes(
     }
     if (isIntact(place)) continue;
     const step = stepsOf(history).find((step) => step.includes(place)) ?? [place];
-    const beside = layout.hasLeft(place) ? step.filter((at) => at !== place && layout.hasLeft(at)) : [];
-    const candidates = beside.flatMap((at) => layout.isElided(at) ? [] : candidate(at, false) ?? [])
+    const siblings = layout.hasLeft(place) ? step.filter((at) => at !== place && layout.hasLeft(at)) : [];
+    const candidates = siblings.flatMap((at) => layout.isElided(at) ? [] : candidate(at, false) ?? [])
       .filter(({ tokensBefore, index }) =>
         tokensBefore > EXTRA_TOKENS &&
         !pins.some((other) => other.place === index && other.wish === "retain")
       );
     const out = new Set([
       ...candidates.map(({ index }) => index),
-      ...beside.filter((at) => layout.isElided(at)),
+      ...siblings.filter((at) => layout.isElided(at)),
     ]);
     let tokens = layout.tokensAt(place);
-    for (const at of [place, ...beside]) {
+    for (const at of [place, ...siblings]) {
       tokens -= out.has(at) ? EXPECTED_LINE_TOKENS : countMessageTokens(history[at]!, countTokens);
     }
-    back.push({ pin, start: Math.min(start, ...beside.map((at) => layout.startAt(at))), tokens, candidates });
+    back.push({
+      pin,
+      start: Math.min(start, ...siblings.map((at) => layout.startAt(at))),
+      tokens,
+      candidates,
+    });
   }
   return { back, gone };
 }

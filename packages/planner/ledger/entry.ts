@@ -68,9 +68,9 @@ export interface LedgerEntry {
    * Usage of the baseline: equal if nothing was evicted; only the rest of the reply if the call only follows
    * a recall.
    */
-  readonly without: Usage;
+  readonly baseline: Usage;
   /** The baseline's compaction before the call if the conversation exceeds the window. Absent: none. */
-  readonly withoutCompaction?: Usage;
+  readonly baselineCompaction?: Usage;
   /** Cost of both baseline prompts. */
   readonly baselineCostUnits: number;
   /** Cost of resending everything. Absent: it exceeds the window. */
@@ -109,7 +109,7 @@ export interface LedgerEntry {
      */
     readonly cause: "price" | "window" | "requested" | "wait" | "loss_limit" | "stopped";
     /** Cache hit probability. */
-    readonly alive: number;
+    readonly cacheHitProbability: number;
     /** Tokens by which the prompt shrinks (ΔT). */
     readonly tokens: number;
     /** Tokens after the cut that the cache would have served (S, and the cached part of ΔT). */
@@ -117,19 +117,19 @@ export interface LedgerEntry {
     /** Carrying cost so far. */
     readonly carryingCost: number;
     /** Rewrite cost of this call; negative for a saving. */
-    readonly price: number;
+    readonly rewriteCost: number;
   };
 }
 
 /** A successful keep-alive request. */
-export interface PingSent {
+export interface SentKeepAlive {
   readonly type: "exact" | "upgrade";
   readonly atMs: number;
   readonly usage: Usage;
 }
 
 /** Cost and effect of a keep-alive request. */
-export interface PingEntry extends PingSent {
+export interface KeepAliveEntry extends SentKeepAlive {
   readonly costUnits: number;
   readonly isWarm: boolean;
   readonly savedCostUnits: number;

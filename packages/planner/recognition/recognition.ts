@@ -141,7 +141,7 @@ const STEMMED_CHARS = 2 ** 16;
  * recognition.follow(known, history(task!, reminder!), 0);
  *
  * const next = history(task!, { exact: "Done.", role: "reply" }, { exact: "And now?", role: "user" });
- * const { type, how } = { how: undefined, ...recognition.recognise(next) };
+ * const { type, how } = { how: undefined, ...recognition.recognize(next) };
  * assertEquals([type, how], ["continue", "transient"]);
  * ```
  */
@@ -178,7 +178,7 @@ export class Recognition<Known extends KnownConversation> {
   }
 
   /** Returns the conversation that a turn continues. `named` is the one with its name. */
-  recognise(request: RequestHistory, named?: Known): Continuation<Known> {
+  recognize(request: RequestHistory, named?: Known): Continuation<Known> {
     const { items, isKeyed } = request;
     const candidates = this.#candidates(request, isOf(request, named));
     const grown = bestOf(candidates);

@@ -57,7 +57,7 @@ const CALL = closed({
   costUnits: NUMBER,
   usd: orNull(NUMBER),
   spent: closed({ costUnits: SPENT_ON, usd: orNull(SPENT_ON) }, "Spent"),
-  without: orNull(closed({
+  baseline: orNull(closed({
     ...numbers(["promptTokens", "cachedTokens", "costUnits"]),
     usd: orNull(NUMBER),
     compacts: FLAG,
@@ -126,7 +126,7 @@ export const KEEP_ALIVE_RESPONSE = closed({
 }, "KeepAliveResponse");
 
 export const BLOCK_STATE = Type.Enum([
-  ...["alive", "deduplicated", "elided", "truncated", "summarised", "evicted", "compact"] as const,
+  ...["visible", "deduplicated", "replaced", "truncated", "summarized", "evicted", "compact"] as const,
 ]);
 
 const BLOCK = {

@@ -65,7 +65,7 @@ export class Deliverer {
     this.#after = after;
     this.#random = random;
     this.#onError = onError;
-    this.#looking = new Coalescer(() => this.#look(), (error) => {
+    this.#looking = new Coalescer(() => this.#inspect(), (error) => {
       onError(error);
       this.#wakeIn(AGAIN_MS);
     });
@@ -90,7 +90,7 @@ export class Deliverer {
   }
 
   /** Starts due deliveries up to the limits, and schedules the next. */
-  async #look(): Promise<void> {
+  async #inspect(): Promise<void> {
     if (this.#closing.signal.aborted) return;
     await this.#webhooks.ready();
     const enabled = this.#webhooks.enabled();

@@ -305,7 +305,7 @@ export interface Store {
   lastEvent(id: string): Promise<number>;
   readState(id: string, name: string): Promise<unknown>;
   /** Returns the sessions whose state of this name exists and isn't `null`, in any order. */
-  sessionsWith(name: "turn" | "asks" | "queue"): Promise<WaitingSession[]>;
+  sessionsWith(name: "turn" | "pendingApproval" | "queue"): Promise<WaitingSession[]>;
   getDocument(kind: string, id: string): Promise<StoredDocument | undefined>;
   /**
    * Returns all documents of a kind, ordered by id. Damaged ones are passed to `damaged`. Default: the first error is

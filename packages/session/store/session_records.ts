@@ -79,7 +79,7 @@ export class SessionRecords {
    *
    * @throws {StoreError}
    */
-  look(): Promise<SessionSnapshot | undefined> {
+  inspect(): Promise<SessionSnapshot | undefined> {
     const { shared } = this.#store;
     return this.ifThere(async () =>
       shared

@@ -344,12 +344,12 @@ export function testStore(name: string, place: Place): void {
       await store.commit([state("a", "title", "turn")]);
       const found = async (from: Store) =>
         await Promise.all(
-          (["turn", "asks", "queue"] as const).map(async (name) =>
+          (["turn", "pendingApproval", "queue"] as const).map(async (name) =>
             (await from.sessionsWith(name)).map(({ id, value }) => ({ id, value }))
           ),
         );
       assertEquals(await found(store), [[{ id: "a", value: { atMs: 1 } }], [], [{ id: "b", value: [2] }]]);
-      await store.commit([state("a", "turn", null), state("a", "asks", 3), state("b", "turn", 4)]);
+      await store.commit([state("a", "turn", null), state("a", "pendingApproval", 3), state("b", "turn", 4)]);
       await store.deleteSession("b");
       assertEquals(await found(store), [[], [{ id: "a", value: 3 }], []]);
       await store.close();

@@ -387,7 +387,7 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
     wake(name, { ...seen, events: events.map((event, index) => ({ number: first + index, event })) });
   };
   /** Reports the state of these sessions. Others notify of them from now on, unless the rate is too high. */
-  const lookAt = async (names: readonly string[]) => {
+  const inspect = async (names: readonly string[]) => {
     // Waiting calls query the store in any case, and see its failures.
     const rows = await connections.query<SeenRow>(
       "SELECT * FROM tare.watch($1, $2, $3)",
@@ -402,7 +402,7 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
     if (isMuch) reading ??= setTimeout(readOn, READ_MS);
     else stopReading();
     const names = watched();
-    if (names.length > 0) await lookAt(names);
+    if (names.length > 0) await inspect(names);
     for (const name of [...watchers.keys()]) if (!name.startsWith("w")) wake(name);
   };
   /** Timer of the next poll; `undefined` while others notify. */
@@ -496,7 +496,7 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
       const name = columnText(sessionId);
       const end = listen(`w${name.slice(0, NOTIFIED_LENGTH)}`, changed);
       // In polling mode unknown sessions are reported next.
-      if (reading === undefined) lookAt([name]);
+      if (reading === undefined) inspect([name]);
       else known.delete(`w${name}`);
       return end;
     },

@@ -290,7 +290,7 @@ const FUNCTIONS = `
     RETURN NULL;
   END $$;
   CREATE TRIGGER attention AFTER INSERT OR UPDATE ON tare.state
-    FOR EACH ROW WHEN (NEW.name IN ('turn', 'asks', 'queue')) EXECUTE FUNCTION tare.keep_attention();
+    FOR EACH ROW WHEN (NEW.name IN ('turn', 'pendingApproval', 'queue')) EXECUTE FUNCTION tare.keep_attention();
 
   -- After a restart of the database every opening has one lease period to reconnect.
   CREATE FUNCTION tare.is_gone(s tare.servers) RETURNS boolean LANGUAGE sql STABLE AS $$

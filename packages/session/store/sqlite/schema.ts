@@ -95,9 +95,9 @@ const TABLES = `
   ) STRICT, WITHOUT ROWID;
   -- States that indicate work.
   CREATE INDEX state_attention ON state (name, session)
-    WHERE substr(json, 9) <> 'null' AND name IN ('turn', 'asks', 'queue');
+    WHERE substr(json, 9) <> 'null' AND name IN ('turn', 'pendingApproval', 'queue');
   CREATE VIEW attention AS SELECT name, session, json FROM state
-    WHERE substr(json, 9) <> 'null' AND name IN ('turn', 'asks', 'queue');
+    WHERE substr(json, 9) <> 'null' AND name IN ('turn', 'pendingApproval', 'queue');
 
   -- Titles, separately indexed for fast searches.
   CREATE INDEX state_titles ON state (session, json) WHERE name = 'title';
