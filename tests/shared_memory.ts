@@ -119,7 +119,7 @@ interface MemoryDelivery {
   readonly json: string;
   readonly receiver: string;
   readonly sessionId: string | undefined;
-  readonly madeAtMs: number;
+  readonly createdAtMs: number;
   readonly dueAtMs: number | undefined;
   readonly claims: number;
 }
@@ -273,7 +273,7 @@ function openTables(
         if (replaces !== undefined && stored !== wanted && stored !== json) throw changedError(kind, id);
         return set(documents, name, { sessionId, json });
       }
-      case "no_document": {
+      case "delete_document": {
         const name = jsonText([record.kind, record.id]);
         const before = documents.get(name);
         documents.delete(name);
@@ -282,13 +282,13 @@ function openTables(
       case "delivery": {
         const { id, receiver, sessionId, value, dueInMs } = record;
         if (sessionId !== undefined) named(sessionId);
-        const { madeAtMs = now(), claims = -1 } = deliveries.get(id) ?? {};
+        const { createdAtMs = now(), claims = -1 } = deliveries.get(id) ?? {};
         return set(deliveries, id, {
-          ...{ receiver, sessionId, madeAtMs, claims: claims + 1, dueAtMs: now() + dueInMs },
+          ...{ receiver, sessionId, createdAtMs, claims: claims + 1, dueAtMs: now() + dueInMs },
           json: jsonText({ id, receiver, sessionId, value }),
         });
       }
-      case "attempted": {
+      case "delivery_attempt": {
         const { id, claim, value, dueInMs } = record;
         const json = jsonText(value);
         const stored = deliveries.get(id);
@@ -297,7 +297,7 @@ function openTables(
         const dueAtMs = dueInMs === undefined ? undefined : now() + dueInMs;
         return set(deliveries, id, { ...stored, json: jsonText(whole), dueAtMs });
       }
-      case "no_deliveries": {
+      case "delete_deliveries": {
         const before = [...deliveries];
         for (const [id, { receiver }] of before) if (receiver === record.receiver) deliveries.delete(id);
         return () => {
@@ -523,8 +523,8 @@ function openTables(
     expireDeliveries: ({ receiver, olderThanMs, keep }) =>
       settle(() => {
         const found = [...deliveries].filter(([, stored]) => stored.receiver === receiver).reverse();
-        for (const [place, [id, { madeAtMs }]] of found.entries()) {
-          if (place >= keep || madeAtMs < now() - olderThanMs) deliveries.delete(id);
+        for (const [place, [id, { createdAtMs }]] of found.entries()) {
+          if (place >= keep || createdAtMs < now() - olderThanMs) deliveries.delete(id);
         }
       }),
     close: () => enter(() => void (isOpen = false)),
@@ -539,10 +539,10 @@ function isHeldFor(record: StoreRecord): record is Extract<StoreRecord, { type: 
   return (HELD as readonly string[]).includes(record.type);
 }
 
-function storedDelivery({ json, madeAtMs, dueAtMs, claims }: MemoryDelivery): StoredDelivery {
+function storedDelivery({ json, createdAtMs, dueAtMs, claims }: MemoryDelivery): StoredDelivery {
   return {
     ...JSON.parse(json) as Pick<StoredDelivery, "id" | "receiver" | "sessionId" | "value">,
-    ...{ madeAtMs, claims },
+    ...{ createdAtMs, claims },
     ...(dueAtMs !== undefined && { dueAtMs }),
   };
 }
@@ -657,8 +657,8 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
   };
   const sight = ({ owner }: Opening, id: string): SessionSnapshot => {
     const { held: { fence, holder }, events: { length: lastEvent } } = named(id);
-    const heldBy = holder === owner ? "this" : holder && isThere(holder) ? "other" : "left";
-    return { fence, holder: holder ? heldBy : "nobody", lastEvent };
+    const heldBy = holder === owner ? "this" : holder && isThere(holder) ? "other" : "expired";
+    return { fence, holder: holder ? heldBy : "none", lastEvent };
   };
   /** Reports a session's state to a watcher, with the last writes. */
   const show = (

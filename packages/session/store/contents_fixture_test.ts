@@ -53,7 +53,7 @@ export async function fillStore(store: Store, events = 700): Promise<void> {
     { type: "document", kind: "Response", id: "r", sessionId: "fork", value: false },
     { type: "delivery", id: "\0 d", receiver: "x", sessionId: "z", value: { b: ["\0"] }, dueInMs: 0 },
     { type: "delivery", id: "c", receiver: "x", value: 1, dueInMs: 0 },
-    { type: "attempted", id: "c", claim: 0, value: "\ud83d" },
+    { type: "delivery_attempt", id: "c", claim: 0, value: "\ud83d" },
   ]);
   for (const request of [DONE, OPEN, FREE]) await store.claimKey(request);
   await store.commit([

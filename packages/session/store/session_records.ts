@@ -84,7 +84,7 @@ export class SessionRecords {
     return this.ifThere(async () =>
       shared
         ? await shared.inspect(this.#id)
-        : { fence: 0, holder: "nobody", lastEvent: await this.#store.lastEvent(this.#id) }
+        : { fence: 0, holder: "none", lastEvent: await this.#store.lastEvent(this.#id) }
     );
   }
 

@@ -79,7 +79,7 @@ export function testKinds(test: TestOfStore): void {
     assertEquals(await found(store, ["n"]), []);
   });
 
-  test("readSums() returns totals by kind, key and day, including deleted sessions", async (store) => {
+  test("readTotals() returns totals by kind, key and day, including deleted sessions", async (store) => {
     const add = (sessionId: string, day: string, totals: Readonly<Record<string, number>>): StoreRecord => ({
       type: "totals",
       sessionId,

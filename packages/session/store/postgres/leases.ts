@@ -81,7 +81,7 @@ export async function openLeases(connections: Connections, options: LeaseOptions
   const join = (member: Member): Promise<void> =>
     member.joined ??= (async () => {
       const sentMs = clock();
-      await query("SELECT tare.join_in($1, $2)", [member.id, leaseMs]);
+      await query("SELECT tare.acquire_lease($1, $2)", [member.id, leaseMs]);
       sureFrom(member, sentMs);
     })().catch((error) => {
       member.joined = undefined;
@@ -103,7 +103,7 @@ export async function openLeases(connections: Connections, options: LeaseOptions
     for (const { end } of lost.held.values()) end.abort();
     lost.held.clear();
     (async () => {
-      await query("SELECT tare.give_up($1)", [lost.id]);
+      await query("SELECT tare.expire_lease($1)", [lost.id]);
       await join(me);
       listener.gone();
     })().catch(() => {
@@ -115,7 +115,7 @@ export async function openLeases(connections: Connections, options: LeaseOptions
     await join(member);
     const sentMs = clock();
     const [row] = await talk.query<{ readonly ids: readonly string[] | null; readonly now: string }>(
-      'SELECT tare.renew($1) AS ids, (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS "now"',
+      'SELECT tare.renew_lease($1) AS ids, (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS "now"',
       [
         member.id,
       ],
@@ -181,8 +181,8 @@ export async function openLeases(connections: Connections, options: LeaseOptions
       const known = member.held.get(sessionId)?.hold;
       if (known) return known;
       await join(member);
-      const { fence, commits, state, was_left } = await query<
-        { fence: number; commits: number; state: string; was_left: boolean }
+      const { fence, commits, state, was_expired } = await query<
+        { fence: number; commits: number; state: string; was_expired: boolean }
       >(
         "SELECT * FROM tare.hold($1, $2)",
         [
@@ -196,7 +196,7 @@ export async function openLeases(connections: Connections, options: LeaseOptions
         lose(member);
         continue;
       }
-      if (was_left) takenOver++;
+      if (was_expired) takenOver++;
       const end = new AbortController();
       const made: Hold = {
         fence,
@@ -218,7 +218,7 @@ export async function openLeases(connections: Connections, options: LeaseOptions
         await query("SELECT tare.release($1, $2, $3)", [columnText(id), member.id, held.place.fence]);
       }),
     async inspect(id) {
-      const row = await query<Omit<SeenRow, "id">>("SELECT * FROM tare.look($1, $2)", [
+      const row = await query<Omit<SeenRow, "id">>("SELECT * FROM tare.session_snapshot($1, $2)", [
         columnText(id),
         me.id,
       ]);
@@ -227,7 +227,7 @@ export async function openLeases(connections: Connections, options: LeaseOptions
     async abandonedSessions() {
       const rows = await connections.query<{ id: string }>(
         // By openings that are gone, which are few: every holder has a row.
-        `SELECT s.id FROM (SELECT id FROM tare.servers gone WHERE tare.is_gone(gone) OFFSET 0) AS gone
+        `SELECT s.id FROM (SELECT id FROM tare.servers gone WHERE tare.is_expired(gone) OFFSET 0) AS gone
            JOIN tare.heads h ON h.holder = gone.id JOIN tare.sessions s ON s.key = h.session
          ORDER BY s.key`,
       );
@@ -280,7 +280,7 @@ export async function openLeases(connections: Connections, options: LeaseOptions
       await renewing;
       await Promise.all(turns.values());
       me.held.clear();
-      await query("SELECT tare.leave($1)", [me.id]);
+      await query("SELECT tare.release_lease($1)", [me.id]);
     },
   };
 }
@@ -306,9 +306,9 @@ function sightingOf({ fence, holder, last }: Omit<SeenRow, "id">): SessionSnapsh
   return { fence, holder, lastEvent: last };
 }
 
-/** Returns a session's state as `tare.news()` compares it. */
+/** Returns a session's state as `tare.changed_sessions()` compares it. */
 function stateOf(seen: SessionSnapshot | undefined): string {
-  return seen ? `${seen.fence} ${seen.lastEvent} ${seen.holder === "nobody"}` : "";
+  return seen ? `${seen.fence} ${seen.lastEvent} ${seen.holder === "none"}` : "";
 }
 
 interface Talker {
@@ -390,7 +390,7 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
   const lookAt = async (names: readonly string[]) => {
     // Waiting calls query the store in any case, and see its failures.
     const rows = await connections.query<SeenRow>(
-      "SELECT * FROM tare.watch($1, $2, $3)",
+      "SELECT * FROM tare.watch_sessions($1, $2, $3)",
       [names, reading === undefined ? WATCH_S : 0, talker.serverId()],
     ).catch(() => []);
     const seen = new Map(rows.map((row) => [row.id, sightingOf(row)]));
@@ -418,7 +418,7 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
     const rows = names.length === 0
       ? []
       : await connections.query<SeenRow & { readonly events: string | null }>(
-        "SELECT * FROM tare.news($1, $2, $3, $4)",
+        "SELECT * FROM tare.changed_sessions($1, $2, $3, $4)",
         [names, seen.map(stateOf), seen.map((seen) => `${seen?.lastEvent ?? UNKNOWN}`), talker.serverId()],
       ).catch(() => []);
     if (reading !== current || !isOpen) return;
@@ -435,7 +435,7 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
     news += 1;
     const [, fence, holder, lastEvent, events]: Notification = JSON.parse(payload.slice(1));
     const other = holder === talker.serverId() ? "this" : "other";
-    tell(`w${name}`, { fence, lastEvent, holder: holder === null ? "nobody" : other }, events);
+    tell(`w${name}`, { fence, lastEvent, holder: holder === null ? "none" : other }, events);
   };
   const notified = (payload: string) => {
     const about = payload.slice(1);
@@ -474,7 +474,7 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
   const look = async () => {
     const rows = await connections.query<{ id: string; session: string; fence: number; json: string }>(
       `SELECT r.id, s.id AS session, r.fence, r.json FROM tare.requests r JOIN tare.sessions s ON s.key = r.session
-       WHERE r.holder = $1 AND r.answer IS NULL AND NOT r.is_withdrawn ORDER BY r.made_at`,
+       WHERE r.holder = $1 AND r.answer IS NULL AND NOT r.is_withdrawn ORDER BY r.created_at`,
       [talker.serverId()],
     );
     const before = requested;
@@ -508,17 +508,17 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
       const ends = [`w${name}`, `r${id}`].map((name) => listen(name, () => changed.resolve()));
       try {
         const { isRequested } = await talker.query<{ isRequested: boolean }>(
-          'SELECT tare.ask($1, $2, $3) AS "isRequested"',
+          'SELECT tare.send_request($1, $2, $3) AS "isRequested"',
           values,
         );
         if (!isRequested) return undefined;
         for (;; await changed.promise) {
           changed = Promise.withResolvers();
-          const { is_over, answer } = await talker.query<{ is_over: boolean; answer: string | null }>(
-            "SELECT * FROM tare.asked($1)",
+          const { is_complete, answer } = await talker.query<{ is_complete: boolean; answer: string | null }>(
+            "SELECT * FROM tare.request_status($1)",
             [id],
           );
-          if (!is_over) continue;
+          if (!is_complete) continue;
           if (answer === null) return undefined;
           return { answer: JSON.parse(answer) };
         }

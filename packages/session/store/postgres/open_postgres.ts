@@ -168,15 +168,15 @@ function storeOver(
         const { sql, values } = calls.command();
         try {
           await connections.query(sql, values);
-          return calls.wasDone();
+          return calls.committed();
         } catch (error) {
-          if (refused(error, "wasDone")) return calls.wasDone();
-          if (large && refused(error, "textGone")) {
+          if (refused(error, "alreadyCommitted")) return calls.committed();
+          if (large && refused(error, "textDeleted")) {
             texts = await large.put(records);
             continue;
           }
           // An earlier write succeeded though its reply was lost.
-          const other = refused(error, "otherCommits");
+          const other = refused(error, "commitCountMismatch");
           const hold = other && writer.placeOf(nameIn(other.about));
           if (!hold) throw error;
           hold.committed(Number(other.more));
@@ -207,13 +207,16 @@ function storeOver(
         }
       }, records);
     } catch (error) {
-      if (refused(error, "notFree")) return undefined;
+      if (refused(error, "notAvailable")) return undefined;
       throw asRefusal(error);
     }
     return fence + 1;
   };
   const sweep = async () => {
-    while (!closing && (await first<{ more: boolean }>("SELECT tare.sweep($1) AS more", [SLICE]))?.more);
+    while (
+      !closing &&
+      (await first<{ more: boolean }>("SELECT tare.purge_deleted_sessions($1) AS more", [SLICE]))?.more
+    );
     await large?.sweep();
   };
 
@@ -228,7 +231,7 @@ function storeOver(
       if (!isThere) return false;
       const { placeOf } = await leases.writer();
       try {
-        await write([id], (calls) => calls.call("remove_session", calls.head(id)));
+        await write([id], (calls) => calls.call("delete_session", calls.head(id)));
       } catch (error) {
         if (!(error instanceof Error && error.message === noSessionError(id).message)) throw error;
         // The holder deleted it without learning so. Otherwise another opening was first.
@@ -241,7 +244,7 @@ function storeOver(
     async expireSessions({ kind, beforeMs, maxBytes }) {
       for (let last: number | null | undefined = 0; last !== null && last !== undefined;) {
         last = (await first<{ last: number | null }>(
-          "SELECT tare.weigh($1, $2::bigint, $3::integer) AS last",
+          "SELECT tare.measure_sessions($1, $2::bigint, $3::integer) AS last",
           [kind, last, EXPIRED],
         ))?.last;
       }
@@ -249,7 +252,7 @@ function storeOver(
       const limits = [kind, idleBeforeMs, Math.min(Number.MAX_SAFE_INTEGER, Math.floor(maxBytes))];
       for (let expired = 0;;) {
         const row = await first<{ count: number }>(
-          "SELECT tare.expire($1, $2::bigint, $3::bigint, $4::integer) AS count",
+          "SELECT tare.expire_sessions($1, $2::bigint, $3::bigint, $4::integer) AS count",
           [...limits, EXPIRED],
         );
         if (!row || row.count === 0) return expired;
@@ -311,7 +314,7 @@ function storeOver(
          ), claimed AS (
            UPDATE deliveries d SET claims = claims + 1, due_at_ms = $5::bigint + $4::bigint
            FROM chosen WHERE d.number = chosen.number
-           RETURNING d.id, d.receiver, d.session, d.json, d.made_at_ms AS made, d.due_at_ms AS due, d.claims, d.number
+           RETURNING d.id, d.receiver, d.session, d.json, d.created_at_ms AS made, d.due_at_ms AS due, d.claims, d.number
          )
          SELECT claimed.number, claimed.id, receiver, s.id AS session, claimed.json, made, due, claims
          FROM claimed LEFT JOIN sessions s ON s.key = claimed.session ORDER BY claimed.number`,
@@ -354,13 +357,13 @@ export function postgresDialect(
     parse: (json) => JSON.parse(json),
     list: (parameter) => `unnest(${parameter}::text[]) WITH ORDINALITY AS list (value, key)`,
     contains: (text, parameter) => `strpos(${text} COLLATE "C", ${parameter}::text COLLATE "C") > 0`,
-    findsTitles: (parameter) => `tare.grams(folded) @> tare.grams(${parameter}::text)`,
+    findsTitles: (parameter) => `tare.trigrams(folded) @> tare.trigrams(${parameter}::text)`,
     searched: SEARCHED,
     last: "h.last",
     fence: "h.fence",
-    isHeld: "(h.holder IS NOT NULL AND tare.is_there(h.holder))",
-    totals: `(SELECT kind, made_by, day, about, json::text AS json
-      FROM (SELECT * FROM totals UNION ALL SELECT * FROM totals_added) AS every) AS totals`,
+    isHeld: "(h.holder IS NOT NULL AND tare.is_live(h.holder))",
+    totals: `(SELECT kind, created_by, day, about, json::text AS json
+      FROM (SELECT * FROM totals UNION ALL SELECT * FROM totals_pending) AS every) AS totals`,
     async textIn({ ref, zstd, object }) {
       const bytes = zstd ?? await objects!.get(object!);
       if (!bytes) {
@@ -429,10 +432,13 @@ export async function checkObjects(
   },
 ): Promise<void> {
   const own = takes ? objects?.name ?? null : null;
-  const [row] = await connection.query<{ place: string | null }>("SELECT tare.objects_in($1) AS place", [
-    own,
-  ]);
-  const found = row?.place ?? undefined;
+  const [row] = await connection.query<{ location: string | null }>(
+    "SELECT tare.claim_object_store($1) AS location",
+    [
+      own,
+    ],
+  );
+  const found = row?.location ?? undefined;
   if (found === undefined || found === objects?.name) return;
   throw new StoreError(
     "io",

@@ -107,7 +107,7 @@ export class CallList {
   /** Holds a session for this commit, after its creation. */
   holdBriefly(sessionId: string, fence: number): void {
     const id = this.shared(`session ${sessionId}`, columnText(sessionId));
-    this.call("hold_briefly", id, this.value(fence, "bigint"), this.commitId(), this.now());
+    this.call("hold_for_commit", id, this.value(fence, "bigint"), this.commitId(), this.now());
     this.#locked.add(sessionId);
   }
 
@@ -125,7 +125,7 @@ export class CallList {
     return write(this.server(), this.value(fence, "bigint"), this.value(commits, "bigint"));
   }
 
-  wasDone(): void {
+  committed(): void {
     for (const place of this.#written) place.committed();
   }
 
@@ -220,9 +220,9 @@ export function addRecord(
         replaces === undefined ? "NULL" : calls.value(replaces ? documentJson(replaces) : ""),
       );
     }
-    case "no_document":
+    case "delete_document":
       return calls.call(
-        "drop_document",
+        "delete_document",
         calls.value(columnText(record.kind)),
         calls.value(columnText(record.id)),
       );
@@ -242,14 +242,14 @@ export function addRecord(
       const due = calls.value(Math.ceil(dueInMs), "bigint");
       return calls.call("put_delivery", place, ...name, calls.value(jsonText(value)), calls.now(), due);
     }
-    case "attempted": {
+    case "delivery_attempt": {
       const { id, claim, value, dueInMs } = record;
       const name = [calls.value(columnText(id)), calls.value(claim, "bigint")];
       const due = dueInMs === undefined ? "NULL" : calls.value(Math.ceil(dueInMs), "bigint");
-      return calls.call("put_attempt", ...name, calls.value(jsonText(value)), calls.now(), due);
+      return calls.call("put_delivery_attempt", ...name, calls.value(jsonText(value)), calls.now(), due);
     }
-    case "no_deliveries":
-      return calls.call("drop_deliveries", calls.value(columnText(record.receiver)));
+    case "delete_deliveries":
+      return calls.call("delete_deliveries", calls.value(columnText(record.receiver)));
     case "answer": {
       const id = calls.value(uuidOf(record.requestId), "uuid");
       return calls.call(
@@ -324,7 +324,7 @@ export function largeTexts({ objects, query, warn }: Owner): LargeTexts {
   };
   const sweepAll = async () => {
     while (isOpen) {
-      const names = (await query<{ name: string }>("SELECT tare.left_objects($1) AS name", [SLICE]))
+      const names = (await query<{ name: string }>("SELECT tare.unreferenced_objects($1) AS name", [SLICE]))
         .map(({ name }) => name);
       if (names.length === 0) return;
       if (!await attempt(() => fewAtOnce(names, (name) => objects.delete(name)))) {
@@ -349,7 +349,7 @@ export function largeTexts({ objects, query, warn }: Owner): LargeTexts {
       const large = Array.from(compressed).filter(([, { bytes }]) => bytes >= MIN_BYTES);
       if (large.length === 0 || rests()) return texts;
       const names = large.map(([ref]) => `${ref}-${crypto.randomUUID()}`);
-      const rows = await query<{ name: string | null }>("SELECT tare.name_objects($1, $2) AS name", [
+      const rows = await query<{ name: string | null }>("SELECT tare.register_objects($1, $2) AS name", [
         large.map(([ref]) => ref),
         names,
       ]);
