@@ -127,7 +127,7 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     });
     store.shared?.listen({
       onRequest: (request) => void this.held.find(request.sessionId)?.ownership.receive(request),
-      gone: () => {
+      onExpired: () => {
         this.#settleAll();
         notifier?.wake();
       },

@@ -75,7 +75,7 @@ export async function askStore(store: Store): Promise<unknown> {
   const claims: Awaited<ReturnType<Store["claimKey"]>>[] = [];
   for (const request of [DONE, OPEN, FREE]) claims.push(await store.claimKey(request));
   const idle = await store.idleSessions({ kind: "agent", beforeMs: 2 ** 50, limit: 10 });
-  const named = await Promise.all(["n", "m", "\0\ud83d"].map((name) => store.findNamed([name])));
+  const named = await Promise.all(["n", "m", "\0\ud83d"].map((name) => store.findByName([name])));
   return [
     named,
     await store.countSessions("gateway"),

@@ -134,7 +134,7 @@ const act: fc.Arbitrary<Act> = fc.oneof(
     store.idleSessions({ kind, beforeMs: Number.MAX_SAFE_INTEGER, limit: 9 })
   ),
   fc.shuffledSubarray(["x", "y", "\ud83d", "z"]).map((names): Act => async (store) =>
-    (await store.findNamed(names)).map(({ id }) => id)
+    (await store.findByName(names)).map(({ id }) => id)
   ),
   fc.tuple(kind, fc.constantFrom(0, DAY_MS, 3 * DAY_MS)).map(([kind, beforeMs]): Act => (store) =>
     store.expireSessions({ kind, beforeMs, maxBytes: Number.MAX_SAFE_INTEGER })

@@ -294,7 +294,7 @@ export interface Store {
    * Returns the sessions that have one of these names, ordered by name and then by the newest naming. Default limit:
    * 16.
    */
-  findNamed(names: readonly string[], limit?: number): Promise<NamedSession[]>;
+  findByName(names: readonly string[], limit?: number): Promise<NamedSession[]>;
   /**
    * Deletes a session and everything that only it references; false if there is none. Resolves once its space is free.
    */
@@ -373,7 +373,7 @@ export interface HolderAnswer {
 }
 
 /** A commit that holds its session only while it is written. */
-export interface BriefCommit {
+export interface HoldingCommit {
   readonly sessionId: string;
   /** Fencing number of the newest hold that the caller knows; 0 if these records create the session. */
   readonly fence: number;
@@ -408,7 +408,7 @@ export interface OpeningListener {
    */
   readonly onRequest: (request: HolderRequest) => void;
   /** Called when another opening is gone: see {@linkcode SharedStore.abandonedSessions}. */
-  readonly gone: () => void;
+  readonly onExpired: () => void;
 }
 
 /**
@@ -431,7 +431,7 @@ export interface SharedStore {
    * @returns The fencing number of this hold. `undefined`, without a write, if the session is held or has a newer hold.
    * @throws what a commit throws.
    */
-  commitBriefly(commit: BriefCommit): Promise<number | undefined>;
+  holdAndCommit(commit: HoldingCommit): Promise<number | undefined>;
   release(sessionId: string): Promise<void>;
   inspect(sessionId: string): Promise<SessionSnapshot>;
   abandonedSessions(): Promise<readonly string[]>;

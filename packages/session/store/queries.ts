@@ -95,7 +95,7 @@ export function storeQueries(
   | "readTotals"
   | "countSessions"
   | "idleSessions"
-  | "findNamed"
+  | "findByName"
   | "lastEvent"
   | "readState"
   | "sessionsWith"
@@ -226,7 +226,7 @@ export function storeQueries(
       );
       return found.map(({ id }) => nameIn(id));
     },
-    async findNamed(names, limit = 16) {
+    async findByName(names, limit = 16) {
       const found = await query<{ id: string; fence: number }>(
         `SELECT s.id, ${db.fence} AS fence FROM ${list("$1")} JOIN names n ON n.name = list.value
            JOIN heads h ON h.session = n.session JOIN sessions s ON s.key = n.session

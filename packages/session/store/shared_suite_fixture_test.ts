@@ -14,13 +14,13 @@ import {
   openingsTest,
   type SharedPlace,
 } from "./openings_fixture_test.ts";
-import { testTalk } from "./shared_talk_fixture_test.ts";
+import { testMessages } from "./shared_messages_fixture_test.ts";
 import { key, request, sessionRecord } from "./store_suite_fixture_test.ts";
 
 /** Tests the shared stores that `place` opens. `name` is the function that opens them. */
 export function testSharedStore(name: string, place: SharedPlace): void {
   const test = openingsTest(name, place);
-  testTalk(test);
+  testMessages(test);
 
   test(
     "hold() grants a session to one opening at a time, with an increasing fence",
@@ -203,10 +203,10 @@ export function testSharedStore(name: string, place: SharedPlace): void {
   );
 
   test(
-    "commitBriefly() holds a session for one commit, and detects holds in between",
+    "holdAndCommit() holds a session for one commit, and detects holds in between",
     async (one, two) => {
       const write = ({ shared }: Opening, fence: number, ...records: StoreRecord[]) =>
-        shared.commitBriefly({ sessionId: "a", fence, records });
+        shared.holdAndCommit({ sessionId: "a", fence, records });
       const state = (value: number): StoreRecord => ({ type: "state", sessionId: "a", name: "x", value });
       const seen = async () => [await one.shared.inspect("a"), await two.readState("a", "x")];
       const free = (fence: number, lastEvent: number) => ({ fence, holder: "none", lastEvent });
@@ -215,7 +215,7 @@ export function testSharedStore(name: string, place: SharedPlace): void {
         1,
       );
       assertEquals(await seen(), [free(1, 1), 1]);
-      assertEquals(await two.findNamed(["n"]), [{ id: "a", fence: 1 }]);
+      assertEquals(await two.findByName(["n"]), [{ id: "a", fence: 1 }]);
       assertEquals([await write(two, 0, state(2)), await write(two, 1, state(3))], [undefined, 2]);
       assertEquals(await write(one, 1, state(4)), undefined);
       assertEquals(await seen(), [free(2, 1), 3]);
@@ -245,7 +245,7 @@ export function testSharedStore(name: string, place: SharedPlace): void {
   );
 
   test(
-    "commitBriefly() holds a session that it creates, and needs an existing one otherwise",
+    "holdAndCommit() holds a session that it creates, and needs an existing one otherwise",
     async (one, two) => {
       const records: StoreRecord[] = [
         { ...sessionRecord("c", "a"), kind: "gateway" },
@@ -253,28 +253,28 @@ export function testSharedStore(name: string, place: SharedPlace): void {
         events("c", 0, "1"),
       ];
       const make = ({ shared }: Opening, fence = 0) =>
-        shared.commitBriefly({ sessionId: "c", fence, records });
+        shared.holdAndCommit({ sessionId: "c", fence, records });
       assertEquals(await make(one), 1);
       assertEquals(await two.shared.inspect("c"), { fence: 1, holder: "none", lastEvent: 1 });
       await assertRejects(() => make(two), Error, 'Cannot create session "c"');
-      await two.shared.commitBriefly({ sessionId: "c", fence: 1, records: records.slice(1, 2) });
+      await two.shared.holdAndCommit({ sessionId: "c", fence: 1, records: records.slice(1, 2) });
       assertEquals((await one.shared.inspect("c")).fence, 2);
       const none = { sessionId: "none", fence: 0, records: [] };
-      await assertRejects(() => one.shared.commitBriefly(none), Error, 'Cannot find session "none"');
+      await assertRejects(() => one.shared.holdAndCommit(none), Error, 'Cannot find session "none"');
     },
   );
 
   test(
-    "commitBriefly() takes over a session of an opening that is gone",
+    "holdAndCommit() takes over a session of an opening that is gone",
     async (one, two, { stop, goOn }) => {
       const { gone } = listen(two);
       const lost = await held(one, "a");
       const records = [events("a", 0, "1")];
       const brief = { sessionId: "a", fence: lost.fence, records };
-      assertEquals(await two.shared.commitBriefly(brief), undefined);
+      assertEquals(await two.shared.holdAndCommit(brief), undefined);
       await stop(one);
       await gone();
-      assertEquals(await two.shared.commitBriefly(brief), lost.fence + 1);
+      assertEquals(await two.shared.holdAndCommit(brief), lost.fence + 1);
       assertEquals(await two.shared.abandonedSessions(), []);
       goOn(one);
       await assertFenced(() => one.commit([events("a", 1, "2")]), "a");

@@ -294,7 +294,7 @@ export function testStore(name: string, place: Place): void {
       await store.readState("b", "x"),
       await store.archive("c").get(ref),
       await store.getDocument("response", "r"),
-      (await store.findNamed(["n"])).map(({ id }) => id),
+      (await store.findByName(["n"])).map(({ id }) => id),
     ];
     assertEquals(await found(store), [[["b", 0], ["a", 0]], undefined, 1, undefined, undefined, []]);
     assertEquals(await store.claimKey(request), { state: "running" });

@@ -108,7 +108,7 @@ export async function openPostgresStore(
     const store = storeOver(connections, {
       ...{ leases, place },
       ...{ objects: options.objects, warn: options.onWarning ?? (() => {}) },
-      now: now ?? (() => Date.now() + leases.aheadMs()),
+      now: now ?? (() => Date.now() + leases.clockOffsetMs()),
     });
     await store.sweep();
     return store.port;
@@ -137,16 +137,16 @@ function storeOver(
       throw asRefusal(error);
     }
   };
-  const unsure = new Set<string>();
+  const uncertainClaims = new Set<string>();
   leases.onRenewed(async () => {
-    const claims = [...unsure];
+    const claims = [...uncertainClaims];
     if (claims.length === 0) return;
     await query(
       `WITH lost AS (DELETE FROM tare.keys WHERE claim_id = ANY ($1) AND json IS NULL AND NOT was_claimed)
          UPDATE tare.keys SET owner = '' WHERE claim_id = ANY ($1) AND json IS NULL AND was_claimed`,
       [claims],
     );
-    for (const claim of claims) unsure.delete(claim);
+    for (const claim of claims) uncertainClaims.delete(claim);
   });
   const first = async <Row>(sql: string, values?: readonly SqlValue[]): Promise<Row | undefined> =>
     (await query<Row>(sql, values))[0];
@@ -177,7 +177,7 @@ function storeOver(
           }
           // An earlier write succeeded though its reply was lost.
           const other = refused(error, "commitCountMismatch");
-          const hold = other && writer.placeOf(nameIn(other.about));
+          const hold = other && writer.positionOf(nameIn(other.about));
           if (!hold) throw error;
           hold.committed(Number(other.more));
         }
@@ -196,14 +196,14 @@ function storeOver(
       for (const record of records) addRecord(calls, record, texts);
     }, records);
   };
-  const commitBriefly: SharedStore["commitBriefly"] = async ({ sessionId, fence, records }) => {
+  const holdAndCommit: SharedStore["holdAndCommit"] = async ({ sessionId, fence, records }) => {
     const makes = records.findIndex((record) => record.type === "session" && record.id === sessionId);
     try {
       await writeRaw([sessionId, ...sessionsOf(records)], (calls, texts) => {
-        if (makes < 0) calls.holdBriefly(sessionId, fence);
+        if (makes < 0) calls.holdForCommit(sessionId, fence);
         for (const [at, record] of records.entries()) {
           addRecord(calls, record, texts);
-          if (at === makes) calls.holdBriefly(sessionId, fence);
+          if (at === makes) calls.holdForCommit(sessionId, fence);
         }
       }, records);
     } catch (error) {
@@ -222,20 +222,20 @@ function storeOver(
 
   const dialect = postgresDialect(query, { place, objects });
   const port: PostgresStore = {
-    shared: { ...leases.shared, commitBriefly },
+    shared: { ...leases.shared, holdAndCommit },
     now,
     commit,
     ...storeQueries(dialect, { commit, now }),
     async deleteSession(id) {
       const isThere = await first("SELECT 1 FROM tare.sessions WHERE id = $1", [columnText(id)]);
       if (!isThere) return false;
-      const { placeOf } = await leases.writer();
+      const { positionOf } = await leases.writer();
       try {
         await write([id], (calls) => calls.call("delete_session", calls.head(id)));
       } catch (error) {
         if (!(error instanceof Error && error.message === noSessionError(id).message)) throw error;
         // The holder deleted it without learning so. Otherwise another opening was first.
-        if (!placeOf(id)) return false;
+        if (!positionOf(id)) return false;
       }
       leases.forget(id);
       await sweep();
@@ -284,11 +284,11 @@ function storeOver(
           "SELECT * FROM tare.claim_key($1, $2, $3, $4, $5, $6, $7, $8)",
           [...[scope, key, bodyHash].map(columnText), isAtomic, server, claim, Math.floor(now()), DAY_MS],
         ).catch((error) => {
-          unsure.add(claim);
+          uncertainClaims.add(claim);
           throw error;
         });
         const { state, response } = row!;
-        if (state === "unknown") leases.lose(server);
+        if (state === "unknown") leases.loseLease(server);
         else return state === "done" ? { state, response: JSON.parse(response ?? "null") } : { state };
       }
     },
@@ -298,7 +298,7 @@ function storeOver(
         [
           columnText(scope),
           columnText(key),
-          leases.names(),
+          leases.serverIds(),
         ],
       );
     },

@@ -23,7 +23,7 @@ export function archivedText(content: string): Required<Omit<StoredText, "object
   return { sha256, bytes: zstd.length, zstd };
 }
 
-export class HeldPlace {
+export class HoldPosition {
   readonly fence: number;
   #commits: number;
 
@@ -44,7 +44,7 @@ export class HeldPlace {
 /** The opening that writes, for fencing. */
 export interface Writer {
   readonly server: string;
-  readonly placeOf: (sessionId: string) => HeldPlace | undefined;
+  readonly positionOf: (sessionId: string) => HoldPosition | undefined;
 }
 
 const NO_FENCE = -1;
@@ -55,7 +55,7 @@ export class CallList {
   readonly #places = new Map<string, string>();
   readonly #locked = new Set<string>();
   readonly #once = new Set<string>();
-  readonly #written: HeldPlace[] = [];
+  readonly #written: HoldPosition[] = [];
   readonly #writer: Writer;
   readonly #commitId: string;
   readonly #nowMs: number;
@@ -100,12 +100,12 @@ export class CallList {
     return this.shared("server", this.#writer.server);
   }
 
-  made(sessionId: string): void {
+  created(sessionId: string): void {
     this.#locked.add(sessionId);
   }
 
   /** Holds a session for this commit, after its creation. */
-  holdBriefly(sessionId: string, fence: number): void {
+  holdForCommit(sessionId: string, fence: number): void {
     const id = this.shared(`session ${sessionId}`, columnText(sessionId));
     this.call("hold_for_commit", id, this.value(fence, "bigint"), this.commitId(), this.now());
     this.#locked.add(sessionId);
@@ -119,7 +119,7 @@ export class CallList {
     const write = (...hold: readonly string[]) =>
       `ROW(${[id, ...hold, this.commitId(), this.now()].join()})::tare.write`;
     if (isLocked) return write("NULL", "NULL", "NULL");
-    const place = this.#writer.placeOf(sessionId);
+    const place = this.#writer.positionOf(sessionId);
     if (place) this.#written.push(place);
     const [fence, commits] = [place?.fence ?? NO_FENCE, place?.commits ?? 0];
     return write(this.server(), this.value(fence, "bigint"), this.value(commits, "bigint"));
@@ -152,7 +152,7 @@ export function addRecord(
         ...["put_session", place, calls.value(kind), optional(by), json] as const,
         ...[optional(parent), optional(archiveOf), calls.now(), once],
       );
-      return calls.made(id);
+      return calls.created(id);
     }
     case "events": {
       const { sessionId, after, events } = record;
@@ -277,7 +277,7 @@ const MIN_BYTES = 16 * 1024;
 const SLICE = 500;
 
 /** Pause after a failure of the object store, in milliseconds. */
-const REST_MS = 30_000;
+const PAUSE_MS = 30_000;
 
 interface Owner {
   readonly objects: ObjectStore;
@@ -301,22 +301,22 @@ interface LargeTexts {
  * returning text never gets an object being deleted.
  */
 export function largeTexts({ objects, query, warn }: Owner): LargeTexts {
-  let restsUntilMs = 0;
+  let pausedUntilMs = 0;
   let isWarned = false;
   let isOpen = true;
   let retry: ReturnType<typeof setTimeout> | undefined;
   let sweeping: Promise<void> = Promise.resolve();
-  const rests = () => performance.now() < restsUntilMs;
+  const isPaused = () => performance.now() < pausedUntilMs;
   /** Returns whether the call succeeded; after a failure the object store rests. */
   const attempt = async (act: () => Promise<unknown>): Promise<boolean> => {
-    if (rests()) return false;
+    if (isPaused()) return false;
     try {
       await act();
       isWarned = false;
       return true;
     } catch (error) {
       if (!(error instanceof StoreError)) throw error;
-      restsUntilMs = performance.now() + REST_MS;
+      pausedUntilMs = performance.now() + PAUSE_MS;
       if (!isWarned) warn(`${error.message} Until it works again, texts are stored in the database.`);
       isWarned = true;
       return false;
@@ -330,7 +330,7 @@ export function largeTexts({ objects, query, warn }: Owner): LargeTexts {
       if (!await attempt(() => fewAtOnce(names, (name) => objects.delete(name)))) {
         clearTimeout(retry);
         // Callers see failures of the database themselves.
-        if (isOpen) retry = setTimeout(() => void sweep().catch(() => {}), 2 * REST_MS);
+        if (isOpen) retry = setTimeout(() => void sweep().catch(() => {}), 2 * PAUSE_MS);
         return;
       }
       await query("DELETE FROM tare.objects WHERE name = ANY ($1)", [names]);
@@ -347,7 +347,7 @@ export function largeTexts({ objects, query, warn }: Owner): LargeTexts {
       }
       const texts = new Map<string, StoredText>(compressed);
       const large = Array.from(compressed).filter(([, { bytes }]) => bytes >= MIN_BYTES);
-      if (large.length === 0 || rests()) return texts;
+      if (large.length === 0 || isPaused()) return texts;
       const names = large.map(([ref]) => `${ref}-${crypto.randomUUID()}`);
       const rows = await query<{ name: string | null }>("SELECT tare.register_objects($1, $2) AS name", [
         large.map(([ref]) => ref),

@@ -228,9 +228,9 @@ const FOLD_LOCK = 0x666f6c64;
 
 /**
  * Write functions, one per record type, so that a commit is one round trip. A commit has an id, by which the refusal
- * `alreadyCommitted` undoes a resent one, and a number, that of the session's previous commit plus 1, so that a delayed attempt
- * from a dead connection writes nothing. `holder` is NULL for a session that the same commit has created or locked. A
- * session held for one commit has the fencing number instead.
+ * `alreadyCommitted` undoes a resent one, and a number, that of the session's previous commit plus 1, so that a delayed
+ * attempt from a dead connection writes nothing. `holder` is NULL for a session that the same commit has created or
+ * locked. A session held for one commit has the fencing number instead.
  */
 const FUNCTIONS = `
   ${REFUSE}
@@ -853,8 +853,7 @@ const LEASE_FUNCTIONS = `
     PERFORM tare.notify_watchers(session_id, head, '[]');
   END $$;
 
-  -- Holds a session for the current commit and releases it; others are blocked until its end. Returns the number of the
-  -- hold.
+  -- Holds a session for the current commit; others are blocked until its end. Returns the number of the hold.
   CREATE FUNCTION tare.hold_for_commit(session_id text, the_fence bigint, the_commit uuid, now_ms bigint)
   RETURNS bigint LANGUAGE plpgsql AS $$
   DECLARE

@@ -23,7 +23,7 @@ async function changedUntil(
   }
 }
 
-export function testTalk(test: TestOfOpenings): void {
+export function testMessages(test: TestOfOpenings): void {
   test(
     "request() reaches the holder of a session, which commits effect and answer together",
     async (one, two) => {
