@@ -217,7 +217,7 @@ export class WriteBehind<S extends RegisteredSession> {
     if (!storesContent || this.#isPaused) return;
     await this.#within(waitMs, async (isLate) => {
       for (const [names, limit] of [[own, LOADED.own], [alike, LOADED.alike]] as const) {
-        const named = await store.findNamed(names, limit);
+        const named = await store.findByName(names, limit);
         if (named.length === 0) continue;
         const news = named.filter((one) => this.isStoredNewer(one));
         const loaded = await Promise.all(news.map(({ id, fence }) => this.#read(id, fence)));
