@@ -129,7 +129,7 @@ const UPSTREAM: NeededOptions<GatewayUpstream> = {
  *
  * | request header | effect |
  * |---|---|
- * | `x-tare-session` | name of its session; default: recognised by content |
+ * | `x-tare-session` | name of its session; default: recognized by content |
  * | `x-tare: off` | forwarded unchanged |
  * | `x-tare: dry-run` | its session is forwarded unchanged, and its ledger records the estimated saving; one that was edited before stays unchanged from then on |
  *

@@ -291,8 +291,8 @@ export interface Store {
   /** Returns ids of sessions without commits since `beforeMs`, to a minute; the longest idle first. */
   idleSessions(which: IdleQuery): Promise<string[]>;
   /**
-   * Returns the sessions that have one of these names, ordered by name and then by the newest naming. Default limit:
-   * 16.
+   * Returns the sessions that have one of these names, ordered by name, then by the time of naming, newest
+   * first. Default limit: 16.
    */
   findNamed(names: readonly string[], limit?: number): Promise<NamedSession[]>;
   /**

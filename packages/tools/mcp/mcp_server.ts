@@ -20,7 +20,10 @@ export interface McpOptions {
   readonly cwd: string;
   /** Environment of every program; its entry overrides it. Default: empty. */
   readonly env?: Readonly<Record<string, string>>;
-  /** Owner in the mark of the processes, for a later process after a crash. Default: none. */
+  /**
+   * Name in the environment of the processes, by which a later process finds them after a crash. Default:
+   * none.
+   */
   readonly owner?: string;
   /** Sandbox of programs unless their entry excludes them. Default: none. */
   readonly sandbox?: Sandbox | undefined;
