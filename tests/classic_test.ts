@@ -66,7 +66,7 @@ function serve(
 }
 
 function isInstruction(message: Message | undefined): boolean {
-  return /summarise the older part|Summarise it\./.test(contentText(message?.content));
+  return /summarize the older part|Summarize it\./.test(contentText(message?.content));
 }
 
 async function post(

@@ -125,7 +125,7 @@ export class Turns {
     const { telemetry, onError } = this.#options;
     telemetry.failedOpen("store");
     if (!isFirst) return;
-    const what = "Requests continue without it; after a restart a session may be recognised as a new one.";
+    const what = "Requests continue without it; after a restart a session may be recognized as a new one.";
     onError?.(new Error(`Cannot store sessions: ${reasonOf(error)}. ${what}`, { cause: error }));
   }
 
@@ -539,7 +539,7 @@ const TALK = "(?<![\\w/-])(?:conversation|context|chat|session|history|transcrip
 const ASKS_FOR_SUMMARY = new RegExp(`${SUMMARY}[^.]{0,80}${TALK}|${TALK}[^.]{0,80}${SUMMARY}`, "i");
 
 /**
- * Recognises requests for summaries, titles and the like; returns `undefined` for a turn. Such a request is marked as
+ * Recognizes requests for summaries, titles and the like; returns `undefined` for a turn. Such a request is marked as
  * one; or allows only the shortest reply; or has no tools although the conversation does; or its last message, after a
  * known conversation, is a summary instruction of a program's length. A first request without tools may be for a title,
  * or be the first turn of a chat: a later turn that continues it decides.

@@ -112,7 +112,7 @@ export interface SessionsOptions {
 
 /**
  * The sessions of a gateway: recognition, memory, storage and reports. A session that is evicted and not stored is
- * recognised as a new one.
+ * recognized as a new one.
  */
 export class GatewaySessions
   implements

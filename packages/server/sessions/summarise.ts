@@ -100,7 +100,7 @@ function message(content: string): Message {
 
 function instruct({ next, users }: Parameters<Summarise>[0]): string {
   const where = next ? `everything before the message that begins with ${quote(next)}` : "everything above";
-  return "The context window is nearly full. Stop working on the task and don't call any tool: summarise the " +
+  return "The context window is nearly full. Stop working on the task and don't call any tool: summarize the " +
     `older part of this conversation, ${where}. ${WHAT} ${aboutUsers(users)}`;
 }
 
@@ -127,7 +127,7 @@ function instructPart(
   const sofar = before === undefined
     ? ""
     : `\n\nSummary of the earlier parts, to be included in yours:\n${before}`;
-  return `Below is the older part of a conversation between a user and an agent with tools. Summarise it. ${WHAT} ${
+  return `Below is the older part of a conversation between a user and an agent with tools. Summarize it. ${WHAT} ${
     aboutUsers(request.users)
   }${sofar}\n\n${transcript}`;
 }
