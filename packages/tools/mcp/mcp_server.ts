@@ -371,7 +371,7 @@ function readTool(
   };
   const { length } = JSON.stringify(definition);
   if (length > MAX_DEFINITION_CHARS) {
-    return refuse(`its definition has ${length} characters, and at most ${MAX_DEFINITION_CHARS} may be`);
+    return refuse(`its definition has ${length} characters; the limit is ${MAX_DEFINITION_CHARS}`);
   }
   try {
     schemaChecker(schema);
