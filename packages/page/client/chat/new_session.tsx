@@ -66,8 +66,7 @@ export function GatewayView({ forwardsTo = {} }: Pick<ResponseOf<"GET /agent">, 
       <h1>Gateway</h1>
       <p>
         This server is a gateway between your agent and its provider, without an agent of its own. It reduces
-        prompts and records the estimated saving in the{" "}
-        <a href="#/overview">overview</a>.
+        prompts and records the estimated saving in the <a href="#/overview">overview</a>.
       </p>
       <ul>
         {messages !== undefined && (
