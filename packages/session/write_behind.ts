@@ -205,9 +205,9 @@ export class WriteBehind<S extends RegisteredSession> {
   }
 
   /**
-   * Passes the stored sessions of these names that are newer than in memory to `take`, the best match last: first those
-   * with an exact name, then those with a shared one unless `take` returns that the former suffice. Does nothing if the
-   * store is late or fails. Never rejects.
+   * Passes stored sessions that are newer than in memory to `take`, the best match last: those with a name of `own`,
+   * then, unless `take` returns that these suffice, those with a name of `alike`. Does nothing if the store is late or
+   * fails. Never rejects.
    */
   async loadNamed(
     { own, alike }: { readonly own: readonly string[]; readonly alike: readonly string[] },

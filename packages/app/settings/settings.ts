@@ -181,7 +181,7 @@ const GROUPS = {
     maxSteps: {
       variable: "TARE_MAX_STEPS",
       fallback: "500",
-      help: "Most model calls of a turn: a guard against runaways. The next message continues from there",
+      help: "Most model calls of a turn, against endless loops. The next message continues from there",
       ...wholeNumber(1, 100_000),
     },
     maxRunningTurns: {

@@ -12,7 +12,7 @@ export interface Pin {
   /** Retention (with restoration) of the message, or eviction of a result. */
   readonly wish: "retain" | "evict";
   readonly by: string;
-  /** Hash of the message: a pin doesn't apply to another message after the history went back. */
+  /** Hash of the message: the pin doesn't apply to another message at this position. */
   readonly hash: number;
 }
 
@@ -25,7 +25,7 @@ const LINE_TOKENS = 40;
 
 /**
  * Creates a pin for a message of a history.
- * @throws {RangeError} if there is no such message, or it stays anyway, or it can't be evicted.
+ * @throws {RangeError} if there is no such message, or it is retained anyway, or it can't be evicted.
  */
 export function makePin(
   history: readonly Message[],

@@ -121,7 +121,7 @@ export const KEEP_ALIVE_RESPONSE = closed({
   until: Type.String({ format: "date-time", description: "End of keep-alive requests." }),
   maxUsd: Type.Number({
     description:
-      "Highest cost of keep-alive requests until then, in US dollars. They end earlier if they don't pay.",
+      "Highest cost of keep-alive requests until then, in US dollars. They end earlier if the cache is lost.",
   }),
 }, "KeepAliveResponse");
 

@@ -291,8 +291,8 @@ export interface Store {
   /** Returns ids of sessions without commits since `beforeMs`, to a minute; the longest idle first. */
   idleSessions(which: IdleQuery): Promise<string[]>;
   /**
-   * Returns the sessions that have one of these names, ordered by name and then by the newest naming. Default limit:
-   * 16.
+   * Returns the sessions that have one of these names, ordered by name, then by the time of naming, newest
+   * first. Default limit: 16.
    */
   findByName(names: readonly string[], limit?: number): Promise<NamedSession[]>;
   /**
@@ -351,7 +351,7 @@ export interface Hold {
 
 /** A session's state as seen by an opening. */
 export interface SessionSnapshot {
-  /** Fencing number of its newest hold, or 0. Its releasing holder knows everything that was written. */
+  /** Fencing number of its newest hold, or 0. The holder that released it knows all its writes. */
   readonly fence: number;
   /** The holder: this opening, another live one, a dead one, or none. */
   readonly holder: "this" | "other" | "expired" | "none";
@@ -425,8 +425,8 @@ export interface SharedStore {
    */
   hold(sessionId: string): Promise<Hold | undefined>;
   /**
-   * Holds a session for one commit, in one round trip. A caller that knows everything up to `fence` still does
-   * afterwards.
+   * Holds a session for one commit, in one round trip. If the caller knew all writes up to `fence`, it still
+   * does afterwards.
    *
    * @returns The fencing number of this hold. `undefined`, without a write, if the session is held or has a newer hold.
    * @throws what a commit throws.
