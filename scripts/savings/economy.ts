@@ -31,7 +31,6 @@ export async function benchPolicies(args: readonly string[], { names, named }: C
       limit: { type: "string", default: "Infinity" },
       bare: { type: "boolean", default: false },
       names: { type: "string", default: "parts" },
-      "by-length": { type: "boolean", default: false },
       json: { type: "boolean", default: false },
       plot: { type: "string" },
     },
@@ -45,8 +44,7 @@ export async function benchPolicies(args: readonly string[], { names, named }: C
 
   const { count: countTokens } = await loadTokenizer();
   const sessions = data.reduce((sum, { recordings }) => sum + recordings.length, 0);
-  const runs = new Set([...values.policy, "resend"]).size;
-  const bar = new ProgressBar(sessions * runs * profiles.length);
+  const bar = new ProgressBar(sessions * profiles.length);
   for (const profile of profiles) {
     const rows = await measureEconomy(data, {
       profile,
@@ -55,7 +53,6 @@ export async function benchPolicies(args: readonly string[], { names, named }: C
       countTokens,
       bare: values.bare,
       namesVisible,
-      byLength: values["by-length"],
       onSession: () => bar.step(),
       ...window,
     });
@@ -106,7 +103,8 @@ function readData(
     .filter(({ recordings }) => recordings.length > 0);
 }
 
-const percent = (share: number) => `${(100 * share).toFixed(1)}%`;
+export const percent = (share: number) => `${(100 * share).toFixed(1)}%`;
+const optional = (cost: number | undefined) => cost?.toFixed(3) ?? "–";
 
 const COLUMNS: readonly (readonly [head: string, cell: (row: EconomyRow) => string])[] = [
   ["data", ({ data }) => data],
@@ -125,4 +123,6 @@ const COLUMNS: readonly (readonly [head: string, cell: (row: EconomyRow) => stri
   ["cache hits", ({ hitRate }) => percent(hitRate)],
   ["epochs", ({ epochs }) => String(epochs)],
   ["rejected", ({ refused }) => percent(refused)],
+  ["of bill", ({ bill }) => optional(bill?.cost0)],
+  ["of bill ×3", ({ bill }) => optional(bill?.cost3)],
 ];
