@@ -64,7 +64,9 @@ export interface MeasureOptions {
   readonly bare?: boolean;
   /** Visibility that a name needs. Default: `parts`. */
   readonly namesVisible?: VisibleNames;
-  /** Called after each replay of a session. */
+  /** Whether sessions are also compared with their bills. Default: unless `bare`. */
+  readonly bills?: boolean;
+  /** Called after each session. */
   readonly onSession?: () => void;
 }
 
@@ -89,13 +91,15 @@ export async function measureEconomy(
   const { profile, policies, windowTokens = windowFor(profile) } = options;
   const sessions = await playSessions(sources, options);
   const isFit = ({ resent }: SessionPlays) => resent.open.maxPromptTokens <= WINDOW_SHARE * windowTokens;
-  const parts = [...sources.map(({ name }) => name), ...(sources.length > 1 ? ["all"] : [])].flatMap((data) => {
-    const its = sessions.filter((session) => data === "all" || session.data === data);
-    const fits = { data: `${data} (fits)`, sessions: its.filter(isFit) };
-    const over = { data: `${data} (over)`, sessions: its.filter((session) => !isFit(session)) };
-    if (over.sessions.length === 0) return [{ data, sessions: its }];
-    return fits.sessions.length === 0 ? [over] : [fits, over, { data, sessions: its }];
-  });
+  const parts = [...sources.map(({ name }) => name), ...(sources.length > 1 ? ["all"] : [])].flatMap(
+    (data) => {
+      const its = sessions.filter((session) => data === "all" || session.data === data);
+      const fits = { data: `${data} (fits)`, sessions: its.filter(isFit) };
+      const over = { data: `${data} (over)`, sessions: its.filter((session) => !isFit(session)) };
+      if (over.sessions.length === 0) return [{ data, sessions: its }];
+      return fits.sessions.length === 0 ? [over] : [fits, over, { data, sessions: its }];
+    },
+  );
   return parts.flatMap(({ data, sessions }) =>
     policies.map((policy) => toRow({ data, profile: profile.name, policy }, sessions))
   );
@@ -104,7 +108,8 @@ export async function measureEconomy(
 /** Replays every session, as it was recorded and against its bill. */
 export async function playSessions(
   sources: readonly Pick<Data, "name" | "recordings">[],
-  { policies, named = policyNamed, onSession, bare, namesVisible, ...options }: MeasureOptions,
+  { policies, named = policyNamed, onSession, bare = false, bills = !bare, namesVisible, ...options }:
+    MeasureOptions,
 ): Promise<SessionPlays[]> {
   const { profile, countTokens, windowTokens = windowFor(profile) } = options;
   const sessions: SessionPlays[] = [];
@@ -125,7 +130,7 @@ export async function playSessions(
       };
       const given = { profile, countTokens, windowTokens };
       const played = await playAll(recording, given, new Set(["resend", ...policies]));
-      const bill = bare ? undefined : billOf(recording, given);
+      const bill = bills ? billOf(recording, given) : undefined;
       sessions.push({
         data,
         recording,

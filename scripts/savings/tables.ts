@@ -7,13 +7,12 @@ import { formatTable } from "../format_table.ts";
 import { percent } from "./economy.ts";
 import { type Half, halfOf } from "./half_of.ts";
 import { type Data, loadData } from "./load_data.ts";
-import { playSessions, type SessionPlays, toRow } from "./measure_economy.ts";
+import { type MeasureOptions, playSessions, type SessionPlays, toRow } from "./measure_economy.ts";
 import { policyNamed } from "./policies/policies.ts";
 import { reportsCacheReads } from "./real_bill.ts";
 
 const PROVIDERS = { "anthropic-5m": "Anthropic, 5 min", openai: "OpenAI", deepseek: "DeepSeek" } as const;
-type Provider = keyof typeof PROVIDERS;
-const NAMES = Object.keys(PROVIDERS) as readonly Provider[];
+const NAMES = Object.keys(PROVIDERS);
 
 /** Policies of docs/savings.md. */
 const POLICIES: Readonly<Record<string, string>> = {
@@ -32,15 +31,25 @@ const CLIENTS: Readonly<Record<string, string>> = {
 
 const SHORT_CALLS = 60;
 
-type Plays = Readonly<Record<Provider, readonly SessionPlays[]>>;
+type Plays = ReadonlyMap<string, readonly SessionPlays[]>;
 
 /** Returns the Markdown tables of docs/savings.md that recordings yield. The same recordings yield the same text. */
 export async function savingsTables(
   data: readonly Data[],
   { countTokens }: { readonly countTokens: CountTokens },
 ): Promise<readonly string[]> {
-  const plays = await playProviders(data, { policies: Object.keys(POLICIES), countTokens });
-  return [billTable(plays), policyTable(plays), lengthTable(plays)].map(markdown);
+  const options = { profiles: NAMES, countTokens };
+  const plays = await playProviders(data, { ...options, policies: ["planner", "planner-nothing"] });
+  const halfB = data.map((source) => ({
+    ...source,
+    recordings: source.recordings.filter(({ group }) => halfOf(group) === "B"),
+  }));
+  const compared = await playProviders(halfB, {
+    ...options,
+    policies: Object.keys(POLICIES),
+    bills: false,
+  });
+  return [billTable(plays), policyTable(compared), lengthTable(plays)].map(markdown);
 }
 
 /** Returns the sessions of agents: their providers report cache reads. */
@@ -52,13 +61,22 @@ export function readAgentData(folder: string): readonly Data[] {
 
 async function playProviders(
   data: readonly Data[],
-  { policies, countTokens }: { readonly policies: readonly string[]; readonly countTokens: CountTokens },
+  { profiles, countTokens, ...given }: Pick<MeasureOptions, "policies" | "countTokens" | "bills"> & {
+    readonly profiles: readonly string[];
+  },
 ): Promise<Plays> {
-  const played = [];
-  for (const name of NAMES) {
-    played.push([name, await playSessions(data, { profile: profileNamed(name), policies, countTokens })]);
+  const counted = new Map<string, number>();
+  const countOnce: CountTokens = (text) => {
+    const tokens = counted.get(text) ?? countTokens(text);
+    counted.set(text, tokens);
+    return tokens;
+  };
+  const plays = new Map<string, readonly SessionPlays[]>();
+  for (const name of profiles) {
+    const options = { ...given, profile: profileNamed(name), countTokens: countOnce };
+    plays.set(name, await playSessions(data, options));
   }
-  return Object.fromEntries(played);
+  return plays;
 }
 
 const inHalf = (half: Half | undefined) => ({ recording }: SessionPlays) =>
@@ -75,7 +93,7 @@ const change = (before: number, after: number) =>
 
 function policyTable(plays: Plays): string[][] {
   const rows = Object.entries(POLICIES).map(([policy, title]) => {
-    const rows = NAMES.map((name) => ofPolicy(policy, plays[name].filter(inHalf("B"))));
+    const rows = NAMES.map((name) => ofPolicy(policy, plays.get(name)!));
     const whole = (value: number) => `${Math.round(100 * value)} %`;
     return [
       title,
@@ -95,7 +113,7 @@ function policyTable(plays: Plays): string[][] {
 
 function billTable(plays: Plays): string[][] {
   const rows = Object.entries(CLIENTS).flatMap(([data, title]) => {
-    const sessions = NAMES.flatMap((name) => plays[name]).filter((one) => one.data === data && one.bill);
+    const sessions = [...plays.values()].flat().filter((one) => one.data === data && one.bill);
     if (sessions.length === 0) return [];
     const bill = (policy: string, some: readonly SessionPlays[]) => ofPolicy(policy, some).bill;
     const cell = (policy: string, some: readonly SessionPlays[]) => {
@@ -141,7 +159,7 @@ const LENGTHS = [
 ] as const;
 
 function lengthTable(plays: Plays): string[][] {
-  const sessions = plays["anthropic-5m"].filter(({ data }) => data === "claude-code-entire");
+  const sessions = plays.get("anthropic-5m")!.filter(({ data }) => data === "claude-code-entire");
   const byLength = LENGTHS.map(([, least, most]) =>
     sessions.filter(({ recording: { calls } }) => least <= calls.length && calls.length <= most)
   );
@@ -185,20 +203,22 @@ export async function benchComparison(args: readonly string[]): Promise<void> {
     args: [...args],
     options: {
       data: { type: "string" },
-      policy: { type: "string", multiple: true, default: ["planner", "planner-nothing"] },
+      policy: { type: "string", multiple: true, default: ["planner"] },
+      profile: { type: "string", multiple: true, default: [...NAMES] },
       json: { type: "boolean", default: false },
     },
   });
   for (const policy of values.policy) policyNamed(policy);
   const { count: countTokens } = await loadTokenizer();
   const plays = await playProviders(readAgentData(needed(values.data)), {
+    profiles: values.profile,
     policies: values.policy,
     countTokens,
   });
   const rows = values.policy.flatMap((policy) =>
     ([undefined, "A", "B"] as const).flatMap((half) =>
-      NAMES.map((profile) => {
-        const sessions = plays[profile].filter(inHalf(half));
+      values.profile.map((profile) => {
+        const sessions = plays.get(profile)!.filter(inHalf(half));
         const longest = longestThird(sessions.filter(({ bill }) => bill));
         return {
           ...toRow({ data: half ?? "all", profile, policy }, sessions),
@@ -212,7 +232,20 @@ export async function benchComparison(args: readonly string[]): Promise<void> {
   if (values.json) { for (const row of rows) console.log(JSON.stringify(row)); }
   else {
     console.log(formatTable([
-      ["policy", "profile", "half", "×0", "×1", "×3", "lost edits", "worst", `≤ ${SHORT_CALLS} calls`, "of bill", "×3", "longest"],
+      [
+        "policy",
+        "profile",
+        "half",
+        "×0",
+        "×1",
+        "×3",
+        "lost edits",
+        "worst",
+        `≤ ${SHORT_CALLS} calls`,
+        "of bill",
+        "×3",
+        "longest",
+      ],
       ...rows.map(({ policy, profile, data, bill, ...row }) => [
         policy,
         profile,

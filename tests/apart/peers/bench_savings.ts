@@ -15,7 +15,7 @@
  * compares with what the recorded client paid (`scripts/savings/real_bill.ts`).
  *
  *     deno task bench savings tables --data DIR
- *     deno task bench savings compare --data DIR [--policy NAME]… [--json]
+ *     deno task bench savings compare --data DIR [--policy NAME]… [--profile NAME]… [--json]
  *
  * print the tables of `docs/savings.md`, and a line per policy, half and provider, for a change of policies.
  * Both replay only sessions whose usage reports cache reads.
