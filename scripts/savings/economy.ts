@@ -7,7 +7,6 @@ import { ProgressBar } from "../../packages/cli/terminal/progress_bar.ts";
 import { halfOf, readHalf } from "./half_of.ts";
 import { type Data, loadData } from "./load_data.ts";
 import { type EconomyRow, measureEconomy } from "./measure_economy.ts";
-import { plot } from "./plot.ts";
 import type { policyNamed } from "./policies/policies.ts";
 import { generateWorkload } from "../../tests/workload.ts";
 import { formatTable } from "../format_table.ts";
@@ -32,7 +31,6 @@ export async function benchPolicies(args: readonly string[], { names, named }: C
       bare: { type: "boolean", default: false },
       names: { type: "string", default: "parts" },
       json: { type: "boolean", default: false },
-      plot: { type: "string" },
     },
   });
   const profiles = values.profile.map(profileNamed);
@@ -66,10 +64,6 @@ export async function benchPolicies(args: readonly string[], { names, named }: C
           ),
         ])
       }`);}
-    if (values.plot && profile === profiles[0]) {
-      const last = rows.findLast(({ data }) => !data.endsWith(")"))?.data;
-      Deno.writeTextFileSync(values.plot, plot(rows.filter(({ data }) => data === last)));
-    }
   }
   const skipped = data.reduce((sum, source) => sum + source.skipped, 0);
   if (!values.json) console.log(`\n${sessions} sessions replayed, ${skipped} lines skipped.`);

@@ -8,6 +8,7 @@ import { percent } from "./economy.ts";
 import { type Half, halfOf } from "./half_of.ts";
 import { type Data, loadData } from "./load_data.ts";
 import { type MeasureOptions, playSessions, type SessionPlays, toRow } from "./measure_economy.ts";
+import { plot } from "./plot.ts";
 import { policyNamed } from "./policies/policies.ts";
 import { reportsCacheReads } from "./real_bill.ts";
 
@@ -33,11 +34,14 @@ const SHORT_CALLS = 60;
 
 type Plays = ReadonlyMap<string, readonly SessionPlays[]>;
 
-/** Returns the Markdown tables of docs/savings.md that recordings yield. The same recordings yield the same text. */
+/**
+ * Returns the Markdown tables of docs/savings.md that recordings yield, and its plot. The same recordings yield the same
+ * text.
+ */
 export async function savingsTables(
   data: readonly Data[],
   { countTokens }: { readonly countTokens: CountTokens },
-): Promise<readonly string[]> {
+): Promise<{ readonly tables: readonly string[]; readonly svg: string }> {
   const options = { profiles: NAMES, countTokens };
   const plays = await playProviders(data, { ...options, policies: ["planner", "planner-nothing"] });
   const halfB = data.map((source) => ({
@@ -49,7 +53,14 @@ export async function savingsTables(
     policies: Object.keys(POLICIES),
     bills: false,
   });
-  return [billTable(plays), policyTable(compared), lengthTable(plays)].map(markdown);
+  const [profile = ""] = NAMES;
+  const rows = ["resend", ...Object.keys(POLICIES)].map((policy) =>
+    toRow({ data: "half B", profile, policy }, compared.get(profile)!)
+  );
+  return {
+    tables: [billTable(plays), policyTable(compared), lengthTable(plays)].map(markdown),
+    svg: plot(rows),
+  };
 }
 
 /** Returns the sessions of agents: their providers report cache reads. */
@@ -189,12 +200,16 @@ function markdown(rows: readonly (readonly string[])[]): string {
   return [line(head!), line(widths.map((width) => "-".repeat(width))), ...others.map(line)].join("\n");
 }
 
-/** Prints the tables of docs/savings.md. */
+/** Prints the tables of docs/savings.md, and draws its plot with `--plot`. */
 export async function benchTables(args: readonly string[]): Promise<void> {
-  const { values: { data } } = parseArgs({ args: [...args], options: { data: { type: "string" } } });
+  const { values } = parseArgs({
+    args: [...args],
+    options: { data: { type: "string" }, plot: { type: "string" } },
+  });
   const { count: countTokens } = await loadTokenizer();
-  const tables = await savingsTables(readAgentData(needed(data)), { countTokens });
+  const { tables, svg } = await savingsTables(readAgentData(needed(values.data)), { countTokens });
   console.log(tables.join("\n\n"));
+  if (values.plot !== undefined) Deno.writeTextFileSync(values.plot, svg);
 }
 
 /** Prints a line per half, provider and policy: costs, losses, short and worst sessions, share of real bills. */

@@ -4,17 +4,17 @@
  * `unaffected` is the share of sessions without a refetch.
  *
  *     deno task bench savings [--data DIR] [--profile NAME]… [--policy NAME]… [--split A|B] [--window TOKENS]
- *                             [--limit N] [--bare] [--names parts|whole] [--json] [--plot FILE.svg]
+ *                             [--limit N] [--bare] [--names parts|whole] [--json]
  *
  * Without `--data` a generated workload is played. `--policy` takes Tare's policies, simple ones, and the
  * peers of this folder's `README.md`; `--peers` plays all of these. `--split` takes one half of the
  * recordings. `--bare` counts only prompt tokens: no fixed prefix, no recall tool, no output. A name counts
  * as visible if each of its parts is, such as `a/b.ts` under a heading `a/`; with `--names whole` only as a
- * whole. `--json` prints one object a line. `--plot` draws the first profile. `planner` has the defaults of
- * gateway, server and adapters; the policies `planner-…` differ in what their names contain. "Of bill"
- * compares with what the recorded client paid (`scripts/savings/real_bill.ts`).
+ * whole. `--json` prints one object a line. `planner` has the defaults of gateway, server and adapters; the
+ * policies `planner-…` differ in what their names contain. "Of bill" compares with what the recorded client
+ * paid (`scripts/savings/real_bill.ts`).
  *
- *     deno task bench savings tables --data DIR
+ *     deno task bench savings tables --data DIR [--plot FILE.svg]
  *     deno task bench savings compare --data DIR [--policy NAME]… [--profile NAME]… [--json]
  *
  * print the tables of `docs/savings.md`, and a line per policy, half and provider, for a change of policies.

@@ -21,10 +21,11 @@ Deno.test({
   ),
   async fn() {
     const { count: countTokens } = await loadTokenizer();
-    const tables = await savingsTables(readAgentData(RECORDED!), { countTokens });
+    const { tables, svg } = await savingsTables(readAgentData(RECORDED!), { countTokens });
     const document = tablesOf(Deno.readTextFileSync(new URL("../../../docs/savings.md", import.meta.url)));
     const printed = tablesOf(tables.map((table) => `${table}\n`).join("\n"));
     assertEquals(printed.size, 3);
+    assertEquals(Deno.readTextFileSync(new URL("../../../docs/economy.svg", import.meta.url)), svg);
     for (const [head, rows] of printed) assertEquals(document.get(head), rows, head);
 
     const costOf = (cell = "") => Number(/([\d.]+)(?: @.*)?$/.exec(cell)?.[1]);
