@@ -91,7 +91,7 @@ Deno.test({ ...needs(LINUX, "chat: messages, cancellation, commands and exit") }
   };
   assertMatch(
     await chat.shows(PROMPT),
-    /Chatting with echo at http:\/\/127\.0\.0\.1:\d+\. \/help lists the commands\./,
+    /Chatting with echo at http:\/\/127\.0\.0\.1:\d+\. \/help lists the commands, tare page opens the page\./,
   );
   assertMatch(await say("hello\r"), /── step 1\r\nYou said hello\.\r\nledger: 1 call, /);
   // The waiting line is visible, and Ctrl-C ends only the turn.
@@ -363,7 +363,7 @@ Deno.test({
     await first.shows(PROMPT),
     new RegExp(
       `Started a server for ${cwd} in [\\d.]+ s\\. It runs in the background; tare stop ends it\\.\r\n[^]*` +
-        `Chatting with scripted in ${cwd}\\. /help lists the commands\\.\r\n`,
+        `Chatting with scripted in ${cwd}\\. /help lists the commands, tare page opens the page\\.\r\n`,
     ),
   );
   const say = async (keys: string) => {

@@ -18,6 +18,7 @@ const COMMANDS = [
   "acp",
   "settings",
   "demo",
+  "page",
   "spend",
   "doctor",
   "prompt",
