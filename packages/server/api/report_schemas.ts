@@ -125,6 +125,8 @@ export const KEEP_ALIVE_RESPONSE = closed({
   }),
 }, "KeepAliveResponse");
 
+export const MAY_PIN = Type.Array(WISH, { description: "Pins that it accepts." });
+
 export const BLOCK_STATE = Type.Enum([
   ...["visible", "deduplicated", "replaced", "truncated", "summarized", "evicted", "compact"] as const,
 ]);
@@ -140,6 +142,7 @@ const BLOCK = {
   originalTokens: COUNT,
   state: BLOCK_STATE,
   pin: orNull(PIN_REPORT),
+  mayPin: MAY_PIN,
   title: TEXT,
 };
 
