@@ -1,5 +1,5 @@
 /**
- * A gateway in front of any client or agent: forwards its model calls to a provider with the parts of each prompt that
+ * A gateway for any client or agent: forwards model calls to a provider with the parts of each prompt that
  * are worth their cost, as a function from request to response.
  *
  * @example

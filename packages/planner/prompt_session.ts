@@ -79,7 +79,7 @@ export interface AdvancedSessionOptions {
   readonly compaction?: {
     /**
      * Returns the prompt tokens from which it compacts, for replies of up to `replyTokens`. Default: where
-     * the rest of the window would not hold a reply.
+     * the rest of the window can't hold a reply.
      */
     readonly fullFrom?: (windowTokens: number, replyTokens: number | undefined) => number;
     /** Whether it decides by the last prompt, not by the next one. Default: false. */
@@ -294,7 +294,7 @@ export interface ForkOptions {
 /**
  * Decides the model's view of one session, call by call. Before each call: {@linkcode PromptSession.view},
  * store {@linkcode PromptSession.state}, send the view. After it: {@linkcode PromptSession.sent}, store the
- * state again. A crash in between loses nothing. The history may go back or continue in two ways.
+ * state again. A crash in between loses nothing. The history may be truncated, or branch.
  */
 export interface PromptSession {
   /**
@@ -308,8 +308,8 @@ export interface PromptSession {
    * Records a successful call. Returns its ledger entry if the policy keeps a ledger.
    * @param usage Reported usage of this call; absent or `estimated` if none was reported.
    * @param view The view that was sent. Default: the newest.
-   * @param heldTokens Tokens shared with the provider's cache, counted locally. Default: by this session's
-   * requests.
+   * @param heldTokens Tokens shared with the provider's cache, counted locally. Default: derived from this
+   * session's requests.
    * @throws {Error} if there was no view since the session was made.
    */
   sent(usage?: Usage, view?: SessionView, heldTokens?: number): LedgerEntry | undefined;
@@ -334,8 +334,8 @@ export interface PromptSession {
   readonly quote?: (history: History, call: PromptCall) => Quote;
   /**
    * Returns the next keep-alive request for the newest prefix; `undefined` if its cache may expire. Sets no
-   * timer: call it after each request and keep-alive request, when another party is awaited, and when the
-   * time has come. Absent: the policy has no costs.
+   * timer: call it after each request and keep-alive request, when the awaited party changes, and when the
+   * request is due. Absent: the policy has no costs.
    *
    * @example
    * ```ts
@@ -384,7 +384,7 @@ export interface PromptSession {
   /** The current cache rules and prices. */
   readonly profile: Profile;
   /**
-   * Data for a restart, in addition to {@linkcode PromptSession.state}, if the history may not continue the
+   * Data for a restart, in addition to {@linkcode PromptSession.state}, if the history may differ from the
    * one viewed last: hashes and token counts of its messages, as plain JSON data, made on access. Absent:
    * there was no view, or the policy needs none.
    */
@@ -395,7 +395,7 @@ export interface PromptSession {
    * @throws {TypeError} if the state is invalid.
    */
   readonly resume?: (state: unknown) => void;
-  /** Removes the edits of all but the first `length` messages, after the history went back there. */
+  /** Removes the edits of all but the first `length` messages, after the history was truncated there. */
   cutBack(length: number): void;
   /**
    * Returns a new session with the plan for the first `length` messages and without this one's costs. Its

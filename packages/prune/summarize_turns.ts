@@ -114,13 +114,13 @@ export interface SummarizedTurns<M extends Message> {
 }
 
 /**
- * Archives and summarizes the oldest turns: the last resort if a full window contains little but messages.
- * User, system and developer messages are retained verbatim. Check `failure` of the result first. If the
- * summary fails, or `summarize` is absent, whole turns with their user messages are dropped, and a line
+ * Archives and summarizes the oldest turns: the last resort if a window is full of content other than tool
+ * results. User, system and developer messages are retained verbatim. Check `failure` of the result first. If
+ * the summary fails, or `summarize` is absent, whole turns with their user messages are dropped, and a line
  * states where they are archived.
  *
  * If the assistant messages and results of the old turns are at most a tenth of the prompt, no model is
- * called and nothing changes; a summary that frees less than a tenth has failed.
+ * called and nothing changes; a summary that frees less than a tenth counts as failed.
  *
  * @throws the signal's reason, if it was aborted for any other than a timeout.
  * @example

@@ -53,7 +53,6 @@ export {
   type UnsummedSessions,
 } from "./registry.ts";
 export type {
-  BriefCommit,
   ConnectionMetrics,
   DeliveryClaim,
   DeliveryLimits,
@@ -63,6 +62,7 @@ export type {
   Hold,
   HolderAnswer,
   HolderRequest,
+  HoldingCommit,
   IdleQuery,
   KeyClaim,
   KeyName,

@@ -205,9 +205,9 @@ export class WriteBehind<S extends RegisteredSession> {
   }
 
   /**
-   * Passes the stored sessions of these names that are newer than in memory to `take`, the best match last: first those
-   * with an exact name, then those with a shared one unless `take` returns that the former suffice. Does nothing if the
-   * store is late or fails. Never rejects.
+   * Passes stored sessions that are newer than in memory to `take`, the best match last: those with a name of `own`,
+   * then, unless `take` returns that these suffice, those with a name of `alike`. Does nothing if the store is late or
+   * fails. Never rejects.
    */
   async loadNamed(
     { own, alike }: { readonly own: readonly string[]; readonly alike: readonly string[] },
@@ -217,7 +217,7 @@ export class WriteBehind<S extends RegisteredSession> {
     if (!storesContent || this.#isPaused) return;
     await this.#within(waitMs, async (isLate) => {
       for (const [names, limit] of [[own, LOADED.own], [alike, LOADED.alike]] as const) {
-        const named = await store.findNamed(names, limit);
+        const named = await store.findByName(names, limit);
         if (named.length === 0) continue;
         const news = named.filter((one) => this.isStoredNewer(one));
         const loaded = await Promise.all(news.map(({ id, fence }) => this.#read(id, fence)));

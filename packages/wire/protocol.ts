@@ -131,7 +131,7 @@ export interface Protocol {
   readonly toolSearch?: ToolSearch;
   /** Returns a writer of one turn's replies. */
   writer(request: WireRequest, options: TurnWriterOptions): TurnWriter;
-  /** Cache keep-alive. Default: unsupported without a reply's cost. */
+  /** Cache keep-alive. Default: unsupported, since each request would cost a reply. */
   readonly keepAlive?: KeepAlive;
   /** Returns an error response. `code` is machine-readable. */
   refuse(status: number, message: string, code: string): Response;

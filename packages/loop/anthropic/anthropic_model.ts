@@ -49,13 +49,14 @@ export interface AnthropicModelOptions extends ProviderOptions {
   /** Longest reply in tokens, including thinking; required by the API. Default: 32,000. */
   readonly maxTokens?: number;
   /**
-   * `adaptive` is guided by `reasoning_effort`, `budget` a token budget for an effort. Omitted where the API requires
-   * it: with sampling settings or forced tool calls. Default: no thinking; an effort is sent unchanged.
+   * `adaptive`: `reasoning_effort` guides the model; `budget`: each effort sets a token budget. Omitted where
+   * the API requires it: with sampling settings or forced tool calls. Default: no thinking; an effort is sent
+   * unchanged.
    */
   readonly thinking?: "adaptive" | "budget";
   /**
-   * Cache lifetime in milliseconds: an hour or more requests one hour, less five minutes, 0 none. Default: five
-   * minutes.
+   * Cache lifetime in milliseconds: an hour or more requests a one-hour cache, less a five-minute cache, 0 no
+   * cache. Default: five minutes.
    */
   readonly cacheTtlMs?: number;
 }

@@ -75,7 +75,7 @@ export interface LedgerEntry {
   readonly baselineCostUnits: number;
   /** Cost of resending everything. Absent: it exceeds the window. */
   readonly resendCostUnits?: number;
-  /** Plan of a dry run. Absent: it is none. */
+  /** Plan of a dry run. Absent: requests are edited. */
   readonly projected?: {
     readonly promptTokens: number;
     readonly cachedTokens: number;
@@ -92,7 +92,7 @@ export interface LedgerEntry {
     readonly retainedTokens: number;
     /** Saving by them, part of `LedgerEntry.baselineCostUnits`. */
     readonly creditCostUnits: number;
-    /** Evidence on the extended keep-alive before, for `observeUpgrade()`. */
+    /** Evidence on the previous extended keep-alive, for `observeUpgrade()`. */
     readonly upgrade?: UpgradeOutcome;
   };
   /**
@@ -133,7 +133,10 @@ export interface KeepAliveEntry extends SentKeepAlive {
   readonly costUnits: number;
   readonly isWarm: boolean;
   readonly savedCostUnits: number;
-  /** Evidence on extended keep-alive, for `observeUpgrade()`. Absent: it was none, or the prefix was gone. */
+  /**
+   * Evidence on extended keep-alive, for `observeUpgrade()`. Absent: it wasn't extended, or the prefix was
+   * gone.
+   */
   readonly upgrade?: UpgradeOutcome;
 }
 

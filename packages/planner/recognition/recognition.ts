@@ -72,7 +72,7 @@ export type Continuation<Known> =
     readonly length: number;
     /**
      * `grown`: its whole history stays. `transient`: the end of the previous request was transient.
-     * `cleared`: the client replaced old results. `back`: the client went back.
+     * `cleared`: the client replaced old results. `back`: the client returned to an earlier message.
      * `compacted`: the client compacted the history.
      */
     readonly how: "grown" | "transient" | "cleared" | "back" | "compacted";
@@ -228,8 +228,8 @@ export class Recognition<Known extends KnownConversation> {
   }
 
   /**
-   * Returns the conversation without a turn that a request belongs to: the one with its name (`named`) or
-   * key, or with the same previous request.
+   * Returns the conversation, still without a turn, that a request belongs to: the one with its name
+   * (`named`) or key, or with the same previous request.
    */
   preceding(request: RequestHistory, named?: Known): Known | undefined {
     const { items, isKeyed } = request;

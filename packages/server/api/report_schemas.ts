@@ -121,9 +121,11 @@ export const KEEP_ALIVE_RESPONSE = closed({
   until: Type.String({ format: "date-time", description: "End of keep-alive requests." }),
   maxUsd: Type.Number({
     description:
-      "Highest cost of keep-alive requests until then, in US dollars. They end earlier if they don't pay.",
+      "Highest cost of keep-alive requests until then, in US dollars. They end earlier if the cache is lost.",
   }),
 }, "KeepAliveResponse");
+
+export const MAY_PIN = Type.Array(WISH, { description: "Pins that it accepts." });
 
 export const BLOCK_STATE = Type.Enum([
   ...["visible", "deduplicated", "replaced", "truncated", "summarized", "evicted", "compact"] as const,
@@ -140,6 +142,7 @@ const BLOCK = {
   originalTokens: COUNT,
   state: BLOCK_STATE,
   pin: orNull(PIN_REPORT),
+  mayPin: MAY_PIN,
   title: TEXT,
 };
 

@@ -127,7 +127,7 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     });
     store.shared?.listen({
       onRequest: (request) => void this.held.find(request.sessionId)?.ownership.receive(request),
-      gone: () => {
+      onExpired: () => {
         this.#settleAll();
         notifier?.wake();
       },
@@ -422,7 +422,7 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
   async #takeOver(id: string): Promise<void> {
     const { store, onError = () => {} } = this.#options;
     const { holder } = await new SessionRecords(store, id).inspect() ?? {};
-    if (holder !== "nobody" && holder !== "left") return;
+    if (holder !== "none" && holder !== "expired") return;
     await this.open(id).catch((error) => {
       if (error instanceof StoreError && error.code !== "corrupt") throw error;
       // A session that can't be read doesn't stop the others from continuing, and is reported once.
@@ -434,7 +434,7 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
   async #takeLeft(shared: SharedStore): Promise<void> {
     const { store } = this.#options;
     for (const id of await shared.abandonedSessions()) {
-      if ((await new SessionRecords(store, id).inspect())?.holder !== "left") continue;
+      if ((await new SessionRecords(store, id).inspect())?.holder !== "expired") continue;
       if ((await store.getSession(id))?.kind === "agent") await this.get(id);
       // A session of a gateway has no turn that must end.
       else if (await shared.hold(id)) await shared.release(id);

@@ -126,7 +126,7 @@ export class Deliverer {
     const atMs = this.#store.now();
     const attempted = await this.#send(id, before.body, webhook);
     if (this.#closing.signal.aborted && "error" in attempted) {
-      await this.#store.commit([{ type: "attempted", id, claim, value: before, dueInMs: 0 }]);
+      await this.#store.commit([{ type: "delivery_attempt", id, claim, value: before, dueInMs: 0 }]);
       return;
     }
     const isDone = "status" in attempted && attempted.status >= 200 && attempted.status < 300;
@@ -142,7 +142,7 @@ export class Deliverer {
       ].slice(-MAX_ATTEMPTS),
     };
     const record: StoreRecord = {
-      ...{ type: "attempted", id, claim, value },
+      ...{ type: "delivery_attempt", id, claim, value },
       ...(retryInMs !== undefined && { dueInMs: retryInMs }),
     };
     const firstAtMs = value.attempts.at(-value.tries)?.atMs ?? atMs;

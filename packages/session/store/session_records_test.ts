@@ -128,7 +128,7 @@ Deno.test("SessionRecords.commit() holds the session for one commit, unless othe
   ]);
   const made = { type: "session", kind: "gateway", id: "s", createdAtMs: 0, settings: {} } as const;
   const fence = (await own.commit(0, [made]))!;
-  assertEquals(await others.inspect(), { fence, holder: "nobody", lastEvent: 0 });
+  assertEquals(await others.inspect(), { fence, holder: "none", lastEvent: 0 });
   const later = (await others.commit(fence, stateRecords("s", { at: 1 })))!;
   assertEquals([later > fence, await own.commit(fence, stateRecords("s", { at: 2 }))], [true, undefined]);
   assertEquals([await store.readState("s", "at"), (await own.inspect())?.fence], [1, later]);
@@ -144,5 +144,5 @@ Deno.test("SessionRecords.commit() holds the session for one commit, unless othe
 Deno.test("SessionRecords of an unshared store have no holder and ignore the fencing number", async () => {
   const { session } = await newStore();
   assertEquals(await session.commit(0, stateRecords("s", { at: 1 })), 0);
-  assertEquals(await session.inspect(), { fence: 0, holder: "nobody", lastEvent: 0 });
+  assertEquals(await session.inspect(), { fence: 0, holder: "none", lastEvent: 0 });
 });

@@ -448,7 +448,9 @@ export function skillTool(folders: readonly string[]): Tool | undefined {
         description: "Reads a file of a skill outside of the workspace.",
         parameters: {
           type: "object",
-          properties: { path: { type: "string", description: "Whole path, such as that of its SKILL.md." } },
+          properties: {
+            path: { type: "string", description: "Absolute path, such as that of its SKILL.md." },
+          },
           required: ["path"],
           additionalProperties: false,
         },

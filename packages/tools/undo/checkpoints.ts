@@ -87,7 +87,7 @@ interface Window {
 }
 
 const AFTER_A_CRASH =
-  "The server ended while a command ran: what else was changed before its next start counts as the command's.";
+  "The server ended while a command ran: other changes before its next start count as the command's.";
 
 const AFTER_TWO_CRASHES =
   "Files that this command changed: the server ended again while it inspected the workspace.";
@@ -321,8 +321,8 @@ class StoredCheckpoints implements Checkpoints {
       "conflict",
       `Cannot ${verb}: ${
         conflicts.slice(0, MAX_NAMED).join("; ")
-      }${more}. Nothing was changed. With force what was ` +
-        "changed since is overwritten, and can be restored by the opposite.",
+      }${more}. Nothing was changed. With force the later ` +
+        "changes are overwritten, and can be restored by the opposite.",
     );
   }
 

@@ -62,7 +62,7 @@ export function SpentTable({ totals }: { readonly totals: UsageTotals }): JSX.El
             isPriced(totals) ? dollars(totals[`${part}Usd`]) : formatCount(totals[`${part}CostUnits`]),
         ],
         ["Share", ([part]) => share(totals[`${part}${unit}`], whole)],
-        ["Meaning", ([, , meaning]) => meaning, "words"],
+        ["Meaning", ([, , meaning]) => meaning, "text"],
       ]}
       rows={PARTS.filter(([part]) => totals[`${part}${unit}`] > 0)}
     />

@@ -20,7 +20,7 @@ import { SessionHead } from "../session_head.tsx";
 const NAMES: Readonly<Record<Part, string>> = {
   cached: "Cache read",
   written: "Cache write",
-  fresh: "Uncached",
+  uncached: "Uncached",
   output: "Output",
 };
 
@@ -100,19 +100,19 @@ function Chart({ calls, at, choose }: Choice) {
         find={(x) => Math.floor(x / pitch)}
       >
         <svg width={width} height={HEIGHT + FOOT} aria-hidden="true">
-          <rect class="chosen" x={at * pitch} y={0} width={pitch} height={HEIGHT + FOOT} />
+          <rect class="selected" x={at * pitch} y={0} width={pitch} height={HEIGHT + FOOT} />
           {PARTS.map((part) => <path key={part} class={part} d={paths[part]} />)}
-          <path class="without" d={baseline} />
+          <path class="baseline" d={baseline} />
           <path class="base" d={`M0 ${HEIGHT + 0.5}h${width}`} />
           {rewritten.map((at) => (
-            <path key={at} class="mark" d={`M${at * pitch + pitch / 2} ${HEIGHT + 3}l4.5 8h-9z`} />
+            <path key={at} class="marker" d={`M${at * pitch + pitch / 2} ${HEIGHT + 3}l4.5 8h-9z`} />
           ))}
         </svg>
       </Slider>
       <ul class="legend">
         {PARTS.map((part) => <li key={part} class={part}>{NAMES[part]}</li>)}
-        <li class="without">Baseline (without Tare)</li>
-        <li class="mark">Rewritten before this call</li>
+        <li class="baseline">Baseline (without Tare)</li>
+        <li class="marker">Rewritten before this call</li>
       </ul>
     </div>
   );
@@ -158,7 +158,7 @@ function Detail({ call }: { readonly call: CallReport }) {
         {purpose !== "turn" && <small>{purpose}</small>}
         {estimated && <small>estimated: the provider reported no usage</small>}
       </h2>
-      <dl class="figures">
+      <dl class="metrics">
         {metrics.map(([name, value, part]) => (
           <div key={name} class={part}>
             <dt>{name}</dt>
@@ -180,7 +180,7 @@ function Detail({ call }: { readonly call: CallReport }) {
         </p>
       )}
       {rewrites.map(({ mechanism, reason, removed, tokensBefore, tokensAfter }, at) => (
-        <p key={at} class="why">
+        <p key={at} class="reason">
           <strong>Rewritten: {formatCount(tokensBefore)} → {formatCount(tokensAfter)} tokens.</strong> Reason:
           {" "}
           <bdi>{reason}</bdi>. Removed: <bdi>{removed}</bdi>. Mechanism: {mechanism}.
@@ -218,7 +218,7 @@ function Table({ calls, at, choose }: Choice) {
           ["Call", ({ number, rewrites }) => (
             <>
               <button type="button" class="quiet" onClick={() => choose(number - 1)}>{number}</button>
-              {rewrites.length > 0 && <span class="mark" title="Rewritten before this call">▲</span>}
+              {rewrites.length > 0 && <span class="marker" title="Rewritten before this call">▲</span>}
             </>
           )],
           ...PARTS.map((part) =>
@@ -240,7 +240,7 @@ function Table({ calls, at, choose }: Choice) {
 }
 
 /** Parts of a call's tokens, from the bottom of its bar to the top. */
-const PARTS = ["cached", "written", "fresh", "output"] as const;
+const PARTS = ["cached", "written", "uncached", "output"] as const;
 type Part = typeof PARTS[number];
 
 const HEIGHT = 200;
@@ -257,7 +257,7 @@ const PITCH = { least: 5, most: 36 };
 function partsOf(
   { cachedTokens, writtenTokens, newTokens, outputTokens }: CallReport,
 ): Readonly<Record<Part, number>> {
-  return { cached: cachedTokens, written: writtenTokens, fresh: newTokens, output: outputTokens };
+  return { cached: cachedTokens, written: writtenTokens, uncached: newTokens, output: outputTokens };
 }
 
 /** Lays out one bar per call as SVG paths, wider than the room if needed; `most` is the number of tokens at the top. */
@@ -268,7 +268,7 @@ function layOutBars(calls: readonly CallReport[], room: number) {
       Math.max(most, Math.max(promptTokens, baseline?.promptTokens ?? 0) + outputTokens),
     1,
   );
-  const paths: Record<Part, string> = { cached: "", written: "", fresh: "", output: "" };
+  const paths: Record<Part, string> = { cached: "", written: "", uncached: "", output: "" };
   let baseline = "";
   const barWidth = pitch * 0.8;
   for (const [at, call] of calls.entries()) {
@@ -370,13 +370,13 @@ function Results({ label, subject, rows, changed }: {
                 <bdi>{about ?? tool ?? "Result"}</bdi>
               </a>
             ),
-            "begins",
+            "clipped",
           ],
-          ["Tool", ({ tool }) => <bdi>{tool}</bdi>, "words"],
+          ["Tool", ({ tool }) => <bdi>{tool}</bdi>, "text"],
           ["Cost", money],
           ["Calls", ({ calls }) => formatCount(calls)],
           ["Tokens now", ({ tokens }) => formatCount(tokens)],
-          ["Eviction", (result) => evictionCell(result, evict), "words"],
+          ["Eviction", (result) => evictionCell(result, evict), "text"],
         ]}
       />
     </>
@@ -402,7 +402,7 @@ function Carried(
       label={BY[by]}
       rows={rows}
       columns={[
-        [by === "tool" ? "Tool" : "Path or command", ({ key }) => <bdi>{key || "unknown"}</bdi>, "begins"],
+        [by === "tool" ? "Tool" : "Path or command", ({ key }) => <bdi>{key || "unknown"}</bdi>, "clipped"],
         ["Carrying cost", money],
         ["Results", ({ results }) => formatCount(results)],
         ["Original tokens", ({ tokens }) => formatCount(tokens)],
