@@ -1,14 +1,14 @@
 import { resolve } from "@std/path";
 import { forgetServer, noteOwnerPort, noteServer } from "@tare/cli/parts";
 import { CacheKeepAlive } from "@tare/session";
-import { pingUsdOfToday } from "@tare/session/internal/report";
+import { keepAliveUsdOfToday } from "@tare/session/internal/report";
 import { type MetricRegistry, Telemetry } from "@tare/session/telemetry";
 import { gateway, type HttpGateway } from "@tare/gateway";
 import {
   type AgentModels,
   configuredModels,
   hasChatProvider,
-  isRehearsed,
+  isDemo,
   priceOf,
   type ServerProfile,
   serverProfile,
@@ -84,7 +84,7 @@ export async function startServer(
     Parts = {},
 ): Promise<RunningServer> {
   refuseUnsafe(settings, mcpSdk !== undefined);
-  const { token, keepWarm, expireAfterDays } = settings;
+  const { token, keepAlive: keepAliveBudget, expireAfterDays } = settings;
   const data = resolve(settings.data);
   const onError = (error: unknown) =>
     log(error instanceof Error ? error.stack ?? error.message : String(error));
@@ -96,16 +96,14 @@ export async function startServer(
   const countTokens = lazily(async () => countingImages(sampledCount((await tokenizer()).count)));
   const { apiKey, baseUrl: baseURL = DEFAULT_PROVIDER.baseURL } = settings;
   const probe = hasChatProvider(settings) ? serverProfile({ baseURL, apiKey }) : undefined;
-  const provider = isRehearsed(settings)
-    ? offlineDemo(settings, tokenizer)
-    : configuredModels(settings, probe);
+  const provider = isDemo(settings) ? offlineDemo(settings, tokenizer) : configuredModels(settings, probe);
   const metricRegistry = settings.metrics === "off"
     ? undefined
     : (await import("@tare/session/internal/prometheus")).prometheus({ onError });
   const keepAlive = new CacheKeepAlive({
     now: store.now,
-    budgetUsdPerDay: keepWarm === "off" ? 0 : keepWarm,
-    spentUsd: await pingUsdOfToday(store),
+    budgetUsdPerDay: keepAliveBudget === "off" ? 0 : keepAliveBudget,
+    spentUsd: await keepAliveUsdOfToday(store),
     onError,
   });
   const prompts = promptOptions(settings, triggers);
@@ -187,7 +185,7 @@ function gatewayOf(
     forward: settings.forward,
     recall: !settings.off.includes("recall"),
     holdout: settings.holdout,
-    ...(settings.keepWarm !== "off" && { keepAlive }),
+    ...(settings.keepAlive !== "off" && { keepAlive }),
     limits: { bodyBytes: LIMITS.gatewayBytes },
     retention: {
       content: gatewayStoreMiB > 0,
@@ -251,7 +249,7 @@ function agentOf(settings: Settings, parts: AgentParts): HttpAgent {
     advanced: {
       ...workspace.options.advanced,
       delegates: settings.delegate,
-      keepAlive: settings.keepWarm === "off" ? "off" : keepAlive,
+      keepAlive: settings.keepAlive === "off" ? "off" : keepAlive,
     },
   });
 }

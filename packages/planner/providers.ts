@@ -695,7 +695,7 @@ function profileOfHost(hostname: string): string | undefined {
  * end has the shortest); for an unknown provider with cached tokens, by whether it reports cache writes, or
  * by the size of its blocks. Returns `undefined` without evidence.
  */
-export function recogniseProfile(usage: Usage, known: Profile = profileNamed("none")): string | undefined {
+export function recognizeProfile(usage: Usage, known: Profile = profileNamed("none")): string | undefined {
   const { cachedTokens, cacheWriteTokens, hourWriteTokens } = usage;
   if (known.name !== "none" && !known.writes) return undefined;
   if (hourWriteTokens !== undefined && cacheWriteTokens) {

@@ -45,7 +45,9 @@ function hasPauses(recording: Recording): boolean {
 
 const HEAD = ["data", "rule", "sessions", "cost", "worst", "lose over 2%", "requests"];
 
-function cells({ data, rule, sessions, cost, vsResend, worst, losing, pings }: KeepAliveRow): string[] {
+function cells(
+  { data, rule, sessions, cost, vsResend, worst, losing, keepAliveRequests }: KeepAliveRow,
+): string[] {
   return [
     data,
     rule,
@@ -53,7 +55,7 @@ function cells({ data, rule, sessions, cost, vsResend, worst, losing, pings }: K
     cost.toFixed(3),
     worst.toFixed(3),
     `${(100 * losing).toFixed(0)}%`,
-    pings.toFixed(1),
+    keepAliveRequests.toFixed(1),
     ...(vsResend === undefined ? [] : [vsResend.toFixed(3)]),
   ];
 }

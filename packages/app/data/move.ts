@@ -16,8 +16,9 @@ const HELP = `Moves all sessions from the data folder into the PostgreSQL databa
 
   deno task move [--back] [--workspace FOLDER] [--data FOLDER]
 
-Stop all servers of both first. The copy is verified; the file is renamed to tare.db.moved. If it is interrupted,
-nothing is lost: run it again. Texts in the bucket of TARE_ARCHIVE are read from there.
+First stop all servers of the folder and the database. The copy is verified; the file is renamed to
+tare.db.moved. If it is interrupted, nothing is lost: run it again. Texts in the bucket of TARE_ARCHIVE are read
+from there.
 
   --back              From the database into the data folder. The database stays unchanged.
   --workspace, --data As passed to the server. Default: from TARE_WORKSPACE and TARE_DATA`;

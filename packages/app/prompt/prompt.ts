@@ -10,7 +10,7 @@ import { countMessageTokens, countToolTokens } from "@tare/messages/internal";
 import { memoryArchive } from "@tare/prune";
 import { loadTokenizer } from "@tare/tiktoken";
 import { BackgroundCommands } from "@tare/tools/shell";
-import { environmentText, findPlaces, lookAround, realPath } from "@tare/tools/internal/instructions";
+import { environmentText, findPlaces, inspectEnvironment, realPath } from "@tare/tools/internal/instructions";
 import { serverSandbox } from "../server_sandbox.ts";
 import { readSettings, VARIABLES } from "../settings/settings.ts";
 import { agentTools } from "../workspace.ts";
@@ -40,7 +40,7 @@ try {
     // Nothing is fetched; the definition is that of the server.
     ...(sandbox && allowDomains.length > 0 && { web: { domains: allowDomains, socket: "" } }),
   });
-  const described = await lookAround({ places, hidden: realPath(hidden), shell });
+  const described = await inspectEnvironment({ places, hidden: realPath(hidden), shell });
   const first = instructions?.text ?? INSTRUCTIONS.trim();
   const { count } = await loadTokenizer(model === undefined ? {} : { model });
   const system = {

@@ -14,7 +14,7 @@ import {
   anyText,
   fraction,
   fromFolder,
-  keepWarm,
+  keepAlive,
   KEY,
   list,
   oneOf,
@@ -166,11 +166,11 @@ const GROUPS = {
     },
     unknownOutcome: {
       variable: "TARE_UNKNOWN_OUTCOME",
-      fallback: "tell",
+      fallback: "report",
       help:
-        "Handling of a call that was running when the server ended: tell, reports to the model that its outcome is " +
+        "Handling of a call that was running when the server ended: report, reports to the model that its outcome is " +
         "unknown; ask, requests an approval to repeat it; repeat, repeats it if its tool only reads or declares that safe",
-      ...oneOf("tell", "ask", "repeat"),
+      ...oneOf("report", "ask", "repeat"),
     },
     delegate: {
       variable: "TARE_DELEGATE",
@@ -181,7 +181,7 @@ const GROUPS = {
     maxSteps: {
       variable: "TARE_MAX_STEPS",
       fallback: "500",
-      help: "Most model calls of a turn: a guard against runaways. The next message continues from there",
+      help: "Most model calls of a turn, against endless loops. The next message continues from there",
       ...wholeNumber(1, 100_000),
     },
     maxRunningTurns: {
@@ -337,13 +337,13 @@ const GROUPS = {
       },
       right: `a comma-separated list of ${PARTS.join(",")}`,
     },
-    keepWarm: {
+    keepAlive: {
       variable: "TARE_KEEP_ALIVE",
       fallback: "turns",
       help:
         "Cache keep-alive: turns, while a turn of the agent waits for tools, subagents or an answer; $0.50/day, also for " +
         "idle conversations, up to that budget; off",
-      ...keepWarm(),
+      ...keepAlive(),
     },
     truncateTokens: {
       variable: "TARE_TRUNCATE_AT",
@@ -471,8 +471,8 @@ export function readSettings(
 function faultOf(settings: Settings, sources: ReadonlyMap<string, string>): string | undefined {
   const { apiKey, baseUrl, messagesKey, messagesUrl, model, effort, protocol, policy } = settings;
   const { database, archive, bucketKeyId, bucketKey } = settings;
-  if (policy === "classic" && sources.has("keepWarm")) {
-    const source = sources.get("keepWarm");
+  if (policy === "classic" && sources.has("keepAlive")) {
+    const source = sources.get("keepAlive");
     return `${source} is set, but the policy classic has no keep-alive. Set another TARE_POLICY, or omit ${source}.`;
   }
   if (database !== undefined && settings.maxDataMiB !== undefined) {

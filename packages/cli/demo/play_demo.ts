@@ -14,7 +14,7 @@ import { listPrice, type Price, type Profile, profileNamed } from "@tare/planner
 import { DEFAULT_PROVIDER, EXAMPLE_MODELS, MODELS_DATE, PROFILES } from "@tare/planner/internal";
 import type { PolicyOptions } from "@tare/planner/policies";
 import { agentHandler, ALLOW_EVERYTHING, type SessionEvent } from "@tare/server";
-import { rehearsal, simulator } from "@tare/simulator";
+import { demoModel, simulator } from "@tare/simulator";
 import { loadTokenizer, type Tokenizer } from "@tare/tiktoken";
 import { client } from "../../server/client.ts";
 import { callersPath, option, optionOr, runCommandLine } from "../command_line.ts";
@@ -74,9 +74,9 @@ export async function playDemo(
 ): Promise<Played> {
   let nowMs = Date.UTC(2026, 0, 1);
   const now = () => nowMs;
-  const provider = simulator({ model: rehearsal(), profile, tokenizer, windowTokens: WINDOW_TOKENS, now });
+  const provider = simulator({ model: demoModel(), profile, tokenizer, windowTokens: WINDOW_TOKENS, now });
   const access = {
-    model: "rehearsal",
+    model: "demo",
     fetch: (input: RequestInfo | URL, init?: RequestInit) => {
       nowMs += REPLY_MS;
       return provider.fetch(new Request(input, init));
@@ -85,7 +85,7 @@ export async function playDemo(
   let failure: unknown;
   const agent = agentHandler({
     models: {
-      defaultModel: "rehearsal",
+      defaultModel: "demo",
       model: () =>
         profile.writes // Only Messages have a time to live per request.
           ? anthropicModel({ ...access, baseURL: "http://provider", cacheTtlMs: profile.ttlMs })

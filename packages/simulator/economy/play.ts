@@ -51,7 +51,7 @@ export interface Played {
   readonly cachedTokens: number;
   readonly maxPromptTokens: number;
   /** Keep-alive requests; `cost` includes them. */
-  readonly pings: number;
+  readonly keepAliveRequests: number;
   /** Number of maximal sequences of calls whose prompts extend each other. */
   readonly epochs: number;
   /** Calls with a prompt that every provider rejects. Their cost is included. */
@@ -131,7 +131,7 @@ class Desk {
   readonly #recording: Recording;
   readonly #cache: HourCache;
   readonly #prefix: readonly PromptUnit[];
-  readonly totals = { promptTokens: 0, cachedTokens: 0, maxPromptTokens: 0, pings: 0, epochs: 0 };
+  readonly totals = { promptTokens: 0, cachedTokens: 0, maxPromptTokens: 0, keepAliveRequests: 0, epochs: 0 };
   units: readonly PromptUnit[] = [];
   #requestedAtMs = 0;
   usage: Usage = { promptTokens: 0, cachedTokens: 0, outputTokens: 0 };
@@ -177,7 +177,7 @@ class Desk {
     const answer = this.#recording.messages[messages];
     if (!warmer || !answer) return 0;
     const [unit] = PrefixCache.unitsOf({ messages: [answer], tools: [] }, countTokens);
-    const { pings, cost } = playPause(warmer, {
+    const { keepAliveRequests, cost } = playPause(warmer, {
       ...awaitedAfter(this.#recording, messages),
       atMs: this.#requestedAtMs,
       units: this.units,
@@ -186,7 +186,7 @@ class Desk {
       isFirst: at === 0,
       nextMs,
     }, { cache: this.#cache, profile, reportsEnd: keepAlive.reportsEnd });
-    this.totals.pings += pings;
+    this.totals.keepAliveRequests += keepAliveRequests;
     return cost;
   }
 
