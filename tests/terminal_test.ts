@@ -436,7 +436,9 @@ Deno.test({
     cwd,
     env: { ...env, TARE_MODEL: "scripted", OPENAI_BASE_URL: "" },
   });
-  await foreign.shows(/other settings \(TARE_MODEL\), and can't be restarted: OPENAI_BASE_URL of that server isn't/);
+  await foreign.shows(
+    /other settings \(TARE_MODEL\), and can't be restarted: OPENAI_BASE_URL of that server isn't/,
+  );
   await foreign.shows(/Chatting with other[^]*› \S+$/);
   await leave(foreign);
   assertEquals((await tare("stop").ended).code, 0);

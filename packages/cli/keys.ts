@@ -72,7 +72,9 @@ await runCommandLine({
     }
     case "list": {
       const keys = await client.keys();
-      if (keys.length === 0) console.log("There are no keys except the owner's. tare keys add NAME creates one.");
+      if (keys.length === 0) {
+        console.log("There are no keys except the owner's. tare keys add NAME creates one.");
+      }
       for (const key of keys) {
         const { budgetUsdPerDay: budget, perMinute: rate } = key;
         const parts = [

@@ -159,7 +159,10 @@ export function approvalBodies(questions: readonly PendingApproval[]) {
 export function sessionBody(
   { id, by, createdAtMs, title = "", lastEvent, isHeld = false, settings, totals, parent: of }: ListedSession,
 ): Static<typeof SESSION> {
-  const { turns, ledger, days, chosen, pendingApproval } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
+  const { turns, ledger, days, chosen, pendingApproval } = {
+    ...NO_TURNS,
+    ...totals as SessionTotals | undefined,
+  };
   const parent = parentOf({ settings, ...(of !== undefined && { parent: of }) });
   const { forkedFrom } = settings as StoredSettings;
   return {
