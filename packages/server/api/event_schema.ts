@@ -62,6 +62,36 @@ export const LEDGER = closed({
   usd: Type.Optional(DOLLARS),
 }, "Ledger");
 
+export const INNER_CALLS = Type.Array(
+  closed({
+    type: text("Purpose, such as `compaction` or `advisor_message`."),
+    model: optionalText("Absent: unknown, or that of the outer call."),
+    promptTokens: TOKENS,
+    cachedTokens: TOKENS,
+    cacheWriteTokens: Type.Optional(TOKENS),
+    hourWriteTokens: Type.Optional(TOKENS),
+    outputTokens: TOKENS,
+  }, "InnerCall"),
+  { description: "Model calls inside the call; its other fields exclude them." },
+);
+
+export const SERVER_TOOLS = Type.Unsafe<Readonly<Record<string, number>>>({
+  type: "object",
+  additionalProperties: { type: "number" },
+  description: "Uses of the provider's own tools by name, such as `web_search`.",
+});
+
+const BILLING = {
+  tier: optionalText("Service tier or speed other than standard, such as `priority` or `fast`."),
+  region: optionalText("Region of the inference if not global."),
+  serverTools: Type.Optional(SERVER_TOOLS),
+  model: optionalText("Model that served the call in place of the requested one."),
+  innerCalls: Type.Optional(INNER_CALLS),
+  reportedUsd: Type.Optional(
+    Type.Number({ minimum: 0, description: "Cost in US dollars as reported by the provider." }),
+  ),
+};
+
 const USAGE = closed({
   promptTokens: TOKENS,
   cachedTokens: TOKENS,
@@ -70,6 +100,14 @@ const USAGE = closed({
   hourWriteTokens: Type.Optional(TOKENS),
   reasoningTokens: Type.Optional(TOKENS),
   estimated: Type.Optional(Type.Boolean()),
+  firstRead: Type.Optional(closed({
+    promptTokens: TOKENS,
+    cachedTokens: TOKENS,
+    cacheWriteTokens: Type.Optional(TOKENS),
+    hourWriteTokens: Type.Optional(TOKENS),
+    estimated: Type.Optional(Type.Boolean()),
+  }, "FirstRead")),
+  ...BILLING,
 }, "Usage");
 
 const COST = closed({ costUnits: UNITS, usd: Type.Optional(DOLLARS) }, "Cost");
