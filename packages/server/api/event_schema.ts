@@ -4,7 +4,7 @@ import { type TProperties, Type } from "typebox";
 import { closed, COUNT, count, optionalText, text } from "../http/schema.ts";
 import type { SessionEvent } from "../sessions/session_types.ts";
 import { ASSISTANT_MESSAGE, CONTENT, MESSAGE } from "./message_schemas.ts";
-import { REQUESTED_PINS } from "./report_schemas.ts";
+import { INNER_CALLS, REQUESTED_PINS, SERVER_TOOLS } from "./report_schemas.ts";
 
 const STRING = Type.String();
 const TOKENS = Type.Number({ minimum: 0 });
@@ -61,25 +61,6 @@ export const LEDGER = closed({
   costUnits: Type.Optional(UNITS),
   usd: Type.Optional(DOLLARS),
 }, "Ledger");
-
-export const INNER_CALLS = Type.Array(
-  closed({
-    type: text("Purpose, such as `compaction` or `advisor_message`."),
-    model: optionalText("Absent: unknown, or that of the outer call."),
-    promptTokens: TOKENS,
-    cachedTokens: TOKENS,
-    cacheWriteTokens: Type.Optional(TOKENS),
-    hourWriteTokens: Type.Optional(TOKENS),
-    outputTokens: TOKENS,
-  }, "InnerCall"),
-  { description: "Model calls inside the call; its other fields exclude them." },
-);
-
-export const SERVER_TOOLS = Type.Unsafe<Readonly<Record<string, number>>>({
-  type: "object",
-  additionalProperties: { type: "number" },
-  description: "Uses of the provider's own tools by name, such as `web_search`.",
-});
 
 const BILLING = {
   tier: optionalText("Service tier or speed other than standard, such as `priority` or `fast`."),
