@@ -23,7 +23,7 @@ const PARTS: Readonly<Record<keyof CallReport["spent"]["costUnits"], string>> = 
   lost: "dropped",
   output: "output",
   serverSide: "server tools",
-  ping: "keep-alive",
+  keepAlive: "keep-alive",
 };
 
 const WORDS =
@@ -60,7 +60,7 @@ function totalsTable(
   const unit = isPriced ? "Usd" : "CostUnits";
   const format = isPriced ? inDollars : formatCount;
   const parts = SPENT_ON.filter((part) =>
-    (isPriced || part !== "output") && (all.pings > 0 || part !== "ping") &&
+    (isPriced || part !== "output") && (all.keepAliveRequests > 0 || part !== "keepAlive") &&
     (all[`${part}${unit}`] > 0 || part !== "serverSide")
   );
   return table(

@@ -40,7 +40,7 @@ function App(): JSX.Element {
   return (
     <>
       <a class="skip" href="#main" onClick={skip}>Skip to content</a>
-      <header class="top">
+      <header class="page-head">
         <a class="brand" href="#/">Tare</a>
         <nav aria-label="Page">
           <a href="#/" aria-current={place.view === "new" ? "page" : undefined}>
@@ -113,7 +113,7 @@ function Lock(
     if (key.trim() !== "") enter(key.trim());
   };
   return (
-    <main class="lock">
+    <main class="sign-in">
       <h1>Tare</h1>
       <form onSubmit={submit}>
         <label for="key">Your key</label>
