@@ -23,6 +23,8 @@ interface Bill extends Billed {
   readonly tier: string | undefined;
   readonly region: string | undefined;
   readonly tools: Readonly<Record<string, number>>;
+  /** Later reads of the prompt, which the provider's own tools cause. */
+  readonly again: readonly Billed[];
   readonly inner: readonly (Billed & { readonly type: string; readonly model?: string })[];
   readonly usd: number | undefined;
 }
@@ -70,7 +72,7 @@ function dollars(bill: Bill): number | null {
       1e6;
   };
   const tier = bill.tier === undefined ? 1 : TIERS[model]![bill.tier] ?? NaN;
-  let usd = priced(bill, model, tier);
+  let usd = [bill, ...bill.again].reduce((sum, read) => sum + priced(read, model, tier), 0);
   for (const [tool, uses] of Object.entries(bill.tools)) usd += uses * (TOOLS[model]![tool] ?? NaN);
   for (const call of bill.inner) {
     usd += call.model === undefined
@@ -78,6 +80,16 @@ function dollars(bill: Bill): number | null {
       : priced(call, call.model, bill.tier === undefined ? 1 : NaN);
   }
   return Number.isNaN(usd) ? null : usd;
+}
+
+function totalOf({ again, ...first }: Bill): Billed {
+  return again.reduce<Billed>((sum, read) => ({
+    fresh: sum.fresh + read.fresh,
+    cached: sum.cached + read.cached,
+    short: sum.short + read.short,
+    hour: sum.hour + read.hour,
+    output: sum.output + read.output,
+  }), first);
 }
 
 function promptOf({ fresh, cached, short, hour }: Billed): number {
@@ -96,11 +108,11 @@ function messagesUsage({ fresh, cached, short, hour, output }: Billed): object {
 
 /** Returns the reply of a provider that bills this. */
 function replyOf(bill: Bill): Response {
-  const { protocol, stream, tier, region, tools, inner, usd } = bill;
+  const { protocol, stream, tier, region, tools, again, inner, usd } = bill;
   const cost = usd !== undefined && { cost: usd };
   if (protocol === "messages") {
     const usage = {
-      ...messagesUsage(bill),
+      ...messagesUsage({ ...bill, output: totalOf(bill).output }),
       ...(tier === "fast" ? { speed: tier, service_tier: "standard" } : { service_tier: tier ?? "standard" }),
       inference_geo: region ?? "global",
       server_tool_use: Object.fromEntries(
@@ -108,7 +120,7 @@ function replyOf(bill: Bill): Response {
       ),
       iterations: [
         ...inner.map(({ type, model, ...of }) => ({ type, ...(model && { model }), ...messagesUsage(of) })),
-        { type: "message", ...messagesUsage(bill) },
+        ...[bill, ...again].map((read) => ({ type: "message", ...messagesUsage(read) })),
       ],
       ...cost,
     };
@@ -244,6 +256,7 @@ const bill: fc.Arbitrary<Bill> = fc.constantFrom("chat", "responses", "messages"
           { maxLength: 2 },
         )
         : fc.constant([]),
+      again: isMessages ? fc.array(billed(90_000, true), { maxLength: 2 }) : fc.constant([]),
       usd: fc.constantFrom(undefined, undefined, 0, 0.125),
     }),
   ).map(([of, rest]) => ({ ...of, ...rest }));
@@ -275,9 +288,10 @@ Deno.test("billing: usage of any reply is stored and reported whole, with the do
       await later.close();
       const [call, ...others] = found.flatMap(({ calls }) => calls);
       assert(call && others.length === 0);
+      const total = totalOf(made);
       assertEquals(
         [call.promptTokens, call.cachedTokens, call.writtenTokens, call.outputTokens],
-        [promptOf(made), made.cached, made.short + made.hour, made.output],
+        [promptOf(total), total.cached, total.short + total.hour, total.output],
       );
       assertEquals([call.tier, call.region, call.reportedUsd], [
         made.tier ?? null,
