@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { chooseProfile, listPrice, listWindow, profileNamed, readTooLong } from "@tare/planner";
 import {
   EXAMPLE_MODELS,
@@ -332,8 +332,10 @@ Deno.test("listPrice() returns the price of fast mode for a name that requests i
   assertEquals(listWindow("anthropic/claude-opus-5-fast"), 1_000_000);
 });
 
-Deno.test("MODELS are dated, and ordered by provider", () => {
+Deno.test("MODELS are dated, and ordered by provider", async () => {
   assert(Date.parse(MODELS_DATE) > 0);
+  const docs = await Deno.readTextFile(new URL("../../docs/providers.md", import.meta.url));
+  assertStringIncludes(docs.replaceAll("\n", " "), `list price of ${MODELS_DATE}`);
   for (
     const [name, { windowTokens, price }] of Object.entries(MODELS)
   ) {
