@@ -223,7 +223,8 @@ Deno.test("tare history: invalid options are reported", async () => {
       assertEquals(code, 1);
       return err.trimEnd();
     };
-    const agents = "claude-code, codex, opencode, pi, qwen-code, copilot, cline";
+    const agents =
+      "claude-code, codex, opencode, pi, qwen-code, copilot, cline, kilo, openclaw, gemini-cli, kimi";
     assertEquals(await output(), `Cannot find a session in ${home}: no logs of ${agents}.`);
     assertEquals(
       await output("--agent", "emacs"),
