@@ -140,14 +140,20 @@ function takeMessage(
     const { promptTokens = 0, cachedTokens = 0 } = usage ?? {};
     reply = thread.replyOf(names.id, names.requestId, promptTokens);
     if (usage) {
-      const of = { ...names, ts, usage: `${promptTokens} ${cachedTokens}`, said: saidIn(content) };
       log.call({
         ...{ id: reply, model: loggedText(model), usage, ts, reply },
-        fingerprints: () => thread.fingerprints(of),
+        fingerprints: () =>
+          thread.fingerprints({
+            ...names,
+            ts,
+            usage: `${promptTokens} ${cachedTokens}`,
+            said: saidIn(content),
+          }),
       });
     }
   }
-  for (const part of MESSAGES_PROTOCOL.readItem(message)) {
+  if (!isUser && !log.hasMessages) log.countReply();
+  for (const part of log.hasMessages ? MESSAGES_PROTOCOL.readItem(message) : []) {
     log.addMessage(part.message, { id, ts, ...(!isUser && { reply }) });
   }
   return isUser || usage !== undefined;

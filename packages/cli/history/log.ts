@@ -243,6 +243,11 @@ export class SessionLog {
     return this.#id;
   }
 
+  /** Whether messages are read, not only usage. */
+  get hasMessages(): boolean {
+    return this.#hasMessages;
+  }
+
   /** Sets the id, and group and project unless they are set. */
   name({ id, group, project }: { readonly [N in "id" | "group" | "project"]?: unknown }): void {
     this.#id = loggedText(id, this.#id);
@@ -280,6 +285,11 @@ export class SessionLog {
   /** Links an entry to its parent, in logs whose entries are a tree. */
   link(id: string, parent: unknown): void {
     if (this.#hasMessages) this.#parents.set(id, typeof parent === "string" ? parent : undefined);
+  }
+
+  /** Counts a reply whose message isn't read. */
+  countReply(): void {
+    this.#replies++;
   }
 
   addMessage(message: Message, { ts, id, reply = id ?? `${this.#entries.length}` }: Position): void {

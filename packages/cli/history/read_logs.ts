@@ -100,11 +100,20 @@ export interface NotRead {
 const TOTALS_ONLY = "logs that contain totals of sessions only";
 const WITHOUT_USAGE = "sessions with replies without usage";
 
+/** Time in which the day doesn't change: time zones differ by quarters of an hour. */
+const SAME_DAY_MS = 900_000;
+
 /** Returns a function that returns the day of a time, such as 2026-01-31. */
 function dayOf(utc: boolean): (ms: number) => string {
+  const days = new Map<number, string>();
   return (ms) => {
-    const date = new Date(ms);
-    return new Date(utc ? ms : ms - 60_000 * date.getTimezoneOffset()).toISOString().slice(0, 10);
+    const quarter = Math.floor(ms / SAME_DAY_MS);
+    const known = days.get(quarter);
+    if (known !== undefined) return known;
+    const offsetMs = utc ? 0 : 60_000 * new Date(ms).getTimezoneOffset();
+    const day = new Date(ms - offsetMs).toISOString().slice(0, 10);
+    days.set(quarter, day);
+    return day;
   };
 }
 
