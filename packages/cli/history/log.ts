@@ -155,13 +155,17 @@ export function entriesOf(folder: string, { unreadable }: Pick<Places, "unreadab
   }
 }
 
-/** Returns whether a path is a folder or a link to one. */
+/** Returns whether a path is a folder or a link to one, or may be one that can't be read. */
 export function isFolder(path: string): boolean {
   try {
     return Deno.statSync(path).isDirectory;
-  } catch {
-    return false;
+  } catch (error) {
+    return isDenied(error);
   }
+}
+
+export function isDenied(error: unknown): boolean {
+  return error instanceof Deno.errors.PermissionDenied || error instanceof Deno.errors.NotCapable;
 }
 
 export function realPath(path: string): string {

@@ -7,6 +7,7 @@ import { GEMINI_CLI } from "./gemini_cli.ts";
 import { KIMI } from "./kimi.ts";
 import {
   filesIn,
+  isDenied,
   type LogFormat,
   type LoggedCall,
   type LoggedSession,
@@ -123,7 +124,10 @@ export function readLogs(
 ): LoggedHistory {
   const unreadable: { path: string; why: string }[] = [];
   const fail = (path: string, error: unknown) =>
-    unreadable.push({ path, why: error instanceof Error ? error.message : String(error) });
+    unreadable.push({
+      path,
+      why: isDenied(error) ? "permission denied" : error instanceof Error ? error.message : String(error),
+    });
   const notRead = new Map<string, NotRead>();
   const leave = (agent: string, what: string, count = 1) => {
     const name = `${agent} ${what}`;
