@@ -2,17 +2,17 @@ import { contentText, type CountTokens, type Message, type Rewrite, type Usage }
 import {
   type History,
   type Idle,
+  type KeepAliveEntry,
+  type KeepAliveRequest,
   type LedgerEntry,
   type Pin,
-  type Ping,
-  type PingEntry,
-  type PingSent,
   type Profile,
   type PromptCall,
   type PromptSession,
   type PromptSessionOptions,
   type Quote,
   readTooLong,
+  type SentKeepAlive,
   type SessionView,
 } from "@tare/planner";
 import { makePin, type NewPin, pinRefusals, pinsAfter } from "@tare/planner/internal";
@@ -360,13 +360,13 @@ export class Session {
   }
 
   /** Returns the next keep-alive request; `undefined` if none pays or there is no ledger. */
-  nextPing(idle: Idle): Ping | undefined {
-    return this.#prompts.nextPing?.(idle);
+  nextKeepAlive(idle: Idle): KeepAliveRequest | undefined {
+    return this.#prompts.nextKeepAlive?.(idle);
   }
 
   /** Records an answered keep-alive request and returns its cost. @throws {Error} before the first request. */
-  pinged(sent: PingSent): PingEntry {
-    const entry = this.#prompts.pinged?.(sent);
+  recordKeepAlive(sent: SentKeepAlive): KeepAliveEntry {
+    const entry = this.#prompts.recordKeepAlive?.(sent);
     if (!entry) throw new Error("Cannot record a keep-alive request: the policy has no ledger");
     this.#change({ savedCostUnits: entry.savedCostUnits });
     return entry;

@@ -177,12 +177,12 @@ Deno.test("page: a call that needs approval waits for a decision by keyboard, he
   const { messages } = await (await server.ask(`/tare/v1/sessions/${id}`)).json();
   const results = messages.filter(({ role }: { role: string }) => role === "tool")
     .map(({ content }: { content: string }) => content.split("\n").slice(0, 2).join(" "));
-  const looked = "exit code 0; 4 bytes of output one";
+  const inspected = "exit code 0; 4 bytes of output one";
   assertEquals(results, [
     "exit code 0; no output",
     "Cannot run shell: the user denied it: Not that one.",
-    looked,
-    looked,
+    inspected,
+    inspected,
     "exit code 0; no output",
   ]);
   await Deno.remove(rules);

@@ -74,8 +74,8 @@ Deno.test("page: the cost view displays the ledger's numbers and explains rewrit
   const sum = (of: (call: typeof calls[number]) => number) =>
     calls.map(of).reduce((a: number, b: number) => a + b, 0);
   const { ledger } = await (await server.ask(`/tare/v1/sessions/${id}`)).json();
-  const [cost, without] = [sum((call) => call.costUnits), sum((call) => call.without.costUnits)];
-  const [usd, baselineUsd] = [sum((call) => call.usd), sum((call) => call.without.usd)];
+  const [cost, baseline] = [sum((call) => call.costUnits), sum((call) => call.baseline.costUnits)];
+  const [usd, baselineUsd] = [sum((call) => call.usd), sum((call) => call.baseline.usd)];
   const fits = calls.filter((call: typeof calls[number]) => call.resendCostUnits !== null);
   const isThere = (call: typeof calls[number]) => fits.includes(call);
   const [resent, fitting] = [
@@ -89,19 +89,19 @@ Deno.test("page: the cost view displays the ledger's numbers and explains rewrit
     `${dollars(usd)}baseline ${dollars(baselineUsd)}: ${
       share(baselineUsd - usd, baselineUsd)
     } estimated saving`,
-    `${count(cost)}baseline ${count(without)}: ${share(without - cost, without)} estimated saving`,
+    `${count(cost)}baseline ${count(baseline)}: ${share(baseline - cost, baseline)} estimated saving`,
     `${
       share(resent - fitting, resent)
     }estimated saving against resending everything, ${fits.length} of ${CALLS} calls; ` +
-    `afterwards the client would have compacted ${sum((call) => call.without.compacts ? 1 : 0)} times`,
+    `afterwards the client would have compacted ${sum((call) => call.baseline.compacts ? 1 : 0)} times`,
   ]);
-  assert(cost < without);
+  assert(cost < baseline);
   const reported = calls.toReversed().slice(0, 25).map((call: typeof calls[number]) =>
     [
       `${call.number}${call.rewrites.length > 0 ? "▲" : ""}`,
       ...[call.cachedTokens, call.writtenTokens, call.newTokens, call.outputTokens],
       ...[missed(call) || "", call.promptTokens],
-      ...[call.without.promptTokens, call.costUnits, call.without.costUnits],
+      ...[call.baseline.promptTokens, call.costUnits, call.baseline.costUnits],
     ].map((cell) => typeof cell === "number" ? count(cell) : cell)
   );
   const rows = await page.$$eval(
@@ -159,7 +159,7 @@ Deno.test("page: the prompt view displays an evicted result, pins it, and restor
     `${count(originalTokens - tokens)}${share(originalTokens - tokens, originalTokens)}`,
     count(total),
   ]);
-  const elided = blocks.find(({ state }: typeof blocks[number]) => state === "elided");
+  const elided = blocks.find(({ state }: typeof blocks[number]) => state === "replaced");
   assert(elided);
   await choose(page, blocks.indexOf(elided));
   await seen(page, ".detail small", "evicted: replaced by a one-line placeholder");
@@ -179,7 +179,7 @@ Deno.test("page: the prompt view displays an evicted result, pins it, and restor
   await press(page, "Restore and retain");
   await seen(page, ".pin", "Pending: restored at the next rewrite and then retained.");
   const here = blocks.findLast(({ state, tool, kind }: typeof elided) =>
-    kind === "message" && state === "alive" && tool
+    kind === "message" && state === "visible" && tool
   );
   await choose(page, blocks.indexOf(here));
   await press(page, "Evict");
@@ -192,7 +192,7 @@ Deno.test("page: the prompt view displays an evicted result, pins it, and restor
   await seen(page, ".detail small", "unchanged");
   await seen(page, ".comparison pre", original.text.slice(0, 100));
   const states = [elided, here].map(({ id }) => after.find((block: typeof elided) => block.id === id).state);
-  assertEquals(states, ["alive", "elided"]);
+  assertEquals(states, ["visible", "replaced"]);
 });
 
 async function choose(page: Page, at: number): Promise<void> {
@@ -209,14 +209,14 @@ Deno.test("page: the overview displays the server's estimated saving", async () 
   const { page } = open;
   await seen(page, "h2", "Optimized sessions and holdout");
   const { today, all } = await (await server.ask("/tare/v1/overview")).json();
-  const saved = (cost: number, without: number, format: typeof count) =>
-    `${format(cost)}baseline ${format(without)}: ${share(without - cost, without)} estimated saving`;
+  const saved = (cost: number, baseline: number, format: typeof count) =>
+    `${format(cost)}baseline ${format(baseline)}: ${share(baseline - cost, baseline)} estimated saving`;
   const rowOf = (totals: typeof today) => [
     saved(totals.usd, totals.baselineUsd, dollars),
     saved(totals.costUnits, totals.baselineCostUnits, count),
     `${
       share(totals.resendCostUnits - totals.fittingCostUnits, totals.resendCostUnits)
-    }estimated saving against resending everything, ${totals.fittingCalls} of ${CALLS} calls; afterwards the client would have compacted ${totals.withoutCompactions} times`,
+    }estimated saving against resending everything, ${totals.fittingCalls} of ${CALLS} calls; afterwards the client would have compacted ${totals.baselineCompactions} times`,
     `${count(totals.savedTokens)}tokens`,
     `${count(totals.promptTokens)}${share(totals.cachedTokens, totals.promptTokens)} from cache`,
     `${count(totals.outputTokens)}${CALLS} calls`,

@@ -12,7 +12,7 @@ export interface Pin {
   /** Retention (with restoration) of the message, or eviction of a result. */
   readonly wish: "retain" | "evict";
   readonly by: string;
-  /** Hash of the message: a pin doesn't apply to another message after the history went back. */
+  /** Hash of the message: the pin doesn't apply to another message at this position. */
   readonly hash: number;
 }
 
@@ -31,7 +31,7 @@ export interface PinOptions {
 
 /**
  * Creates a pin for a message of a history.
- * @throws {RangeError} if there is no such message, or it stays anyway, or it can't be evicted.
+ * @throws {RangeError} if there is no such message, or it is retained anyway, or it can't be evicted.
  */
 export function makePin(history: readonly Message[], wanted: NewPin, options: PinOptions): Pin {
   const { place, wish, by = "user" } = wanted;
@@ -58,7 +58,9 @@ export function pinRefusals(
     if (resultOriginal(message, tools?.[names.get(place) ?? "tool"] !== undefined) === undefined) {
       return "only its text could be recalled";
     }
-    if (countMessageTokens(message, countTokens) <= LINE_TOKENS) return "it is no longer than its placeholder";
+    if (countMessageTokens(message, countTokens) <= LINE_TOKENS) {
+      return "it is no longer than its placeholder";
+    }
     return undefined;
   };
 }
@@ -151,21 +153,26 @@ export function findWishes(
     }
     if (isIntact(place)) continue;
     const step = stepsOf(history).find((step) => step.includes(place)) ?? [place];
-    const beside = layout.hasLeft(place) ? step.filter((at) => at !== place && layout.hasLeft(at)) : [];
-    const candidates = beside.flatMap((at) => layout.isElided(at) ? [] : candidate(at, false) ?? [])
+    const siblings = layout.hasLeft(place) ? step.filter((at) => at !== place && layout.hasLeft(at)) : [];
+    const candidates = siblings.flatMap((at) => layout.isElided(at) ? [] : candidate(at, false) ?? [])
       .filter(({ tokensBefore, index }) =>
         tokensBefore > EXTRA_TOKENS &&
         !pins.some((other) => other.place === index && other.wish === "retain")
       );
     const out = new Set([
       ...candidates.map(({ index }) => index),
-      ...beside.filter((at) => layout.isElided(at)),
+      ...siblings.filter((at) => layout.isElided(at)),
     ]);
     let tokens = layout.tokensAt(place);
-    for (const at of [place, ...beside]) {
+    for (const at of [place, ...siblings]) {
       tokens -= out.has(at) ? EXPECTED_LINE_TOKENS : countMessageTokens(history[at]!, countTokens);
     }
-    back.push({ pin, start: Math.min(start, ...beside.map((at) => layout.startAt(at))), tokens, candidates });
+    back.push({
+      pin,
+      start: Math.min(start, ...siblings.map((at) => layout.startAt(at))),
+      tokens,
+      candidates,
+    });
   }
   return { back, gone };
 }

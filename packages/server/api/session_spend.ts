@@ -155,7 +155,7 @@ function spendOfResults(
 
 /** Returns whether the model still receives its first version. */
 function isWhole({ state }: Pick<ResultSpend, "state">): boolean {
-  return state === "alive" || state === "deduplicated" || state === "truncated";
+  return state === "visible" || state === "deduplicated" || state === "truncated";
 }
 
 /**

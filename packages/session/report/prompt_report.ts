@@ -34,10 +34,17 @@ export interface BlockSummary {
   /** Tokens of the original; zero for a line. */
   readonly originalTokens: number;
   /**
-   * Visible part: all (`alive`); all new parts, normalized (`deduplicated`); a line in its place (`elided`); head and tail
-   * (`truncated`); a summary with others (`summarised`); a mention (`evicted`); a tool's names and types (`compact`).
+   * Visible part: all (`visible`); all new parts, normalized (`deduplicated`); a line in its place (`replaced`); head and tail
+   * (`truncated`); a summary with others (`summarized`); a mention (`evicted`); a tool's names and types (`compact`).
    */
-  readonly state: "alive" | "deduplicated" | "elided" | "truncated" | "summarised" | "evicted" | "compact";
+  readonly state:
+    | "visible"
+    | "deduplicated"
+    | "replaced"
+    | "truncated"
+    | "summarized"
+    | "evicted"
+    | "compact";
   readonly pin: PinReport | null;
   /** Pins that it accepts. */
   readonly mayPin: readonly Pin["wish"][];
@@ -112,7 +119,7 @@ interface Sides {
  *
  * const history = { messages: [{ role: "user", content: "Hello." }], tools: [] } as const;
  * const seen = { history, view: { ...history, places: [0] }, pins: [], countTokens: estimateTokens };
- * assertEquals(reportPrompt(seen).blocks.map(({ id, state }) => [id, state]), [["message-0", "alive"]]);
+ * assertEquals(reportPrompt(seen).blocks.map(({ id, state }) => [id, state]), [["message-0", "visible"]]);
  * ```
  */
 export function reportPrompt(
@@ -183,7 +190,7 @@ export function reportPins({ history, view, pins }: Omit<PromptSnapshot, "countT
     const now = messagesByPlace.get(place);
     const isDone = wish === "retain"
       ? now !== undefined && isSame(now, history.messages[place]!)
-      : now === undefined || stateOf(now, history.messages[place]!) === "elided";
+      : now === undefined || stateOf(now, history.messages[place]!) === "replaced";
     return { place, wish, by, state: isDone ? "done" : "waiting" };
   });
 }
@@ -242,7 +249,7 @@ function describer(
       place: place ?? null,
       tokens: count(now),
       originalTokens: count(original),
-      state: original ? stateOf(now, original, line) : "alive",
+      state: original ? stateOf(now, original, line) : "visible",
       pin: (place === undefined ? undefined : pinned.get(place)) ?? null,
       mayPin: place === undefined ? [] : WISHES.filter((wish) => mayPin({ place, wish })),
       title: titleOf(piece),
@@ -257,11 +264,11 @@ function stateOf(
   original: Message | ToolDefinition,
   line?: Message,
 ): BlockSummary["state"] {
-  if (!now) return line && isSummary(line) ? "summarised" : "evicted";
-  if (isSame(now, original)) return "alive";
+  if (!now) return line && isSummary(line) ? "summarized" : "evicted";
+  if (isSame(now, original)) return "visible";
   if (isTool(now)) return "compact";
   const lines = contentText(now.content).split("\n");
-  if (parsePlaceholder(lines[0] ?? "")?.of === "result") return "elided";
+  if (parsePlaceholder(lines[0] ?? "")?.of === "result") return "replaced";
   return lines.some((line) => parsePlaceholder(line)) ? "truncated" : "deduplicated";
 }
 

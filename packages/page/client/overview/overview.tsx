@@ -181,7 +181,7 @@ const CHART_DAYS = { most: 30, least: 14 };
 
 const AGENT_COLORS = [
   "new",
-  "ping",
+  "keepAlive",
   "expired",
   "ownRewrite",
   "changed",

@@ -45,7 +45,7 @@ export const PARTS:
     ["changed", "Changes by the client", "cache misses after other tools, another model or edited messages"],
     ["lost", "Early cache loss", "cache misses within the cache’s lifetime"],
     ["output", "Output", "generated tokens"],
-    ["ping", "Cache keep-alive", "requests that renew the provider’s cache during pauses"],
+    ["keepAlive", "Cache keep-alive", "requests that renew the provider’s cache during pauses"],
   ];
 
 export function SpentTable({ totals }: { readonly totals: UsageTotals }): JSX.Element {

@@ -17,11 +17,11 @@ import { SessionHead } from "../session_head.tsx";
 type Block = PromptReport["blocks"][number];
 
 const STATES: Readonly<Record<Block["state"], string>> = {
-  alive: "unchanged",
+  visible: "unchanged",
   deduplicated: "compressed: repeated content and redundant formatting are removed",
-  elided: "evicted: replaced by a one-line placeholder",
+  replaced: "evicted: replaced by a one-line placeholder",
   truncated: "truncated: only head and tail are visible",
-  summarised: "summarized with other messages",
+  summarized: "summarized with other messages",
   evicted: "evicted: mentioned in a one-line placeholder",
   compact: "compact: names and types only",
 };
@@ -42,7 +42,7 @@ export function Prompt(
   const found = blocks.findIndex(({ id }) => id === chosen);
   const at = found >= 0
     ? found
-    : Math.max(0, blocks.findIndex(({ state, kind }) => state !== "alive" && kind === "message"));
+    : Math.max(0, blocks.findIndex(({ state, kind }) => state !== "visible" && kind === "message"));
   const choose = (at: number) => setChosen(blocks[at]?.id);
   return (
     <section class="report">
@@ -170,7 +170,7 @@ function Detail(
       {texts && (
         <div class="comparison">
           <Side title="Current prompt" text={texts.now} none="Nothing." />
-          {texts.original && state !== "alive" && <Side title="Original" text={texts.original} none="" />}
+          {texts.original && state !== "visible" && <Side title="Original" text={texts.original} none="" />}
         </div>
       )}
     </section>
@@ -211,13 +211,13 @@ function Wishes(
       </p>
     );
   }
-  const mayEvict = mayPin.includes("evict") && state !== "elided";
+  const mayEvict = mayPin.includes("evict") && state !== "replaced";
   if (!mayEvict && !mayPin.includes("retain")) return null;
   return (
     <p class="pin">
       {mayPin.includes("retain") && (
         <button type="button" onClick={() => wish("retain")}>
-          {state === "alive" ? "Retain" : "Restore and retain"}
+          {state === "visible" ? "Retain" : "Restore and retain"}
         </button>
       )}
       {mayEvict && <button type="button" onClick={() => wish("evict")}>Evict</button>}
@@ -228,7 +228,7 @@ function Wishes(
 function ChangedBlocks(
   { blocks, choose }: { readonly blocks: readonly Block[]; readonly choose: (at: number) => void },
 ) {
-  const left = [...blocks.entries()].filter(([, { state, pin }]) => state !== "alive" || pin !== null);
+  const left = [...blocks.entries()].filter(([, { state, pin }]) => state !== "visible" || pin !== null);
   if (left.length === 0) return <p>The prompt contains everything unchanged.</p>;
   return (
     <section aria-label="Changed and pinned blocks">

@@ -72,9 +72,9 @@ function totalsOf(calls: readonly CallReport[]): Sum[] {
     { name: "Output tokens", value: formatCount(add(({ outputTokens }) => outputTokens)) },
     ...costsOf({
       costUnits: add(({ costUnits }) => costUnits),
-      baselineCostUnits: add(({ without, costUnits }) => without?.costUnits ?? costUnits),
+      baselineCostUnits: add(({ baseline, costUnits }) => baseline?.costUnits ?? costUnits),
       usd: add(({ usd }) => usd),
-      baselineUsd: add(({ without, usd }) => without ? without.usd : usd),
+      baselineUsd: add(({ baseline, usd }) => baseline ? baseline.usd : usd),
       unpricedCalls: calls.filter(({ usd }) => usd === null).length,
     }),
   ];
@@ -91,7 +91,7 @@ function Chart({ calls, at, choose, windowTokens }: Choice & { readonly windowTo
     calls.map((call): Bar => ({
       name: String(call.number),
       values: PARTS.map((part) => partsOf(call)[part]),
-      baseline: call.without?.promptTokens,
+      baseline: call.baseline?.promptTokens,
       marks: [
         ...call.rewrites.length > 0 ? ["rewritten" as const] : [],
         ...missedTokens(call) > 0 ? ["missed" as const] : [],
@@ -141,7 +141,7 @@ function Detail({ call }: { readonly call: CallReport }) {
     turn,
     purpose,
     promptTokens,
-    without,
+    baseline,
     costUnits,
     usd,
     uncached,
@@ -150,14 +150,14 @@ function Detail({ call }: { readonly call: CallReport }) {
     estimated,
   } = call;
   const tokens = partsOf(call);
-  const of = (paid: number, without: number | null | undefined, format: (value: number) => string) =>
-    format(paid) + (typeof without === "number" ? ` (baseline ${format(without)})` : "");
+  const of = (paid: number, baseline: number | null | undefined, format: (value: number) => string) =>
+    format(paid) + (typeof baseline === "number" ? ` (baseline ${format(baseline)})` : "");
   const metrics: (readonly [name: string, value: string, part?: Part])[] = [
     ...PARTS.map((part) => [NAMES[part], formatCount(tokens[part]), part] as const),
     ["Prompt", formatCount(promptTokens)],
-    ...(without ? [["Baseline prompt", formatCount(without.promptTokens)] as const] : []),
-    ["Cost units", of(costUnits, without?.costUnits, formatCount)],
-    ...(usd === null ? [] : [["US dollars", of(usd, without?.usd, dollars)] as const]),
+    ...(baseline ? [["Baseline prompt", formatCount(baseline.promptTokens)] as const] : []),
+    ["Cost units", of(costUnits, baseline?.costUnits, formatCount)],
+    ...(usd === null ? [] : [["US dollars", of(usd, baseline?.usd, dollars)] as const]),
   ];
   return (
     <section class="detail" aria-label="Selected call">
@@ -235,9 +235,9 @@ function Table({ calls, at, choose }: Choice) {
           ),
           ["Cache miss", (call) => missedTokens(call) === 0 ? "" : formatCount(missedTokens(call))],
           ["Prompt", ({ promptTokens }) => formatCount(promptTokens)],
-          ["Baseline prompt", ({ without }) => without ? formatCount(without.promptTokens) : "–"],
+          ["Baseline prompt", ({ baseline }) => baseline ? formatCount(baseline.promptTokens) : "–"],
           ["Cost units", ({ costUnits }) => formatCount(costUnits)],
-          ["Baseline cost units", ({ without }) => without ? formatCount(without.costUnits) : "–"],
+          ["Baseline cost units", ({ baseline }) => baseline ? formatCount(baseline.costUnits) : "–"],
         ]}
       />
       <p class="note">
@@ -355,7 +355,7 @@ function evictionCell(
 ): JSX.Element | string {
   if (pin?.wish === "retain") return "retained";
   if (pin?.state === "waiting") return "evicted at the next rewrite";
-  if (state !== "alive" && state !== "deduplicated" && state !== "truncated") return "evicted";
+  if (state !== "visible" && state !== "deduplicated" && state !== "truncated") return "evicted";
   if (!mayPin.includes("evict")) return "not possible";
   const what = subject ?? tool ?? "the result";
   return <button type="button" aria-label={`Evict: ${what}`} onClick={() => evict(place)}>Evict</button>;
