@@ -224,7 +224,7 @@ const DAY = Type.String({ pattern: "^\\d{4}-\\d{2}-\\d{2}$" });
 export const SPEND_QUERY = {
   by: Type.Enum([...SPEND_BY], {
     default: "day",
-    description: 'Grouping; "session": the thousand newest of each kind.',
+    description: 'Grouping; "day_agent": day and agent; "session": the thousand newest of each kind.',
   }),
   from: Type.Optional({ ...DAY, description: "First day in UTC, such as `2026-01-31`. Default: any." }),
   to: Type.Optional({ ...DAY, description: "Last day. Default: any." }),
@@ -234,7 +234,10 @@ export const SPEND_QUERY = {
 export const SPEND_REPORT = closed({
   all: closed(TOTAL_FIELDS, "UsageTotals"),
   rows: Type.Array(closed({
-    key: text("Day, model, name of the agent or id of the session; empty if unknown."),
+    key: text(
+      "Day, model, name of the agent or id of the session, empty if unknown; of day_agent, such as " +
+        "`2026-01-31 tare`.",
+    ),
     session: orNull(closed({
       kind: Type.Enum(["agent", "gateway"]),
       title: TEXT,

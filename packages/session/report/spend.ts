@@ -24,7 +24,7 @@ export interface SpendingSession {
 }
 
 /** Groupings of spending. */
-export const SPEND_BY = ["day", "model", "session", "agent"] as const;
+export const SPEND_BY = ["day", "model", "session", "agent", "day_agent"] as const;
 
 /** Options of a spending report. */
 export interface SpendOptions {
@@ -38,7 +38,7 @@ export interface SpendOptions {
 
 /** Totals of a group. */
 export interface SpendRow extends UsageTotals {
-  /** The day, model, agent or session id; empty if unknown. */
+  /** The day, model, agent or session id, empty if unknown; of `day_agent`, such as `2026-01-31 tare`. */
   readonly key: string;
   readonly session: Omit<SpendingSession, "days" | "id"> | null;
 }
@@ -75,7 +75,8 @@ export function reportSpend(
     for (const [name, totals] of Object.entries(days)) {
       const { day, model } = dayAndModel(name);
       if (day < from || day > to) continue;
-      const key = { day, model, session: id, agent: session.agent ?? "" }[by];
+      const agent = session.agent ?? "";
+      const key = { day, model, session: id, agent, day_agent: `${day} ${agent}`.trimEnd() }[by];
       const row = found.get(key) ?? { session: by === "session" ? session : null, days: [] };
       row.days.push(totals);
       found.set(key, row);
@@ -86,7 +87,7 @@ export function reportSpend(
     usd: sumOf(days, "usd"),
     costUnits: sumOf(days, "costUnits"),
   }));
-  if (by === "day") rows.sort((a, b) => a.key < b.key ? 1 : -1);
+  if (by === "day" || by === "day_agent") rows.sort((a, b) => a.key < b.key ? 1 : -1);
   else rows.sort(byCostDescending);
   return {
     all: usageTotals.all(rows.flatMap(({ days }) => days)),

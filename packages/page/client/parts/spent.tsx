@@ -32,7 +32,7 @@ export function unpriced({ unpricedCalls }: Pick<Priced, "unpricedCalls">): stri
 }
 
 /** Causes of cost: key, label and meaning. */
-const PARTS:
+export const PARTS:
   readonly (readonly [part: keyof CallReport["spent"]["costUnits"], name: string, meaning: string])[] = [
     ["cacheRead", "Cache reads", "tokens that the provider’s cache served"],
     ["new", "New content", "tokens that no earlier request contained; includes cache writes"],
@@ -56,7 +56,7 @@ export function SpentTable({ totals }: { readonly totals: UsageTotals }): JSX.El
     <NumbersTable
       label="Cost by cause"
       columns={[
-        ["Cause", ([, name]) => name],
+        ["Cause", ([part, name]) => <span class={`swatch ${part}`}>{name}</span>],
         [
           isPriced(totals) ? "US dollars" : "Cost units",
           ([part]) =>
