@@ -6,7 +6,7 @@ import type { Scenario } from "./play.ts";
 const FILE_TOKENS = 2_000;
 
 /** Returns steps that read one file, every third one two. Files with facts are deleted after the read. */
-function readingSteps(steps: number, facts: FactsByStep = {}): readonly Step[] {
+export function readingSteps(steps: number, facts: FactsByStep = {}): readonly Step[] {
   return Array.from({ length: steps }, (_, step): Step => {
     const fact = facts[step];
     const first = fact === undefined ? `cat part${step}.txt` : `cat ${fact}.txt && rm ${fact}.txt`;
@@ -14,7 +14,7 @@ function readingSteps(steps: number, facts: FactsByStep = {}): readonly Step[] {
   });
 }
 
-function readFiles(steps: number, facts: FactsByStep = {}): Record<string, string> {
+export function readFiles(steps: number, facts: FactsByStep = {}): Record<string, string> {
   const files: Record<string, string> = {};
   for (let step = 0; step < steps; step++) {
     const fact = facts[step];
@@ -27,19 +27,19 @@ function readFiles(steps: number, facts: FactsByStep = {}): Record<string, strin
   return files;
 }
 
-type FactsByStep = Readonly<Record<number, string>>;
+export type FactsByStep = Readonly<Record<number, string>>;
 
-const FOUR: FactsByStep = { 3: "alder", 9: "birch", 17: "cedar", 26: "dogwood" };
-const TWO: FactsByStep = { 2: "alder", 7: "birch" };
+export const FOUR: FactsByStep = { 3: "alder", 9: "birch", 17: "cedar", 26: "dogwood" };
+export const TWO: FactsByStep = { 2: "alder", 7: "birch" };
 const OTHER_TWO: FactsByStep = { 2: "cedar", 7: "dogwood" };
-const ELEVEN: FactsByStep = Object.fromEntries(
+export const ELEVEN: FactsByStep = Object.fromEntries(
   "alder birch cedar dogwood elm fir ginkgo hazel ivy juniper larch".split(" ").map((
     fact,
     at,
   ) => [1 + 2 * at, fact]),
 );
 
-function reading(steps: number, facts: FactsByStep): Plan {
+export function reading(steps: number, facts: FactsByStep): Plan {
   return { steps: readingSteps(steps, facts), facts: Object.values(facts), report: "report.txt" };
 }
 
