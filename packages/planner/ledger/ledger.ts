@@ -17,8 +17,10 @@ import {
   NO_CACHE_LIFETIME,
   observeCacheLifetime,
   type Prediction,
+  providerShared,
   type SentRequest,
   servedOf,
+  servedTokens,
   servesMost,
   sharedAlone,
   sharedTokens,
@@ -93,6 +95,8 @@ interface LearnedWindow {
 
 export interface OwnCompaction {
   readonly tokens: number;
+  /** The same as the provider counts. */
+  readonly providerTokens: number;
   readonly messages: number;
   readonly gone: number;
   /**
@@ -102,7 +106,7 @@ export interface OwnCompaction {
   readonly extraCostUnits?: number;
 }
 
-const NOT_COMPACTED: OwnCompaction = { tokens: 0, messages: 0, gone: 0 };
+const NOT_COMPACTED: OwnCompaction = { tokens: 0, providerTokens: 0, messages: 0, gone: 0 };
 
 export const NEW_SESSION: PlannerState = {
   sent: [],
@@ -227,20 +231,25 @@ export function bookCall(
   const { cacheLifetime } = before;
   const aliveBy = (sent: SentRequest) => cacheStateOf(sent, { profile, cacheLifetime, nowMs }).alive;
   const visible = { tools: plan.view.tools, countTokens };
-  const own = { tools: alone.tools, ownTokens: alone.ownTokens, countTokens };
-  const known = observes
-    ? predictAlone(alone, { sent: before.sent, countTokens, nowMs, aliveOf: aliveBy })
-    : plan.predicted;
-  const predicted = heldTokens === undefined ? known : { ...known, sharedTokens: heldTokens };
   const promptTokens = observes ? alone.ownTokens : plan.promptTokens;
   const last = before.sent[0];
   const late = last && nowMs - lastUseMs(last) > timeToLive(last, profile);
   const reported = usage && !usage.estimated ? usage : undefined;
   const once = reported && { ...reported, ...reported.firstRead };
-  const counted = once && !reported.firstRead?.estimated
+  const isCounted = once !== undefined && !once.firstRead?.estimated;
+  const counted = isCounted
     ? observeTokens({ ours: promptTokens, theirs: once.promptTokens }, before.counted)
     : before.counted;
   const scale = tokenScale(counted);
+  const own = { tools: alone.tools, ownTokens: alone.ownTokens, countTokens, scale };
+  const { providerTokens, ...known } = observes
+    ? predictAlone(alone, { sent: before.sent, countTokens, nowMs, scale, aliveOf: aliveBy })
+    : plan.predicted;
+  const predicted: Prediction = heldTokens !== undefined
+    ? { ...known, sharedTokens: heldTokens }
+    : providerTokens === undefined
+    ? known
+    : { ...known, providerTokens };
   const prompt = once?.promptTokens ?? Math.round(scaled(scale, promptTokens));
   const expected = Math.round(servedOf(profile, scale, { promptTokens: prompt, ...predicted }));
   const actual: Usage = reported ?? {
@@ -255,16 +264,21 @@ export function bookCall(
   const served = expected > 0 ? read.cachedTokens / expected : predicted.alive;
   const cost = promptCost(profile, actual) + (summary ? promptCost(profile, summary) : 0);
   const lastTokens = observes ? last?.ownTokens ?? 0 : last?.promptTokens ?? 0;
-  const lastShared = !last ? 0 : observes ? sharedAlone(last, own) : sharedTokens(last, visible);
+  const lastShared = !last ? 0 : observes ? sharedAlone(last, own).sharedTokens : sharedTokens(last, visible);
   const isEvidence = late || lastShared >= lastTokens;
   const alive = served >= SERVED_SHARE ? 1 : isEvidence ? served : predicted.alive;
   const aliveOf = (sent: SentRequest) => nowMs - lastUseMs(sent) === predicted.idleMs ? alive : aliveBy(sent);
   // Restored content finds a cache that its eviction broke.
   const isSame = plan.isWhole && before.sent.every(({ isWhole }) => isWhole) && before.compacted.tokens === 0;
+  const baselineTokens = baselineTokensOf(before.sent, alone, {
+    ...{ scale, countedTokens: promptTokens },
+    promptTokens: read.promptTokens,
+  });
   const aloneCall = callAlone(before.compacted, alone, {
     ...{ profile, scale, windowTokens, habit, countTokens, nowMs, aliveOf },
     sent: before.sent,
     usage: read,
+    baselineTokens,
     countedTokens: promptTokens,
     alive: served >= SERVED_SHARE ? 1 : served,
     front: heldTokens === undefined ? undefined : { tokens: known.sharedTokens, heldTokens },
@@ -295,7 +309,7 @@ export function bookCall(
   const { compaction } = taken;
   const alonePrompt = retainedTokens === 0 ? taken.usage : cooled(
     taken.usage,
-    isSame || observes || !last ? retainedTokens : scaled(scale, sharedAlone(last, own)),
+    isSame || observes || !last ? retainedTokens : providerShared(sharedAlone(last, own), scale),
   );
   const alike = promptCost(profile, alonePrompt) + (compaction ? promptCost(profile, compaction) : 0);
   const extra = extraOf(before.compacted, taken, alike - promptCost(profile, taken.whole));
@@ -322,6 +336,14 @@ export function bookCall(
     ownTokens: alone.ownTokens,
     wholeTokens: alone.wholeTokens,
     ownTools,
+    ...(isCounted && {
+      baseline: {
+        ownTokens: alone.ownTokens,
+        providerTokens: baselineTokens,
+        sentTokens: promptTokens,
+        sentProviderTokens: once.promptTokens,
+      },
+    }),
     atMs: nowMs,
     model,
   };
@@ -359,7 +381,7 @@ export function bookCall(
     rewritten: before.rewritten,
     ...(recognised && { recognised }),
     unreadCalls: unreadAfter(before, {
-      usage: once && !reported.firstRead?.estimated ? once : undefined,
+      usage: isCounted ? once : undefined,
       readable,
       predicted,
       profile: cachingProfile,
@@ -739,6 +761,7 @@ export interface AloneRequest {
 }
 
 interface SentAlone {
+  readonly scale: TokenScale;
   readonly sent: readonly SentRequest[];
   readonly countTokens: CountTokens;
   readonly nowMs: number;
@@ -747,19 +770,42 @@ interface SentAlone {
 
 export function predictAlone(
   { model, tools, ownTokens }: Pick<AloneRequest, "model" | "tools" | "ownTokens">,
-  { sent, countTokens, nowMs, aliveOf }: SentAlone,
+  { sent, countTokens, nowMs, aliveOf, scale }: SentAlone,
 ): Prediction {
   return servesMost(sent, model, (one) => ({
-    sharedTokens: sharedAlone(one, { tools, ownTokens, countTokens }),
+    ...sharedAlone(one, { tools, ownTokens, countTokens, scale }),
     alive: aliveOf(one),
     idleMs: nowMs - lastUseMs(one),
     ...(one.forAnHour && { forAnHour: true }),
   }));
 }
 
+/**
+ * Returns the baseline prompt of a call as the provider counts: the previous one of this model with the
+ * difference since. An estimate of each whole prompt would change with the scale at each call.
+ */
+function baselineTokensOf(
+  sent: readonly SentRequest[],
+  { model, ownTokens }: Pick<AloneRequest, "model" | "ownTokens">,
+  { promptTokens, countedTokens, scale: { perToken } }: {
+    readonly promptTokens: number;
+    readonly countedTokens: number;
+    readonly scale: TokenScale;
+  },
+): number {
+  const last = sent.find((one) => one.model === model)?.baseline;
+  if (!last) return Math.max(0, promptTokens + perToken * (ownTokens - countedTokens));
+  const added = ownTokens - last.ownTokens;
+  const unsent = added - (countedTokens - last.sentTokens);
+  // A reported difference is exact, unless a rewrite removed more than was added.
+  const grown = Math.abs(unsent) <= Math.abs(added)
+    ? promptTokens - last.sentProviderTokens + perToken * unsent
+    : perToken * added;
+  return Math.max(0, last.providerTokens + grown);
+}
+
 export interface AloneOptions extends SentAlone {
   readonly profile: Profile;
-  readonly scale: TokenScale;
   readonly windowTokens: number;
   readonly habit: CompactionHabit;
   /** Served share of the expected cached tokens. */
@@ -769,6 +815,8 @@ export interface AloneOptions extends SentAlone {
    */
   readonly front?: { readonly tokens: number; readonly heldTokens: number } | undefined;
   readonly usage: PromptUsage;
+  /** Tokens of the baseline prompt without compaction, as the provider counts. Default: by the scale. */
+  readonly baselineTokens?: number;
   readonly countedTokens: number;
 }
 
@@ -835,6 +883,7 @@ export function callAlone(
     alive,
     front,
     usage,
+    baselineTokens: known,
     countedTokens,
     aliveOf,
   }: AloneOptions,
@@ -842,18 +891,16 @@ export function callAlone(
   const { messages, replyTokens, ownTokens, wholeTokens, frontTokens, isDetour, isLookup } = request;
   if (isLookup) return { usage: NOTHING, whole: NOTHING, resend: NOTHING, compacted: before };
   const theirs = (tokens: number) => usage.promptTokens + scale.perToken * (tokens - countedTokens);
-  const { sharedTokens, alive: lastAlive } = predictAlone(request, {
-    ...{ sent, countTokens, nowMs, aliveOf },
-  });
-  const last = front && sharedTokens <= front.tokens
-    ? Math.min(sharedTokens, front.heldTokens)
-    : sharedTokens;
+  const baselineTokens = known ?? Math.max(0, theirs(ownTokens));
+  const shared = predictAlone(request, { sent, countTokens, nowMs, aliveOf, scale });
+  const { sharedTokens, alive: lastAlive } = shared;
+  const unheld = front && sharedTokens <= front.tokens ? Math.max(0, sharedTokens - front.heldTokens) : 0;
+  const last = Math.max(0, providerShared(shared, scale) - scale.perToken * unheld);
   // Other sessions may have cached it, so the baseline would have been served as much.
   const served = servedOfLess(request, { usage, scale, sharedTokens });
-  const take = (tokens: number, sharedTokens: number, servedTokens = served): PromptUsage => {
-    const promptTokens = Math.max(0, theirs(tokens));
-    const warm = lastAlive * servedOf(profile, scale, { promptTokens, sharedTokens });
-    return writtenLike(usage, promptTokens, Math.max(warm, Math.min(servedTokens, promptTokens)));
+  const take = (promptTokens: number, sharedTokens: number, foundTokens = served): PromptUsage => {
+    const warm = lastAlive * servedTokens(profile, { promptTokens, sharedTokens });
+    return writtenLike(usage, promptTokens, Math.max(warm, Math.min(foundTokens, promptTokens)));
   };
   const held = sent.find((one) => findChange(one, request) === "none");
   const promptTokens = theirs(wholeTokens);
@@ -862,11 +909,14 @@ export function callAlone(
   const holds = front && front.tokens > 0 ? Math.min(1, front.heldTokens / front.tokens) : 1;
   const resend = { promptTokens, cachedTokens: alive * holds * resent };
   if (isDetour) return { usage: NOTHING, whole: NOTHING, resend, compacted: before };
-  const whole = take(ownTokens, last);
+  const whole = take(baselineTokens, last);
   const refutes = before.messages > messages.length;
   const compacted = refutes ? NOT_COMPACTED : before;
   const tokens = ownTokens - compacted.tokens;
-  const baselineUsage = compacted.tokens > 0 ? take(tokens, Math.max(0, last - compacted.tokens), 0) : whole;
+  const goneTokens = compacted.providerTokens;
+  const baselineUsage = compacted.tokens > 0
+    ? take(Math.max(0, baselineTokens - goneTokens), Math.max(0, last - goneTokens), 0)
+    : whole;
   const fullFrom = habit.fullFrom?.(windowTokens, replyTokens) ?? usuallyFullFrom(windowTokens);
   const stays = { usage: baselineUsage, whole, resend, compacted, refutes };
   if (baselineUsage.promptTokens <= fullFrom) return stays;
@@ -885,13 +935,19 @@ export function callAlone(
     scale.perToken * transcriptTokens(messages.slice(compacted.gone, from), { resultChars, countTokens }),
     0,
   );
+  const leftTokens = scaled(scale, left);
   return {
-    usage: take(left, habit.keepsFront ? frontTokens : 0, 0),
+    usage: take(leftTokens, habit.keepsFront ? scaled(scale, frontTokens) : 0, 0),
     compaction,
     whole,
     resend,
     refutes,
-    compacted: { tokens: compacted.tokens + tokens - left, messages: messages.length, gone: from },
+    compacted: {
+      tokens: ownTokens - left,
+      providerTokens: Math.max(0, baselineTokens - leftTokens),
+      messages: messages.length,
+      gone: from,
+    },
   };
 }
 

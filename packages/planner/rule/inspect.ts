@@ -428,7 +428,7 @@ export class KnownSession {
     const { profile } = this;
     const { sent, cacheLifetime } = this.#account;
     const { sharedTokens } = predictAlone(call, {
-      ...{ sent, nowMs, countTokens: this.#options.countTokens },
+      ...{ sent, nowMs, countTokens: this.#options.countTokens, scale: tokenScale(this.#account.counted) },
       aliveOf: (one) => cacheStateOf(one, { profile, cacheLifetime, nowMs }).alive,
     });
     return servedTokens(profile, { promptTokens: call.ownTokens, sharedTokens });
