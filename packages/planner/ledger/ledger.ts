@@ -54,6 +54,8 @@ export interface PlannerState {
   /** The last successful request per model and set of tools, newest first; each has its own prefix. */
   readonly sent: readonly SentRequest[];
   readonly seen: number;
+  /** Positions of results that returned evicted content again. Absent: none. */
+  readonly reread?: readonly number[];
   /** Cost of carrying one token so far, in cost units; tokens are the provider's. */
   readonly carried: number;
   /**
@@ -146,11 +148,12 @@ export function resendCostOf({ rewritten }: PlannerState, resend: number, cost: 
 }
 
 export function forkAccount(account: PlannerState, length: number): PlannerState {
-  const { rewritten, seen, clock, compacted, sent } = account;
+  const { rewritten, seen, reread, clock, compacted, sent } = account;
   const { extraCostUnits: _, ...inherited } = compacted;
   return {
     ...account,
     seen: Math.min(seen, length),
+    ...(reread && { reread: reread.filter((at) => at < length) }),
     forked: true,
     rewritten: rewritten === "never" ? rewritten : "before_fork",
     // A prompt without edits equals the baseline, whatever the parent has sent.
@@ -349,6 +352,7 @@ export function bookCall(
   };
   const state: PlannerState = {
     seen: request.messages.length,
+    ...(before.reread && { reread: before.reread }),
     sent: [
       now,
       ...before.sent.flatMap((other) => {

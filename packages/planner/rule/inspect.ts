@@ -173,7 +173,9 @@ export class KnownSession {
   ) {
     this.#options = options;
     this.#account = account;
-    this.#layout = new Layout(options.countTokens, from && from.#layout);
+    const { reread, seen } = account;
+    const { tools } = options;
+    this.#layout = new Layout(options.countTokens, { other: from && from.#layout, tools, reread, seen });
     this.#standings = new Standings(options);
     this.#isNew = from ? from.#isNew : true;
     this.#before = from ? from.#before : before;
@@ -571,7 +573,7 @@ export class KnownSession {
         (deferred?.tokens ?? 0),
       frontTokens: toolTokens + layout.openingTokens + (deferred?.tokens ?? 0),
       ...(deferred && { deferred: { tokens: deferred.tokens, at: toolTokens } }),
-      isDetour: layout.endsWithRecalls || (deferred?.isDetour ?? false),
+      isDetour: layout.endsWithRefetches || (deferred?.isDetour ?? false),
       isLookup: deferred?.isDetour ?? false,
     };
   }
@@ -589,6 +591,10 @@ export class KnownSession {
     }
     this.#isNew = false;
     this.#before = undefined;
+    const { reread } = this.#layout;
+    if (reread.length > 0 && reread !== this.#account.reread) {
+      this.#account = { ...this.#account, reread };
+    }
     if (unchangedTokens === Infinity) return;
     this.#unchangedTokens.push(unchangedTokens);
     const gone = shared === Infinity ? 0 : ownTokens - this.#layout.ownTokensOf(shared);
