@@ -34,9 +34,13 @@ const SECOND = { prompt: "Now follow plan:SECOND and write second.txt." };
 const TWO_TASKS = {
   plans: {
     FIRST: reading(30, TWO),
-    SECOND: { ...reading(25, {}), facts: Object.values(TWO), report: "second.txt" },
+    SECOND: {
+      steps: readingSteps(25, {}, "second"),
+      facts: Object.values(TWO),
+      report: "second.txt",
+    },
   },
-  files: readFiles(30, TWO),
+  files: { ...readFiles(30, TWO), ...readFiles(25, {}, "second") },
 };
 
 /** Returns a plan whose facts stay on disk, so that the model can read them again. */

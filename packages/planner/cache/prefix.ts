@@ -324,6 +324,8 @@ export interface SentRequest {
 export interface BaselinePrompt {
   readonly ownTokens: number;
   readonly providerTokens: number;
+  /** Tokens whose count by the provider was never reported, counted locally. */
+  readonly estimatedTokens: number;
   readonly sentTokens: number;
   readonly sentProviderTokens: number;
 }

@@ -8,6 +8,7 @@ import {
 } from "@tare/messages";
 import { countMessageTokens } from "@tare/messages/internal";
 import {
+  type BaselinePrompt,
   type CacheChange,
   type CacheLifetimeRecord,
   cacheStateOf,
@@ -273,7 +274,7 @@ export function bookCall(
   const aliveOf = (sent: SentRequest) => nowMs - lastUseMs(sent) === predicted.idleMs ? alive : aliveBy(sent);
   // Restored content finds a cache that its eviction broke.
   const isSame = plan.isWhole && before.sent.every(({ isWhole }) => isWhole) && before.compacted.tokens === 0;
-  const baselineTokens = baselineTokensOf(before.sent, alone, {
+  const baseline = baselineOf(before.sent, alone, {
     ...{ scale, countedTokens: promptTokens },
     promptTokens: read.promptTokens,
   });
@@ -281,7 +282,7 @@ export function bookCall(
     ...{ profile, scale, windowTokens, habit, countTokens, nowMs, aliveOf },
     sent: before.sent,
     usage: read,
-    baselineTokens,
+    baselineTokens: baseline.providerTokens,
     countedTokens: promptTokens,
     alive: served >= SERVED_SHARE ? 1 : served,
     front: heldTokens === undefined ? undefined : { tokens: known.sharedTokens, heldTokens },
@@ -339,14 +340,7 @@ export function bookCall(
     ownTokens: alone.ownTokens,
     wholeTokens: alone.wholeTokens,
     ownTools,
-    ...(isCounted && {
-      baseline: {
-        ownTokens: alone.ownTokens,
-        providerTokens: baselineTokens,
-        sentTokens: promptTokens,
-        sentProviderTokens: once.promptTokens,
-      },
-    }),
+    ...(isCounted && { baseline }),
     atMs: nowMs,
     model,
   };
@@ -785,10 +779,10 @@ export function predictAlone(
 }
 
 /**
- * Returns the baseline prompt of a call as the provider counts: the previous one of this model with the
- * difference since. An estimate of each whole prompt would change with the scale at each call.
+ * Returns the baseline prompt of a call as the provider counts: what was sent with the difference to it, or the
+ * previous baseline with the reported or the estimated difference since; whichever estimates least.
  */
-function baselineTokensOf(
+function baselineOf(
   sent: readonly SentRequest[],
   { model, ownTokens }: Pick<AloneRequest, "model" | "ownTokens">,
   { promptTokens, countedTokens, scale: { perToken } }: {
@@ -796,16 +790,31 @@ function baselineTokensOf(
     readonly countedTokens: number;
     readonly scale: TokenScale;
   },
-): number {
+): BaselinePrompt {
   const last = sent.find((one) => one.model === model)?.baseline;
-  if (!last) return Math.max(0, promptTokens + perToken * (ownTokens - countedTokens));
-  const added = ownTokens - last.ownTokens;
-  const unsent = added - (countedTokens - last.sentTokens);
-  // A reported difference is exact, unless a rewrite removed more than was added.
-  const grown = Math.abs(unsent) <= Math.abs(added)
-    ? promptTokens - last.sentProviderTokens + perToken * unsent
-    : perToken * added;
-  return Math.max(0, last.providerTokens + grown);
+  const unsent = ownTokens - countedTokens;
+  const ways = [{ known: promptTokens, estimated: unsent, before: 0 }];
+  if (last) {
+    const { providerTokens, estimatedTokens: before } = last;
+    const added = ownTokens - last.ownTokens;
+    ways.push(
+      {
+        known: providerTokens + promptTokens - last.sentProviderTokens,
+        estimated: added - (countedTokens - last.sentTokens),
+        before,
+      },
+      { known: providerTokens, estimated: added, before },
+    );
+  }
+  const costOf = ({ estimated, before }: typeof ways[number]) => before + Math.abs(estimated);
+  const best = ways.reduce((one, other) => costOf(other) < costOf(one) ? other : one);
+  return {
+    ownTokens,
+    providerTokens: Math.max(0, best.known + perToken * best.estimated),
+    estimatedTokens: costOf(best),
+    sentTokens: countedTokens,
+    sentProviderTokens: promptTokens,
+  };
 }
 
 export interface AloneOptions extends SentAlone {
